@@ -1,0 +1,151 @@
+# Everything a developer runs. `make` alone lists the targets.
+
+PYTHON ?= python3
+NEXT_PYTHON ?=
+PORT ?= 8000
+PYTEST_ARGS ?= -n 2 --dist loadfile
+# Databases (sqlite, postgres, mariadb, redis; comma-separated) that must answer, and the only ones to use.
+REQUIRE ?= $(AYEWORK_TEST_REQUIRE)
+ONLY ?= $(AYEWORK_TEST_ONLY)
+
+VENV := .venv
+NEXT_VENV := .venv-next
+VAR := example_project/var
+PY := $(VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+MANAGE := $(PY) manage.py
+
+DJANGO_SUPERUSER_USERNAME ?= demo
+DJANGO_SUPERUSER_PASSWORD ?= demo
+DJANGO_SUPERUSER_EMAIL ?= demo@example.com
+
+.PHONY: help demo serve test test-next check lint format types contracts migrations docs install-test mysql clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  make test REQUIRE=sqlite,postgres   fail when one of these does not answer"
+	@echo "  make test ONLY=sqlite               use no other database"
+	@echo "  make test PYTEST_ARGS='-k gates'    hand other arguments to pytest"
+	@echo "  Addresses: POSTGRES_URL, MARIADB_URL, REDIS_URL. Another interpreter: PYTHON=python3.13"
+
+# --- installation, once per change of pyproject.toml ---------------------------------------------------
+
+$(PY):
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here. Install Python 3.11 or newer."; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(v < (3, 11) and \
+	  "Python 3.11 or newer is needed, and $(PYTHON) is %d.%d. Name another one: make PYTHON=python3.12 ..." % v)'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make virtual environments (on Debian: apt-get install python3-venv)."; exit 1; }
+
+$(VENV)/.installed-demo: $(PY) pyproject.toml
+	@echo "Installing django-ayework and the demo's requirements into $(VENV) ..."
+	@$(PY) $(PIP_INSTALL) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.installed-test: $(PY) pyproject.toml
+	@echo "Installing django-ayework and the test requirements into $(VENV) ..."
+	@$(PY) $(PIP_INSTALL) -e '.[test,postgres]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(PY) pyproject.toml
+	@echo "Installing django-ayework and the developers' tools into $(VENV) ..."
+	@$(PY) $(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+# The driver for MariaDB and MySQL comes as source: it is installed where it can be compiled.
+mysql: $(VENV)/.installed-test
+	@if $(PY) -c 'import MySQLdb' 2>/dev/null; then :; \
+	elif ! { pkg-config --exists mysqlclient || pkg-config --exists mariadb || pkg-config --exists libmariadb; } 2>/dev/null; then \
+	  echo "MariaDB: its driver cannot be compiled here (on Debian: apt-get install gcc pkg-config libmariadb-dev)."; \
+	elif ! $(PY) $(PIP_INSTALL) -e '.[mysql]' >$(VENV)/mysqlclient.log 2>&1; then \
+	  echo "MariaDB: its driver could not be compiled; see $(VENV)/mysqlclient.log (are Python's headers installed?)."; \
+	fi
+
+install-test: $(VENV)/.installed-test mysql
+
+# --- see it work ---------------------------------------------------------------------------------------
+
+# $(call with_worker,COMMAND): runs COMMAND beside a worker, and stops both, by their process ids, when it
+# ends, when the worker ends first, and on Ctrl-C. The status is the command's.
+define with_worker
+mkdir -p $(VAR); \
+$(MANAGE) ayework_worker >$(VAR)/worker.log 2>&1 & worker=$$!; \
+$(1) & command=$$!; \
+trap 'kill $$worker $$command 2>/dev/null; wait' EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; \
+failed() { echo; echo "$$1 The last lines of $(VAR)/worker.log:"; tail -n 20 $(VAR)/worker.log; exit 1; }; \
+while kill -0 $$command 2>/dev/null; do \
+  kill -0 $$worker 2>/dev/null || failed "The worker has stopped."; sleep 0.2; \
+done; \
+wait $$command || failed "$(1) failed."
+endef
+
+demo: $(VENV)/.installed-demo ## migrate SQLite, start a worker, run the audit, say where to look
+	@$(MANAGE) migrate --verbosity 0
+	@$(call with_worker,$(MANAGE) audit)
+	@echo
+	@echo "To look at the works behind this report, run:   make serve"
+	@echo "then open http://127.0.0.1:$(PORT)/admin/ and sign in as $(DJANGO_SUPERUSER_USERNAME), password $(DJANGO_SUPERUSER_PASSWORD)."
+
+serve: export DJANGO_SUPERUSER_USERNAME := $(DJANGO_SUPERUSER_USERNAME)
+serve: export DJANGO_SUPERUSER_PASSWORD := $(DJANGO_SUPERUSER_PASSWORD)
+serve: export DJANGO_SUPERUSER_EMAIL := $(DJANGO_SUPERUSER_EMAIL)
+serve: $(VENV)/.installed-demo ## the demo's admin on http://127.0.0.1:8000/admin/, with a worker
+	@$(MANAGE) migrate --verbosity 0
+	@mkdir -p $(VAR); $(MANAGE) createsuperuser --noinput >$(VAR)/superuser.log 2>&1 \
+	  || grep -q 'already taken' $(VAR)/superuser.log || { cat $(VAR)/superuser.log; exit 1; }
+	@echo "http://127.0.0.1:$(PORT)/admin/   user $(DJANGO_SUPERUSER_USERNAME), password $(DJANGO_SUPERUSER_PASSWORD)   worker: $(VAR)/worker.log"
+	@$(call with_worker,$(MANAGE) runserver --noreload 127.0.0.1:$(PORT))
+
+# --- tests ---------------------------------------------------------------------------------------------
+
+test: $(VENV)/.installed-test mysql ## the suite on SQLite and on every other database that answers
+	@AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' $(PY) -m tests.databases run $(PYTEST_ARGS)
+
+test-next: ## the SQLite suite on Django 6.1 and Python 3.13
+	@python=; for candidate in $(NEXT_PYTHON) python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13*/bin/python3.13; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "SKIPPED: there is no Python 3.13 here, so nothing was tested on Django 6.1 (make test-next NEXT_PYTHON=...)."; exit 0; \
+	fi; \
+	set -e; \
+	test -x $(NEXT_VENV)/bin/python || $$python -m venv $(NEXT_VENV); \
+	if [ ! -e $(NEXT_VENV)/.installed ] || [ pyproject.toml -nt $(NEXT_VENV)/.installed ]; then \
+	  echo "Installing django-ayework with Django 6.1 into $(NEXT_VENV) ..."; \
+	  $(NEXT_VENV)/bin/python $(PIP_INSTALL) -e '.[test]' 'django~=6.1.0'; \
+	  touch $(NEXT_VENV)/.installed; \
+	fi; \
+	$(NEXT_VENV)/bin/python -c 'import django, sys; print("Python %s, Django %s" % (sys.version.split()[0], django.__version__))'; \
+	AYEWORK_TEST_REQUIRE= AYEWORK_TEST_ONLY=sqlite,redis $(NEXT_VENV)/bin/python -m tests.databases run $(PYTEST_ARGS)
+
+# --- what else must hold -------------------------------------------------------------------------------
+
+check: test test-next lint types contracts migrations docs ## everything that must hold before a merge
+
+lint: $(VENV)/.installed-dev ## ruff: rules and formatting
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+format: $(VENV)/.installed-dev ## ruff: mend what it can
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+types: $(VENV)/.installed-dev ## mypy (strict) and pyright
+	$(VENV)/bin/mypy django_ayework example_project tests/typing
+	$(VENV)/bin/pyright
+
+contracts: $(VENV)/.installed-dev ## who may import whom
+	$(VENV)/bin/lint-imports
+
+migrations: $(VENV)/.installed-test ## no model change without its migration
+	DJANGO_SETTINGS_MODULE=tests.settings $(PY) -m django makemigrations --check --dry-run
+
+docs: $(VENV)/.installed-test ## links resolve and examples compile
+	$(PY) -m tests.docs
+
+clean: ## remove environments, caches and local data
+	rm -rf $(VENV) $(NEXT_VENV) .venv-demo build dist $(VAR) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f .tests.sqlite3*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

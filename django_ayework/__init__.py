@@ -1,0 +1,115 @@
+"""Durable background work and workflows for Django, kept in the project's own database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django_ayework.define.context import Context
+from django_ayework.define.instructions import Instruction
+from django_ayework.define.registry import registry
+from django_ayework.define.requests import WorkRequest, dependency
+from django_ayework.define.works import WorkType, work
+from django_ayework.errors import (
+    Abort,
+    Aborted,
+    AlreadyCompleted,
+    AttemptTimeout,
+    AyeworkError,
+    Defer,
+    InvalidWorkId,
+    NotEncodable,
+    NotRetryable,
+    PayloadTooLarge,
+    Reschedule,
+    UnknownWorkType,
+    WaitInTransaction,
+    WaitTimeout,
+    WorkCancelled,
+    WorkFailed,
+    WorkNotFound,
+)
+from django_ayework.rules.backoff import Retry
+from django_ayework.rules.conditions import Count, condition_met
+from django_ayework.rules.states import Status
+
+if TYPE_CHECKING:
+    from django_ayework.api import (
+        aenqueue,
+        aenqueue_many,
+        aretry,
+        enqueue,
+        enqueue_many,
+        enqueue_on,
+        get_handle,
+        retry,
+    )
+    from django_ayework.flow.handles import Handle
+    from django_ayework.flow.states import WorkState
+    from django_ayework.worker.worker import Worker
+
+#: Names that need Django's models: imported when first used, so that this package can load with INSTALLED_APPS.
+LAZY = {
+    "aenqueue": "django_ayework.api",
+    "aenqueue_many": "django_ayework.api",
+    "aretry": "django_ayework.api",
+    "enqueue": "django_ayework.api",
+    "enqueue_many": "django_ayework.api",
+    "enqueue_on": "django_ayework.api",
+    "get_handle": "django_ayework.api",
+    "retry": "django_ayework.api",
+    "Handle": "django_ayework.flow.handles",
+    "WorkState": "django_ayework.flow.states",
+    "Worker": "django_ayework.worker.worker",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a lazy name from its module."""
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(LAZY[name]), name)
+
+
+__all__ = [
+    "Abort",
+    "Aborted",
+    "AlreadyCompleted",
+    "AttemptTimeout",
+    "AyeworkError",
+    "Context",
+    "Count",
+    "Defer",
+    "Handle",
+    "Instruction",
+    "InvalidWorkId",
+    "NotEncodable",
+    "NotRetryable",
+    "PayloadTooLarge",
+    "Reschedule",
+    "Retry",
+    "Status",
+    "UnknownWorkType",
+    "WaitInTransaction",
+    "WaitTimeout",
+    "WorkCancelled",
+    "WorkFailed",
+    "WorkNotFound",
+    "WorkRequest",
+    "WorkState",
+    "WorkType",
+    "Worker",
+    "aenqueue",
+    "aenqueue_many",
+    "aretry",
+    "condition_met",
+    "dependency",
+    "enqueue",
+    "enqueue_many",
+    "enqueue_on",
+    "get_handle",
+    "registry",
+    "retry",
+    "work",
+]

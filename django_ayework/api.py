@@ -1,0 +1,124 @@
+"""The functions users call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, Unpack, overload
+
+from asgiref.sync import sync_to_async
+from django.dispatch import Signal
+
+from django_ayework.define.options import EnqueueOptions
+from django_ayework.define.requests import WorkRequest
+from django_ayework.flow import enqueue as queueing
+from django_ayework.flow import retry as retrying
+from django_ayework.flow.handles import Handle, get_handle
+
+R = TypeVar("R")
+G = TypeVar("G")
+
+
+@overload
+def enqueue(work: WorkRequest[R, G], /, **options: Unpack[EnqueueOptions]) -> Handle[R, G]: ...
+@overload
+def enqueue(
+    work: str, input: Mapping[str, Any] | None = None, /, **options: Unpack[EnqueueOptions]
+) -> Handle[Any, Any]: ...
+def enqueue(
+    work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None = None, /, **options: Any
+) -> Handle[Any, Any]:
+    """Queue a work in the current transaction: it commits and rolls back with it; return its handle.
+
+    ``work`` is a built request, or a type name followed by its input by name. ``on_commit=True`` defers the
+    insert to ``transaction.on_commit``. Queueing one request twice gives the first one's handle, with
+    ``deduplicated`` True.
+
+    Raises UnknownWorkType, TypeError for arguments or options that do not fit, NotEncodable, PayloadTooLarge,
+    InvalidWorkId.
+
+    Example::
+
+        with transaction.atomic():
+            order = Order.objects.create(...)
+            enqueue(send_receipt(order_id=order.pk), delay=60, about=order)
+    """
+    return queueing.enqueue_one(queueing.request_of(work, input), options)
+
+
+def enqueue_many(
+    works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
+) -> list[Handle[R, G]]:
+    """Queue many works, all or none; return their handles in order. Options apply to each.
+
+    Each is a group of its own, or with ``together=True`` all are one group.
+    """
+    return queueing.enqueue_all(list(works), options, together)
+
+
+async def aenqueue(work: Any, input: Mapping[str, Any] | None = None, /, **options: Any) -> Handle[Any, Any]:
+    """See enqueue()."""
+    return await sync_to_async(enqueue)(work, input, **options) if input is not None else await sync_to_async(
+        enqueue
+    )(work, **options)
+
+
+async def aenqueue_many(
+    works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Any
+) -> list[Handle[R, G]]:
+    """See enqueue_many()."""
+    return await sync_to_async(enqueue_many)(list(works), together=together, **options)
+
+
+def enqueue_on(
+    signal: Signal,
+    sender: Any = None,
+    *,
+    make_work: Callable[..., WorkRequest[Any, Any] | None],
+    dispatch_uid: str | None = None,
+) -> Callable[[], None]:
+    """Queue ``make_work(**signal keywords)`` whenever the signal is sent, in the same transaction.
+
+    ``make_work`` returns a request, or None for nothing. Returns a function that disconnects.
+    """
+
+    def receiver(**keywords: Any) -> None:
+        keywords.pop("signal", None)
+        request = make_work(**keywords)
+        if request is not None:
+            enqueue(request)
+
+    signal.connect(receiver, sender=sender, weak=False, dispatch_uid=dispatch_uid)
+
+    def disconnect() -> None:
+        signal.disconnect(receiver, sender=sender, dispatch_uid=dispatch_uid)
+
+    return disconnect
+
+
+def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
+    """Make a dead or cancelled work pending again, with a full budget of attempts; return its handle.
+
+    ``expires`` counts anew, an explicit ``deadline`` stays; the group re-opens; waiters that died because of
+    this work wait again.
+
+    Raises WorkNotFound; NotRetryable for a work that is not dead or cancelled, and for a gate that still
+    cannot open, naming the works to retry first.
+    """
+    return retrying.retry(id, input)
+
+
+async def aretry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
+    """See retry()."""
+    return await sync_to_async(retry)(id, input)
+
+
+__all__ = [
+    "aenqueue",
+    "aenqueue_many",
+    "aretry",
+    "enqueue",
+    "enqueue_many",
+    "enqueue_on",
+    "get_handle",
+    "retry",
+]

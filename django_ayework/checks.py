@@ -1,0 +1,102 @@
+"""System checks, with stable ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from django_ayework.conf import get_settings, unknown_keys
+from django_ayework.define.registry import registry
+from django_ayework.errors import did_you_mean
+
+
+@register("ayework")
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E001: unknown keys. E002: a value that cannot be used. E003: no such database. E004: naive times."""
+    found: list[CheckMessage] = [
+        Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
+        for key, hint in unknown_keys().items()
+    ]
+    try:
+        alias = get_settings().database
+    except (ImproperlyConfigured, ImportError, TypeError, ValueError) as wrong:
+        return [*found, Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")]
+    if alias not in connections.settings:
+        hint = did_you_mean(str(alias), connections.settings).strip()
+        message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."
+        found.append(Error(message, hint=hint or None, id="ayework.E003"))
+    if not django_settings.USE_TZ:
+        message = "django_ayework works with aware datetimes only."
+        found.append(Error(message, hint="Set USE_TZ = True.", id="ayework.E004"))
+    return found
+
+
+@register("ayework")
+def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E005: two handlers of one type name."""
+    return [
+        Error(
+            f"Two works are named {name!r}: {first} and {second}.",
+            hint='Give one of them another name: @work(name="...").',
+            id="ayework.E005",
+        )
+        for name, (first, second) in sorted(registry.clashes.items())
+    ]
+
+
+@register(Tags.database)
+def check_database(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E006: too old for SKIP LOCKED. W001, W002: SQLite without IMMEDIATE or WAL."""
+    alias = get_settings().database
+    if alias not in (databases or ()) or alias not in connections.settings:
+        return []
+    connection = connections[alias]
+    if connection.vendor == "sqlite":
+        return check_sqlite(connection)
+    if not connection.features.has_select_for_update_skip_locked:
+        return [
+            Error(
+                f"The database {alias!r} is too old: it does not know SKIP LOCKED.",
+                hint="Use PostgreSQL, MariaDB 10.6 or newer, or MySQL 8.0.1 or newer.",
+                id="ayework.E006",
+            )
+        ]
+    return []
+
+
+def check_sqlite(connection: Any) -> list[CheckMessage]:
+    """Warn of the two settings without which concurrent writers meet "database is locked"."""
+    found: list[CheckMessage] = []
+    options = connection.settings_dict.get("OPTIONS", {})
+    if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        found.append(
+            Warning(
+                "SQLite transactions do not begin with their write lock, so workers will meet 'database is locked'.",
+                hint='Set DATABASES[...]["OPTIONS"]["transaction_mode"] = "IMMEDIATE".',
+                id="ayework.W001",
+            )
+        )
+    if journal_mode(connection) not in ("wal", "memory"):
+        found.append(
+            Warning(
+                "SQLite is not in WAL mode, so readers and the writer block each other.",
+                hint='Set DATABASES[...]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL;".',
+                id="ayework.W002",
+            )
+        )
+    return found
+
+
+def journal_mode(connection: Any) -> str:
+    """Ask SQLite for its journal mode."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA journal_mode")
+        return str(cursor.fetchone()[0])

@@ -1,0 +1,1 @@
+"""How people describe work: decorators, requests, instructions. No Django import."""

@@ -1,0 +1,164 @@
+"""What a handler is given, and what it can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar, Unpack
+
+from django_ayework.define.instructions import Instruction, Queue, Result, Void
+from django_ayework.define.options import QueueOptions, checked
+from django_ayework.define.requests import WorkRequest
+from django_ayework.define.signal import AbortSignal
+from django_ayework.rules.states import Status
+
+T = TypeVar("T")
+H = TypeVar("H")
+
+
+class ContextServices(Protocol):
+    """What a context asks of the engine that made it."""
+
+    def claim(self, key: str) -> bool:
+        """Take a key once across the fleet."""
+
+    async def aclaim(self, key: str) -> bool:
+        """See claim()."""
+
+    def states(self, ids: Iterable[str]) -> list[Status | None]:
+        """Look up statuses."""
+
+    async def astates(self, ids: Iterable[str]) -> list[Status | None]:
+        """See states()."""
+
+    def progress(self, id: str, progress: Mapping[str, Any]) -> None:
+        """Note how far a work is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The facts of one attempt."""
+
+    id: str
+    type: str
+    group_id: str
+    chain_id: str
+    attempt: int
+    parent: str | None = None
+    dependents: tuple[str, ...] = ()
+    last_error: str | None = None
+    deadline: datetime | None = None
+
+
+class Context:
+    """Given to a handler whose first parameter is named ``ctx`` or annotated ``Context``.
+
+    The methods ``result``, ``queue`` and ``void`` build instructions; what is returned is carried out, after
+    the handler has returned.
+    """
+
+    def __init__(
+        self, assignment: Assignment, services: ContextServices, signal: AbortSignal | None = None
+    ) -> None:
+        self._assignment = assignment
+        self._services = services
+        self.signal = signal or AbortSignal()
+        #: Every instruction built here, so that one that is not returned can be told of.
+        self.built: list[Instruction[Any, Any]] = []
+
+    @property
+    def id(self) -> str:
+        """The id of this work."""
+        return self._assignment.id
+
+    @property
+    def type(self) -> str:
+        """The name of this work's type."""
+        return self._assignment.type
+
+    @property
+    def group_id(self) -> str:
+        """The id of the group this work belongs to."""
+        return self._assignment.group_id
+
+    @property
+    def chain_id(self) -> str:
+        """The id of the first work of this work's chain."""
+        return self._assignment.chain_id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, 1 for the first."""
+        return self._assignment.attempt
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the work (or gate) that queued this one, or None."""
+        return self._assignment.parent
+
+    @property
+    def dependents(self) -> tuple[str, ...]:
+        """The ids that the gate which released this work had waited for, in order."""
+        return self._assignment.dependents
+
+    @property
+    def last_error(self) -> str | None:
+        """The error of the attempt before, or None."""
+        return self._assignment.last_error
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this work expires, or None."""
+        return self._assignment.deadline
+
+    def result(
+        self, value: T, final: bool = False, append: Callable[[Any], Any] | None = None
+    ) -> Result[T]:
+        """Return ``value`` as the work's result and its contribution to the group.
+
+        ``append(existing)`` makes the group's value from the one already there (None at first), exactly
+        once under the group's lock; ``final`` locks the group's value for good.
+        """
+        return self._build(Result(self, value, final, append))
+
+    def queue(
+        self,
+        works: WorkRequest[Any, H]
+        | Instruction[Any, H]
+        | Iterable[WorkRequest[Any, H] | Instruction[Any, H] | list[WorkRequest[Any, H]]],
+        **options: Unpack[QueueOptions],
+    ) -> Queue[H]:
+        """Queue works (and nested instructions) into this work's group; options apply to these works."""
+        return self._build(Queue(self, works, checked(options)))
+
+    def void(self) -> Void:
+        """Return nothing: no result, and no contribution to the group."""
+        return self._build(Void(self))
+
+    def claim(self, key: str) -> bool:
+        """Return True exactly once per key across the fleet, within 24 hours."""
+        return self._services.claim(key)
+
+    async def aclaim(self, key: str) -> bool:
+        """See claim()."""
+        return await self._services.aclaim(key)
+
+    def states(self, ids: Iterable[str]) -> list[Status | None]:
+        """Return the status of each work, in order; None for an unknown one."""
+        return self._services.states(ids)
+
+    async def astates(self, ids: Iterable[str]) -> list[Status | None]:
+        """See states()."""
+        return await self._services.astates(ids)
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Note how far this work is; cheap to call often, written now and then."""
+        self._services.progress(self.id, {"done": done, "total": total, "note": note})
+
+    def _build(self, node: N) -> N:
+        self.built.append(node)
+        return node
+
+
+N = TypeVar("N", bound=Instruction[Any, Any])

@@ -1,0 +1,45 @@
+"""Making ids: UUID version 7, so that ids sort by birth, also within one millisecond of one process."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+
+from django_ayework.rules.ids import uuid7
+
+_lock = threading.Lock()
+_last_tick = 0
+
+
+def new_uuid7() -> str:
+    """Return a new id; each is greater than the one before it in this process.
+
+    The 12 bits after the milliseconds hold the fraction of the millisecond (RFC 9562 §6.2, method 3).
+    """
+    tick = next_tick()
+    return uuid7(tick >> 12, (tick & 0xFFF) << 62 | secrets.randbits(62))
+
+
+def next_tick() -> int:
+    """Return the time in 4096ths of a millisecond, strictly growing even when the clock goes back."""
+    global _last_tick
+    tick = time.time_ns() * 4096 // 1_000_000
+    with _lock:
+        _last_tick = tick = max(tick, _last_tick + 1)
+    return tick
+
+
+class IdFactory:
+    """The one place ids of works come from; ``AYEWORK["ID"]`` replaces what makes them."""
+
+    def __init__(self) -> None:
+        self.make: Callable[[], str] = new_uuid7
+
+    def __call__(self) -> str:
+        """Return a new id."""
+        return self.make()
+
+
+new_id = IdFactory()

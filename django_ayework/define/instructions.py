@@ -1,0 +1,120 @@
+"""Instructions: what a handler returns, and what the engine then does.
+
+An instruction is inert until its handler has returned it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, Unpack
+
+from django_ayework.define.options import QueueOptions, checked
+from django_ayework.define.requests import WorkRequest, require_requests
+from django_ayework.rules.conditions import Condition, require_condition
+from django_ayework.rules.folding import Contribution
+
+if TYPE_CHECKING:
+    from django_ayework.define.context import Context
+
+R_co = TypeVar("R_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+H = TypeVar("H")
+T = TypeVar("T")
+
+
+class Instruction(Generic[R_co, G_co]):
+    """What a handler returns; typed by the work's own result and by what it contributes to its group."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+
+class Result(Instruction[T, T]):
+    """``ctx.result(value)``: the work's own result, and its contribution to the group."""
+
+    def __init__(
+        self, context: Context, value: T, final: bool, append: Callable[[Any], Any] | None
+    ) -> None:
+        super().__init__(context)
+        self.value = value
+        self.contribution = Contribution(value, final=final, append=append)
+
+
+class Void(Instruction[None, Never]):
+    """``ctx.void()``: no result, no contribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One ``.next``: these works follow once the ones before meet the condition."""
+
+    works: tuple[WorkRequest[Any, Any], ...]
+    condition: Condition
+    options: QueueOptions
+
+
+class Queue(Instruction[None, G_co]):
+    """``ctx.queue(works)``: these works join the group; the work itself has no result of its own."""
+
+    def __init__(self, context: Context, items: Any, options: QueueOptions) -> None:
+        super().__init__(context)
+        self.items: list[QueueItem] = list(flattened(items))
+        self.options = options
+        self.links: list[Link] = []
+
+    def next(
+        self,
+        works: WorkRequest[Any, H] | Iterable[WorkRequest[Any, H]],
+        condition: Condition = "all-success",
+        **options: Unpack[QueueOptions],
+    ) -> Queue[G_co | H]:
+        """Queue ``works`` once the works of the link before meet the condition; links can be chained.
+
+        Options apply to the next works. Raises ValueError for a condition the works cannot meet.
+        """
+        require_condition(condition, len(list(self.last_watched())))
+        followers = tuple(require_requests(works, "next(works)"))
+        self.links.append(Link(followers, condition, checked(options)))
+        return self  # type: ignore[return-value]  # the same node, now contributing H too
+
+    def last_watched(self) -> Iterator[WorkRequest[Any, Any]]:
+        """Return the works that the next link waits for."""
+        return iter(self.links[-1].works) if self.links else requests_of(self.items)
+
+
+QueueItem: TypeAlias = WorkRequest[Any, Any] | Instruction[Any, Any]
+
+
+def flattened(items: Any) -> Iterator[QueueItem]:
+    """Return the requests and instructions of a possibly nested list, in order."""
+    if isinstance(items, (WorkRequest, Instruction)):
+        yield items
+    elif isinstance(items, Iterable) and not isinstance(items, (str, bytes, dict)):
+        for item in items:
+            yield from flattened(item)
+    else:
+        raise TypeError(
+            "expected ctx.queue(...) to have works built by calling their type, such as add(a=1, b=2), "
+            f"or instructions of this context, got: {items!r}."
+        )
+
+
+def requests_of(items: Iterable[QueueItem]) -> Iterator[WorkRequest[Any, Any]]:
+    """Return every request of the items, nested instructions and their links included."""
+    for item in items:
+        if isinstance(item, WorkRequest):
+            yield item
+        elif isinstance(item, Queue):
+            yield from requests_of(item.items)
+            for link in item.links:
+                yield from link.works
+
+
+def nodes_of(instruction: Instruction[Any, Any]) -> Iterator[Instruction[Any, Any]]:
+    """Return the instruction and every one nested in it, in list order."""
+    yield instruction
+    if isinstance(instruction, Queue):
+        for item in instruction.items:
+            if isinstance(item, Instruction):
+                yield from nodes_of(item)

@@ -1,0 +1,124 @@
+"""The options a work can be queued with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypedDict, cast
+
+from django_ayework.errors import InvalidOption, did_you_mean
+from django_ayework.rules.backoff import Retry
+from django_ayework.rules.durations import Seconds, require_aware, seconds
+from django_ayework.rules.ids import require_work_id
+
+MAX_NAME_LENGTH = 64
+MAX_PRIORITY = 2**31 - 1
+
+
+class QueueOptions(TypedDict, total=False):
+    """What ``enqueue``, ``ctx.queue`` and ``.next`` accept; all are optional.
+
+    ``delay`` and ``expires`` are seconds or timedelta; ``run_at`` and ``deadline`` are aware datetimes and
+    win over them. ``about`` is a model object the work is about.
+    """
+
+    delay: Seconds
+    run_at: datetime | None
+    priority: int
+    fairness: str | None
+    retry: Retry | None
+    timeout: Seconds | None
+    expires: Seconds | None
+    deadline: datetime | None
+    queue: str
+    lease: Seconds
+    about: Any
+
+
+class EnqueueOptions(QueueOptions, total=False):
+    """What ``enqueue`` accepts besides: an ``id`` of one's own, and ``on_commit=True``."""
+
+    id: str
+    on_commit: bool
+
+
+def checked(options: Mapping[str, Any]) -> QueueOptions:
+    """Return the options with every value checked and durations in seconds; None counts as not given.
+
+    >>> checked({"delay": 5, "priority": None})
+    {'delay': 5.0}
+    >>> checked({"dealy": 5})
+    Traceback (most recent call last):
+    ...
+    TypeError: 'dealy' is not a queueing option. Did you mean 'delay'?
+    """
+    given = {}
+    for name, value in options.items():
+        if name not in CHECKS:
+            raise TypeError(f"{name!r} is not a queueing option.{did_you_mean(name, CHECKS)}")
+        if value is not None:
+            given[name] = CHECKS[name](value, name)
+    return cast(QueueOptions, given)
+
+
+def check_name(value: object, name: str) -> str:
+    """Return a queue or fairness label: 1 to 64 characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or "\x00" in value:
+        raise InvalidOption(f"expected {name} to be a text of 1 to {MAX_NAME_LENGTH} characters, got: {value!r}.")
+    return value
+
+
+def check_priority(value: object, name: str) -> int:
+    """Return a priority: a whole number that fits 32 bits; larger goes first."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_PRIORITY:
+        raise InvalidOption(f"expected {name} to be a whole number within ±{MAX_PRIORITY}, got: {value!r}.")
+    return value
+
+
+def check_retry(value: object, name: str) -> Retry:
+    """Return a retry policy, possibly partial."""
+    if not isinstance(value, Retry):
+        raise InvalidOption(f"expected {name} to be a Retry(...), got: {value!r}.")
+    return value
+
+
+def check_about(value: Any, name: str) -> tuple[str, str]:
+    """Return a saved model object as its label and primary key."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return value
+    key = getattr(value, "pk", None)
+    if key is None or not hasattr(value, "_meta"):
+        raise InvalidOption(f"expected {name} to be a saved model object, got: {value!r}.")
+    if len(str(key)) > MAX_NAME_LENGTH:
+        raise InvalidOption(f"expected {name} to have a primary key of at most {MAX_NAME_LENGTH} characters.")
+    return value._meta.label_lower, str(key)
+
+
+def check_moment(value: Any, name: str) -> datetime:
+    """Return an aware datetime."""
+    return require_aware(value, name)
+
+
+def check_seconds(value: Any, name: str) -> float:
+    """Return a duration in seconds."""
+    return seconds(value, name)
+
+
+def check_id(value: object, name: str) -> str:
+    """Return a usable work id."""
+    return require_work_id(value)
+
+
+CHECKS: dict[str, Any] = {
+    "delay": check_seconds,
+    "run_at": check_moment,
+    "priority": check_priority,
+    "fairness": check_name,
+    "retry": check_retry,
+    "timeout": check_seconds,
+    "expires": check_seconds,
+    "deadline": check_moment,
+    "queue": check_name,
+    "lease": check_seconds,
+    "about": check_about,
+}

@@ -1,0 +1,108 @@
+"""From a returned instruction to a plan: what to queue, what to watch, what to contribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django_ayework.define.context import Context
+from django_ayework.define.instructions import Instruction, Queue, Result, nodes_of, requests_of
+from django_ayework.define.options import QueueOptions
+from django_ayework.define.requests import WorkRequest, dependency
+from django_ayework.errors import InvalidInstruction
+from django_ayework.rules.folding import Contribution
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a success brings: the work's own result, contributions to its group, and new works."""
+
+    own: Contribution | None = None
+    contributions: tuple[Contribution, ...] = ()
+    works: tuple[WorkRequest[Any, Any], ...] = ()
+
+
+EMPTY = Plan()
+
+
+def plan_of(returned: object, context: Context, strict: bool) -> Plan:
+    """Return the plan of what a handler returned; a plain value counts as ``ctx.result(value)``.
+
+    Raises InvalidInstruction for an instruction of another context, a work that was returned instead of
+    queued, and (when ``strict``) an instruction that was built but not returned.
+    """
+    instruction = as_instruction(returned, context)
+    reached = set() if instruction is None else require_own(instruction, context)
+    if strict:
+        require_all_returned(context, reached)
+    return EMPTY if instruction is None else compiled(instruction)
+
+
+def as_instruction(returned: object, context: Context) -> Instruction[Any, Any] | None:
+    """Return the instruction, or a plain value as one; None for None."""
+    if returned is None or isinstance(returned, Instruction):
+        return returned
+    if isinstance(returned, WorkRequest):
+        raise InvalidInstruction(
+            f"the handler of {context.type!r} returned the work {returned.type!r} itself; "
+            "return ctx.queue([...]) to queue it.",
+            id=context.id,
+        )
+    return Result(context, returned, final=False, append=None)
+
+
+def require_own(instruction: Instruction[Any, Any], context: Context) -> set[int]:
+    """Return the identities of the nodes reached, all of which must belong to this context."""
+    reached = set()
+    for node in nodes_of(instruction):
+        if node.context is not context:
+            raise InvalidInstruction(
+                f"the handler of {context.type!r} returned an instruction of another context; "
+                "build it with the ctx that this call was given.",
+                id=context.id,
+            )
+        reached.add(id(node))
+    return reached
+
+
+def require_all_returned(context: Context, reached: set[int]) -> None:
+    """Raise when an instruction was built but not returned, for it would silently do nothing."""
+    for node in context.built:
+        if id(node) not in reached:
+            name = type(node).__name__.lower()
+            raise InvalidInstruction(
+                f"the handler of {context.type!r} built ctx.{name}(…) that was not returned; "
+                f"write return ctx.{name}(…), or put it into the list of a returned ctx.queue(…).",
+                id=context.id,
+            )
+
+
+def compiled(instruction: Instruction[Any, Any]) -> Plan:
+    """Flatten the tree in list order; only a result at its root is the work's own."""
+    own = instruction.contribution if isinstance(instruction, Result) else None
+    contributions = [node.contribution for node in nodes_of(instruction) if isinstance(node, Result)]
+    return Plan(own, tuple(contributions), tuple(works_of(instruction)))
+
+
+def works_of(instruction: Instruction[Any, Any]) -> Iterator[WorkRequest[Any, Any]]:
+    """Return the works to queue: the items, then one gate for each link of ``.next``."""
+    if not isinstance(instruction, Queue):
+        return
+    for item in instruction.items:
+        if isinstance(item, WorkRequest):
+            yield with_options(item, instruction.options)
+        else:
+            yield from works_of(item)
+    watched: Iterable[WorkRequest[Any, Any]] = requests_of(instruction.items)
+    for link in instruction.links:
+        followers = [with_options(work, link.options) for work in link.works]
+        yield dependency(watched, followers, link.condition)
+        watched = followers
+
+
+def with_options(work: WorkRequest[Any, Any], options: QueueOptions) -> WorkRequest[Any, Any]:
+    """Return the work with these options under its own."""
+    return replace(work, options={**options, **work.options}) if options else work
+
+

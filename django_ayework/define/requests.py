@@ -1,0 +1,101 @@
+"""A request: one call of a work, built but not yet queued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+
+from django_ayework.define.ids import new_id
+from django_ayework.define.options import QueueOptions
+from django_ayework.rules.conditions import Condition, require_condition
+from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.ids import require_work_id
+
+if TYPE_CHECKING:
+    from django_ayework.define.works import WorkType
+
+R_co = TypeVar("R_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+
+#: The reserved type of a gate.
+GATE_TYPE = "@work/dependency"
+
+
+@dataclass(frozen=True, eq=False)
+class WorkRequest(Generic[R_co, G_co]):
+    """A call of a work: nothing is queued yet, but ``id`` exists, so a gate can watch it.
+
+    Typed by the work's own result and by what it contributes to its group.
+    """
+
+    type: str
+    input: Mapping[str, Any]
+    work_type: WorkType[..., R_co, G_co] | None = None
+    id: str = field(default_factory=new_id)
+    options: QueueOptions = field(default_factory=QueueOptions)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.type} {self.id}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GateRequest(WorkRequest[None, G_co]):
+    """A gate: it watches works and queues others into its group once its condition holds."""
+
+    watched: tuple[str, ...] = ()
+    releases: tuple[WorkRequest[Any, G_co], ...] = ()
+    condition: Condition = "all-success"
+    timeout: float | None = None
+    on_unmet: Literal["dead", "wait"] = "dead"
+
+
+Watchable: TypeAlias = WorkRequest[Any, Any] | str
+
+
+def dependency(
+    on: Iterable[Watchable],
+    queue: Iterable[WorkRequest[Any, G_co]],
+    condition: Condition = "all-success",
+    timeout: Seconds | None = None,
+    on_unmet: Literal["dead", "wait"] = "dead",
+) -> GateRequest[G_co]:
+    """Build a gate: once the works ``on`` meet the condition, the works of ``queue`` are queued.
+
+    ``on`` takes requests, handles or ids, which need not exist yet. After ``timeout`` (seconds or timedelta,
+    from queueing) an unopened gate dies as ``expired``. A gate that can never open dies as
+    ``unsatisfiable``, or keeps waiting with ``on_unmet="wait"``.
+
+    Raises ValueError for a condition the watched works cannot meet.
+    """
+    watched = tuple(watched_ids(on))
+    require_condition(condition, len(watched))
+    if on_unmet not in ("dead", "wait"):
+        raise ValueError(f"expected on_unmet to be 'dead' or 'wait', got: {on_unmet!r}.")
+    return GateRequest(
+        type=GATE_TYPE,
+        input={},
+        watched=watched,
+        releases=tuple(require_requests(queue, "dependency(queue=)")),
+        condition=condition,
+        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        on_unmet=on_unmet,
+    )
+
+
+def watched_ids(on: Iterable[Any]) -> Iterable[str]:
+    """Return each id once, in the order given."""
+    if isinstance(on, (str, WorkRequest)):
+        on = (on,)
+    return dict.fromkeys(require_work_id(getattr(item, "id", item)) for item in on)
+
+
+def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
+    """Return the requests, else raise TypeError saying how to build one."""
+    for item in (items,) if isinstance(items, WorkRequest) else items:
+        if not isinstance(item, WorkRequest):
+            raise TypeError(
+                f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "
+                f"got: {item!r}."
+            )
+        yield item

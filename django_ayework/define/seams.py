@@ -1,0 +1,59 @@
+"""What descriptions need from layers above; ``apps`` connects the real things at start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from django_ayework.define.requests import WorkRequest
+
+R = TypeVar("R")
+G = TypeVar("G")
+R_co = TypeVar("R_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+
+
+class Handle(Protocol[R_co, G_co]):
+    """What queueing returns; :class:`django_ayework.flow.handles.Handle` is the real one."""
+
+    @property
+    def id(self) -> str:
+        """The id of the work."""
+
+    @property
+    def group_id(self) -> str:
+        """The id of its group."""
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """Wait for the work's own result."""
+
+    def group(self, timeout: float | None = None) -> G_co | None:
+        """Wait for the whole group; return its value."""
+
+
+class Connections:
+    """The functions connected so far."""
+
+    app_label_of: Callable[[str], str | None] = staticmethod(lambda module: None)
+    enqueue: Callable[[WorkRequest[Any, Any]], Any]
+    aenqueue: Callable[[WorkRequest[Any, Any]], Awaitable[Any]]
+
+
+connections = Connections()
+
+
+def app_label_of(module: str) -> str | None:
+    """Return the label of the installed app that a module belongs to, or None."""
+    return connections.app_label_of(module)
+
+
+def enqueue(request: WorkRequest[R, G]) -> Handle[R, G]:
+    """Queue a request through the connected function."""
+    handle: Handle[R, G] = connections.enqueue(request)
+    return handle
+
+
+async def aenqueue(request: WorkRequest[R, G]) -> Handle[R, G]:
+    """See enqueue()."""
+    handle: Handle[R, G] = await connections.aenqueue(request)
+    return handle

@@ -1,0 +1,58 @@
+"""The signal by which a running attempt learns that it should stop."""
+
+from __future__ import annotations
+
+import threading
+from enum import StrEnum
+
+from django_ayework.errors import Aborted, AttemptTimeout
+
+
+class AbortReason(StrEnum):
+    """Why an attempt should stop."""
+
+    TIMEOUT = "timeout"  # it ran longer than its type's ``timeout``
+    CANCELLED = "cancelled"  # somebody cancelled the work
+    TAKEN_BY_ANOTHER_WORKER = "taken_by_another_worker"  # its lease lapsed and another worker has it
+    ALREADY_COMPLETED = "already_completed"  # it was completed without this worker
+    NOT_FOUND = "not_found"  # its row is gone
+    SHUTDOWN = "shutdown"  # the worker stops and the grace is over
+    ERROR = "error"  # the lease could not be renewed
+
+
+class AbortSignal:
+    """Tells a handler to stop; safe to share between threads. It fires once: the first reason stays."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._reason: AbortReason | None = None
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the attempt should stop."""
+        return self._event.is_set()
+
+    @property
+    def reason(self) -> AbortReason | None:
+        """Why it should stop, or None."""
+        return self._reason
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block until the signal fires or the time is over; return whether it fired."""
+        return self._event.wait(seconds)
+
+    def raise_if_aborted(self) -> None:
+        """Raise :class:`AttemptTimeout` for a timeout and :class:`Aborted` for any other reason."""
+        if not self.aborted:
+            return
+        if self._reason is AbortReason.TIMEOUT:
+            raise AttemptTimeout
+        raise Aborted(str(self._reason))
+
+    def abort(self, reason: AbortReason) -> None:
+        """Fire the signal, unless it fired before (the engine calls this)."""
+        with self._lock:
+            if self._reason is None:
+                self._reason = reason
+                self._event.set()

@@ -1,0 +1,70 @@
+"""How a handler can be called: its inputs are named, and the context comes first if it wants one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from typing import Any
+
+from django_ayework.errors import ImproperWork
+
+REFUSED_KINDS = {
+    Parameter.POSITIONAL_ONLY: "a positional-only parameter",
+    Parameter.VAR_POSITIONAL: "a *args parameter",
+}
+
+
+def wants_context(handler: Callable[..., Any]) -> bool:
+    """Tell whether the first parameter is named ``ctx`` or annotated ``Context``, string annotations included.
+
+    >>> def add(ctx, a): ...
+    >>> wants_context(add)
+    True
+    """
+    first = next(iter(inspect.signature(handler).parameters.values()), None)
+    return first is not None and (first.name == "ctx" or names_context(first.annotation))
+
+
+def names_context(annotation: Any) -> bool:
+    """Tell whether an annotation is the Context class, or its name."""
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return name.strip("'\"").rpartition(".")[2] == "Context"
+
+
+def input_signature(handler: Callable[..., Any]) -> Signature:
+    """Return the signature of the handler's inputs, without the context.
+
+    Raises ImproperWork for parameters that cannot be given by name.
+    """
+    signature = inspect.signature(handler)
+    parameters = list(signature.parameters.values())[1 if wants_context(handler) else 0 :]
+    for parameter in parameters:
+        if parameter.kind in REFUSED_KINDS:
+            raise ImproperWork(
+                f"expected the inputs of {handler.__qualname__}() to be named parameters, "
+                f"got {REFUSED_KINDS[parameter.kind]} ({parameter.name!r}); inputs are stored by name."
+            )
+    return signature.replace(parameters=parameters)
+
+
+def bind(signature: Signature, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments by name; raise TypeError at once when they do not fit.
+
+    Defaults stay out: the handler's own apply when it runs.
+    """
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as misfit:
+        raise TypeError(f"{name}: {misfit}; expected {name}{signature_text(signature)}") from None
+    arguments = dict(bound.arguments)
+    for parameter in signature.parameters.values():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            arguments.update(arguments.pop(parameter.name, {}))
+    return arguments
+
+
+def signature_text(signature: Signature) -> str:
+    """Return the inputs as they are written in a call, without annotations."""
+    bare = [p.replace(annotation=Parameter.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=Signature.empty))

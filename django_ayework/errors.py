@@ -1,0 +1,174 @@
+"""Every exception of the package.
+
+Each class's docstring is its default message and says what to do about it. Facts a caller may act on
+travel as attributes; ``id`` is the id of the work concerned, or None.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+
+class AyeworkError(Exception):
+    """Something went wrong in django_ayework."""
+
+    def __init__(self, message: str | None = None, *, id: str | None = None) -> None:
+        super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
+        self.id = id
+
+
+class ImproperWork(AyeworkError, TypeError):
+    """A work is described in a way that cannot be run; see the message of the decorator."""
+
+
+class DuplicateWorkType(AyeworkError):
+    """Two handlers carry the same type name; give one of them another ``name=``."""
+
+
+class UnknownWorkType(AyeworkError, LookupError):
+    """No work of this name is registered; check the spelling, and that its app is installed."""
+
+
+class InvalidWorkId(AyeworkError, ValueError):
+    """A work id must be new and have 1 to 64 printable characters without spaces."""
+
+
+class InvalidOption(AyeworkError, ValueError):
+    """A queueing option has a value that cannot be used."""
+
+
+class NotEncodable(AyeworkError, TypeError):
+    """A value cannot be stored; pass plain data, such as a primary key instead of a model instance."""
+
+    def __init__(self, message: str | None = None, *, path: str = "", id: str | None = None) -> None:
+        super().__init__(message, id=id)
+        self.path = path
+
+
+class NotDecodable(AyeworkError, ValueError):
+    """A stored value cannot be read back."""
+
+
+class PayloadTooLarge(AyeworkError, ValueError):
+    """A value is larger than ``AYEWORK["MAX_PAYLOAD"]``; store it elsewhere and pass a reference."""
+
+
+class WorkNotFound(AyeworkError, LookupError):
+    """No work has this id; it may have been pruned, or its transaction was rolled back."""
+
+
+class AlreadyCompleted(AyeworkError):
+    """The work has ended already."""
+
+
+class NotRetryable(AyeworkError):
+    """Only a dead or cancelled work can be retried."""
+
+    def __init__(
+        self, message: str | None = None, *, id: str | None = None, members: Iterable[str] = ()
+    ) -> None:
+        super().__init__(message, id=id)
+        self.members = tuple(members)
+
+
+class WorkFailed(AyeworkError):
+    """The work died."""
+
+
+class WorkCancelled(AyeworkError):
+    """The work was cancelled."""
+
+
+class WaitTimeout(AyeworkError, TimeoutError):
+    """The work did not end within the time given."""
+
+
+class WaitInTransaction(AyeworkError):
+    """The work was enqueued in this transaction, so no worker can see it until the transaction commits;
+    wait after the ``atomic`` block (in a test, call ``drain()`` first)."""
+
+
+class InvalidInstruction(AyeworkError, TypeError):
+    """A handler returned something the engine cannot carry out."""
+
+
+class AttemptTimeout(AyeworkError, TimeoutError):
+    """The attempt ran longer than the work's ``timeout``."""
+
+
+class Aborted(AyeworkError):
+    """The attempt was asked to stop; ``reason`` says why."""
+
+    def __init__(self, reason: str, message: str | None = None, *, id: str | None = None) -> None:
+        super().__init__(message or f"The attempt was asked to stop: {reason}.", id=id)
+        self.reason = reason
+
+
+class Defer(AyeworkError):
+    """Raised by a handler: come back later, without using an attempt.
+
+    Exactly one of ``delay`` (seconds or timedelta) and ``run_at`` (aware datetime) is given; a moment in
+    the past means now.
+
+    >>> Defer(delay=30).delay
+    30
+    """
+
+    def __init__(self, *, delay: float | timedelta | None = None, run_at: datetime | None = None) -> None:
+        require_one_moment(type(self).__name__, delay, run_at)
+        super().__init__("Deferred by its handler.")
+        self.delay = delay
+        self.run_at = run_at
+
+
+class Reschedule(AyeworkError):
+    """Raised by a handler: retry at an exact time; the attempt counts.
+
+    Exactly one of ``delay`` (seconds or timedelta) and ``run_at`` (aware datetime) is given. ``cause`` is
+    recorded as the attempt's error.
+    """
+
+    def __init__(
+        self,
+        *,
+        delay: float | timedelta | None = None,
+        run_at: datetime | None = None,
+        cause: BaseException | str | None = None,
+    ) -> None:
+        require_one_moment(type(self).__name__, delay, run_at)
+        super().__init__("Rescheduled by its handler.")
+        self.delay = delay
+        self.run_at = run_at
+        self.cause = cause
+
+
+class Abort(AyeworkError):
+    """Raised by a handler: give up now, whatever attempts are left.
+
+    ``cause`` (an exception or a text) is recorded as the work's error.
+    """
+
+    def __init__(self, cause: BaseException | str | None = None) -> None:
+        super().__init__(str(cause) if cause is not None else "Aborted by its handler.")
+        self.cause = cause
+
+
+def require_one_moment(name: str, delay: object, run_at: object) -> None:
+    """Raise TypeError unless exactly one of ``delay`` and ``run_at`` is given."""
+    if (delay is None) == (run_at is None):
+        raise TypeError(f"{name} expects exactly one of delay= (seconds or timedelta) and run_at= (datetime).")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty text.
+
+    >>> did_you_mean("QUEUE", ["QUEUES", "LEASE"])
+    " Did you mean 'QUEUES'?"
+    >>> did_you_mean("zzz", ["QUEUES"])
+    ''
+    """
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""

@@ -1,0 +1,110 @@
+"""From requests to rows: what a work is when it is queued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django_ayework.define.requests import GateRequest, WorkRequest
+from django_ayework.flow.gate_payload import encode_releases, encoded_input
+from django_ayework.flow.options import Resolved, encode_options, resolve
+from django_ayework.rules.durations import later
+from django_ayework.rules.states import Status
+from django_ayework.store.rows import WorkRow
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Where new works belong: their group (None while alone) and who queued them."""
+
+    group_id: str | None = None
+    parent_id: str | None = None
+    released: bool = False  # queued by a gate
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A work to insert; a gate brings the request it was built from."""
+
+    row: WorkRow
+    gate: GateRequest[Any] | None = None
+
+
+def born(
+    request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime
+) -> Birth:
+    """Return the row of a request, its options resolved and its input encoded."""
+    resolved = resolve(request, given, now, family.released)
+    if isinstance(request, GateRequest):
+        return Birth(gate_row(request, resolved, family, now), request)
+    return Birth(work_row(request, resolved, family, now, encoded_input(request)))
+
+
+def all_born(requests: Iterable[WorkRequest[Any, Any]], family: Family, now: datetime) -> list[Birth]:
+    """Return the rows of several requests of one family."""
+    return [born(request, {}, family, now) for request in requests]
+
+
+def work_row(
+    request: WorkRequest[Any, Any], resolved: Resolved, family: Family, now: datetime, text: str
+) -> WorkRow:
+    """Return the row of a work that is due or scheduled."""
+    status = Status.PENDING if resolved.run_at <= now else Status.SCHEDULED
+    return new_row(request, resolved, family, now, status=status, input=text, deadline=resolved.deadline)
+
+
+def gate_row(request: GateRequest[Any], resolved: Resolved, family: Family, now: datetime) -> WorkRow:
+    """Return the row of a gate: blocked, with the works it releases as its input."""
+    deadline = resolved.deadline if request.timeout is None else later(now, request.timeout)
+    return new_row(
+        request,
+        resolved,
+        family,
+        now,
+        status=Status.BLOCKED,
+        input=encode_releases(request.releases, request.timeout),
+        deadline=deadline,
+    )
+
+
+def new_row(
+    request: WorkRequest[Any, Any],
+    resolved: Resolved,
+    family: Family,
+    now: datetime,
+    *,
+    status: Status,
+    input: str,
+    deadline: datetime | None,
+) -> WorkRow:
+    """Return a row with everything that birth leaves open at its start value."""
+    return WorkRow(
+        id=request.id,
+        type=request.type,
+        queue=resolved.queue,
+        status=status,
+        reason="",
+        priority=resolved.priority,
+        fairness=resolved.fairness,
+        group_id=family.group_id,
+        parent_id=family.parent_id,
+        about_type=resolved.about[0],
+        about_id=resolved.about[1],
+        input=input,
+        options=encode_options(resolved.stored),
+        result=None,
+        error="",
+        progress=None,
+        attempt=0,
+        delivery=0,
+        worker=None,
+        leased_until=None,
+        deadline=deadline,
+        queued_at=now,
+        run_at=resolved.run_at,
+        started_at=None,
+        ended_at=None,
+        completed_by=None,
+    )

@@ -1,0 +1,201 @@
+"""What follows from works that ended: waiters decided, wave by wave, until nothing moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.errors import AyeworkError
+from django_ayework.flow.births import Birth, Family, all_born
+from django_ayework.flow.events import Kind
+from django_ayework.flow.gate_payload import decode_releases, promised_ids
+from django_ayework.flow.ledger import Ledger
+from django_ayework.models import Work
+from django_ayework.rules.conditions import Decision, condition_from_plain, decide
+from django_ayework.rules.states import Reason, Status
+from django_ayework.rules.transitions import Transition
+from django_ayework.rules.verdicts import error_text
+from django_ayework.store import transitions
+from django_ayework.store.database import chunked, rows
+from django_ayework.store.rows import WorkRow, rows_of
+from django_ayework.store.waiters import WaiterRow, lock_waiters, missed_by, record_outcomes, watchers_of
+
+
+def cascade(ledger: Ledger) -> None:
+    """Decide every waiter the news concerns, and those that this concerns in turn."""
+    while ledger.outcomes or ledger.undecided:
+        decide_wave(ledger)
+
+
+def decide_wave(ledger: Ledger) -> None:
+    """Write this wave's outcomes on the edges and move the waiters they decide.
+
+    Settle first, then look for edges, in a later statement: an edge committed before this look is seen, one
+    committed after it belongs to a waiter that its maker looks at again.
+    """
+    outcomes, ledger.outcomes = ledger.outcomes, {}
+    concerned = ledger.undecided | watchers_of(outcomes)
+    ledger.undecided = set()
+    if not concerned:
+        return
+    waiters = record_outcomes(lock_waiters(concerned), outcomes)
+    undone = None in outcomes.values()
+    decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
+    moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]
+    moves = [move for row in read(moving) if (move := move_of(row, decided[row.id], ledger.now))]
+    moved = transitions.apply([move.transition for move in moves])
+    for move in moves:
+        if move.transition.id in moved:
+            move.follow_up(ledger, move)
+
+
+def decision_of(waiter: WaiterRow) -> Decision:
+    """Decide a waiter from its counts."""
+    decision = decide(condition_from_plain(json.loads(waiter.condition)), waiter.tally)
+    if decision is Decision.NEVER and waiter.on_unmet == "wait":
+        return Decision.WAIT
+    return decision
+
+
+def read(ids: list[str]) -> list[WorkRow]:
+    """Read the waiting works themselves."""
+    return [row for some in chunked(ids) for row in rows_of(rows(Work).filter(id__in=some).order_by("id"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A waiter's transition, and what to do once it is won."""
+
+    row: WorkRow
+    transition: Transition
+    follow_up: Callable[[Ledger, Move], None]
+    births: tuple[Birth, ...] = ()
+
+
+def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
+    """Return what a decision makes of a waiting work, if anything."""
+    if row.status == Status.BLOCKED and decision is Decision.FIRE:
+        return fire(row, now)
+    if row.status == Status.BLOCKED and decision is Decision.NEVER:
+        return give_up(row, now)
+    if row.reason == Reason.UNSATISFIABLE and decision is not Decision.NEVER:
+        return revive(row, now)
+    return None
+
+
+def fire(row: WorkRow, now: datetime) -> Move:
+    """A gate opens: it succeeds, and its works are queued into its group."""
+    try:
+        births = all_born(decode_releases(row.input), Family(row.group, row.id, released=True), now)
+    except (AyeworkError, ValueError, TypeError) as error:
+        return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
+    group_id = row.group_id or (row.id if births else None)
+    return Move(row, ending(row, now, Status.SUCCESS, group_id=group_id), release, tuple(births))
+
+
+def give_up(row: WorkRow, now: datetime) -> Move:
+    """A waiter can never be met: it dies, and what it would have released counts as cancelled."""
+    return Move(row, ending(row, now, Status.DEAD, Reason.UNSATISFIABLE, unmet_text(row.id)), close_unopened)
+
+
+def unmet_text(waiter: str) -> str:
+    """Say which works a waiter waited for in vain."""
+    missed = [f"{id} is {outcome}" for id, outcome in missed_by(waiter, limit=3)]
+    return f"what it waits for can no longer happen: {', '.join(missed)}; retry that work to carry on"
+
+
+def revive(row: WorkRow, now: datetime) -> Move:
+    """A waiter that had given up may still be met: it waits again, and its cascade is undone."""
+    return Move(row, waiting_again(row, row.deadline), reopen)
+
+
+def ending(
+    row: WorkRow,
+    now: datetime,
+    status: Status,
+    reason: Reason | str = "",
+    error: str = "",
+    group_id: str | None = None,
+) -> Transition:
+    """Return the end of a blocked work."""
+    return Transition(
+        id=row.id,
+        delivery=row.delivery,
+        leaves=frozenset({Status.BLOCKED}),
+        status=status,
+        attempt=row.attempt,
+        run_at=row.run_at,
+        deadline=row.deadline,
+        group_id=group_id or row.group_id,
+        reason=reason,
+        error=error,
+        ended_at=now,
+    )
+
+
+def waiting_again(row: WorkRow, deadline: datetime | None) -> Transition:
+    """Return the way back of an ended waiter."""
+    return Transition(
+        id=row.id,
+        delivery=row.delivery,
+        leaves=frozenset({Status(row.status)}),
+        status=Status.BLOCKED,
+        attempt=0,
+        run_at=row.run_at,
+        deadline=deadline,
+        group_id=row.group_id,
+    )
+
+
+def release(ledger: Ledger, move: Move) -> None:
+    """Book a gate that opened."""
+    if move.row.group_id is None and move.births:
+        ledger.groups.founded(move.row.id)
+    ledger.bear(move.births)
+    after = moved_row(move)
+    ledger.ended(after)
+    ledger.effects.happened(Kind.SUCCEEDED, after)
+
+
+def close_unopened(ledger: Ledger, move: Move) -> None:
+    """Book a waiter that died: the works it would have released count as cancelled for their watchers."""
+    after = moved_row(move)
+    ledger.ended(after)
+    ledger.outcomes.update(dict.fromkeys(unreleased_ids(move.row), Status.CANCELLED))
+    kind = Kind.EXPIRED if after.reason == Reason.EXPIRED else Kind.FAILED
+    extra = {} if kind is Kind.EXPIRED else {"error": after.error, "will_retry": False}
+    ledger.effects.happened(kind, after, **extra)
+
+
+def reopen(ledger: Ledger, move: Move) -> None:
+    """Book a waiter that waits again; what counted as cancelled because of it no longer does."""
+    ledger.reopened(moved_row(move), was_dead=move.row.status == Status.DEAD)
+    ledger.outcomes.update(dict.fromkeys(unreleased_ids(move.row)))
+    ledger.undecided.add(move.row.id)
+
+
+def unreleased_ids(row: WorkRow) -> Iterable[str]:
+    """Return the ids of the works that a gate has not released, those of nested gates included."""
+    if row.type != GATE_TYPE:
+        return ()
+    try:
+        return list(promised_ids(decode_releases(row.input)))
+    except AyeworkError:
+        return ()
+
+
+def moved_row(move: Move) -> WorkRow:
+    """Return the row as the transition left it."""
+    t = move.transition
+    return move.row._replace(
+        status=t.status,
+        reason=str(t.reason),
+        error=t.error,
+        ended_at=t.ended_at,
+        deadline=t.deadline,
+        group_id=t.group_id,
+        attempt=t.attempt,
+    )

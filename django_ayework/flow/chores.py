@@ -1,0 +1,99 @@
+"""What workers do between works: reclaim lapsed leases, expire gates, sweep, prune. All set-based and bounded."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from functools import partial
+
+from django_ayework.conf import get_settings
+from django_ayework.flow.cascade import Move, close_unopened, ending
+from django_ayework.flow.closing import close, recheck
+from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.options import decode_options
+from django_ayework.flow.settle import Settlement, settle_here
+from django_ayework.rules.states import Reason, Status
+from django_ayework.rules.verdicts import Trial, judge_lost
+from django_ayework.store import entries, processes, retention, transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.database import in_own_transaction
+from django_ayework.store.leases import lock_lapsed, lock_overdue
+from django_ayework.store.rows import WorkRow
+from django_ayework.store.waiters import stranded
+
+logger = logging.getLogger("django_ayework")
+
+BATCH = 100
+UNSEEN_WORKERS_KEPT = timedelta(hours=24)
+
+
+def reclaim(sparing: Collection[str] = ()) -> int:
+    """Take works back whose worker fell silent: again at once, or dead as "worker lost"; return how many.
+
+    ``sparing`` are works that run in this very process, which is alive.
+    """
+    return in_own_transaction(partial(reclaim_here, sparing))
+
+
+def reclaim_here(sparing: Collection[str]) -> int:
+    """Lock lapsed works that nobody else is settling, and settle them for their lost workers."""
+    now = clock.now()
+    lapsed = lock_lapsed(now, BATCH, sparing)
+    settle_here([Settlement(row, judge_lost(trial_of(row, now))) for row in lapsed])
+    for row in lapsed:
+        logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
+    return len(lapsed)
+
+
+def trial_of(row: WorkRow, now: datetime) -> Trial:
+    """Return the facts that a row's failure is judged by."""
+    return Trial(
+        attempt=row.attempt,
+        policy=decode_options(row.options).retry,
+        deadline=row.deadline,
+        now=now,
+        random=random.random(),  # noqa: S311  # spreads retries, no secret
+    )
+
+
+def expire_gates() -> int:
+    """End gates that are past their timeout; return how many."""
+    return in_own_transaction(expire_gates_here)
+
+
+def expire_gates_here() -> int:
+    """Judge the gates whose rows nobody else holds."""
+    ledger = Ledger(clock.now())
+    error = "deadline exceeded: the gate's condition was not met in time"
+    moves = [
+        Move(row, ending(row, ledger.now, Status.DEAD, Reason.EXPIRED, error), close_unopened)
+        for row in lock_overdue(ledger.now, BATCH)
+    ]
+    moved = transitions.apply([move.transition for move in moves])
+    for move in moves:
+        if move.row.id in moved:
+            close_unopened(ledger, move)
+    close(ledger)
+    return len(moved)
+
+
+def sweep() -> int:
+    """Look for waiters left behind and decide them; return how many: in a correct run there are none."""
+    found = stranded(BATCH)
+    if found:
+        logger.error("The sweep found %d stranded waiters, which is a bug: %s", len(found), ", ".join(found[:10]))
+        recheck(found)
+    return len(found)
+
+
+def prune(limit: int = 1000) -> int:
+    """Delete one batch per status of works ended longer ago than ``RETENTION``; return how many."""
+    now, deleted = clock.now(), 0
+    for status, kept in get_settings().retention.items():
+        if kept is not None:
+            deleted += retention.delete_ended(status, now - timedelta(seconds=kept), limit)
+    entries.delete_expired(now, limit)
+    processes.delete_unseen(now - UNSEEN_WORKERS_KEPT)
+    return deleted

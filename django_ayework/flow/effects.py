@@ -1,0 +1,68 @@
+"""What waits for the commit: events, wake-ups, second looks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from django_ayework.flow.events import Kind, WorkEvent, announce, guarded, is_heard, work_event
+from django_ayework.store.database import alias
+from django_ayework.store.rows import WorkRow
+
+
+class Effects:
+    """Collects what a transaction brings about; carried out in order once it has committed."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.events: list[WorkEvent] = []
+        self.wakes = False
+        self.after: list[Callable[[], object]] = []
+        self.done_groups: list[str] = []
+
+    def happened(self, kind: Kind, row: WorkRow, **extra: Any) -> None:
+        """Note an event of a work."""
+        if is_heard(kind, row.type):
+            self.events.append(work_event(kind, row, self.now, **extra))
+
+    def group_done(self, group_id: str, value: Any) -> None:
+        """Note that a group has settled."""
+        self.done_groups.append(group_id)
+        self.events.append(WorkEvent(kind=Kind.GROUP_DONE, group_id=group_id, at=self.now, value=value))
+
+    def release_on_commit(self) -> None:
+        """Carry everything out after the surrounding transaction; a rollback (of a savepoint too) drops it."""
+        if self.events or self.wakes or self.after:
+            transaction.on_commit(self.carry_out, using=alias())
+
+    def carry_out(self) -> None:
+        """Wake workers of this process, look again where needed, then tell whoever listens."""
+        if self.wakes:
+            wake_workers()
+        for effect in self.after:
+            guarded(effect)
+        for event in self.events:
+            announce(event)
+
+
+_sleepers: set[threading.Event] = set()
+
+
+def add_sleeper(event: threading.Event) -> None:
+    """Let this event be set whenever works become due in this process."""
+    _sleepers.add(event)
+
+
+def remove_sleeper(event: threading.Event) -> None:
+    """Forget the event."""
+    _sleepers.discard(event)
+
+
+def wake_workers(sleepers: Iterable[threading.Event] | None = None) -> None:
+    """Wake the workers of this process; others notice at their next poll."""
+    for event in list(_sleepers if sleepers is None else sleepers):
+        event.set()

@@ -1,0 +1,139 @@
+"""Queueing: requests become rows in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+from django.db import transaction
+
+from django_ayework.define.options import check_id, checked
+from django_ayework.define.registry import registry
+from django_ayework.define.requests import WorkRequest, require_requests
+from django_ayework.errors import InvalidWorkId
+from django_ayework.flow.births import Birth, Family, born
+from django_ayework.flow.closing import close
+from django_ayework.flow.handles import Handle, remember_uncommitted
+from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.options import needs_clock
+from django_ayework.store.clock import clock
+from django_ayework.store.database import alias, atomic, in_own_transaction
+from django_ayework.store.rows import find_row
+
+R = TypeVar("R")
+G = TypeVar("G")
+
+
+def request_of(work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None) -> WorkRequest[Any, Any]:
+    """Return a built request; a type name with its input by name is built now.
+
+    Raises UnknownWorkType, suggesting the nearest name, and TypeError when the input does not fit.
+    """
+    if isinstance(work, str):
+        return registry.get(work).build(named_input(work, input))
+    if input is not None:
+        raise TypeError(f"expected the input only with a type name, got {input!r} with the built work {work!r}.")
+    return next(iter(require_requests([work], "enqueue(work)")))
+
+
+def named_input(name: str, input: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the input given with a name."""
+    if input is not None and not isinstance(input, Mapping):
+        raise TypeError(f"expected the input of {name!r} as a mapping of names to values, got: {input!r}.")
+    return input or {}
+
+
+def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handle[R, G]:
+    """Queue one request; return its handle, or the first one's when it was queued before."""
+    given = dict(options)
+    own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
+    if own_id is not None:
+        request = with_id(request, check_id(own_id, "id"))
+    birth = birth_of(request, given)
+    if on_commit:
+        later = partial(insert_by_itself, birth, own_id)
+        transaction.on_commit(later, using=alias())
+        return Handle(request.id)
+    return insert(birth, own_id)
+
+
+def with_id(request: WorkRequest[R, G], id: str) -> WorkRequest[R, G]:
+    """Return the request under another id."""
+    return replace(request, id=id)
+
+
+def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> Birth:
+    """Return the row to insert; everything that can be wrong with a request is found here, before any SQL."""
+    options = checked(given)
+    if needs_clock(request, options):
+        clock.synchronise()
+    return born(request, cast(Mapping[str, Any], options), Family(), clock.now())
+
+
+def insert_by_itself(birth: Birth, own_id: str | None) -> None:
+    """Insert after the caller's transaction, in one of its own."""
+    in_own_transaction(partial(insert, birth, own_id))
+
+
+def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
+    """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
+    if birth.gate is None:
+        return insert_here(birth, own_id)
+    with atomic():
+        return insert_here(birth, own_id)
+
+
+def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
+    """Insert, within the transaction at hand if there is one."""
+    ledger = Ledger(birth.row.queued_at)
+    taken = ledger.bear([birth])
+    if taken and own_id is not None:
+        raise InvalidWorkId(f"expected id= to be a new id, but a work {own_id!r} exists.", id=own_id)
+    close(ledger)
+    if taken:
+        return existing_handle(birth.row.id)
+    remember_uncommitted([birth.row.id])
+    return Handle(birth.row.id)
+
+
+def existing_handle(id: str) -> Handle[Any, Any]:
+    """Return the handle of a work that was queued before."""
+    row = find_row(id)
+    return Handle(id, row.group if row else id, deduplicated=True)
+
+
+def enqueue_all(
+    requests: Sequence[WorkRequest[R, G]], options: Mapping[str, Any], together: bool
+) -> list[Handle[R, G]]:
+    """Queue requests, all or none; ``together`` makes them one group, whose id is the first one's."""
+    if "id" in options:
+        raise TypeError("enqueue_many() takes no id=: one id cannot be several works'.")
+    given = dict(options)
+    on_commit = given.pop("on_commit", False)
+    births = [birth_of(request, given) for request in requests]
+    if together and len(births) > 1:
+        root = births[0].row.id
+        births = [Birth(birth.row._replace(group_id=root), birth.gate) for birth in births]
+    if on_commit:
+        transaction.on_commit(partial(insert_all, births), using=alias())
+        return [Handle(birth.row.id, birth.row.group) for birth in births]
+    return insert_all(births)
+
+
+def insert_all(births: Sequence[Birth]) -> list[Handle[Any, Any]]:
+    """Insert works in one transaction."""
+    if not births:
+        return []
+    with atomic():
+        ledger = Ledger(births[0].row.queued_at)
+        for group_id in {birth.row.group_id for birth in births} - {None}:
+            ledger.groups.founded_empty(cast(str, group_id))
+        taken = ledger.bear(births)
+        close(ledger)
+    remember_uncommitted([birth.row.id for birth in births if birth.row.id not in taken])
+    return [
+        existing_handle(birth.row.id) if birth.row.id in taken else Handle(birth.row.id, birth.row.group)
+        for birth in births
+    ]

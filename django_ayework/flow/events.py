@@ -1,0 +1,139 @@
+"""What happened to a work, told to signals and hooks after commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from django.dispatch import Signal
+from django.utils.module_loading import import_string
+
+from django_ayework import signals
+from django_ayework.conf import get_settings
+from django_ayework.define.registry import registry
+from django_ayework.flow.states import WorkState, state_of
+from django_ayework.store.rows import WorkRow
+
+logger = logging.getLogger("django_ayework")
+
+
+class Kind(StrEnum):
+    """What can happen."""
+
+    QUEUED = "queued"
+    STARTED = "started"
+    DEFERRED = "deferred"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    GROUP_DONE = "group-done"
+
+
+SIGNALS: dict[Kind, Signal] = {
+    Kind.QUEUED: signals.work_queued,
+    Kind.STARTED: signals.work_started,
+    Kind.DEFERRED: signals.work_deferred,
+    Kind.SUCCEEDED: signals.work_succeeded,
+    Kind.FAILED: signals.work_failed,
+    Kind.EXPIRED: signals.work_expired,
+    Kind.CANCELLED: signals.work_cancelled,
+    Kind.GROUP_DONE: signals.group_done,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEvent:
+    """What ``ON_EVENT`` and a type's ``on_event`` are given.
+
+    ``work`` is None for ``group-done``, which has ``group_id`` and ``value`` instead; ``extra`` holds what the
+    signal of the same kind carries besides: ``error`` and ``will_retry``, or ``run_at``.
+    """
+
+    kind: Kind
+    group_id: str
+    at: datetime
+    work: WorkState | None = None
+    value: Any = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str | None:
+        """The work's id, or None."""
+        return self.work.id if self.work else None
+
+    @property
+    def type(self) -> str | None:
+        """The work's type name, or None."""
+        return self.work.type if self.work else None
+
+
+def is_heard(kind: Kind, type: str) -> bool:
+    """Tell whether anybody listens, so that a silent system pays nothing."""
+    work_type = registry.find(type)
+    return bool(
+        SIGNALS[kind].receivers
+        or get_settings().on_event
+        or (work_type is not None and work_type.settings.on_event)
+    )
+
+
+def group_done_is_heard() -> bool:
+    """Tell whether anybody wants to know of settled groups."""
+    settings = get_settings()
+    return bool(signals.group_done.receivers or settings.on_event or settings.unhandled_group)
+
+
+def work_event(kind: Kind, row: WorkRow, at: datetime, **extra: Any) -> WorkEvent:
+    """Return the event of a work as its row now is."""
+    return WorkEvent(kind=kind, group_id=row.group, at=at, work=state_of(row), extra=extra)
+
+
+def announce(event: WorkEvent) -> None:
+    """Tell the signal's receivers, the type's hook and the settings' hook; none of them can disturb."""
+    announce_signal(event)
+    work_type = registry.find(event.type) if event.type else None
+    hooks = (work_type.settings.on_event if work_type else None, get_settings().on_event)
+    for hook in hooks:
+        if hook is not None:
+            guarded(resolved_hook(hook), event)
+
+
+def announce_signal(event: WorkEvent) -> None:
+    """Send the signal of this kind."""
+    if event.work is None:
+        facts: dict[str, Any] = {"group_id": event.group_id, "value": event.value}
+    else:
+        facts = {"work": event.work, **event.extra}
+    for receiver, response in SIGNALS[event.kind].send_robust(sender=event.type or "", **facts):
+        if isinstance(response, Exception):
+            report(response, "hook", f"the receiver {receiver!r} of {event.kind} raised")
+
+
+def guarded(hook: Callable[..., Any], *args: Any) -> Any:
+    """Call a hook; report what it raises and return None."""
+    try:
+        return hook(*args)
+    except Exception as error:
+        report(error, "hook", f"the hook {hook!r} raised")
+        return None
+
+
+def report(error: BaseException, phase: str, message: str) -> None:
+    """Log an error of the engine's surroundings, and tell ``ON_ERROR``, which cannot disturb either."""
+    logger.error("%s (%s phase): %s", message, phase, error, exc_info=error)
+    on_error = get_settings().on_error
+    if on_error is not None:
+        try:
+            on_error(error, phase)
+        except Exception:
+            logger.exception("ON_ERROR itself raised.")
+
+
+def resolved_hook(hook: Any) -> Callable[..., Any]:
+    """Return a hook given as a callable or as a dotted path."""
+    return import_string(hook) if isinstance(hook, str) else hook  # type: ignore[no-any-return]

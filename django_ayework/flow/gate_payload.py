@@ -1,0 +1,142 @@
+"""The works a gate will release, as stored in its input: rebuilt and resolved when it opens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django_ayework.define.options import checked
+from django_ayework.define.registry import registry
+from django_ayework.define.requests import GateRequest, WorkRequest
+from django_ayework.errors import NotDecodable
+from django_ayework.flow.payloads import codec_of, encode_input, sized
+from django_ayework.rules.backoff import Retry
+from django_ayework.rules.conditions import condition_from_plain, condition_to_plain
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredRequest(WorkRequest[Any, Any]):
+    """A request read back from a gate: its input is encoded already."""
+
+    encoded: str = ""
+
+
+def encoded_input(request: WorkRequest[Any, Any]) -> str:
+    """Return a request's input as text. Raises NotEncodable or PayloadTooLarge."""
+    if isinstance(request, StoredRequest):
+        return request.encoded
+    return encode_input(request.type, request.input, codec_of(request.work_type))
+
+
+def encode_releases(requests: Sequence[WorkRequest[Any, Any]], timeout: float | None) -> str:
+    """Return the releases (and the gate's timeout, for a retry of the gate) as text."""
+    plain = {"queue": [plain_request(request) for request in requests], "timeout": timeout}
+    return sized(json.dumps(plain, separators=(",", ":")), "the works that a gate releases")
+
+
+def plain_request(request: WorkRequest[Any, Any]) -> dict[str, Any]:
+    """Return a request as plain data; a gate among the releases is kept whole."""
+    plain: dict[str, Any] = {"id": request.id, "type": request.type, "options": plain_options(request.options)}
+    if isinstance(request, GateRequest):
+        plain["gate"] = {
+            "watched": list(request.watched),
+            "releases": [plain_request(release) for release in request.releases],
+            "condition": condition_to_plain(request.condition),
+            "timeout": request.timeout,
+            "on_unmet": request.on_unmet,
+        }
+    else:
+        plain["input"] = encoded_input(request)
+    return plain
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as plain data: moments as ISO texts, a retry policy as a mapping."""
+    plain: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, datetime):
+            value = value.isoformat()
+        elif isinstance(value, Retry):
+            value = {key: number for key, number in asdict(value).items() if number is not None}
+        plain[name] = value
+    return plain
+
+
+def decode_releases(text: str) -> list[WorkRequest[Any, Any]]:
+    """Read the releases back. Raises NotDecodable."""
+    return [read_request(plain) for plain in parsed(text)["queue"]]
+
+
+def gate_timeout(text: str) -> float | None:
+    """Return the gate's timeout in seconds, or None."""
+    timeout: float | None = parsed(text).get("timeout")
+    return timeout
+
+
+def promised_ids(requests: Iterable[WorkRequest[Any, Any]]) -> Iterator[str]:
+    """Return the ids of these works, and of all that gates among them would release in turn."""
+    for request in requests:
+        yield request.id
+        if isinstance(request, GateRequest):
+            yield from promised_ids(request.releases)
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """Return a gate's input as plain data."""
+    try:
+        plain = json.loads(text)
+        if isinstance(plain, dict) and isinstance(plain.get("queue"), list):
+            return plain
+    except ValueError:
+        pass
+    raise NotDecodable(f"expected the stored input of a gate, got: {text[:80]!r}.")
+
+
+def read_request(plain: Mapping[str, Any]) -> WorkRequest[Any, Any]:
+    """Return a request from plain data."""
+    try:
+        options = checked(read_options(plain["options"]))
+        if "gate" in plain:
+            return read_gate(plain, options)
+        return StoredRequest(
+            type=plain["type"],
+            input={},
+            work_type=registry.find(plain["type"]),
+            id=plain["id"],
+            options=options,
+            encoded=plain["input"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotDecodable(f"expected a work that a gate releases, got: {plain!r:.80} ({error}).") from error
+
+
+def read_gate(plain: Mapping[str, Any], options: Any) -> GateRequest[Any]:
+    """Return a nested gate from plain data."""
+    gate = plain["gate"]
+    return GateRequest(
+        type=plain["type"],
+        input={},
+        id=plain["id"],
+        options=options,
+        watched=tuple(gate["watched"]),
+        releases=tuple(read_request(release) for release in gate["releases"]),
+        condition=condition_from_plain(gate["condition"]),
+        timeout=gate["timeout"],
+        on_unmet=gate["on_unmet"],
+    )
+
+
+def read_options(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options from plain data."""
+    options = dict(plain)
+    for name in ("run_at", "deadline"):
+        if name in options:
+            options[name] = datetime.fromisoformat(options[name])
+    if "retry" in options:
+        options["retry"] = Retry(**options["retry"])
+    if "about" in options:
+        options["about"] = tuple(options["about"])
+    return options

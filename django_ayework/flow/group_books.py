@@ -1,0 +1,102 @@
+"""What each group gains in one transaction, applied at its end under the groups' locks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django_ayework.conf import get_settings
+from django_ayework.flow.effects import Effects
+from django_ayework.flow.events import group_done_is_heard
+from django_ayework.flow.payloads import decode_value
+from django_ayework.rules.folding import Contribution, GroupValue, fold
+from django_ayework.store.groups import GroupRow, insert_groups, lock_groups, write_groups
+
+
+class ContributionFailed(Exception):
+    """The ``append`` function of a contribution raised; its work's attempt has failed."""
+
+    def __init__(self, work_id: str, cause: Exception) -> None:
+        super().__init__(f"the append function of {work_id} raised: {cause}")
+        self.work_id = work_id
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class Gain:
+    """What one group gains."""
+
+    is_new: bool = False
+    open: int = 0
+    total: int = 0
+    dead: int = 0
+    contributions: list[tuple[str, Contribution]] = field(default_factory=list)
+
+
+class GroupBooks:
+    """Collects gains; :meth:`close` writes them."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.gains: dict[str, Gain] = defaultdict(Gain)
+
+    def founded(self, root_id: str) -> None:
+        """Note that a work which was alone gets company: it is the first, open member of its own group."""
+        self.gains[root_id] = Gain(is_new=True, open=1, total=1)
+
+    def founded_empty(self, group_id: str) -> None:
+        """Note a new group whose members are all still to join."""
+        self.gains[group_id] = Gain(is_new=True)
+
+    def member_joined(self, group_id: str) -> None:
+        """Note a new member."""
+        self.gains[group_id].open += 1
+        self.gains[group_id].total += 1
+
+    def member_ended(self, group_id: str, dead: bool) -> None:
+        """Note that a member has ended."""
+        self.gains[group_id].open -= 1
+        self.gains[group_id].dead += dead
+
+    def member_reopened(self, group_id: str, was_dead: bool) -> None:
+        """Note that an ended member is live again."""
+        self.gains[group_id].open += 1
+        self.gains[group_id].dead -= was_dead
+
+    def contributed(self, group_id: str, work_id: str, contributions: Iterable[Contribution]) -> None:
+        """Note what a member contributes to the value, in list order; values are encoded texts."""
+        self.gains[group_id].contributions += [(work_id, contribution) for contribution in contributions]
+
+    def close(self, effects: Effects) -> None:
+        """Write every gain, groups locked in id order; announce the groups that have settled."""
+        if not self.gains:
+            return
+        known = lock_groups(id for id, gain in self.gains.items() if not gain.is_new)
+        founded = {id: GroupRow(id) for id, gain in self.gains.items() if gain.is_new}
+        written = {id: self.applied(row) for id, row in {**known, **founded}.items()}
+        insert_groups(row for id, row in written.items() if id in founded)
+        write_groups(row for id, row in written.items() if id in known)
+        for id, row in written.items():
+            if row.done_at == self.now and group_done_is_heard():
+                effects.group_done(id, decode_value(row.value, get_settings().codec))
+
+    def applied(self, row: GroupRow) -> GroupRow:
+        """Return the group with its gain."""
+        gain = self.gains[row.id]
+        value = GroupValue(row.value, row.value is not None, row.final)
+        for work_id, contribution in gain.contributions:
+            try:
+                value = fold(value, [contribution])
+            except Exception as error:
+                raise ContributionFailed(work_id, error) from error
+        still_open = row.open + gain.open
+        return row._replace(
+            open=still_open,
+            total=row.total + gain.total,
+            dead=row.dead + gain.dead,
+            value=value.value,
+            final=value.final,
+            done_at=None if still_open > 0 else row.done_at if row.done_at and not gain.open else self.now,
+        )

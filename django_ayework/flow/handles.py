@@ -1,0 +1,207 @@
+"""Handles: follow a work from anywhere, wait for its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ayework.conf import get_settings
+from django_ayework.define.registry import registry
+from django_ayework.errors import (
+    WaitInTransaction,
+    WaitTimeout,
+    WorkCancelled,
+    WorkFailed,
+    WorkNotFound,
+)
+from django_ayework.flow.orphans import note_waiting
+from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.flow.states import WorkState, find_state
+from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.states import Status, is_terminal
+from django_ayework.store.database import alias, connection, in_transaction
+from django_ayework.store.groups import find_group
+from django_ayework.store.rows import WorkRow, find_row
+
+R_co = TypeVar("R_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+T = TypeVar("T")
+
+#: Waiting looks at the database this often: soon at first, then less and less. Seconds.
+FIRST_LOOK = 0.005
+SLOWEST_LOOK = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """There is no answer yet."""
+
+
+PENDING = Pending()
+
+
+class Handle(Generic[R_co, G_co]):
+    """A queued work. ``await handle`` is ``await handle.agroup()``."""
+
+    def __init__(self, id: str, group_id: str | None = None, deduplicated: bool = False) -> None:
+        self.id = id
+        self.group_id = group_id or id
+        self.deduplicated = deduplicated
+
+    @property
+    def chain_id(self) -> str:
+        """The id of the first work of the chain."""
+        return self.id
+
+    def state(self) -> WorkState | None:
+        """Return the work as it stands; None when no such work is committed (or visible here)."""
+        return find_state(self.id)
+
+    def result(self, timeout: Seconds | None = None) -> R_co:
+        """Wait for the work's end and return its own result.
+
+        Raises WorkFailed when it died, WorkCancelled, WaitTimeout after ``timeout`` (seconds or timedelta),
+        WaitInTransaction when waiting could never end, WorkNotFound when there is no such work.
+        """
+        return cast(R_co, self._wait(self._own_result, timeout))
+
+    def group(self, timeout: Seconds | None = None) -> G_co | None:
+        """Wait for the end of every work of the group; return the group's value, or None.
+
+        Never raises for what became of members. Raises WaitTimeout, WaitInTransaction, WorkNotFound.
+        """
+        return cast("G_co | None", self._wait(self._group_value, timeout))
+
+    async def astate(self) -> WorkState | None:
+        """See state()."""
+        return await sync_to_async(self.state)()
+
+    async def aresult(self, timeout: Seconds | None = None) -> R_co:
+        """See result()."""
+        return cast(R_co, await self._await(self._own_result, timeout))
+
+    async def agroup(self, timeout: Seconds | None = None) -> G_co | None:
+        """See group()."""
+        return cast("G_co | None", await self._await(self._group_value, timeout))
+
+    def __await__(self) -> Generator[Any, None, G_co | None]:
+        return self.agroup().__await__()
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def _wait(self, look: Callable[[], Any], timeout: Seconds | None) -> Any:
+        """Look until there is an answer, at growing intervals."""
+        for pause in pauses(timeout):
+            answer = self._look(look)
+            if answer is not PENDING:
+                return answer
+            if pause is None:
+                break
+            time.sleep(pause)
+        raise WaitTimeout(f"expected the work {self.id} to end within {timeout} seconds.", id=self.id)
+
+    async def _await(self, look: Callable[[], Any], timeout: Seconds | None) -> Any:
+        """See _wait(); between two looks the event loop is free."""
+        for pause in pauses(timeout):
+            answer = await sync_to_async(self._look)(look)
+            if answer is not PENDING:
+                return answer
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+        raise WaitTimeout(f"expected the work {self.id} to end within {timeout} seconds.", id=self.id)
+
+    def _look(self, look: Callable[[], Any]) -> Any:
+        """Look once; refuse to wait for what only the end of our own transaction can bring."""
+        answer = look()
+        if answer is PENDING:
+            if is_uncommitted(self.id):
+                raise WaitInTransaction(id=self.id)
+            note_waiting(self.group_id)
+        return answer
+
+    def _own_result(self) -> Any:
+        """Return the work's own result, if it has ended."""
+        row = existing(self.id)
+        if not is_terminal(row.status):
+            return PENDING
+        if row.status == Status.DEAD:
+            raise WorkFailed(f"the work {self.id} ({row.type}) died: {row.error}", id=self.id)
+        if row.status == Status.CANCELLED:
+            raise WorkCancelled(f"the work {self.id} ({row.type}) was cancelled.", id=self.id)
+        return decode_value(row.result, codec_of(registry.find(row.type)))
+
+    def _group_value(self) -> Any:
+        """Return the group's value, if all its works have ended."""
+        row = existing(self.id)
+        group = find_group(row.group)
+        if group is not None:
+            return PENDING if group.open > 0 else decode_value(group.value, get_settings().codec)
+        if not is_terminal(row.status):
+            return PENDING
+        return decode_value(row.result, codec_of(registry.find(row.type)))
+
+
+def get_handle(id: str) -> Handle[Any, Any]:
+    """Return the handle of the work of this id, which need not exist."""
+    return Handle(id)
+
+
+def existing(id: str) -> WorkRow:
+    """Return the row of a work, or raise WorkNotFound."""
+    row = find_row(id)
+    if row is None:
+        raise WorkNotFound(
+            f"no work has the id {id!r}; it may have been pruned, or its transaction was rolled back.", id=id
+        )
+    return row
+
+
+def pauses(timeout: Seconds | None) -> Iterator[float | None]:
+    """Yield how long to sleep after each look; None when the time is over."""
+    limit = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
+    pause = FIRST_LOOK
+    while True:
+        left = SLOWEST_LOOK if limit is None else limit - time.monotonic()
+        if left <= 0:
+            yield None
+            return
+        yield min(pause, left)
+        pause = min(pause * 1.5, SLOWEST_LOOK)
+
+
+#: Works inserted by a transaction that is still open, by connection.
+_uncommitted: WeakKeyDictionary[BaseDatabaseWrapper, set[str]] = WeakKeyDictionary()
+
+
+def remember_uncommitted(ids: Iterable[str]) -> None:
+    """Note works that nobody else can see before the transaction commits."""
+    if in_transaction():
+        known = _uncommitted.setdefault(connection(), set())
+        if not known:
+            transaction.on_commit(known.clear, using=alias())
+        known.update(ids)
+
+
+def is_uncommitted(id: str) -> bool:
+    """Tell whether this thread's open transaction inserted the work."""
+    known = _uncommitted.get(connection())
+    if known and not in_transaction():
+        known.clear()
+    return bool(known) and id in (known or ())

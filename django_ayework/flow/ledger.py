@@ -1,0 +1,103 @@
+"""The books of one transaction: what ended, what was born, what each group gains; closed in a fixed order.
+
+The order keeps locks and races simple: works first, then waiters wave by wave (each in id order), then
+groups in id order. Groups come last because every settlement of a busy group meets there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+
+from django_ayework.flow.births import Birth
+from django_ayework.flow.effects import Effects
+from django_ayework.flow.events import Kind, group_done_is_heard
+from django_ayework.flow.gate_payload import promised_ids
+from django_ayework.flow.group_books import GroupBooks
+from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.define.registry import registry
+from django_ayework.rules.conditions import condition_to_plain
+from django_ayework.rules.states import Status
+from django_ayework.store.attempts import AttemptRow
+from django_ayework.store.inserts import insert_works
+from django_ayework.store.rows import WorkRow
+from django_ayework.store.waiters import WaiterRow, insert_waiters
+
+logger = logging.getLogger("django_ayework")
+
+
+class Ledger:
+    """Collects what follows from a transaction's transitions."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.effects = Effects(now)
+        self.groups = GroupBooks(now)
+        #: How watched works ended in this wave; None undoes an end.
+        self.outcomes: dict[str, Status | None] = {}
+        #: Waiters to decide although nothing they watch has news.
+        self.undecided: set[str] = set()
+        #: Waiters that watch works of other transactions: to be looked at again after commit.
+        self.rechecks: list[str] = []
+        self.attempts: list[AttemptRow] = []
+
+    def ended(self, row: WorkRow) -> None:
+        """Note that a work has reached a terminal status; ``row`` is how it now is."""
+        self.outcomes[row.id] = Status(row.status)
+        if row.group_id is not None:
+            self.groups.member_ended(row.group_id, row.status == Status.DEAD)
+        elif group_done_is_heard():
+            value = decode_value(row.result, codec_of(registry.find(row.type)))
+            self.effects.group_done(row.id, value)
+
+    def reopened(self, row: WorkRow, was_dead: bool) -> None:
+        """Note that an ended work is live again."""
+        self.outcomes[row.id] = None
+        if row.group_id is not None:
+            self.groups.member_reopened(row.group_id, was_dead)
+
+    def bear(self, births: Sequence[Birth]) -> set[str]:
+        """Insert works; return the ids that existed already, which are left as they are."""
+        births = list({birth.row.id: birth for birth in births}.values())
+        if not births:
+            return set()
+        taken = insert_works([birth.row for birth in births])
+        fresh = [birth for birth in births if birth.row.id not in taken]
+        if taken:
+            logger.info("Works that exist already were not queued again: %s", ", ".join(sorted(taken)))
+        for birth in fresh:
+            self.book_birth(birth.row)
+        self.insert_gates([birth for birth in fresh if birth.gate], {birth.row.id for birth in fresh})
+        return taken
+
+    def book_birth(self, row: WorkRow) -> None:
+        """Count a new work in its group and announce it."""
+        if row.group_id is not None:
+            self.groups.member_joined(row.group_id)
+        if row.status == Status.PENDING:
+            self.effects.wakes = True
+        self.effects.happened(Kind.QUEUED, row)
+
+    def insert_gates(self, gates: Sequence[Birth], born: set[str]) -> None:
+        """Insert the waiters of new gates.
+
+        What is born here, or promised by a gate born here, nobody else can settle before we commit. Anything
+        else may be settling right now and miss our edges, so such a waiter is looked at again after commit.
+        """
+        if not gates:
+            return
+        requests = [birth.gate for birth in gates if birth.gate is not None]
+        private = born | set(promised_ids(requests))
+        waiters = []
+        for request in requests:
+            recheck = not private.issuperset(request.watched)
+            condition = json.dumps(condition_to_plain(request.condition))
+            waiters.append(
+                WaiterRow(request.id, condition, request.on_unmet, len(request.watched), 0, 0, recheck)
+            )
+            if recheck:
+                self.rechecks.append(request.id)
+        insert_waiters(waiters, {request.id: request.watched for request in requests})
+        self.undecided.update(request.id for request in requests)

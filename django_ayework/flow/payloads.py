@@ -1,0 +1,59 @@
+"""Inputs, results and group values, to and from the text that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django_ayework.conf import get_settings
+from django_ayework.define.registry import AnyWorkType
+from django_ayework.errors import NotDecodable, NotEncodable, PayloadTooLarge
+from django_ayework.rules.codec import Codec
+
+
+def codec_of(work_type: AnyWorkType | None) -> Codec:
+    """Return the type's own codec, or the one of the settings."""
+    own = work_type.settings.codec if work_type is not None else None
+    return own or get_settings().codec
+
+
+def encode_input(type: str, arguments: Mapping[str, Any], codec: Codec) -> str:
+    """Encode a call's arguments. Raises NotEncodable naming the argument, or PayloadTooLarge."""
+    return sized(encoded(dict(arguments), codec, f"the input of {type!r}"), f"the input of {type!r}")
+
+
+def encode_result(type: str, value: Any, codec: Codec) -> str:
+    """Encode a result. Raises NotEncodable or PayloadTooLarge."""
+    return sized(encoded(value, codec, f"the result of {type!r}"), f"the result of {type!r}")
+
+
+def encoded(value: Any, codec: Codec, what: str) -> str:
+    """Encode, saying whose value it was when it cannot be."""
+    try:
+        return codec.encode(value)
+    except NotEncodable as error:
+        raise NotEncodable(f"{what} cannot be stored: {error}", path=error.path) from None
+
+
+def sized(text: str, what: str) -> str:
+    """Return the text unless it is too large."""
+    limit = get_settings().max_payload
+    if len(text) > limit:
+        raise PayloadTooLarge(
+            f"expected {what} to have at most {limit} characters once encoded (AYEWORK['MAX_PAYLOAD']), "
+            f"got: {len(text)}; store it elsewhere and pass a reference."
+        )
+    return text
+
+
+def decode_input(text: str, codec: Codec) -> dict[str, Any]:
+    """Decode a stored input. Raises NotDecodable when it is not arguments by name."""
+    arguments = codec.decode(text)
+    if not isinstance(arguments, dict) or not all(isinstance(name, str) for name in arguments):
+        raise NotDecodable(f"expected a stored input to be arguments by name, got: {text[:80]!r}.")
+    return arguments
+
+
+def decode_value(text: str | None, codec: Codec) -> Any:
+    """Decode a result or a group's value; None for none."""
+    return None if text is None else codec.decode(text)

@@ -1,0 +1,122 @@
+"""Retrying by hand: a dead or cancelled work starts over, and what died because of it waits again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django_ayework.define.registry import registry
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.errors import NotRetryable, WorkNotFound
+from django_ayework.flow.cascade import Move, decision_of, reopen, waiting_again
+from django_ayework.flow.closing import close
+from django_ayework.flow.events import Kind
+from django_ayework.flow.gate_payload import gate_timeout
+from django_ayework.flow.handles import Handle
+from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.options import decode_options
+from django_ayework.flow.payloads import codec_of, encode_input
+from django_ayework.flow.settle import moved_row
+from django_ayework.rules.conditions import Decision
+from django_ayework.rules.deadlines import resolve_deadline
+from django_ayework.rules.durations import later
+from django_ayework.rules.states import RETRYABLE, Status
+from django_ayework.rules.transitions import Transition
+from django_ayework.store import transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.database import in_own_transaction
+from django_ayework.store.rows import WorkRow, lock_rows
+from django_ayework.store.waiters import lock_waiters, missed_by
+from django_ayework.store.works import replace_input
+
+
+def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
+    """Make a dead or cancelled work pending again with a full budget of attempts; return its handle.
+
+    Its group re-opens and waiters that died because of it wait again. ``expires`` counts anew, an explicit
+    ``deadline`` stays. ``input`` replaces the stored one. A waiter is decided anew from what it watches.
+
+    Raises WorkNotFound, and NotRetryable for a work in any other status, or for a waiter that still cannot be
+    met, naming the members to retry first.
+    """
+    return in_own_transaction(partial(retry_here, id, input))
+
+
+def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
+    """Retry within the transaction at hand: the work's lock first, as in every settlement."""
+    row = lock_rows([id]).get(id)
+    if row is None:
+        raise WorkNotFound(f"no work has the id {id!r}, so it cannot be retried.", id=id)
+    if row.status not in RETRYABLE:
+        raise NotRetryable(
+            f"expected the work {id} to be dead or cancelled, but it is {row.status}; "
+            "only ended works without success can be retried.",
+            id=id,
+        )
+    ledger = Ledger(clock.now())
+    if row.type == GATE_TYPE:
+        retry_waiter(ledger, row)
+    else:
+        retry_work(ledger, row, input)
+    close(ledger)
+    return Handle(row.id, row.group)
+
+
+def retry_work(ledger: Ledger, row: WorkRow, input: Mapping[str, Any] | None) -> None:
+    """Start a work over."""
+    if input is not None:
+        replace_input(row.id, new_input(row, input))
+    transition = starting_over(row, ledger.now)
+    transitions.apply([transition])
+    after = moved_row(row, transition)
+    ledger.reopened(after, was_dead=row.status == Status.DEAD)
+    ledger.effects.wakes = True
+    ledger.effects.happened(Kind.QUEUED, after)
+
+
+def new_input(row: WorkRow, input: Mapping[str, Any]) -> str:
+    """Encode the input that replaces the stored one, checked against the handler."""
+    work_type = registry.get(row.type)
+    return encode_input(row.type, work_type.build(input).input, codec_of(work_type))
+
+
+def starting_over(row: WorkRow, now: datetime) -> Transition:
+    """Return the way back to pending, the error of the last life kept for the handler to see."""
+    options = decode_options(row.options)
+    deadline = row.deadline if options.explicit_deadline else resolve_deadline(now, options.expires, None)
+    return Transition(
+        id=row.id,
+        delivery=row.delivery,
+        leaves=frozenset({Status(row.status)}),
+        status=Status.PENDING,
+        attempt=0,
+        run_at=now,
+        deadline=deadline,
+        group_id=row.group_id,
+        error=row.error,
+    )
+
+
+def retry_waiter(ledger: Ledger, row: WorkRow) -> None:
+    """Let a waiter wait again, or open, as its edges say now."""
+    waiter = lock_waiters([row.id]).get(row.id)
+    if waiter is None:
+        raise NotRetryable(f"the gate {row.id} has lost its edges; queue a new one.", id=row.id)
+    if decision_of(waiter) is Decision.NEVER:
+        members = [id for id, _ in missed_by(row.id, limit=1000)]
+        raise NotRetryable(
+            f"the gate {row.id} still cannot open; retry first what it waits for: {', '.join(members[:5])}.",
+            id=row.id,
+            members=members,
+        )
+    transition = waiting_again(row, gate_deadline(row, ledger.now))
+    transitions.apply([transition])
+    reopen(ledger, Move(row, transition, reopen))
+
+
+def gate_deadline(row: WorkRow, now: datetime) -> datetime | None:
+    """Return a gate's deadline counted from now."""
+    timeout = gate_timeout(row.input)
+    return row.deadline if timeout is None else later(now, timeout)

@@ -1,0 +1,188 @@
+"""Settling: the outcomes of attempts, and all that follows from them, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from django_ayework.flow.births import Birth
+from django_ayework.flow.closing import close
+from django_ayework.flow.events import Kind
+from django_ayework.flow.ledger import Ledger
+from django_ayework.rules.folding import Contribution
+from django_ayework.rules.states import Outcome, Reason, Status
+from django_ayework.rules.transitions import Transition
+from django_ayework.rules.verdicts import Verdict
+from django_ayework.store import transitions
+from django_ayework.store.attempts import AttemptRow
+from django_ayework.store.clock import clock
+from django_ayework.store.database import in_own_transaction
+from django_ayework.store.rows import WorkRow
+
+RUNNING = frozenset({Status.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """What a successful attempt brings; texts are encoded."""
+
+    result: str | None = None
+    contributions: tuple[Contribution, ...] = ()
+    births: tuple[Birth, ...] = ()
+    needs_group: bool = False  # the group's value differs from the work's own result
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The end of one attempt: the row as it was claimed, and how it went."""
+
+    row: WorkRow
+    ending: Success | Verdict
+    traceback: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a settlement did: the ids that moved, those that somebody else had moved, the groups that settled."""
+
+    moved: set[str] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+    done_groups: list[str] = field(default_factory=list)
+
+
+def settle(settlements: Sequence[Settlement]) -> Report:
+    """Write the outcomes of attempts that this process holds; late ones move nothing and are reported."""
+    return in_own_transaction(partial(settle_here, settlements))
+
+
+def settle_here(settlements: Sequence[Settlement]) -> Report:
+    """Settle within the transaction at hand.
+
+    Transitions come before everything else: they are the fence, and only winners get follow-ups.
+    """
+    ledger = Ledger(clock.now())
+    planned = [(s, transition_of(s, ledger.now)) for s in settlements]
+    moved = transitions.apply([transition for _, transition in planned])
+    for settlement, transition in planned:
+        if transition.id in moved:
+            book(ledger, settlement, transition)
+    close(ledger)
+    refused = [s.row.id for s in settlements if s.row.id not in moved]
+    return Report(moved, refused, ledger.effects.done_groups)
+
+
+def transition_of(settlement: Settlement, now: datetime) -> Transition:
+    """Return what an attempt's ending makes of the work."""
+    if isinstance(settlement.ending, Success):
+        return success_of(settlement.row, settlement.ending, now)
+    return transition_by(settlement.row, settlement.ending, now)
+
+
+def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
+    """Return the end of a work that succeeded; one that queues others founds its group."""
+    founds = bool(success.births) or success.needs_group
+    return Transition(
+        id=row.id,
+        delivery=row.delivery,
+        leaves=RUNNING,
+        status=Status.SUCCESS,
+        attempt=row.attempt,
+        run_at=row.run_at,
+        deadline=row.deadline,
+        group_id=row.group_id or (row.id if founds else None),
+        result=success.result,
+        ended_at=now,
+        completed_by=row.worker,
+    )
+
+
+def transition_by(row: WorkRow, verdict: Verdict, now: datetime) -> Transition:
+    """Return what a verdict makes of a running work."""
+    dead = verdict.status is Status.DEAD
+    return Transition(
+        id=row.id,
+        delivery=row.delivery,
+        leaves=RUNNING,
+        status=verdict.status,
+        attempt=row.attempt if verdict.counts else row.attempt - 1,
+        run_at=verdict.run_at or row.run_at,
+        deadline=row.deadline,
+        group_id=row.group_id,
+        reason=verdict.reason or "",
+        error=verdict.error,
+        ended_at=now if dead else None,
+        completed_by=row.worker if dead else None,
+    )
+
+
+def book(ledger: Ledger, settlement: Settlement, transition: Transition) -> None:
+    """Note what follows from a transition that was won."""
+    after = moved_row(settlement.row, transition)
+    if isinstance(settlement.ending, Success):
+        book_success(ledger, settlement, settlement.ending, after)
+    else:
+        book_verdict(ledger, settlement, settlement.ending, after)
+
+
+def moved_row(row: WorkRow, t: Transition) -> WorkRow:
+    """Return the row as a transition leaves it."""
+    return row._replace(
+        status=t.status,
+        attempt=t.attempt,
+        run_at=t.run_at,
+        deadline=t.deadline,
+        group_id=t.group_id,
+        reason=str(t.reason),
+        error=t.error,
+        result=t.result,
+        ended_at=t.ended_at,
+        completed_by=t.completed_by,
+        worker=None,
+        leased_until=None,
+    )
+
+
+def book_success(ledger: Ledger, settlement: Settlement, success: Success, after: WorkRow) -> None:
+    """Children are booked before their parent's end, so that the group cannot close in between."""
+    if after.group_id is not None:
+        if settlement.row.group_id is None:
+            ledger.groups.founded(after.group_id)
+        ledger.groups.contributed(after.group_id, after.id, success.contributions)
+    ledger.bear(success.births)
+    ledger.effects.happened(Kind.SUCCEEDED, after)
+    ledger.ended(after)
+
+
+def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict, after: WorkRow) -> None:
+    """Keep the attempt's story; a dead work has ended, any other comes back."""
+    if verdict.counts or verdict.outcome is Outcome.DEFERRED:
+        ledger.attempts.append(attempt_row(settlement, verdict, ledger.now))
+    if verdict.outcome is Outcome.DEFERRED:
+        ledger.effects.happened(Kind.DEFERRED, after, run_at=verdict.run_at)
+    elif verdict.reason is Reason.EXPIRED:
+        ledger.effects.happened(Kind.EXPIRED, after)
+    else:
+        ledger.effects.happened(
+            Kind.FAILED, after, error=verdict.error, will_retry=verdict.will_retry
+        )
+    if verdict.status is Status.DEAD:
+        ledger.ended(after)
+    elif verdict.status is Status.PENDING:
+        ledger.effects.wakes = True
+
+
+def attempt_row(settlement: Settlement, verdict: Verdict, now: datetime) -> AttemptRow:
+    """Return what is kept of an attempt that did not succeed."""
+    row = settlement.row
+    return AttemptRow(
+        work_id=row.id,
+        number=row.attempt,
+        worker=row.worker or "",
+        outcome=str(verdict.outcome),
+        error=verdict.error,
+        traceback=settlement.traceback,
+        started_at=row.started_at,
+        ended_at=now,
+    )

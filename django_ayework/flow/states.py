@@ -1,0 +1,115 @@
+"""The state of a work, as users see it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django_ayework.define.registry import registry
+from django_ayework.errors import NotDecodable
+from django_ayework.flow.options import decode_options
+from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.rules.backoff import RetryPolicy
+from django_ayework.rules.states import Status
+from django_ayework.store.rows import WorkRow, find_row
+from django_ayework.store.waiters import watched_by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkState:
+    """A work as it stands. ``timeout`` is in seconds; moments are aware datetimes.
+
+    ``error`` is what a dead work died of; ``last_error`` is what the last unsuccessful attempt met. Both are
+    None after success.
+    """
+
+    id: str
+    type: str
+    queue: str
+    status: Status
+    attempt: int
+    attempts: int
+    result: Any
+    error: str | None
+    last_error: str | None
+    reason: str | None
+    queued_at: datetime
+    start_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    priority: int
+    fairness: str | None
+    retry: RetryPolicy
+    timeout: float | None
+    deadline: datetime | None
+    group_id: str
+    chain_id: str
+    chain_index: int
+    parent: str | None
+    dependents: tuple[str, ...]
+    blockers: tuple[Any, ...]
+    unit: str | None
+    completed_by: str | None
+    worker: str | None
+    progress: dict[str, Any] | None
+
+
+def find_state(id: str) -> WorkState | None:
+    """Read a work's state, or None when no work has this id."""
+    row = find_row(id)
+    return None if row is None else state_of(row, dependents_of(row))
+
+
+def dependents_of(row: WorkRow) -> tuple[str, ...]:
+    """Return the ids that the gate which released this work had waited for."""
+    if row.parent_id is None or not decode_options(row.options).released:
+        return ()
+    return tuple(id for id, _ in watched_by(row.parent_id))
+
+
+def state_of(row: WorkRow, dependents: tuple[str, ...] = ()) -> WorkState:
+    """Return a row as users see it."""
+    options = decode_options(row.options)
+    succeeded = row.status == Status.SUCCESS
+    last_error = None if succeeded else row.error or None
+    return WorkState(
+        id=row.id,
+        type=row.type,
+        queue=row.queue,
+        status=Status(row.status),
+        attempt=row.attempt,
+        attempts=options.retry.attempts,
+        result=readable_result(row),
+        error=last_error if row.status == Status.DEAD else None,
+        last_error=last_error,
+        reason=row.reason or None,
+        queued_at=row.queued_at,
+        start_at=row.run_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        priority=row.priority,
+        fairness=row.fairness or None,
+        retry=options.retry,
+        timeout=options.timeout,
+        deadline=row.deadline,
+        group_id=row.group,
+        chain_id=row.id,
+        chain_index=0,
+        parent=row.parent_id,
+        dependents=dependents,
+        blockers=(),
+        unit=None,
+        completed_by=row.completed_by,
+        worker=row.worker,
+        progress=json.loads(row.progress) if row.progress else None,
+    )
+
+
+def readable_result(row: WorkRow) -> Any:
+    """Return the result; one that cannot be read back is given as its stored text, so a state always shows."""
+    try:
+        return decode_value(row.result, codec_of(registry.find(row.type)))
+    except NotDecodable:
+        return row.result

@@ -1,0 +1,33 @@
+"""Columns that behave the same on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+if TYPE_CHECKING:
+    TextualField = models.Field[Any, Any]
+else:
+    TextualField = models.Field
+
+#: Byte order everywhere: ids differing in case must differ, and sorting must not depend on a locale.
+#: SQLite compares bytes as it is.
+COLLATIONS = {"mysql": "utf8mb4_bin", "postgresql": "C"}
+
+
+class ByteOrdered(TextualField):
+    """A text column compared byte by byte."""
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+        """Return the column's type with the vendor's binary collation."""
+        return {**super().db_parameters(connection), "collation": COLLATIONS.get(connection.vendor)}
+
+
+class IdentifierField(ByteOrdered, models.CharField):
+    """An id, a name or a label."""
+
+
+class PayloadField(ByteOrdered, models.TextField):
+    """Encoded data: text of any length, that the database never looks into."""

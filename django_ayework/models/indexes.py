@@ -1,0 +1,45 @@
+"""Indexes over the few rows a query is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.backends.ddl_references import Statement
+
+
+class PartialIndex(models.Index):
+    """An index over the rows that match ``where``, where the database has partial indexes.
+
+    MySQL and MariaDB have none: there the index covers all rows, and ``leading`` columns (what ``where``
+    tests for equality) come first, so that the same query reads the same few entries.
+    """
+
+    def __init__(
+        self, *, fields: Any, name: str, where: models.Q, leading: tuple[str, ...] = ("status",)
+    ) -> None:
+        super().__init__(fields=fields, name=name)
+        self.where = where
+        self.leading = tuple(leading)
+
+    def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        """Return what a migration needs to rebuild this index."""
+        path, args, kwargs = super().deconstruct()
+        return path, tuple(args), {**kwargs, "where": self.where, "leading": self.leading}
+
+    def create_sql(
+        self,
+        model: type[models.Model],
+        schema_editor: BaseDatabaseSchemaEditor,
+        using: str = "",
+        **kwargs: Any,
+    ) -> Statement:
+        """Return the statement that suits the database."""
+        return self.for_database(schema_editor).create_sql(model, schema_editor, using=using, **kwargs)
+
+    def for_database(self, schema_editor: BaseDatabaseSchemaEditor) -> models.Index:
+        """Return the plain Django index that this is on the editor's database."""
+        if schema_editor.connection.features.supports_partial_indexes:
+            return models.Index(fields=self.fields, name=self.name, condition=self.where)
+        return models.Index(fields=[*self.leading, *self.fields], name=self.name)

@@ -1,0 +1,94 @@
+"""The one row of a work, for its whole life."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from django_ayework.models.fields import IdentifierField, PayloadField
+from django_ayework.models.indexes import PartialIndex
+from django_ayework.models.labels import REASON_CHOICES, STATUS_CHOICES
+from django_ayework.rules.states import TERMINAL
+
+
+class Work(models.Model):
+    """A unit of background work. ``status`` is written by ``store.transitions`` alone."""
+
+    id = IdentifierField(max_length=64, primary_key=True)
+    type = IdentifierField(max_length=128)
+    queue = IdentifierField(max_length=64)
+    status = models.CharField(max_length=9, choices=STATUS_CHOICES)
+    reason = models.CharField(max_length=13, blank=True, choices=REASON_CHOICES)
+    priority = models.IntegerField(default=0)
+    fairness = IdentifierField(max_length=64, blank=True)
+    # Null while the work is the only one of its group: a plain job never touches the group table.
+    group_id = IdentifierField(max_length=64, null=True, blank=True)
+    parent_id = IdentifierField(max_length=64, null=True, blank=True)
+    about_type = IdentifierField(max_length=128, null=True, blank=True)
+    about_id = IdentifierField(max_length=64, null=True, blank=True)
+    input = PayloadField()
+    options = PayloadField()  # retry, timeout, expires, … as resolved when it was queued
+    result = PayloadField(null=True, blank=True)
+    error = PayloadField(blank=True)  # of the last attempt that did not succeed
+    progress = PayloadField(null=True, blank=True)
+    attempt = models.IntegerField(default=0)  # counted by each claim; a deferral gives it back
+    delivery = models.IntegerField(default=0)  # grows at every claim: the fencing token
+    worker = IdentifierField(max_length=64, null=True, blank=True)
+    leased_until = models.DateTimeField(null=True, blank=True)
+    deadline = models.DateTimeField(null=True, blank=True)
+    queued_at = models.DateTimeField()
+    run_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    completed_by = IdentifierField(max_length=64, null=True, blank=True)
+
+    class Meta:
+        """Each index is named after what reads it."""
+
+        verbose_name = _("work")
+        verbose_name_plural = _("works")
+        indexes = (
+            PartialIndex(
+                fields=["queue", "-priority", "run_at", "id"], name="ayework_claim", where=Q(status="pending")
+            ),
+            PartialIndex(fields=["run_at"], name="ayework_due", where=Q(status="scheduled")),
+            PartialIndex(fields=["leased_until"], name="ayework_lapsed", where=Q(status="running")),
+            PartialIndex(
+                fields=["deadline"],
+                name="ayework_overdue",
+                where=Q(status="blocked", deadline__isnull=False),
+            ),
+            PartialIndex(
+                fields=["status", "ended_at"],
+                name="ayework_ended",
+                where=Q(status__in=sorted(str(status) for status in TERMINAL)),
+                leading=(),
+            ),
+            PartialIndex(
+                fields=["group_id"], name="ayework_group", where=Q(group_id__isnull=False), leading=()
+            ),
+            PartialIndex(
+                fields=["about_type", "about_id"],
+                name="ayework_about",
+                where=Q(about_type__isnull=False),
+                leading=(),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"
+
+
+class DeadLetter(Work):
+    """A work that died, awaiting a human's decision."""
+
+    class Meta:
+        """A page of its own in the admin."""
+
+        proxy = True
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id} ({self.reason})"

@@ -1,0 +1,99 @@
+"""How often a work is tried, and how long it waits in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import TypedDict
+
+from django_ayework.rules.durations import Seconds, seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A retry policy; fields left None come from the next level down (type, settings, built-in).
+
+    ``attempts`` counts the first try too. ``base`` and ``max`` are seconds (or timedelta).
+
+    >>> Retry(attempts=5).over(Retry(attempts=2, base=7)) == Retry(attempts=5, base=7)
+    True
+    """
+
+    attempts: int | None = None
+    base: Seconds | None = None
+    factor: float | None = None
+    max: Seconds | None = None
+    jitter: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None and (isinstance(self.attempts, bool) or self.attempts < 1):
+            raise ValueError(f"Retry expects attempts to be 1 or more, got: {self.attempts!r}.")
+        for name in ("base", "max"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, seconds(value, f"Retry's {name}"))
+        if self.factor is not None and self.factor < 0:
+            raise ValueError(f"Retry expects factor to be 0 or more, got: {self.factor!r}.")
+        if self.jitter is not None and not 0 <= self.jitter <= 1:
+            raise ValueError(f"Retry expects jitter between 0 and 1, got: {self.jitter!r}.")
+
+    def over(self, lower: Retry) -> Retry:
+        """Return this policy with its open fields filled from ``lower``."""
+        return Retry(
+            **{
+                field.name: getattr(lower, field.name)
+                if getattr(self, field.name) is None
+                else getattr(self, field.name)
+                for field in fields(self)
+            }
+        )
+
+
+class RetryFields(TypedDict, total=False):
+    """The fields of :class:`Retry` as a mapping, as the settings have them."""
+
+    attempts: int
+    base: Seconds
+    factor: float
+    max: Seconds
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """A retry policy with every field resolved; seconds are floats."""
+
+    attempts: int = 3
+    base: float = 1.0
+    factor: float = 2.0
+    max: float = 30.0
+    jitter: float = 0.5
+
+    @classmethod
+    def resolve(cls, *levels: Retry | None) -> RetryPolicy:
+        """Merge levels field by field, the first given winning, over the built-in defaults.
+
+        >>> RetryPolicy.resolve(Retry(base=5), None, Retry(base=1, attempts=9))
+        RetryPolicy(attempts=9, base=5.0, factor=2.0, max=30.0, jitter=0.5)
+        """
+        merged = Retry()
+        for level in levels:
+            if level is not None:
+                merged = merged.over(level)
+        given = {f.name: getattr(merged, f.name) for f in fields(cls) if getattr(merged, f.name) is not None}
+        return cls(**given)
+
+
+def backoff(attempt: int, policy: RetryPolicy, random: float) -> timedelta:
+    """Return the wait before the retry that follows failed attempt ``attempt`` (1 for the first).
+
+    ``min(base·factor^(attempt−1), max)·(1 − jitter·random)``, with ``random`` in [0, 1).
+
+    >>> backoff(3, RetryPolicy(base=0.1, factor=2, max=0.15, jitter=0), random=0.0)
+    datetime.timedelta(microseconds=150000)
+    """
+    try:
+        ceiling = min(policy.base * policy.factor ** (attempt - 1), policy.max)
+    except OverflowError:
+        ceiling = policy.max
+    return timedelta(seconds=ceiling * (1 - policy.jitter * random))

@@ -1,0 +1,73 @@
+"""Plain data as JSON text that every database can hold; and short quotations for messages."""
+
+from __future__ import annotations
+
+import re
+from json import JSONEncoder
+from typing import Any
+
+#: The place between two halves of a surrogate pair that stand in a text as two characters.
+SPLIT_PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
+
+_readable = JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"))
+_escaped = JSONEncoder(ensure_ascii=True, check_circular=False, allow_nan=False, separators=(",", ":"))
+
+
+def write(plain: Any) -> str:
+    """Return compact JSON in which text stays readable.
+
+    >>> write({"name": "Zoë"})
+    '{"name":"Zoë"}'
+    """
+    return _readable.encode(plain)
+
+
+def write_escaped(plain: Any) -> str:
+    """Return compact JSON in ASCII.
+
+    >>> write_escaped({"name": "Zoë"})
+    '{"name":"Zo\\\\u00eb"}'
+    """
+    return _escaped.encode(plain)
+
+
+def has_surrogates(text: str) -> bool:
+    """Tell whether ``text`` holds characters that UTF-8 cannot express."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def pieces(text: str) -> list[str]:
+    """Split ``text`` wherever JSON would melt two surrogates into one character; most texts are one piece.
+
+    >>> pieces("tea")
+    ['tea']
+    """
+    return SPLIT_PAIR.split(text) if has_surrogates(text) else [text]
+
+
+def quoted(value: Any, limit: int = 60) -> str:
+    """Return the ``repr`` of ``value``, shortened, whatever ``value`` is.
+
+    >>> quoted("tea"), quoted("x" * 100, limit=10)
+    ("'tea'", "'xxxxxxxx…")
+    """
+    try:
+        plain = str.__str__(value) if isinstance(value, str) else value
+        return shortened(repr(plain), limit)
+    except Exception:  # a foreign __repr__, or a number with too many digits
+        return f"<{type(value).__name__}>"
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut ``text`` at ``limit`` characters.
+
+    >>> shortened("elderberry", 5)
+    'elde…'
+    """
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,142 @@
+"""When a gate opens: conditions over the works it watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from django_ayework.errors import did_you_mean
+from django_ayework.rules.states import Status, is_terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """At least ``n`` watched works are done, or (``of="success"``) succeeded.
+
+    >>> Count(2, of="success")
+    Count(n=2, of='success')
+    """
+
+    n: int
+    of: Literal["done", "success"] = "done"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0:
+            raise TypeError(f"Count expects a whole number of works, 0 or more, got: {self.n!r}.")
+        if self.of not in ("done", "success"):
+            raise ValueError(f"Count expects of='done' or of='success', got: {self.of!r}.")
+
+
+Condition: TypeAlias = Literal["all-success", "all-done"] | Count
+
+NAMED_CONDITIONS = ("all-success", "all-done")
+
+
+class Decision(Enum):
+    """What a waiter does now."""
+
+    FIRE = "fire"  # the condition holds
+    WAIT = "wait"  # it may hold later
+    NEVER = "never"  # it can no longer hold
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How the watched works stand: ``missed`` ended dead or cancelled, the rest is not done."""
+
+    total: int
+    succeeded: int = 0
+    missed: int = 0
+
+    @property
+    def done(self) -> int:
+        """The number of watched works that have ended."""
+        return self.succeeded + self.missed
+
+
+def condition_met(condition: Condition, statuses: Iterable[Status | str | None]) -> bool:
+    """Tell whether the condition holds for these statuses; None stands for a work not known (yet).
+
+    >>> condition_met("all-success", ["success", "dead"]), condition_met("all-done", ["success", "dead"])
+    (False, True)
+    >>> condition_met(Count(1), [])
+    False
+    """
+    return decide(condition, tally(statuses)) is Decision.FIRE
+
+
+def tally(statuses: Iterable[Status | str | None]) -> Tally:
+    """Count how the watched works stand.
+
+    >>> tally(["success", "dead", None])
+    Tally(total=3, succeeded=1, missed=1)
+    """
+    known = list(statuses)
+    succeeded = sum(1 for status in known if status == Status.SUCCESS)
+    return Tally(len(known), succeeded, sum(map(is_terminal, known)) - succeeded)
+
+
+def decide(condition: Condition, tally: Tally) -> Decision:
+    """Decide a waiter from the counts alone, so the cost does not grow with what it watches.
+
+    >>> decide("all-success", Tally(total=3, succeeded=2, missed=1))
+    <Decision.NEVER: 'never'>
+    >>> decide(Count(2, of="success"), Tally(total=3, succeeded=1, missed=1))
+    <Decision.WAIT: 'wait'>
+    """
+    require_condition(condition)
+    needed, counts_success = requirement(condition, tally.total)
+    reached = tally.succeeded if counts_success else tally.done
+    if reached >= needed:
+        return Decision.FIRE
+    reachable = tally.total - tally.missed if counts_success else tally.total
+    return Decision.WAIT if reachable >= needed else Decision.NEVER
+
+
+def requirement(condition: Condition, total: int) -> tuple[int, bool]:
+    """Return how many works must end, and whether only successes count."""
+    if isinstance(condition, Count):
+        return condition.n, condition.of == "success"
+    return total, condition == "all-success"
+
+
+def require_condition(condition: object, watched: int | None = None) -> None:
+    """Raise unless this is a condition, and one that ``watched`` works can meet.
+
+    >>> require_condition("all-sucess")
+    Traceback (most recent call last):
+    ...
+    ValueError: expected a condition to be 'all-success', 'all-done' or Count(n), got: 'all-sucess'. \
+Did you mean 'all-success'?
+    """
+    if isinstance(condition, Count):
+        if watched is not None and condition.n > watched:
+            raise ValueError(
+                f"expected Count(n) with n at most the {watched} watched works, got: {condition.n}; "
+                "such a gate could never open."
+            )
+        return
+    if condition not in NAMED_CONDITIONS:
+        raise ValueError(
+            "expected a condition to be 'all-success', 'all-done' or Count(n), "
+            f"got: {condition!r}.{did_you_mean(str(condition), NAMED_CONDITIONS)}"
+        )
+
+
+def condition_to_plain(condition: Condition) -> str | list[object]:
+    """Return the condition as plain data, for storing."""
+    return [condition.n, condition.of] if isinstance(condition, Count) else condition
+
+
+def condition_from_plain(plain: object) -> Condition:
+    """Read back what :func:`condition_to_plain` made.
+
+    >>> condition_from_plain(condition_to_plain(Count(3)))
+    Count(n=3, of='done')
+    """
+    if isinstance(plain, list) and len(plain) == 2:
+        return Count(plain[0], plain[1])
+    require_condition(plain)
+    return plain  # type: ignore[return-value]  # just checked

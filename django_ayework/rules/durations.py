@@ -1,0 +1,62 @@
+"""Durations and moments as users write them."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+#: A duration: seconds as a number, or a timedelta.
+Seconds: TypeAlias = float | timedelta
+
+
+def seconds(value: Seconds, name: str) -> float:
+    """Return a duration of 0 or more as a number of seconds; ``name`` is for the error message.
+
+    >>> seconds(timedelta(minutes=1), "delay")
+    60.0
+    >>> seconds(-1, "delay")
+    Traceback (most recent call last):
+    ...
+    ValueError: expected delay to be 0 seconds or more, got: -1.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
+        raise TypeError(
+            f"expected {name} to be seconds (a number) or a timedelta, got: {value!r} ({type(value).__name__})."
+        )
+    number = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"expected {name} to be 0 seconds or more, got: {value!r}.")
+    return number
+
+
+def require_aware(moment: datetime, name: str) -> datetime:
+    """Return the moment if it is an aware datetime, else raise; ``name`` is for the message.
+
+    >>> require_aware(datetime(2026, 1, 1), "run_at")
+    Traceback (most recent call last):
+    ...
+    ValueError: expected run_at to be an aware datetime, got the naive datetime.datetime(2026, 1, 1, 0, 0); \
+use django.utils.timezone.now() or make_aware().
+    """
+    if not isinstance(moment, datetime):
+        raise TypeError(f"expected {name} to be an aware datetime, got: {moment!r} ({type(moment).__name__}).")
+    if moment.utcoffset() is None:
+        raise ValueError(
+            f"expected {name} to be an aware datetime, got the naive {moment!r}; "
+            "use django.utils.timezone.now() or make_aware()."
+        )
+    return moment
+
+
+def later(moment: datetime, wait: float | timedelta) -> datetime:
+    """Return the moment this many seconds later, capped at the last moment a database can hold.
+
+    >>> from datetime import UTC
+    >>> later(datetime(2026, 1, 1, tzinfo=UTC), 90).minute
+    1
+    """
+    try:
+        return moment + (wait if isinstance(wait, timedelta) else timedelta(seconds=wait))
+    except OverflowError:
+        return datetime(9999, 12, 31, tzinfo=moment.tzinfo)

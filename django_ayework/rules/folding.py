@@ -1,0 +1,51 @@
+"""The value of a group, folded from what its members contribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One member's word on the group's value.
+
+    ``append`` folds the value already there instead of replacing it; ``final`` locks for good.
+    """
+
+    value: Any
+    final: bool = False
+    append: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupValue:
+    """A group's value: ``present`` tells a contributed None from nothing at all."""
+
+    value: Any = None
+    present: bool = False
+    final: bool = False
+
+
+def fold(current: GroupValue, contributions: Iterable[Contribution]) -> GroupValue:
+    """Apply contributions in order: the last wins, ``append`` folds, nothing passes a final one.
+
+    >>> add = lambda total: (total or 0) + 2
+    >>> fold(GroupValue(), [Contribution(1), Contribution(2, append=add)]).value
+    3
+    >>> fold(GroupValue(), [Contribution(1, final=True), Contribution(2)]).value
+    1
+    """
+    for contribution in contributions:
+        if current.final:
+            break
+        current = replace(
+            current, value=folded(current.value, contribution), present=True, final=contribution.final
+        )
+    return current
+
+
+def folded(existing: Any, contribution: Contribution) -> Any:
+    """Return the new value that one contribution makes of the existing one (None at first)."""
+    return contribution.append(existing) if contribution.append else contribution.value

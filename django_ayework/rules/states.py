@@ -1,0 +1,76 @@
+"""The states of a work and the moves between them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeGuard
+
+
+class Status(StrEnum):
+    """Where a work stands. The last three are *terminal*: the work is done.
+
+    >>> Status("dead") is Status.DEAD, Status.DEAD == "dead"
+    (True, True)
+    >>> Status.SUCCESS in Status.terminal
+    True
+    """
+
+    BLOCKED = "blocked"  # waits for other works
+    SCHEDULED = "scheduled"  # waits for its moment
+    PENDING = "pending"  # due: the next free worker takes it
+    RUNNING = "running"  # leased to a worker
+    SUCCESS = "success"  # ended well
+    DEAD = "dead"  # ended badly; ``reason`` says why; can be retried by hand
+    CANCELLED = "cancelled"  # ended on request; can be retried by hand
+
+    terminal: frozenset[Status]
+
+
+class Reason(StrEnum):
+    """Why a dead work is dead."""
+
+    EXHAUSTED = "exhausted"  # every attempt failed, or its worker was lost too often
+    ABORTED = "aborted"  # its handler or ``on_failure`` gave up
+    EXPIRED = "expired"  # past its deadline, or a gate past its timeout
+    UNSATISFIABLE = "unsatisfiable"  # what it waits for can no longer happen
+    UNKNOWN_TYPE = "unknown_type"  # no worker knew its type for long enough
+    BAD_INPUT = "bad_input"  # its stored input cannot be read or does not fit its handler
+
+
+class Outcome(StrEnum):
+    """How an attempt that did not succeed ended."""
+
+    FAILED = "failed"  # the handler raised, another attempt follows
+    DIED = "died"  # the handler raised, and that was the end
+    DEFERRED = "deferred"  # the handler asked to come back later
+    LOST = "lost"  # the lease lapsed: its worker was killed or cut off
+
+
+TERMINAL: Final = frozenset({Status.SUCCESS, Status.DEAD, Status.CANCELLED})
+LIVE: Final = frozenset(Status) - TERMINAL
+RETRYABLE: Final = frozenset({Status.DEAD, Status.CANCELLED})
+Status.terminal = TERMINAL
+
+#: Every move there is: from a status, to the statuses it may become. ``docs/concepts/lifecycle.md`` draws it.
+MOVES: Final[dict[Status, frozenset[Status]]] = {
+    Status.BLOCKED: frozenset(
+        {Status.PENDING, Status.SCHEDULED, Status.SUCCESS, Status.DEAD, Status.CANCELLED}
+    ),
+    Status.SCHEDULED: frozenset({Status.PENDING, Status.SUCCESS, Status.DEAD, Status.CANCELLED}),
+    Status.PENDING: frozenset({Status.RUNNING, Status.SUCCESS, Status.DEAD, Status.CANCELLED}),
+    Status.RUNNING: frozenset(
+        {Status.PENDING, Status.SCHEDULED, Status.SUCCESS, Status.DEAD, Status.CANCELLED}
+    ),
+    Status.SUCCESS: frozenset(),
+    Status.DEAD: frozenset({Status.PENDING, Status.BLOCKED}),
+    Status.CANCELLED: frozenset({Status.PENDING, Status.BLOCKED}),
+}
+
+
+def is_terminal(status: Status | str | None) -> TypeGuard[Status]:
+    """Tell whether a work of this status is done; a missing work is not.
+
+    >>> is_terminal("success"), is_terminal("running"), is_terminal(None)
+    (True, False, False)
+    """
+    return status in TERMINAL

@@ -1,0 +1,35 @@
+"""A move from one status to another, as a value. ``store.transitions`` is the one place that carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django_ayework.rules.states import MOVES, Reason, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What a work's row becomes, if it is still in one of ``leaves`` and at this ``delivery``.
+
+    Whoever makes a transition has read the row, so every field is the full new value.
+    """
+
+    id: str
+    delivery: int
+    leaves: frozenset[Status]
+    status: Status
+    attempt: int
+    run_at: datetime
+    deadline: datetime | None
+    group_id: str | None
+    reason: Reason | str = ""
+    error: str = ""
+    result: str | None = None
+    ended_at: datetime | None = None
+    completed_by: str | None = None
+
+    def __post_init__(self) -> None:
+        for status in self.leaves:
+            if self.status not in MOVES[status]:
+                raise ValueError(f"no work moves from {status} to {self.status}.")

@@ -1,0 +1,34 @@
+"""Attempts that did not succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from django_ayework.models import Attempt
+from django_ayework.store.database import rows
+
+
+class AttemptRow(NamedTuple):
+    """What is kept of an attempt."""
+
+    work_id: str
+    number: int
+    worker: str
+    outcome: str
+    error: str
+    traceback: str
+    started_at: datetime | None
+    ended_at: datetime
+
+
+def insert_attempts(attempts: Iterable[AttemptRow]) -> None:
+    """Insert attempts."""
+    rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts], batch_size=500)
+
+
+def attempts_of(work_id: str) -> list[AttemptRow]:
+    """Return a work's attempts that did not succeed, the first first."""
+    found = rows(Attempt).filter(work_id=work_id).order_by("number", "id")
+    return [AttemptRow._make(row) for row in found.values_list(*AttemptRow._fields)]

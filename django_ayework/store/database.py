@@ -1,0 +1,98 @@
+"""The database that holds the queue: its connection, its transactions, what it can do."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from django.db import OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model
+from django.db.models.manager import BaseManager
+
+from django_ayework.conf import get_settings
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Model)
+
+#: Rows in one statement: far below every database's limit of parameters, enough to make round trips rare.
+CHUNK = 500
+DEADLOCK_RETRIES = 8
+
+
+def alias() -> str:
+    """Return the alias of the queue's database."""
+    return get_settings().database
+
+
+def connection() -> BaseDatabaseWrapper:
+    """Return this thread's connection to the queue's database."""
+    return connections[alias()]
+
+
+def rows(model: type[M]) -> BaseManager[M]:
+    """Return the model's manager on the queue's database."""
+    return model._default_manager.db_manager(alias())
+
+
+def atomic() -> AbstractContextManager[None]:
+    """Return a transaction (or a savepoint inside one) on the queue's database."""
+    return transaction.atomic(using=alias())
+
+
+def in_transaction() -> bool:
+    """Tell whether this thread is inside a transaction on the queue's database."""
+    return connection().in_atomic_block
+
+
+def is_postgresql() -> bool:
+    """Tell whether set-based statements of PostgreSQL can be used."""
+    return connection().vendor == "postgresql"
+
+
+def stored_moment(moment: datetime | None) -> Any:
+    """Return a datetime as a raw statement's parameter."""
+    return connection().ops.adapt_datetimefield_value(moment) if moment is not None else None
+
+
+def fetch(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Run a statement and return its rows."""
+    with connection().cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchall()
+
+
+def in_own_transaction(use_case: Callable[[], T]) -> T:
+    """Run a use case in a transaction, again after a deadlock or a lock timeout.
+
+    Only the outermost transaction may be repeated: inside a caller's one, the error is the caller's.
+    """
+    for attempt in range(DEADLOCK_RETRIES):
+        try:
+            with atomic():
+                return use_case()
+        except OperationalError as error:
+            if in_transaction() or attempt == DEADLOCK_RETRIES - 1 or not is_contention(error):
+                raise
+        time.sleep(random.uniform(0.001, 0.02) * 2**attempt)  # noqa: S311  # spreads rivals, no secret
+    raise AssertionError("unreachable")
+
+
+#: PostgreSQL: serialization failure, deadlock, lock timeout. MySQL: lock wait timeout, deadlock.
+CONTENTION_CODES = frozenset({"40001", "40P01", "55P03", 1205, 1213})
+
+
+def is_contention(error: OperationalError) -> bool:
+    """Tell whether the database asked us to try the transaction again."""
+    cause = error.__cause__
+    code = getattr(cause, "sqlstate", None) or (error.args[0] if error.args else None)
+    return code in CONTENTION_CODES or "database is locked" in str(error)
+
+
+def chunked(items: Sequence[T], size: int = CHUNK) -> list[Sequence[T]]:
+    """Return the items in slices of at most ``size``."""
+    return [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,0 +1,56 @@
+"""One cheap look at whether there is anything to do: all that an idle worker asks the database."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from django_ayework.models import Waiter, Work
+from django_ayework.store.database import connection, fetch, stored_moment
+
+#: Each part reads at most one entry of a partial index, whatever the size of the tables.
+LOOK = f"""
+SELECT
+    (SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending'),
+    (SELECT MIN(run_at) FROM {Work._meta.db_table} WHERE status = 'scheduled'),
+    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'running' AND leased_until < %s),
+    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'blocked' AND deadline < %s),
+    EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck)
+"""
+
+
+class Look(NamedTuple):
+    """What there is to do: the first queue with pending works, the next start, and chores."""
+
+    first_queue: str | None
+    next_start: datetime | None
+    lapsed: bool
+    overdue: bool
+    recheck: bool
+
+
+def look(now: datetime) -> Look:
+    """Ask, in one statement."""
+    moment = stored_moment(now)
+    first_queue, next_start, *chores = fetch(LOOK, (moment, moment))[0]
+    return Look(first_queue, as_moment(next_start), *map(bool, chores))
+
+
+def as_moment(value: object) -> datetime | None:
+    """Return a raw column as an aware datetime."""
+    if value is None or isinstance(value, datetime) and value.tzinfo:
+        return value  # type: ignore[return-value]  # narrowed by the line above
+    naive = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return naive.replace(tzinfo=connection().timezone)  # type: ignore[attr-defined]
+
+
+NEXT_QUEUE = f"SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending' AND queue > %s"
+
+
+def queues_with_work(first: str | None) -> list[str]:
+    """Return every queue with pending works, hopping from one to the next through the claim index."""
+    queues = []
+    while first is not None:
+        queues.append(first)
+        first = fetch(NEXT_QUEUE, (first,))[0][0]
+    return queues

@@ -1,0 +1,28 @@
+"""Worker processes and their heartbeats."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django_ayework.models import WorkerProcess
+from django_ayework.store.database import rows
+
+
+def register(process: WorkerProcess) -> None:
+    """Insert the row of a worker that starts."""
+    rows(WorkerProcess).bulk_create([process])
+
+
+def heartbeat(id: str, now: datetime, running: int) -> bool:
+    """Note that a worker is alive and how many works it runs; return False when its row is gone."""
+    return bool(rows(WorkerProcess).filter(id=id).update(seen_at=now, running=running))
+
+
+def stopped(id: str, now: datetime) -> None:
+    """Note that a worker stopped."""
+    rows(WorkerProcess).filter(id=id).update(seen_at=now, stopped_at=now, running=0)
+
+
+def delete_unseen(before: datetime) -> int:
+    """Delete workers not seen since; their works' leases lapsed long ago."""
+    return rows(WorkerProcess).filter(seen_at__lt=before).delete()[0]

@@ -1,0 +1,42 @@
+"""Deleting what has been kept long enough."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db.models import Exists, OuterRef
+
+from django_ayework.models import Attempt, Edge, Group, Waiter, Work
+from django_ayework.rules.states import LIVE
+from django_ayework.store.database import atomic, rows
+
+
+def delete_ended(status: str, before: datetime, limit: int) -> int:
+    """Delete up to ``limit`` works of a terminal status that ended before; return how many.
+
+    Works whose group is open, or that a live waiter watches, are kept.
+    """
+    with atomic():
+        found = list(prunable(status, before).values_list("id", "group_id")[:limit])
+        ids = [id for id, _ in found]
+        rows(Attempt).filter(work_id__in=ids).delete()
+        rows(Edge).filter(waiter_id__in=ids).delete()
+        rows(Waiter).filter(work_id__in=ids).delete()
+        deleted = rows(Work).filter(id__in=ids, status=status).delete()[0]
+        delete_emptied({group for _, group in found if group})
+    return deleted
+
+
+def prunable(status: str, before: datetime):  # type: ignore[no-untyped-def]  # a queryset of an annotated model
+    """Return the works that may go, the longest ended first."""
+    open_group = rows(Group).filter(id=OuterRef("group_id"), open__gt=0)
+    live = rows(Work).filter(id=OuterRef("waiter_id"), status__in=[str(s) for s in LIVE])
+    watched = rows(Edge).filter(Exists(live), watched_id=OuterRef("id"))
+    ended = rows(Work).filter(status=status, ended_at__lt=before).order_by("ended_at")
+    return ended.filter(~Exists(open_group), ~Exists(watched)).select_for_update(skip_locked=True)
+
+
+def delete_emptied(groups: set[str]) -> None:
+    """Delete groups that have no work left."""
+    members = rows(Work).filter(group_id=OuterRef("id"))
+    rows(Group).filter(~Exists(members), id__in=groups).delete()

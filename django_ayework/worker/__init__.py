@@ -1,0 +1,1 @@
+"""A running worker: threads, one event loop, OS signals."""

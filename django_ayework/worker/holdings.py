@@ -1,0 +1,72 @@
+"""Everything this process has claimed and not yet settled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from django_ayework.worker.delivery import Delivery
+
+
+class Holdings:
+    """Claimed works by id; shared by the claiming loop, the slots, the settler and the keeper."""
+
+    def __init__(self, on_room: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, Delivery] = {}
+        self._unfinished = 0
+        self._on_room = on_room
+        self.finished = 0  # attempts ended since the start
+        self.low_water = 0
+
+    def add(self, deliveries: list[Delivery]) -> None:
+        """Note claimed works."""
+        with self._lock:
+            self._held.update((delivery.row.id, delivery) for delivery in deliveries)
+            self._unfinished += len(deliveries)
+
+    def finish(self) -> None:
+        """Note that an attempt has ended; its settlement may still be on its way."""
+        with self._lock:
+            self._unfinished -= 1
+            self.finished += 1
+            has_room = self._unfinished <= self.low_water
+        if has_room:
+            self._on_room()
+
+    def settle(self, deliveries: list[Delivery]) -> None:
+        """Forget works that are settled."""
+        with self._lock:
+            for delivery in deliveries:
+                if self._held.get(delivery.row.id) is delivery:
+                    del self._held[delivery.row.id]
+            empty = not self._held
+        if empty:
+            self._on_room()
+
+    def give_back(self, deliveries: list[Delivery]) -> None:
+        """Forget works that were withdrawn before they started."""
+        with self._lock:
+            self._unfinished -= len(deliveries)
+        self.settle(deliveries)
+
+    @property
+    def unfinished(self) -> int:
+        """How many claimed works wait for a slot or run."""
+        return self._unfinished
+
+    def all(self) -> list[Delivery]:
+        """Return every work held."""
+        with self._lock:
+            return list(self._held.values())
+
+    def ids(self) -> set[str]:
+        """Return the ids of every work held."""
+        with self._lock:
+            return set(self._held)
+
+    def waiting_longer_than(self, seconds: float) -> list[Delivery]:
+        """Return works that were claimed this long ago and have not started."""
+        before = time.monotonic() - seconds
+        return [d for d in self.all() if d.started_at is None and d.claimed_at < before]

@@ -1,0 +1,164 @@
+"""The keeper: renews leases, tells attempts to stop, writes progress and heartbeats, prunes and sweeps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import connections
+
+from django_ayework.conf import get_settings
+from django_ayework.define.signal import AbortReason
+from django_ayework.flow.chores import prune, sweep
+from django_ayework.flow.events import report
+from django_ayework.flow.orphans import tell_unhandled
+from django_ayework.rules.durations import later
+from django_ayework.rules.states import Status
+from django_ayework.store import leases, processes, transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.leases import Holder
+from django_ayework.store.progress import write_progress
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.services import EngineServices
+
+TICK = 0.25
+STALE_AFTER = 1.0
+ORPHAN_GRACE = 0.1
+
+
+@dataclass(slots=True)
+class Duty:
+    """Something done every so many seconds."""
+
+    every: float
+    act: Callable[[], object]
+    due_at: float = 0.0
+
+
+class Keeper:
+    """A thread with duties; one that raises is reported and done again at its next turn."""
+
+    def __init__(self, worker_id: str, holdings: Holdings, services: EngineServices) -> None:
+        self.worker_id = worker_id
+        self.holdings = holdings
+        self.services = services
+        self._orphans: list[tuple[str, float]] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="ayework-keeper", daemon=True)
+        started = time.monotonic()
+        self.duties = [
+            Duty(0.0, self.watch_time),
+            Duty(0.0, self.tell_orphans),
+            Duty(0.5, self.write_progress),
+            Duty(0.5, self.release_waiting),
+            Duty(min(get_settings().lease / 6, 10.0), self.renew_leases),
+            Duty(10.0, self.beat, started + 10.0),
+            Duty(60.0, clock.synchronise, started + 60.0),
+            Duty(60.0, sweep, started + 30.0),
+            Duty(30.0, self.prune, started + 15.0),
+        ]
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after its present turn."""
+        self._stopping.set()
+        self._thread.join(10)
+
+    def settled(self, groups: list[str]) -> None:
+        """Note groups that settled here, for the hook ``UNHANDLED_GROUP``."""
+        if groups and get_settings().unhandled_group is not None:
+            due = time.monotonic() + ORPHAN_GRACE
+            self._orphans += [(group, due) for group in groups]
+
+    def _serve(self) -> None:
+        while not self._stopping.wait(TICK):
+            for duty in self.duties:
+                if time.monotonic() >= duty.due_at:
+                    duty.due_at = time.monotonic() + duty.every
+                    self._do(duty)
+        self._do(Duty(0, self.tell_orphans))
+        connections.close_all()
+
+    def _do(self, duty: Duty) -> None:
+        try:
+            duty.act()
+        except Exception as error:
+            report(error, "queue", f"the duty {getattr(duty.act, '__name__', duty.act)} failed")
+            connections.close_all()
+
+    def watch_time(self) -> None:
+        """Tell attempts that have run out of time; async ones are cancelled on their loop as well."""
+        now = time.monotonic()
+        for delivery in self.holdings.all():
+            if delivery.is_overtime(now):
+                delivery.abort(AbortReason.TIMEOUT)
+
+    def renew_leases(self) -> None:
+        """Renew leases that are a third used; a work that is not ours any more is told why. Short works never renew."""
+        now = time.monotonic()
+        due = [d for d in self.holdings.all() if now - d.renewed_at > d.lease / 3]
+        for lease in {delivery.lease for delivery in due}:
+            self.renew([delivery for delivery in due if delivery.lease == lease], lease, now)
+
+    def renew(self, due: list[Delivery], lease: float, now: float) -> None:
+        """Renew leases of one length."""
+        deliveries = {delivery.row.id: delivery.row.delivery for delivery in due}
+        renewed = leases.renew(deliveries, self.worker_id, later(clock.now(), lease))
+        lost = [delivery for delivery in due if delivery.row.id not in renewed]
+        holders = leases.holders_of(delivery.row.id for delivery in lost) if lost else {}
+        for delivery in due:
+            if delivery.row.id in renewed:
+                delivery.renewed_at = now
+            elif reason := loss_of(delivery, holders.get(delivery.row.id), self.worker_id):
+                delivery.abort(reason)
+
+    def release_waiting(self) -> None:
+        """Give back works that were claimed for quick slots and wait behind slow ones."""
+        stale = [d for d in self.holdings.waiting_longer_than(STALE_AFTER) if d.withdraw()]
+        if stale:
+            transitions.release({d.row.id: d.row.delivery for d in stale}, self.worker_id)
+            self.holdings.give_back(stale)
+
+    def write_progress(self) -> None:
+        """Write down the latest progress of running works."""
+        latest = self.services.take_progress()
+        held = {delivery.row.id: delivery.row.delivery for delivery in self.holdings.all()}
+        write_progress({id: (held[id], text) for id, text in latest.items() if id in held})
+
+    def beat(self) -> None:
+        """Tell that this worker is alive."""
+        processes.heartbeat(self.worker_id, clock.now(), self.holdings.unfinished)
+
+    def prune(self) -> None:
+        """Delete what has been kept long enough, in batches while there is a lot."""
+        while prune() >= 1000 and not self._stopping.is_set():
+            continue
+
+    def tell_orphans(self) -> None:
+        """Tell of settled groups nobody waited for, once their grace is over."""
+        now = time.monotonic()
+        due = [entry for entry in self._orphans if entry[1] <= now]
+        for entry in due:
+            self._orphans.remove(entry)
+            tell_unhandled(entry[0])
+
+
+def loss_of(delivery: Delivery, holder: Holder | None, worker_id: str) -> AbortReason | None:
+    """Return why a work is not ours any more; None when it still is (its row was only locked)."""
+    if holder is None:
+        return AbortReason.NOT_FOUND
+    if holder.status == Status.CANCELLED:
+        return AbortReason.CANCELLED
+    if holder.status in (Status.SUCCESS, Status.DEAD):
+        return AbortReason.ALREADY_COMPLETED
+    if holder.delivery != delivery.row.delivery or holder.worker != worker_id:
+        return AbortReason.TAKEN_BY_ANOTHER_WORKER
+    return None
+
+

@@ -1,0 +1,66 @@
+"""What a running handler can ask of the engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from django_ayework.rules.states import Status
+from django_ayework.store import entries
+from django_ayework.store.clock import clock
+from django_ayework.store.rows import statuses_of
+
+CLAIM_LIFE = timedelta(hours=24)
+MAX_KEY_LENGTH = 180
+
+
+class EngineServices:
+    """The services of one process; progress is kept here until somebody writes it down."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress: dict[str, str] = {}
+
+    def claim(self, key: str) -> bool:
+        """Take a key once across the fleet, for 24 hours."""
+        now = clock.now()
+        return entries.set_if_absent(claim_key(key), "", now, now + CLAIM_LIFE)
+
+    async def aclaim(self, key: str) -> bool:
+        """See claim()."""
+        return await sync_to_async(self.claim)(key)
+
+    def states(self, ids: Iterable[str]) -> list[Status | None]:
+        """Return the status of each work, in order; None for an unknown one."""
+        wanted = list(ids)
+        found = statuses_of(wanted)
+        return [found.get(id) for id in wanted]
+
+    async def astates(self, ids: Iterable[str]) -> list[Status | None]:
+        """See states()."""
+        return await sync_to_async(self.states)(ids)
+
+    def progress(self, id: str, progress: Mapping[str, Any]) -> None:
+        """Keep the latest progress of a work."""
+        encoded = json.dumps(progress, default=float)
+        with self._lock:
+            self._progress[id] = encoded
+
+    def take_progress(self) -> dict[str, str]:
+        """Return what is to be written, and forget it."""
+        with self._lock:
+            taken, self._progress = self._progress, {}
+        return taken
+
+
+def claim_key(key: str) -> str:
+    """Return the stored key: long ones are hashed, so that any text will do."""
+    if len(key) > MAX_KEY_LENGTH:
+        key = f"sha256:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return f"claim:{key}"

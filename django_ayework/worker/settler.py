@@ -1,0 +1,131 @@
+"""Group commit: whatever outcomes are ready are settled in one transaction.
+
+At rest an outcome is written at once; under load many share one commit, because they gather while the one
+before is being written.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
+
+from django_ayework.define.signal import AbortReason
+from django_ayework.flow.chores import trial_of
+from django_ayework.flow.events import report
+from django_ayework.flow.group_books import ContributionFailed
+from django_ayework.flow.settle import Report, Settlement, settle
+from django_ayework.rules.verdicts import judge
+from django_ayework.store.clock import clock
+from django_ayework.worker.delivery import Delivery
+
+logger = logging.getLogger("django_ayework")
+
+Outcome = tuple[Delivery, Settlement]
+
+MAX_BATCH = 256
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+
+
+class Settler:
+    """A thread that settles outcomes in batches and never loses one while the process lives."""
+
+    def __init__(self, settled: Callable[[list[Delivery]], None], told: Callable[[Report], None]) -> None:
+        self._queue: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
+        self._settled = settled
+        self._told = told
+        self._thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
+        self.gives_up = threading.Event()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, delivery: Delivery, settlement: Settlement) -> None:
+        """Hand over an outcome."""
+        self._queue.put((delivery, settlement))
+
+    def stop(self, timeout: float) -> None:
+        """Settle everything in hand, then end; give up on a database that stays away for ``timeout`` seconds."""
+        self._queue.put(None)
+        self._thread.join(timeout)
+        self.gives_up.set()
+        self._thread.join(1)
+
+    def _serve(self) -> None:
+        ended = False
+        while not ended:
+            batch, ended = self._next_batch()
+            if batch:
+                self._settle(batch)
+        connections.close_all()
+
+    def _next_batch(self) -> tuple[list[Outcome], bool]:
+        """Wait for an outcome, then take what else is there."""
+        batch: list[Outcome] = []
+        item = self._queue.get()
+        while item is not None and len(batch) < MAX_BATCH:
+            batch.append(item)
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, False
+        if item is not None:
+            self._queue.put(item)
+        return batch, item is None
+
+    def _settle(self, batch: list[Outcome]) -> None:
+        """Settle a batch; when it fails as a whole, each outcome on its own."""
+        try:
+            report_ = self._persistently([settlement for _, settlement in batch])
+        except Exception as error:
+            if len(batch) > 1:
+                for outcome in batch:
+                    self._settle([outcome])
+                return
+            report_ = self._as_failure(batch[0], error)
+        self._settled([delivery for delivery, _ in batch])
+        for id in report_.refused:
+            logger.warning("The outcome of work %s came too late: somebody else has moved the work.", id)
+        self._told(report_)
+
+    def _persistently(self, settlements: list[Settlement]) -> Report:
+        """Settle; while the database is away, try again."""
+        for pause in pauses():
+            try:
+                return settle(settlements)
+            except (OperationalError, InterfaceError) as error:
+                if self.gives_up.is_set():
+                    raise
+                report(error, "commit", f"{len(settlements)} outcomes wait for the database")
+                connections.close_all()
+            self.gives_up.wait(pause)
+        raise AssertionError("unreachable")
+
+    def _as_failure(self, outcome: Outcome, error: Exception) -> Report:
+        """Record an outcome that cannot be written as a failed attempt, so that it shows and is retried."""
+        delivery, settlement = outcome
+        cause = error.cause if isinstance(error, ContributionFailed) else error
+        report(cause, "commit", f"the outcome of work {settlement.row.id} cannot be written")
+        try:
+            verdict = judge(cause, None, trial_of(settlement.row, clock.now()))
+            return self._persistently([replace(settlement, ending=verdict, traceback=str(error))])
+        except DatabaseError as again:
+            report(again, "commit", f"work {settlement.row.id} is left to its lease")
+            delivery.abort(AbortReason.ERROR)
+            return Report(refused=[settlement.row.id])
+
+
+def pauses() -> Iterator[float]:
+    """Yield growing pauses, without end."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+

@@ -1,0 +1,1 @@
+"""An app that audits the installed Python packages, one work per package."""

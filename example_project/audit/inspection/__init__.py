@@ -1,0 +1,1 @@
+"""Looking at installed distributions: plain Python, no Django, no database."""

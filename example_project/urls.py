@@ -1,0 +1,11 @@
+"""Addresses of the example project: the audit at the root, the admin beside it."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("", include("example_project.audit.urls")),
+]

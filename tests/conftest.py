@@ -1,0 +1,59 @@
+import importlib.util
+import os
+import shutil
+from urllib.parse import quote
+
+import pytest
+
+
+@pytest.fixture
+def database_vendor() -> str:
+    """``sqlite``, ``postgresql`` or ``mysql`` (which MariaDB is too)."""
+    from django.db import connection
+
+    return connection.vendor
+
+
+@pytest.fixture
+def process_env(transactional_db) -> dict[str, str]:
+    """The environment for a process that is to use this test's database, such as a worker."""
+    from django.db import connection
+
+    return os.environ | {
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "DATABASE_URL": database_url(connection.settings_dict),
+    }
+
+
+def database_url(config: dict) -> str:
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        return f"sqlite:///{config['NAME']}"
+    scheme = "mysql" if config["ENGINE"] == "django.db.backends.mysql" else "postgres"
+    user, password, host = (quote(str(config[key]), safe="") for key in ("USER", "PASSWORD", "HOST"))
+    port = f":{config['PORT']}" if config["PORT"] else ""
+    return f"{scheme}://{user}{':' if password else ''}{password}@{host}{port}/{config['NAME']}"
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """A Redis to use; the test is skipped when none answers (see tests/databases.py)."""
+    if not (url := os.environ.get("REDIS_URL")):
+        pytest.skip("no Redis: REDIS_URL is not set, and `make test` found none")
+    return url
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    from django.db import connection
+
+    if (vendors := item.get_closest_marker("vendors")) and connection.vendor not in vendors.args:
+        pytest.skip(f"for {', '.join(vendors.args)} only")
+    if item.get_closest_marker("browser") and (missing := missing_for_browser()):
+        reason = f"no browser test without {', '.join(missing)}"
+        pytest.fail(reason) if os.environ.get("AYEWORK_REQUIRE_BROWSER") else pytest.skip(reason)
+
+
+def missing_for_browser() -> list[str]:
+    missing = [] if importlib.util.find_spec("selenium") else ["selenium"]
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        missing.append("chromium")
+    return missing if shutil.which("chromedriver") else [*missing, "chromedriver"]

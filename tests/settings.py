@@ -1,0 +1,78 @@
+"""Settings of the test suite. ``DATABASE_URL`` chooses the database; without it, SQLite.
+
+Every run has test databases of its own, so that two runs on one machine do not meet: their names end in
+``TEST_DATABASE_SUFFIX``, by default the id of the process that started the run. Processes it starts, such as
+those of pytest-xdist, inherit it. Set it yourself when you use ``--reuse-db``.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import environ
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = os.environ.setdefault("TEST_DATABASE_SUFFIX", str(os.getpid()))
+
+
+def database(url: str) -> dict[str, Any]:
+    config = dict(environ.Env.db_url_config(url))
+    options = config.setdefault("OPTIONS", {})
+    config["TEST"] = {"NAME": f"test_ayework_{RUN}"}
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        options |= {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        }
+        # A file, as threads and worker processes share it.
+        config["TEST"]["NAME"] = os.path.join(tempfile.gettempdir(), f"test_ayework_{RUN}.sqlite3")
+    elif config["ENGINE"] == "django.db.backends.mysql":
+        options |= {"charset": "utf8mb4"}
+        config["TEST"]["CHARSET"] = "utf8mb4"
+    return config
+
+
+DATABASES = {"default": database(os.environ.get("DATABASE_URL") or f"sqlite:///{ROOT / '.tests.sqlite3'}")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+SECRET_KEY = "only for tests"
+ALLOWED_HOSTS = ["*"]
+USE_TZ = True
+TIME_ZONE = "UTC"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+ROOT_URLCONF = "tests.urls"
+STATIC_URL = "static/"
+
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.admin",
+    "django.contrib.staticfiles",
+    "django_ayework",
+    "example_project.audit",
+    "tests.app",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]

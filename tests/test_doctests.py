@@ -1,0 +1,23 @@
+"""The examples in the docstrings of the layers that need no database."""
+
+import doctest
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import pytest
+
+PURE = ["django_ayework.errors", "django_ayework.types", "django_ayework.rules", "django_ayework.define"]
+
+
+def modules() -> Iterator[str]:
+    for name in PURE:
+        yield name
+        if path := getattr(importlib.import_module(name), "__path__", None):
+            yield from (info.name for info in pkgutil.walk_packages(path, f"{name}."))
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_examples_in_docstrings(name):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.testmod(importlib.import_module(name), optionflags=flags).failed == 0
