@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from django_ayework.flow.states import WorkState
     from django_ayework.worker.worker import Worker
 
-#: Names that need Django's models: imported when first used, so that this package can load with INSTALLED_APPS.
+#: Names that need Django's models: imported when first used, so that INSTALLED_APPS can load this package.
 LAZY = {
     "aenqueue": "django_ayework.api",
     "aenqueue_many": "django_ayework.api",

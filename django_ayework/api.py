@@ -57,9 +57,11 @@ def enqueue_many(
 
 async def aenqueue(work: Any, input: Mapping[str, Any] | None = None, /, **options: Any) -> Handle[Any, Any]:
     """See enqueue()."""
-    return await sync_to_async(enqueue)(work, input, **options) if input is not None else await sync_to_async(
-        enqueue
-    )(work, **options)
+    return (
+        await sync_to_async(enqueue)(work, input, **options)
+        if input is not None
+        else await sync_to_async(enqueue)(work, **options)
+    )
 
 
 async def aenqueue_many(

@@ -79,7 +79,8 @@ def check_sqlite(connection: Any) -> list[CheckMessage]:
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         found.append(
             Warning(
-                "SQLite transactions do not begin with their write lock, so workers will meet 'database is locked'.",
+                "SQLite transactions do not begin with their write lock, "
+                "so workers will meet 'database is locked'.",
                 hint='Set DATABASES[...]["OPTIONS"]["transaction_mode"] = "IMMEDIATE".',
                 id="ayework.W001",
             )

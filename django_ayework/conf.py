@@ -33,7 +33,7 @@ class Settings:
     lease: float = 30.0  # seconds a worker may be silent before its works go to another
     concurrency: int = 8  # works one worker runs at a time
     shutdown_grace: float = 25.0  # seconds running works may finish after SIGTERM
-    retry: Retry = Retry()  # a mapping of Retry's fields; merged field by field
+    retry: Retry = field(default_factory=Retry)  # a mapping of Retry's fields; merged field by field
     retention: Mapping[str, float | None] = field(default_factory=default_retention)  # seconds, by status
     strict_return: bool = True  # an instruction built but not returned fails the attempt
     unknown_type_grace: float = 3600.0  # seconds a work of an unknown type waits for a worker that knows it
@@ -42,7 +42,7 @@ class Settings:
     codec: Codec = field(default_factory=RichJSON)  # encodes inputs, results and group values
     on_event: Hook | None = None  # called with every WorkEvent, after commit
     on_error: Hook | None = None  # called with (exception, phase); phase is "commit", "queue" or "hook"
-    on_failure: Hook | None = None  # called with (exception, FailureInfo); may answer "retry", "abort", Defer(…)
+    on_failure: Hook | None = None  # given (exception, FailureInfo); may answer "retry", "abort", Defer(…)
     unhandled_group: Hook | None = None  # called with a settled group nobody waited for
 
 
@@ -71,7 +71,9 @@ def resolved(name: str, value: Any) -> Any:
     if name == "retention":
         return default_retention() | dict(value)
     if name in POSITIVE and not (isinstance(value, (int, float)) and value > 0):
-        raise ImproperlyConfigured(f"expected AYEWORK[{name.upper()!r}] to be greater than 0, got: {value!r}.")
+        raise ImproperlyConfigured(
+            f"expected AYEWORK[{name.upper()!r}] to be greater than 0, got: {value!r}."
+        )
     return value
 
 

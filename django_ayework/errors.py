@@ -159,7 +159,9 @@ class Abort(AyeworkError):
 def require_one_moment(name: str, delay: object, run_at: object) -> None:
     """Raise TypeError unless exactly one of ``delay`` and ``run_at`` is given."""
     if (delay is None) == (run_at is None):
-        raise TypeError(f"{name} expects exactly one of delay= (seconds or timedelta) and run_at= (datetime).")
+        raise TypeError(
+            f"{name} expects exactly one of delay= (seconds or timedelta) and run_at= (datetime)."
+        )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -112,9 +112,7 @@ class Context:
         """When this work expires, or None."""
         return self._assignment.deadline
 
-    def result(
-        self, value: T, final: bool = False, append: Callable[[Any], Any] | None = None
-    ) -> Result[T]:
+    def result(self, value: T, final: bool = False, append: Callable[[Any], Any] | None = None) -> Result[T]:
         """Return ``value`` as the work's result and its contribution to the group.
 
         ``append(existing)`` makes the group's value from the one already there (None at first), exactly

@@ -33,9 +33,7 @@ class Instruction(Generic[R_co, G_co]):
 class Result(Instruction[T, T]):
     """``ctx.result(value)``: the work's own result, and its contribution to the group."""
 
-    def __init__(
-        self, context: Context, value: T, final: bool, append: Callable[[Any], Any] | None
-    ) -> None:
+    def __init__(self, context: Context, value: T, final: bool, append: Callable[[Any], Any] | None) -> None:
         super().__init__(context)
         self.value = value
         self.contribution = Contribution(value, final=final, append=append)
@@ -76,7 +74,7 @@ class Queue(Instruction[None, G_co]):
         require_condition(condition, len(list(self.last_watched())))
         followers = tuple(require_requests(works, "next(works)"))
         self.links.append(Link(followers, condition, checked(options)))
-        return self  # type: ignore[return-value]  # the same node, now contributing H too
+        return self
 
     def last_watched(self) -> Iterator[WorkRequest[Any, Any]]:
         """Return the works that the next link waits for."""

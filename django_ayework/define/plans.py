@@ -104,5 +104,3 @@ def works_of(instruction: Instruction[Any, Any]) -> Iterator[WorkRequest[Any, An
 def with_options(work: WorkRequest[Any, Any], options: QueueOptions) -> WorkRequest[Any, Any]:
     """Return the work with these options under its own."""
     return replace(work, options={**options, **work.options}) if options else work
-
-

@@ -16,7 +16,7 @@ REFUSED_KINDS = {
 
 
 def wants_context(handler: Callable[..., Any]) -> bool:
-    """Tell whether the first parameter is named ``ctx`` or annotated ``Context``, string annotations included.
+    """Tell whether the first parameter is named ``ctx`` or annotated ``Context``, be it as a string.
 
     >>> def add(ctx, a): ...
     >>> wants_context(add)

@@ -77,9 +77,7 @@ class WorkType(Generic[P, R_co, G_co]):
     def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name, which must have been checked."""
         computed = self.settings.options(**arguments) if self.settings.options else {}
-        return WorkRequest(
-            type=self.name, input=arguments, work_type=self, options=checked(computed)
-        )
+        return WorkRequest(type=self.name, input=arguments, work_type=self, options=checked(computed))
 
     def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name. Raises TypeError when they do not fit."""
@@ -107,9 +105,7 @@ class Decorator(Protocol):
     @overload
     def __call__(self, handler: Callable[Concatenate[Context, P], None], /) -> WorkType[P, None, Never]: ...
     @overload
-    def __call__(
-        self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /
-    ) -> WorkType[P, R, R]: ...
+    def __call__(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> WorkType[P, R, R]: ...
     @overload
     def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> WorkType[P, R, R]: ...
     @overload
@@ -183,7 +179,9 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return describe(handler, **options)
 
 
-def describe(handler: Callable[..., Any], *, name: str | None = None, **options: Any) -> WorkType[..., Any, Any]:
+def describe(
+    handler: Callable[..., Any], *, name: str | None = None, **options: Any
+) -> WorkType[..., Any, Any]:
     """Build the type and register it."""
     require_function(handler)
     work_type: WorkType[..., Any, Any] = WorkType(
@@ -200,7 +198,8 @@ def require_function(handler: object) -> None:
         raise ImproperWork(f"expected @work to decorate a function, got: {handler!r}.")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ImproperWork(
-            f"expected @work to decorate a plain or async function, got the generator {handler.__qualname__}()."
+            "expected @work to decorate a plain or async function, "
+            f"got the generator {handler.__qualname__}()."
         )
 
 

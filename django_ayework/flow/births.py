@@ -32,9 +32,7 @@ class Birth:
     gate: GateRequest[Any] | None = None
 
 
-def born(
-    request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime
-) -> Birth:
+def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime) -> Birth:
     """Return the row of a request, its options resolved and its input encoded."""
     resolved = resolve(request, given, now, family.released)
     if isinstance(request, GateRequest):

@@ -1,4 +1,4 @@
-"""What workers do between works: reclaim lapsed leases, expire gates, sweep, prune. All set-based and bounded."""
+"""What workers do between works: reclaim lapsed leases, expire gates, sweep, prune. All of it is bounded."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def sweep() -> int:
     """Look for waiters left behind and decide them; return how many: in a correct run there are none."""
     found = stranded(BATCH)
     if found:
-        logger.error("The sweep found %d stranded waiters, which is a bug: %s", len(found), ", ".join(found[:10]))
+        logger.error(
+            "The sweep found %d stranded waiters, which is a bug: %s", len(found), ", ".join(found[:10])
+        )
         recheck(found)
     return len(found)
 

@@ -35,7 +35,7 @@ class Effects:
         self.events.append(WorkEvent(kind=Kind.GROUP_DONE, group_id=group_id, at=self.now, value=value))
 
     def release_on_commit(self) -> None:
-        """Carry everything out after the surrounding transaction; a rollback (of a savepoint too) drops it."""
+        """Carry everything out after the commit; a rollback (of a savepoint too) drops it."""
         if self.events or self.wakes or self.after:
             transaction.on_commit(self.carry_out, using=alias())
 

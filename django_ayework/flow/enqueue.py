@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from django.db import transaction
 
@@ -34,7 +34,9 @@ def request_of(work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | Non
     if isinstance(work, str):
         return registry.get(work).build(named_input(work, input))
     if input is not None:
-        raise TypeError(f"expected the input only with a type name, got {input!r} with the built work {work!r}.")
+        raise TypeError(
+            f"expected the input only with a type name, got {input!r} with the built work {work!r}."
+        )
     return next(iter(require_requests([work], "enqueue(work)")))
 
 

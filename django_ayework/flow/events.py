@@ -50,8 +50,8 @@ SIGNALS: dict[Kind, Signal] = {
 class WorkEvent:
     """What ``ON_EVENT`` and a type's ``on_event`` are given.
 
-    ``work`` is None for ``group-done``, which has ``group_id`` and ``value`` instead; ``extra`` holds what the
-    signal of the same kind carries besides: ``error`` and ``will_retry``, or ``run_at``.
+    ``work`` is None for ``group-done``, which has ``group_id`` and ``value`` instead; ``extra`` holds what
+    the signal of the same kind carries besides: ``error`` and ``will_retry``, or ``run_at``.
     """
 
     kind: Kind

@@ -39,7 +39,11 @@ def encode_releases(requests: Sequence[WorkRequest[Any, Any]], timeout: float | 
 
 def plain_request(request: WorkRequest[Any, Any]) -> dict[str, Any]:
     """Return a request as plain data; a gate among the releases is kept whole."""
-    plain: dict[str, Any] = {"id": request.id, "type": request.type, "options": plain_options(request.options)}
+    plain: dict[str, Any] = {
+        "id": request.id,
+        "type": request.type,
+        "options": plain_options(request.options),
+    }
     if isinstance(request, GateRequest):
         plain["gate"] = {
             "watched": list(request.watched),

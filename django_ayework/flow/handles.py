@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 

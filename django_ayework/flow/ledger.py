@@ -11,13 +11,13 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
+from django_ayework.define.registry import registry
 from django_ayework.flow.births import Birth
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import Kind, group_done_is_heard
 from django_ayework.flow.gate_payload import promised_ids
 from django_ayework.flow.group_books import GroupBooks
 from django_ayework.flow.payloads import codec_of, decode_value
-from django_ayework.define.registry import registry
 from django_ayework.rules.conditions import condition_to_plain
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import AttemptRow

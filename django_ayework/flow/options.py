@@ -1,4 +1,4 @@
-"""Options as resolved when a work is queued, and stored with it: whichever worker runs it applies the same."""
+"""Options, resolved when a work is queued and stored with it: whichever worker runs it applies the same."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class Resolved:
     stored: StoredOptions
 
 
-def resolve(request: WorkRequest[Any, Any], given: Mapping[str, Any], now: datetime, released: bool) -> Resolved:
+def resolve(
+    request: WorkRequest[Any, Any], given: Mapping[str, Any], now: datetime, released: bool
+) -> Resolved:
     """Merge the levels: queue-time over the type's ``options()`` over its constants over the settings.
 
     ``retry`` is merged field by field; of everything else the first one given wins.

@@ -8,7 +8,7 @@ from typing import Any
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import AnyWorkType
 from django_ayework.errors import NotDecodable, NotEncodable, PayloadTooLarge
-from django_ayework.rules.codec import Codec
+from django_ayework.rules.codec import Codec, RichJSON
 
 
 def codec_of(work_type: AnyWorkType | None) -> Codec:
@@ -19,20 +19,20 @@ def codec_of(work_type: AnyWorkType | None) -> Codec:
 
 def encode_input(type: str, arguments: Mapping[str, Any], codec: Codec) -> str:
     """Encode a call's arguments. Raises NotEncodable naming the argument, or PayloadTooLarge."""
-    return sized(encoded(dict(arguments), codec, f"the input of {type!r}"), f"the input of {type!r}")
+    return sized(encoded(dict(arguments), codec, "input", type), f"the input of {type!r}")
 
 
 def encode_result(type: str, value: Any, codec: Codec) -> str:
     """Encode a result. Raises NotEncodable or PayloadTooLarge."""
-    return sized(encoded(value, codec, f"the result of {type!r}"), f"the result of {type!r}")
+    return sized(encoded(value, codec, "result", type), f"the result of {type!r}")
 
 
-def encoded(value: Any, codec: Codec, what: str) -> str:
+def encoded(value: Any, codec: Codec, part: str, type: str) -> str:
     """Encode, saying whose value it was when it cannot be."""
     try:
-        return codec.encode(value)
+        return codec.encode(value, part) if isinstance(codec, RichJSON) else codec.encode(value)
     except NotEncodable as error:
-        raise NotEncodable(f"{what} cannot be stored: {error}", path=error.path) from None
+        raise NotEncodable(f"the {part} of {type!r} cannot be stored: {error}", path=error.path) from None
 
 
 def sized(text: str, what: str) -> str:

@@ -45,7 +45,7 @@ class Settlement:
 
 @dataclass(slots=True)
 class Report:
-    """What a settlement did: the ids that moved, those that somebody else had moved, the groups that settled."""
+    """What a settlement did: the ids it moved, those that others had moved, the groups that settled."""
 
     moved: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
@@ -164,9 +164,7 @@ def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict, after
     elif verdict.reason is Reason.EXPIRED:
         ledger.effects.happened(Kind.EXPIRED, after)
     else:
-        ledger.effects.happened(
-            Kind.FAILED, after, error=verdict.error, will_retry=verdict.will_retry
-        )
+        ledger.effects.happened(Kind.FAILED, after, error=verdict.error, will_retry=verdict.will_retry)
     if verdict.status is Status.DEAD:
         ledger.ended(after)
     elif verdict.status is Status.PENDING:

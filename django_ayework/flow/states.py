@@ -108,7 +108,7 @@ def state_of(row: WorkRow, dependents: tuple[str, ...] = ()) -> WorkState:
 
 
 def readable_result(row: WorkRow) -> Any:
-    """Return the result; one that cannot be read back is given as its stored text, so a state always shows."""
+    """Return the result; one that cannot be read back is given as its text, so there is always a state."""
     try:
         return decode_value(row.result, codec_of(registry.find(row.type)))
     except NotDecodable:

@@ -22,4 +22,4 @@ class StoreEntry(models.Model):
         verbose_name_plural = _("store entries")
 
     def __str__(self) -> str:
-        return self.key
+        return str(self.key)

@@ -8,9 +8,12 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 if TYPE_CHECKING:
+    # Django's fields take type arguments in its stubs only.
     TextualField = models.Field[Any, Any]
+    CharField = models.CharField[Any, Any]
+    TextField = models.TextField[Any, Any]
 else:
-    TextualField = models.Field
+    TextualField, CharField, TextField = models.Field, models.CharField, models.TextField
 
 #: Byte order everywhere: ids differing in case must differ, and sorting must not depend on a locale.
 #: SQLite compares bytes as it is.
@@ -25,9 +28,9 @@ class ByteOrdered(TextualField):
         return {**super().db_parameters(connection), "collation": COLLATIONS.get(connection.vendor)}
 
 
-class IdentifierField(ByteOrdered, models.CharField):
+class IdentifierField(ByteOrdered, CharField):
     """An id, a name or a label."""
 
 
-class PayloadField(ByteOrdered, models.TextField):
+class PayloadField(ByteOrdered, TextField):
     """Encoded data: text of any length, that the database never looks into."""

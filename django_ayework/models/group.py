@@ -26,4 +26,4 @@ class Group(models.Model):
         verbose_name_plural = _("groups")
 
     def __str__(self) -> str:
-        return self.id
+        return str(self.id)

@@ -37,11 +37,11 @@ class Waiter(models.Model):
         )
 
     def __str__(self) -> str:
-        return self.work_id
+        return str(self.work_id)
 
 
 class Edge(models.Model):
-    """One watched id of a waiter. No foreign key: an id may be watched before it exists and after it is gone."""
+    """A watched id. No foreign key: an id may be watched before it exists and after it is gone."""
 
     waiter_id = IdentifierField(max_length=64)
     watched_id = IdentifierField(max_length=64)

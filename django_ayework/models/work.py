@@ -83,7 +83,7 @@ class Work(models.Model):
 class DeadLetter(Work):
     """A work that died, awaiting a human's decision."""
 
-    class Meta:
+    class Meta:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Meta of its own, as Django has it
         """A page of its own in the admin."""
 
         proxy = True

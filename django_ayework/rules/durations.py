@@ -22,7 +22,8 @@ def seconds(value: Seconds, name: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
         raise TypeError(
-            f"expected {name} to be seconds (a number) or a timedelta, got: {value!r} ({type(value).__name__})."
+            f"expected {name} to be seconds (a number) or a timedelta, "
+            f"got: {value!r} ({type(value).__name__})."
         )
     number = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if not math.isfinite(number) or number < 0:
@@ -40,7 +41,9 @@ def require_aware(moment: datetime, name: str) -> datetime:
 use django.utils.timezone.now() or make_aware().
     """
     if not isinstance(moment, datetime):
-        raise TypeError(f"expected {name} to be an aware datetime, got: {moment!r} ({type(moment).__name__}).")
+        raise TypeError(
+            f"expected {name} to be an aware datetime, got: {moment!r} ({type(moment).__name__})."
+        )
     if moment.utcoffset() is None:
         raise ValueError(
             f"expected {name} to be an aware datetime, got the naive {moment!r}; "

@@ -1,4 +1,4 @@
-"""A move from one status to another, as a value. ``store.transitions`` is the one place that carries it out."""
+"""A move from one status to another, as a value. ``store.transitions`` alone carries it out."""
 
 from __future__ import annotations
 

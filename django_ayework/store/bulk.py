@@ -13,7 +13,9 @@ from django_ayework.store.database import chunked, fetch, is_postgresql, rows
 Changes = Mapping[str, Mapping[str, Any]]
 
 
-def update_rows(model: type[Model], changes: Changes, condition: str = "", params: Sequence[Any] = ()) -> set[str]:
+def update_rows(
+    model: type[Model], changes: Changes, condition: str = "", params: Sequence[Any] = ()
+) -> set[str]:
     """Set columns of rows by primary key; all changes name the same columns. Return the keys that moved.
 
     The caller holds the rows' locks, or passes PostgreSQL a ``condition`` that fences them.
@@ -37,7 +39,7 @@ def update_from_arrays(
     names = [f'"{field.column}"' for field in fields]  # type: ignore[union-attr]
     sql = (
         f'UPDATE "{model._meta.db_table}" AS w SET {", ".join(f"{name} = v.{name}" for name in names[1:])} '
-        f'FROM unnest({", ".join(types)}) AS v({", ".join(names)}) '
+        f"FROM unnest({', '.join(types)}) AS v({', '.join(names)}) "
         f"WHERE w.{names[0]} = v.{names[0]} {condition} RETURNING w.{names[0]}"
     )
     return {row[0] for row in fetch(sql, [*arrays, *params])}

@@ -17,7 +17,7 @@ REFRESH_AFTER = 60.0
 
 
 class Clock:
-    """Tells the time. Once synchronised it runs on the monotonic clock, so a host's clock change is not felt."""
+    """Tells the time. Once synchronised it runs on the monotonic clock, so a host's clock may be changed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

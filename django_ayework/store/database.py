@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
-from django.db.models.manager import BaseManager
+from django.db.models.manager import Manager
 
 from django_ayework.conf import get_settings
 
@@ -34,7 +34,7 @@ def connection() -> BaseDatabaseWrapper:
     return connections[alias()]
 
 
-def rows(model: type[M]) -> BaseManager[M]:
+def rows(model: type[M]) -> Manager[M]:
     """Return the model's manager on the queue's database."""
     return model._default_manager.db_manager(alias())
 
@@ -63,7 +63,8 @@ def fetch(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Run a statement and return its rows."""
     with connection().cursor() as cursor:
         cursor.execute(sql, params)
-        return cursor.fetchall()
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return found
 
 
 def in_own_transaction(use_case: Callable[[], T]) -> T:

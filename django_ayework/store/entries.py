@@ -13,13 +13,15 @@ def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime) -> 
     rows(StoreEntry).filter(key=key, expires_at__lte=now).delete()
     quote = connection().ops.quote_name
     columns = ", ".join(map(quote, ("key", "value", "expires_at")))
-    verb, ending = ("INSERT IGNORE", "") if connection().vendor == "mysql" else ("INSERT", "ON CONFLICT DO NOTHING")
+    verb, ending = (
+        ("INSERT IGNORE", "") if connection().vendor == "mysql" else ("INSERT", "ON CONFLICT DO NOTHING")
+    )
     with connection().cursor() as cursor:
         cursor.execute(
             f"{verb} INTO {quote(StoreEntry._meta.db_table)} ({columns}) VALUES (%s, %s, %s) {ending}",
             (key, value, stored_moment(expires_at)),
         )
-        return cursor.rowcount == 1
+        return bool(cursor.rowcount == 1)
 
 
 def is_set(key: str, now: datetime) -> bool:

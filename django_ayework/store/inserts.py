@@ -56,7 +56,7 @@ def insert_chunk(works: Sequence[WorkRow]) -> int:
         return insert_or_nothing(sql, params)
     with database.cursor() as cursor:
         cursor.execute(f"{sql} ON CONFLICT (id) DO NOTHING", params)
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def values_of(work: WorkRow, adapt: Any) -> list[Any]:
@@ -72,6 +72,6 @@ def insert_or_nothing(sql: str, params: Sequence[Any]) -> int:
     try:
         with connection().cursor() as cursor:
             cursor.execute(sql, params)
-            return cursor.rowcount
+            return int(cursor.rowcount)
     except IntegrityError:
         return 0

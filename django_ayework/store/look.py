@@ -36,12 +36,12 @@ def look(now: datetime) -> Look:
     return Look(first_queue, as_moment(next_start), *map(bool, chores))
 
 
-def as_moment(value: object) -> datetime | None:
+def as_moment(value: datetime | str | None) -> datetime | None:
     """Return a raw column as an aware datetime."""
-    if value is None or isinstance(value, datetime) and value.tzinfo:
-        return value  # type: ignore[return-value]  # narrowed by the line above
-    naive = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return naive.replace(tzinfo=connection().timezone)  # type: ignore[attr-defined]
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if moment is None or moment.tzinfo is not None:
+        return moment
+    return moment.replace(tzinfo=connection().timezone)
 
 
 NEXT_QUEUE = f"SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending' AND queue > %s"

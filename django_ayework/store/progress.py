@@ -15,7 +15,10 @@ def write_progress(progress: Mapping[str, tuple[int, str]]) -> None:
         return
     with atomic():
         free = rows(Work).select_for_update(skip_locked=True).filter(id__in=sorted(progress)).order_by("id")
-        held = {(id, delivery) for id, delivery in free.filter(status=Status.RUNNING).values_list("id", "delivery")}
+        held = {
+            (id, delivery)
+            for id, delivery in free.filter(status=Status.RUNNING).values_list("id", "delivery")
+        }
         for id, (delivery, encoded) in progress.items():
             if (id, delivery) in held:
                 rows(Work).filter(id=id, delivery=delivery).update(progress=encoded)

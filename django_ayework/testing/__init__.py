@@ -1,1 +1,21 @@
+"""The testing kit: run what is queued, look at it, travel in time. For projects that use django_ayework."""
 
+from django_ayework.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
+from django_ayework.testing.clock import now, time_travel
+from django_ayework.testing.draining import DrainReport, adrain, drain
+from django_ayework.testing.performing import Performed, perform
+from django_ayework.testing.running import running_worker
+
+__all__ = [
+    "DrainReport",
+    "Performed",
+    "adrain",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "drain",
+    "enqueued",
+    "now",
+    "perform",
+    "running_worker",
+    "time_travel",
+]

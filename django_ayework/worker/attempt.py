@@ -67,9 +67,7 @@ def opened(delivery: Delivery, services: ContextServices) -> Opened | Settlement
     if work_type is None:
         return Settlement(row, uncounted(die(Reason.UNKNOWN_TYPE, unknown_text(row.type))))
     try:
-        arguments = bind(
-            work_type.signature, row.type, (), decode_input(row.input, codec_of(work_type))
-        )
+        arguments = bind(work_type.signature, row.type, (), decode_input(row.input, codec_of(work_type)))
     except (NotDecodable, TypeError) as error:
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     context = Context(assignment_of(delivery), services, delivery.signal)
@@ -121,15 +119,15 @@ def announce_start(row: WorkRow) -> None:
         announce(work_event(Kind.STARTED, row, clock.now()))
 
 
-def run(delivery: Delivery, services: ContextServices, runner: Callable[[Any], Any] | None = None) -> Settlement:
-    """Run an attempt in this thread; ``runner`` runs the coroutine of an async handler."""
+def run(
+    delivery: Delivery, services: ContextServices, call: Callable[[Opened], Any] = Opened.call
+) -> Settlement:
+    """Run an attempt in this thread; ``call`` calls the handler."""
     attempt = opened(delivery, services)
     if isinstance(attempt, Settlement):
         return attempt
     try:
-        if attempt.work_type.is_async and runner is not None:
-            return concluded(attempt, runner(awaited(attempt)))
-        return concluded(attempt, attempt.call())
+        return concluded(attempt, call(attempt))
     except Exception as error:
         return failed(attempt, error)
 
@@ -148,8 +146,9 @@ async def arun(delivery: Delivery, services: ContextServices) -> Settlement:
 async def awaited(attempt: Opened) -> Any:
     """Await the handler, cancelling it for real when it runs out of time."""
     timeout = attempt.delivery.options.timeout
+    limit = asyncio.timeout(timeout)
     try:
-        async with asyncio.timeout(timeout) as limit:
+        async with limit:
             returned: Awaitable[Any] = attempt.call()
             return await returned
     except TimeoutError:

@@ -35,5 +35,5 @@ class Demand:
 
     @property
     def low_water(self) -> int:
-        """Claim again when this few are left: in big bites while works are quick, at once while slots idle."""
+        """Claim again when this few are left: in big bites while works are quick, at once if slots idle."""
         return max(self.concurrency - 1, self.target // 2)

@@ -100,7 +100,7 @@ class Keeper:
                 delivery.abort(AbortReason.TIMEOUT)
 
     def renew_leases(self) -> None:
-        """Renew leases that are a third used; a work that is not ours any more is told why. Short works never renew."""
+        """Renew leases that are a third used, so short works never do; a work that is lost is told why."""
         now = time.monotonic()
         due = [d for d in self.holdings.all() if now - d.renewed_at > d.lease / 3]
         for lease in {delivery.lease for delivery in due}:
@@ -160,5 +160,3 @@ def loss_of(delivery: Delivery, holder: Holder | None, worker_id: str) -> AbortR
     if holder.delivery != delivery.row.delivery or holder.worker != worker_id:
         return AbortReason.TAKEN_BY_ANOTHER_WORKER
     return None
-
-

@@ -51,7 +51,7 @@ class Settler:
         self._queue.put((delivery, settlement))
 
     def stop(self, timeout: float) -> None:
-        """Settle everything in hand, then end; give up on a database that stays away for ``timeout`` seconds."""
+        """Settle everything in hand, then end; give up on a database that stays away for ``timeout``."""
         self._queue.put(None)
         self._thread.join(timeout)
         self.gives_up.set()
@@ -127,5 +127,3 @@ def pauses() -> Iterator[float]:
     while True:
         yield pause
         pause = min(pause * 2, LONGEST_PAUSE)
-
-

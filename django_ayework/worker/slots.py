@@ -133,7 +133,7 @@ class EventLoopThread:
             self.finished(delivery, settlement)
 
     async def _isolated(self, delivery: Delivery) -> Settlement:
-        """Give each work a thread of its own for what it runs with ``sync_to_async``, database calls included.
+        """Give each work its own thread for what it runs with ``sync_to_async``, database calls included.
 
         A work that blocks that thread, or was cancelled while it was busy, then holds up no other work.
         """

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from django.db import connections
@@ -99,6 +99,11 @@ class Worker:
         self._stopping.set()
         self._wake.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker was asked to stop."""
+        return self._stopping.is_set()
+
     def __enter__(self) -> Worker:
         self.start()
         return self
@@ -135,14 +140,17 @@ class Worker:
         for part in (self._slots, self._settler, self._keeper):
             part.start()
         signals.worker_started.send_robust(sender=Worker, worker=self)
-        logger.info("Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues")
+        logger.info(
+            "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
+        )
 
-    def _persist(self, act: object) -> None:
+    def _persist(self, act: Callable[[], object]) -> None:
         """Do something once the database answers; give up when asked to stop."""
         pause = FIRST_RECOVERY
         while not self._stopping.is_set():
             try:
-                return act()  # type: ignore[operator]  # a callable without arguments
+                act()
+                return
             except Exception as error:
                 report(error, "queue", "the worker waits for the database")
                 connections.close_all()

@@ -1,1 +1,1 @@
-
+"""One command per file."""

@@ -44,7 +44,9 @@ def apply_under_locks(transitions: Sequence[Transition]) -> set[str]:
     """Lock the rows in id order, see which still stand where they were read, write those."""
     ids = [transition.id for transition in transitions]
     locked = rows(Work).select_for_update().filter(id__in=ids).order_by("id")
-    standing = {id: (status, delivery) for id, status, delivery in locked.values_list("id", "status", "delivery")}
+    standing = {
+        id: (status, delivery) for id, status, delivery in locked.values_list("id", "status", "delivery")
+    }
     winners = [t for t in transitions if stands(t, standing.get(t.id))]
     return update_one_by_one(Work, {t.id: changes_of(t) for t in winners})
 

@@ -1,0 +1,99 @@
+"""How the whole thing stands: workers, queues, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django_ayework.rules.states import Status
+from django_ayework.store import counts
+from django_ayework.store.clock import clock
+
+#: A worker unseen for this long counts as gone: it beats every 10 seconds.
+GONE_AFTER = timedelta(seconds=35)
+MOST_DEAD_COUNTED = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOverview:
+    """One queue; ``waiting`` is how many seconds its oldest pending work has been due."""
+
+    queue: str
+    pending: int
+    running: int
+    scheduled: int
+    blocked: int
+    waiting: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOverview:
+    """One live worker process; ``silent`` is how many seconds ago it was last seen."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    queues: str
+    concurrency: int
+    running: int
+    started_at: datetime
+    silent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Everything ``ayework_status`` shows. ``dead`` is counted up to 10 000."""
+
+    at: datetime
+    workers: list[WorkerOverview]
+    queues: list[QueueOverview]
+    dead: int
+
+
+def overview() -> Overview:
+    """Look at workers, queues and dead letters."""
+    clock.synchronise()
+    now = clock.now()
+    return Overview(
+        at=now, workers=workers(now), queues=queues(now), dead=counts.dead_letters(MOST_DEAD_COUNTED)
+    )
+
+
+def workers(now: datetime) -> list[WorkerOverview]:
+    """Return the live workers."""
+    return [
+        WorkerOverview(
+            id=process.id,
+            name=process.name,
+            host=process.host,
+            pid=process.pid,
+            queues=process.queues,
+            concurrency=process.concurrency,
+            running=process.running,
+            started_at=process.started_at,
+            silent=max(0.0, (now - process.seen_at).total_seconds()),
+        )
+        for process in counts.processes_seen_since(now - GONE_AFTER)
+    ]
+
+
+def queues(now: datetime) -> list[QueueOverview]:
+    """Return the queues that have live works."""
+    depths = counts.live_depths()
+    return [queue_overview(queue, depths, now) for queue in sorted({depth.queue for depth in depths})]
+
+
+def queue_overview(queue: str, depths: list[counts.Depth], now: datetime) -> QueueOverview:
+    """Return one queue."""
+    mine = {depth.status: depth for depth in depths if depth.queue == queue}
+    count = {status: mine[status].count if status in mine else 0 for status in Status}
+    oldest = mine[Status.PENDING].oldest if Status.PENDING in mine else None
+    return QueueOverview(
+        queue=queue,
+        pending=count[Status.PENDING],
+        running=count[Status.RUNNING],
+        scheduled=count[Status.SCHEDULED],
+        blocked=count[Status.BLOCKED],
+        waiting=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
+    )

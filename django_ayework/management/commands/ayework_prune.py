@@ -1,0 +1,28 @@
+"""``ayework_prune``: delete what has been kept long enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_ayework.flow.chores import prune
+from django_ayework.management.output import JSONCommand
+
+
+class Command(JSONCommand):
+    """Delete ended works older than the retention; workers do the same by themselves."""
+
+    help = 'Delete works that ended longer ago than AYEWORK["RETENTION"] says. Workers do this by themselves.'
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the batch size."""
+        super().add_arguments(parser)
+        parser.add_argument("--batch", type=int, default=1000, help="Works per transaction and status.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Delete in batches until there is nothing left to delete."""
+        deleted = 0
+        while batch := prune(options["batch"]):
+            deleted += batch
+        self.answer({"deleted": deleted}, f"Deleted {deleted} works.", options)

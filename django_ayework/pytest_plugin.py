@@ -1,0 +1,70 @@
+"""Fixtures named like the functions of the testing kit.
+
+pytest imports this module before Django is configured, so nothing of Django is imported until a fixture is used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _ayework_present() -> Iterator[None]:
+    """Undo time travel after each test."""
+    yield
+    module = sys.modules.get("django_ayework.store.clock")
+    if module is not None:
+        module.clock.reset()
+
+
+def kit(name: str) -> Any:
+    """Return a function of the kit."""
+    from django_ayework import testing
+
+    return getattr(testing, name)
+
+
+@pytest.fixture
+def drain() -> Any:
+    """See django_ayework.testing.drain."""
+    return kit("drain")
+
+
+@pytest.fixture
+def perform() -> Any:
+    """See django_ayework.testing.perform."""
+    return kit("perform")
+
+
+@pytest.fixture
+def enqueued() -> Any:
+    """See django_ayework.testing.enqueued."""
+    return kit("enqueued")
+
+
+@pytest.fixture
+def assert_enqueued() -> Any:
+    """See django_ayework.testing.assert_enqueued."""
+    return kit("assert_enqueued")
+
+
+@pytest.fixture
+def assert_not_enqueued() -> Any:
+    """See django_ayework.testing.assert_not_enqueued."""
+    return kit("assert_not_enqueued")
+
+
+@pytest.fixture
+def time_travel() -> Any:
+    """See django_ayework.testing.time_travel."""
+    return kit("time_travel")
+
+
+@pytest.fixture
+def running_worker() -> Any:
+    """See django_ayework.testing.running_worker."""
+    return kit("running_worker")

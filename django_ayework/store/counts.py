@@ -1,0 +1,40 @@
+"""Counting what is live. Live rows are few beside those retained, and have indexes of their own."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db.models import Count, Min
+
+from django_ayework.models import Work, WorkerProcess
+from django_ayework.rules.states import LIVE, Status
+from django_ayework.store.database import rows
+
+
+class Depth(NamedTuple):
+    """How many works of a queue stand at a status, and since when the oldest is due."""
+
+    queue: str
+    status: str
+    count: int
+    oldest: datetime | None
+
+
+def live_depths() -> list[Depth]:
+    """Count live works by queue and status."""
+    live = rows(Work).filter(status__in=sorted(str(status) for status in LIVE))
+    counted = (
+        live.values_list("queue", "status").annotate(Count("id"), Min("run_at")).order_by("queue", "status")
+    )
+    return [Depth._make(row) for row in counted]
+
+
+def dead_letters(limit: int) -> int:
+    """Count dead works, up to ``limit``."""
+    return len(rows(Work).filter(status=Status.DEAD).values_list("id")[:limit])
+
+
+def processes_seen_since(moment: datetime) -> list[WorkerProcess]:
+    """Return the workers that were alive after this moment and have not stopped."""
+    return list(rows(WorkerProcess).filter(seen_at__gte=moment, stopped_at=None).order_by("started_at"))

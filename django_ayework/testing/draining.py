@@ -1,0 +1,120 @@
+"""``drain()``: run everything that is due, here and now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from django_ayework.conf import get_settings
+from django_ayework.flow.chores import expire_gates
+from django_ayework.flow.closing import recheck_leftovers
+from django_ayework.flow.orphans import tell_unhandled
+from django_ayework.flow.settle import Settlement, Success, settle
+from django_ayework.flow.states import WorkState, find_state
+from django_ayework.rules.durations import later
+from django_ayework.rules.states import Outcome, Status
+from django_ayework.rules.unknown import OFFER_AGAIN, unknown_error, unknown_since
+from django_ayework.store import transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.look import look, queues_with_work
+from django_ayework.testing.calling import call_here
+from django_ayework.worker.attempt import is_parked, run
+from django_ayework.worker.claimer import deliveries_of
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.services import EngineServices
+
+WORKER = "drain"
+STAGE_BATCH = 500
+
+
+@dataclass(slots=True)
+class DrainReport:
+    """What was run: ``ran`` counts attempts, ``states`` holds each work that ran, as it stands now."""
+
+    ran: int = 0
+    succeeded: int = 0
+    dead: int = 0
+    deferred: int = 0
+    retried: int = 0
+    states: list[WorkState] = field(default_factory=list)
+
+
+def drain(limit: int | None = None) -> DrainReport:
+    """Run everything due, inside the test's transaction, until nothing is due or ``limit`` attempts were made.
+
+    Works in a plain ``TestCase``: no worker, no threads; ``on_commit`` callbacks run as if committed. What is
+    due later stays; :func:`time_travel` makes it due.
+
+    Example::
+
+        enqueue(add(a=1, b=2))
+        assert drain().succeeded == 1
+    """
+    report, services, ids = DrainReport(), EngineServices(), dict[str, None]()
+    run_commit_callbacks()
+    while (limit is None or report.ran < limit) and (delivery := next_due()) is not None:
+        settlement = run(delivery, services, call_here)
+        done_groups = settle([settlement]).done_groups
+        run_commit_callbacks()
+        for group in done_groups:
+            tell_unhandled(group)
+        count(report, settlement)
+        ids[delivery.row.id] = None
+    report.states = [state for id in ids if (state := find_state(id)) is not None]
+    return report
+
+
+async def adrain(limit: int | None = None) -> DrainReport:
+    """See drain()."""
+    return await sync_to_async(drain)(limit)
+
+
+def next_due() -> Delivery | None:
+    """Claim the next due work of any queue."""
+    while True:
+        stage_due()
+        queues = queues_with_work(look(clock.now()).first_queue)
+        if not queues:
+            return None
+        now = clock.now()
+        lease = later(now, get_settings().lease)
+        for delivery in deliveries_of(transitions.claim(queues[0], 1, WORKER, now, lease)):
+            if not is_parked(delivery.row):
+                return delivery
+            error = unknown_error(unknown_since(delivery.row.error, now))
+            held = {delivery.row.id: delivery.row.delivery}
+            transitions.release(held, WORKER, now + OFFER_AGAIN, error)
+
+
+def stage_due() -> None:
+    """Do what workers do between works."""
+    while transitions.stage(clock.now(), STAGE_BATCH):
+        continue
+    expire_gates()
+    recheck_leftovers()
+    run_commit_callbacks()
+
+
+def count(report: DrainReport, settlement: Settlement) -> None:
+    """Count an attempt by how it ended."""
+    report.ran += 1
+    ending = settlement.ending
+    if isinstance(ending, Success):
+        report.succeeded += 1
+    elif ending.status is Status.DEAD:
+        report.dead += 1
+    elif ending.outcome is Outcome.DEFERRED:
+        report.deferred += 1
+    else:
+        report.retried += 1
+
+
+def run_commit_callbacks() -> None:
+    """Run the callbacks that wait for the test's transaction, which never commits."""
+    for connection in connections.all(initialized_only=True):
+        while connection.in_atomic_block and connection.run_on_commit:
+            callbacks, connection.run_on_commit = connection.run_on_commit, []
+            for _savepoints, callback, _robust in callbacks:
+                callback()

@@ -1,0 +1,130 @@
+"""Factories for every model, with factory-boy (``pip install factory-boy``).
+
+They make rows, not works: nothing is checked, nothing is told. Use ``enqueue`` where you want a real one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import factory
+
+from django_ayework import models
+from django_ayework.define.ids import new_uuid7
+from django_ayework.flow.options import StoredOptions, encode_options
+from django_ayework.rules.backoff import RetryPolicy
+from django_ayework.rules.states import TERMINAL, Outcome, Reason, Status
+from django_ayework.store.clock import clock
+from django_ayework.store.database import alias
+
+
+class EngineFactory(factory.django.DjangoModelFactory):
+    """Makes rows in the queue's database."""
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def _get_manager(cls, model_class: Any) -> Any:
+        return model_class._default_manager.db_manager(alias())
+
+
+class WorkFactory(EngineFactory):
+    """A pending work; give ``status=`` and what belongs to it for another."""
+
+    class Meta:
+        model = models.Work
+
+    id = factory.LazyFunction(new_uuid7)
+    type = "shop.add"
+    queue = "default"
+    status = Status.PENDING
+    input = '{"a":1,"b":2}'
+    options = factory.LazyFunction(lambda: encode_options(StoredOptions(retry=RetryPolicy())))
+    queued_at = factory.LazyFunction(lambda: clock.now())
+    run_at = factory.SelfAttribute("queued_at")
+    ended_at = factory.LazyAttribute(lambda work: clock.now() if work.status in TERMINAL else None)
+
+
+class DeadLetterFactory(WorkFactory):
+    """A dead work."""
+
+    class Meta:
+        model = models.DeadLetter
+
+    status = Status.DEAD
+    reason = Reason.EXHAUSTED
+    error = "ValueError: no luck"
+    attempt = 3
+
+
+class GroupFactory(EngineFactory):
+    """An open group."""
+
+    class Meta:
+        model = models.Group
+
+    id = factory.LazyFunction(new_uuid7)
+    open = 1
+    total = 2
+
+
+class WaiterFactory(EngineFactory):
+    """A waiter for all of two works."""
+
+    class Meta:
+        model = models.Waiter
+
+    work_id = factory.LazyFunction(new_uuid7)
+    condition = '"all-success"'
+    total = 2
+
+
+class EdgeFactory(EngineFactory):
+    """An edge whose watched work has not ended."""
+
+    class Meta:
+        model = models.Edge
+
+    waiter_id = factory.LazyFunction(new_uuid7)
+    watched_id = factory.LazyFunction(new_uuid7)
+    position = factory.Sequence(lambda number: number)
+
+
+class AttemptFactory(EngineFactory):
+    """A failed attempt."""
+
+    class Meta:
+        model = models.Attempt
+
+    work_id = factory.LazyFunction(new_uuid7)
+    number = 1
+    worker = factory.LazyFunction(new_uuid7)
+    outcome = Outcome.FAILED
+    error = "ValueError: no luck"
+    traceback = "Traceback (most recent call last): …"
+    started_at = factory.LazyFunction(lambda: clock.now())
+    ended_at = factory.LazyFunction(lambda: clock.now())
+
+
+class WorkerProcessFactory(EngineFactory):
+    """A worker that is alive."""
+
+    class Meta:
+        model = models.WorkerProcess
+
+    id = factory.LazyFunction(new_uuid7)
+    host = "localhost"
+    pid = factory.Sequence(lambda number: 1000 + number)
+    concurrency = 8
+    started_at = factory.LazyFunction(lambda: clock.now())
+    seen_at = factory.LazyFunction(lambda: clock.now())
+
+
+class StoreEntryFactory(EngineFactory):
+    """A key that never expires."""
+
+    class Meta:
+        model = models.StoreEntry
+
+    key = factory.Sequence(lambda number: f"key-{number}")
