@@ -9,7 +9,6 @@ from django.utils.translation import gettext_lazy as _
 from django_ayework.models.fields import IdentifierField, PayloadField
 from django_ayework.models.indexes import PartialIndex
 from django_ayework.models.labels import REASON_CHOICES, STATUS_CHOICES
-from django_ayework.rules.states import TERMINAL
 
 
 class Work(models.Model):
@@ -62,7 +61,7 @@ class Work(models.Model):
             PartialIndex(
                 fields=["status", "ended_at"],
                 name="ayework_ended",
-                where=Q(status__in=sorted(str(status) for status in TERMINAL)),
+                where=Q(ended_at__isnull=False),
                 leading=(),
             ),
             PartialIndex(

@@ -17,7 +17,7 @@ class Depth(NamedTuple):
 
     queue: str
     status: str
-    count: int
+    works: int
     oldest: datetime | None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.rules.transitions import Transition
-from django_ayework.store.bulk import update_from_arrays, update_one_by_one
+from django_ayework.store.bulk import update_by_cases, update_from_arrays
 from django_ayework.store.database import chunked, is_postgresql, rows
 
 
@@ -48,7 +48,7 @@ def apply_under_locks(transitions: Sequence[Transition]) -> set[str]:
         id: (status, delivery) for id, status, delivery in locked.values_list("id", "status", "delivery")
     }
     winners = [t for t in transitions if stands(t, standing.get(t.id))]
-    return update_one_by_one(Work, {t.id: changes_of(t) for t in winners})
+    return update_by_cases(Work, {t.id: changes_of(t) for t in winners})
 
 
 def stands(transition: Transition, row: tuple[str, int] | None) -> bool:
