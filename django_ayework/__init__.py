@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django_ayework.define.context import Context
-from django_ayework.define.instructions import Instruction
+from django_ayework.define.handles import Handle, WorkState
+from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, dependency
 from django_ayework.define.works import WorkType, work
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
         get_handle,
         retry,
     )
-    from django_ayework.flow.handles import Handle
-    from django_ayework.flow.states import WorkState
     from django_ayework.worker.worker import Worker
 
 #: Names that need Django's models: imported when first used, so that INSTALLED_APPS can load this package.
@@ -57,8 +56,6 @@ LAZY = {
     "enqueue_on": "django_ayework.api",
     "get_handle": "django_ayework.api",
     "retry": "django_ayework.api",
-    "Handle": "django_ayework.flow.handles",
-    "WorkState": "django_ayework.flow.states",
     "Worker": "django_ayework.worker.worker",
 }
 
@@ -87,10 +84,13 @@ __all__ = [
     "NotEncodable",
     "NotRetryable",
     "PayloadTooLarge",
+    "Queue",
     "Reschedule",
+    "Result",
     "Retry",
     "Status",
     "UnknownWorkType",
+    "Void",
     "WaitInTransaction",
     "WaitTimeout",
     "WorkCancelled",

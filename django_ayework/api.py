@@ -8,11 +8,12 @@ from typing import Any, TypeVar, Unpack, overload
 from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
+from django_ayework.define.handles import Handle
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import retry as retrying
-from django_ayework.flow.handles import Handle, get_handle
+from django_ayework.flow.handles import get_handle
 
 R = TypeVar("R")
 G = TypeVar("G")
@@ -42,6 +43,13 @@ def enqueue(
             order = Order.objects.create(...)
             enqueue(send_receipt(order_id=order.pk), delay=60, about=order)
     """
+    return queued(work, input, options)
+
+
+def queued(
+    work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> Handle[Any, Any]:
+    """Queue a built request, or a type name with its input."""
     return queueing.enqueue_one(queueing.request_of(work, input), options)
 
 
@@ -52,23 +60,27 @@ def enqueue_many(
 
     Each is a group of its own, or with ``together=True`` all are one group.
     """
-    return queueing.enqueue_all(list(works), options, together)
+    return [*queueing.enqueue_all(list(works), options, together)]
 
 
-async def aenqueue(work: Any, input: Mapping[str, Any] | None = None, /, **options: Any) -> Handle[Any, Any]:
+@overload
+async def aenqueue(work: WorkRequest[R, G], /, **options: Unpack[EnqueueOptions]) -> Handle[R, G]: ...
+@overload
+async def aenqueue(
+    work: str, input: Mapping[str, Any] | None = None, /, **options: Unpack[EnqueueOptions]
+) -> Handle[Any, Any]: ...
+async def aenqueue(
+    work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None = None, /, **options: Any
+) -> Handle[Any, Any]:
     """See enqueue()."""
-    return (
-        await sync_to_async(enqueue)(work, input, **options)
-        if input is not None
-        else await sync_to_async(enqueue)(work, **options)
-    )
+    return await sync_to_async(queued)(work, input, options)
 
 
 async def aenqueue_many(
-    works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Any
+    works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
 ) -> list[Handle[R, G]]:
     """See enqueue_many()."""
-    return await sync_to_async(enqueue_many)(list(works), together=together, **options)
+    return [*await sync_to_async(queueing.enqueue_all)(list(works), options, together)]
 
 
 def enqueue_on(

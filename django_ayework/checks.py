@@ -19,13 +19,14 @@ from django_ayework.errors import did_you_mean
 @register("ayework")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E001: unknown keys. E002: a value that cannot be used. E003: no such database. E004: naive times."""
-    found: list[CheckMessage] = [
-        Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
-        for key, hint in unknown_keys().items()
-    ]
+    found: list[CheckMessage] = []
     try:
+        found += [
+            Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
+            for key, hint in unknown_keys().items()
+        ]
         alias = get_settings().database
-    except (ImproperlyConfigured, ImportError, TypeError, ValueError) as wrong:
+    except ImproperlyConfigured as wrong:
         return [*found, Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")]
     if alias not in connections.settings:
         hint = did_you_mean(str(alias), connections.settings).strip()
@@ -54,22 +55,51 @@ def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
 def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E006: too old for SKIP LOCKED. W001, W002: SQLite without IMMEDIATE or WAL."""
-    alias = get_settings().database
+    """E006: too old for SKIP LOCKED. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL."""
+    try:
+        alias = get_settings().database
+    except ImproperlyConfigured:  # E002 says so
+        return []
     if alias not in (databases or ()) or alias not in connections.settings:
         return []
     connection = connections[alias]
     if connection.vendor == "sqlite":
         return check_sqlite(connection)
+    found = check_isolation(connection) if connection.vendor in ISOLATION else []
     if not connection.features.has_select_for_update_skip_locked:
-        return [
+        found.append(
             Error(
                 f"The database {alias!r} is too old: it does not know SKIP LOCKED.",
                 hint="Use PostgreSQL, MariaDB 10.6 or newer, or MySQL 8.0.1 or newer.",
                 id="ayework.E006",
             )
-        ]
-    return []
+        )
+    return found
+
+
+#: What each server calls its isolation level; MariaDB and MySQL differ, so both names are asked for.
+ISOLATION = {
+    "postgresql": "SELECT 'isolation', current_setting('transaction_isolation')",
+    "mysql": "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')",
+}
+
+
+def check_isolation(connection: Any) -> list[CheckMessage]:
+    """Refuse snapshots: a settlement must see, in a later statement, what others committed meanwhile."""
+    with connection.cursor() as cursor:
+        cursor.execute(ISOLATION[connection.vendor])
+        level = str(cursor.fetchone()[1]).lower().replace("-", " ")
+    if level == "read committed":
+        return []
+    return [
+        Error(
+            f"The database {connection.alias!r} isolates transactions as {level!r}; "
+            "waiting works could be missed.",
+            hint="Remove isolation_level from OPTIONS, or set it to READ COMMITTED, or give the queue "
+            'an alias of its own and name it in AYEWORK["DATABASE"].',
+            id="ayework.E007",
+        )
+    ]
 
 
 def check_sqlite(connection: Any) -> list[CheckMessage]:

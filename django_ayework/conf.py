@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec, RichJSON
+from django_ayework.rules.durations import seconds
 
 Hook = Callable[..., Any]
 
@@ -47,53 +48,128 @@ class Settings:
 
 
 KEYS = {field.name.upper(): field.name for field in fields(Settings)}
-HOOKS = ("on_event", "on_error", "on_failure", "unhandled_group", "id", "codec")
-POSITIVE = ("poll_interval", "lease", "concurrency", "max_payload")
+ENDS = ("success", "cancelled", "dead")
 
 
 @functools.cache
 def get_settings() -> Settings:
     """Return the resolved ``AYEWORK`` setting. Raises ImproperlyConfigured for a value of the wrong kind."""
-    given = getattr(django_settings, "AYEWORK", {})
-    known = {KEYS[key]: value for key, value in given.items() if key in KEYS}
-    for name, value in known.items():
-        known[name] = resolved(name, value)
+    known = {KEYS[key]: resolved(key, value) for key, value in given_settings().items() if key in KEYS}
     return Settings(**known)
 
 
-def resolved(name: str, value: Any) -> Any:
-    """Return one setting as the engine uses it: dotted paths imported, mappings merged with defaults."""
-    if name in HOOKS:
-        value = import_string(value) if isinstance(value, str) else value
-        return RichJSON() if name == "codec" and value is None else instance(value)
-    if name == "retry":
-        return resolved_retry(value)
-    if name == "retention":
-        return default_retention() | dict(value)
-    if name in POSITIVE and not (isinstance(value, (int, float)) and value > 0):
-        raise ImproperlyConfigured(
-            f"expected AYEWORK[{name.upper()!r}] to be greater than 0, got: {value!r}."
-        )
+def given_settings() -> Mapping[str, Any]:
+    """Return ``AYEWORK`` as the project has it."""
+    given = getattr(django_settings, "AYEWORK", {})
+    if not isinstance(given, Mapping):
+        raise ImproperlyConfigured(f"expected AYEWORK to be a mapping, got: {given!r}.")
+    return given
+
+
+def resolved(key: str, value: Any) -> Any:
+    """Return one setting as the engine uses it; raise ImproperlyConfigured naming the key."""
+    name = f"AYEWORK[{key!r}]"
+    try:
+        return READERS[KEYS[key]](value, name)
+    except (ImportError, TypeError, ValueError) as wrong:
+        raise ImproperlyConfigured(str(wrong) if name in str(wrong) else f"{name}: {wrong}") from wrong
+
+
+def alias(value: Any, name: str) -> Any:
+    """Return the alias of a database; a system check tells whether there is such a database."""
     return value
 
 
-def resolved_retry(value: Any) -> Retry:
-    """Return the retry setting, given as a mapping or as a Retry."""
-    try:
-        return value if isinstance(value, Retry) else Retry(**value)
-    except (TypeError, ValueError) as wrong:
-        raise ImproperlyConfigured(f"AYEWORK['RETRY']: {wrong}") from wrong
+def duration(value: Any, name: str) -> float:
+    """Return a duration in seconds, 0 included."""
+    return seconds(value, name)
 
 
-def instance(value: Any) -> Any:
-    """Return an object: classes (such as a codec's) are instantiated."""
-    return value() if isinstance(value, type) else value
+def pause(value: Any, name: str) -> float:
+    """Return a duration in seconds, 0 excluded."""
+    if not (number := seconds(value, name)):
+        raise ValueError(f"expected {name} to be greater than 0, got: {value!r}.")
+    return number
+
+
+def whole(value: Any, name: str) -> int:
+    """Return a whole number, 0 excluded."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"expected {name} to be a whole number greater than 0, got: {value!r}.")
+    return value
+
+
+def switch(value: Any, name: str) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"expected {name} to be True or False, got: {value!r}.")
+    return value
+
+
+def retry(value: Any, name: str) -> Retry:
+    """Return the retry policy, given as a mapping of some of its fields or as a Retry."""
+    return value if isinstance(value, Retry) else Retry(**value)
+
+
+def retention(value: Any, name: str) -> Mapping[str, float | None]:
+    """Return how long works are kept: what is given, over the defaults."""
+    given = dict(value)
+    for status, kept in given.items():
+        if status not in ENDS:
+            raise ValueError(
+                f"expected the keys of {name} to be of {', '.join(ENDS)}, "
+                f"got: {status!r}.{did_you_mean(str(status), ENDS)}"
+            )
+        given[status] = None if kept is None else seconds(kept, f"{name}[{status!r}]")
+    return default_retention() | given
+
+
+def hook(value: Any, name: str) -> Any:
+    """Return a callable, given as one, as its dotted path, or as a class to make it with; None for None."""
+    found = imported(value)
+    if found is not None and not callable(found):
+        raise TypeError(f"expected {name} to be a callable or the dotted path of one, got: {value!r}.")
+    return found
+
+
+def codec(value: Any, name: str) -> Codec:
+    """Return the codec, given as an object, a class or a dotted path; None is the default one."""
+    found = RichJSON() if value is None else imported(value)
+    if not (callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))):
+        raise TypeError(f"expected {name} to have encode(value) and decode(text), got: {value!r}.")
+    return cast(Codec, found)
+
+
+def imported(value: Any) -> Any:
+    """Return what a dotted path leads to; classes are instantiated."""
+    found = import_string(value) if isinstance(value, str) else value
+    return found() if isinstance(found, type) else found
+
+
+#: How the value of each key is checked and made usable.
+READERS: dict[str, Callable[[Any, str], Any]] = {
+    "database": alias,
+    "poll_interval": pause,
+    "lease": pause,
+    "concurrency": whole,
+    "shutdown_grace": duration,
+    "retry": retry,
+    "retention": retention,
+    "strict_return": switch,
+    "unknown_type_grace": duration,
+    "max_payload": whole,
+    "id": hook,
+    "codec": codec,
+    "on_event": hook,
+    "on_error": hook,
+    "on_failure": hook,
+    "unhandled_group": hook,
+}
 
 
 def unknown_keys() -> dict[str, str]:
     """Return the keys of ``AYEWORK`` that mean nothing, each with a hint at the nearest known one."""
-    given = getattr(django_settings, "AYEWORK", {})
-    return {key: did_you_mean(str(key), KEYS).strip() for key in given if key not in KEYS}
+    return {key: did_you_mean(str(key).upper(), KEYS).strip() for key in given_settings() if key not in KEYS}
 
 
 def clear_cache(*, setting: str, **kwargs: object) -> None:

@@ -1,6 +1,7 @@
 """Fixtures named like the functions of the testing kit.
 
-pytest imports this module before Django is configured, so nothing of Django is imported until a fixture is used.
+pytest imports this module before Django is configured, so nothing of Django is imported until a fixture is
+used.
 """
 
 from __future__ import annotations

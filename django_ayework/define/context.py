@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 
 from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked
-from django_ayework.define.requests import WorkRequest
+from django_ayework.define.requests import Queueable
 from django_ayework.define.signal import AbortSignal
 from django_ayework.rules.states import Status
 
@@ -22,15 +22,19 @@ class ContextServices(Protocol):
 
     def claim(self, key: str) -> bool:
         """Take a key once across the fleet."""
+        ...
 
     async def aclaim(self, key: str) -> bool:
         """See claim()."""
+        ...
 
     def states(self, ids: Iterable[str]) -> list[Status | None]:
         """Look up statuses."""
+        ...
 
     async def astates(self, ids: Iterable[str]) -> list[Status | None]:
         """See states()."""
+        ...
 
     def progress(self, id: str, progress: Mapping[str, Any]) -> None:
         """Note how far a work is."""
@@ -122,9 +126,7 @@ class Context:
 
     def queue(
         self,
-        works: WorkRequest[Any, H]
-        | Instruction[Any, H]
-        | Iterable[WorkRequest[Any, H] | Instruction[Any, H] | list[WorkRequest[Any, H]]],
+        works: Queueable[Any, H] | Iterable[Queueable[Any, H] | Iterable[Queueable[Any, H]]],
         **options: Unpack[QueueOptions],
     ) -> Queue[H]:
         """Queue works (and nested instructions) into this work's group; options apply to these works."""

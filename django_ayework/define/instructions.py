@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Never, TypeAlias, TypeVar, Unpack
 
 from django_ayework.define.options import QueueOptions, checked
-from django_ayework.define.requests import WorkRequest, require_requests
+from django_ayework.define.requests import Queueable, WorkRequest, require_requests
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.folding import Contribution
 
@@ -23,7 +23,7 @@ H = TypeVar("H")
 T = TypeVar("T")
 
 
-class Instruction(Generic[R_co, G_co]):
+class Instruction(Queueable[R_co, G_co]):
     """What a handler returns; typed by the work's own result and by what it contributes to its group."""
 
     def __init__(self, context: Context) -> None:
@@ -71,7 +71,7 @@ class Queue(Instruction[None, G_co]):
 
         Options apply to the next works. Raises ValueError for a condition the works cannot meet.
         """
-        require_condition(condition, len(list(self.last_watched())))
+        require_condition(condition, len({work.id for work in self.last_watched()}))
         followers = tuple(require_requests(works, "next(works)"))
         self.links.append(Link(followers, condition, checked(options)))
         return self

@@ -13,6 +13,8 @@ from django_ayework.rules.ids import require_work_id
 
 MAX_NAME_LENGTH = 64
 MAX_PRIORITY = 2**31 - 1
+#: Two ways to say one thing: whoever gives one overrules both of the level below.
+SAYS_THE_SAME = {"delay": "run_at", "run_at": "delay", "expires": "deadline", "deadline": "expires"}
 
 
 class QueueOptions(TypedDict, total=False):
@@ -61,6 +63,20 @@ def checked(options: Mapping[str, Any]) -> QueueOptions:
     return cast(QueueOptions, given)
 
 
+def combined(given: Mapping[str, Any], lower: Mapping[str, Any]) -> QueueOptions:
+    """Return options of two levels as one: ``given`` wins, and ``retry`` is merged field by field.
+
+    >>> combined({"delay": 5.0, "priority": 1}, {"run_at": "noon", "priority": 2, "queue": "mail"})
+    {'queue': 'mail', 'delay': 5.0, 'priority': 1}
+    """
+    overruled = {SAYS_THE_SAME[name] for name in given if name in SAYS_THE_SAME}
+    both = {name: value for name, value in lower.items() if name not in overruled and name not in given}
+    both |= given
+    if "retry" in given and "retry" in lower:
+        both["retry"] = given["retry"].over(lower["retry"])
+    return cast(QueueOptions, both)
+
+
 def check_name(value: object, name: str) -> str:
     """Return a queue or fairness label: 1 to 64 characters."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or "\x00" in value:
@@ -86,14 +102,14 @@ def check_retry(value: object, name: str) -> Retry:
 
 def check_about(value: Any, name: str) -> tuple[str, str]:
     """Return a saved model object as its label and primary key."""
-    if isinstance(value, tuple) and len(value) == 2:
-        return value
-    key = getattr(value, "pk", None)
-    if key is None or not hasattr(value, "_meta"):
+    if isinstance(value, tuple) and len(value) == 2:  # resolved before
+        return cast(tuple[str, str], value)
+    key, meta = getattr(value, "pk", None), getattr(value, "_meta", None)
+    if key is None or meta is None:
         raise InvalidOption(f"expected {name} to be a saved model object, got: {value!r}.")
     if len(str(key)) > MAX_NAME_LENGTH:
         raise InvalidOption(f"expected {name} to have a primary key of at most {MAX_NAME_LENGTH} characters.")
-    return value._meta.label_lower, str(key)
+    return str(meta.label_lower), str(key)
 
 
 def check_moment(value: Any, name: str) -> datetime:

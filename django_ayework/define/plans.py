@@ -8,7 +8,7 @@ from typing import Any
 
 from django_ayework.define.context import Context
 from django_ayework.define.instructions import Instruction, Queue, Result, nodes_of, requests_of
-from django_ayework.define.options import QueueOptions
+from django_ayework.define.options import QueueOptions, combined
 from django_ayework.define.requests import WorkRequest, dependency
 from django_ayework.errors import InvalidInstruction
 from django_ayework.rules.folding import Contribution
@@ -102,5 +102,5 @@ def works_of(instruction: Instruction[Any, Any]) -> Iterator[WorkRequest[Any, An
 
 
 def with_options(work: WorkRequest[Any, Any], options: QueueOptions) -> WorkRequest[Any, Any]:
-    """Return the work with these options under its own."""
-    return replace(work, options={**options, **work.options}) if options else work
+    """Return the work with these options, which win over those its type computed."""
+    return replace(work, options=combined(options, work.options)) if options else work

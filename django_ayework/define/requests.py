@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
+from django_ayework.define.handles import Handle
 from django_ayework.define.ids import new_id
 from django_ayework.define.options import QueueOptions
 from django_ayework.rules.conditions import Condition, require_condition
@@ -22,8 +23,12 @@ G_co = TypeVar("G_co", covariant=True)
 GATE_TYPE = "@work/dependency"
 
 
+class Queueable(Generic[R_co, G_co]):
+    """What ``ctx.queue`` takes: requests and instructions."""
+
+
 @dataclass(frozen=True, eq=False)
-class WorkRequest(Generic[R_co, G_co]):
+class WorkRequest(Queueable[R_co, G_co]):
     """A call of a work: nothing is queued yet, but ``id`` exists, so a gate can watch it.
 
     Typed by the work's own result and by what it contributes to its group.
@@ -50,7 +55,7 @@ class GateRequest(WorkRequest[None, G_co]):
     on_unmet: Literal["dead", "wait"] = "dead"
 
 
-Watchable: TypeAlias = WorkRequest[Any, Any] | str
+Watchable: TypeAlias = WorkRequest[Any, Any] | Handle[Any, Any] | str
 
 
 def dependency(
@@ -85,14 +90,14 @@ def dependency(
 
 def watched_ids(on: Iterable[Any]) -> Iterable[str]:
     """Return each id once, in the order given."""
-    if isinstance(on, (str, WorkRequest)):
+    if isinstance(on, str) or not isinstance(on, Iterable):
         on = (on,)
     return dict.fromkeys(require_work_id(getattr(item, "id", item)) for item in on)
 
 
 def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
     """Return the requests, else raise TypeError saying how to build one."""
-    for item in (items,) if isinstance(items, WorkRequest) else items:
+    for item in (items,) if isinstance(items, str) or not isinstance(items, Iterable) else items:
         if not isinstance(item, WorkRequest):
             raise TypeError(
                 f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "

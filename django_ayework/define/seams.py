@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from django_ayework.define.handles import Handle
 from django_ayework.define.requests import WorkRequest
 
 R = TypeVar("R")
 G = TypeVar("G")
-R_co = TypeVar("R_co", covariant=True)
-G_co = TypeVar("G_co", covariant=True)
-
-
-class Handle(Protocol[R_co, G_co]):
-    """What queueing returns; :class:`django_ayework.flow.handles.Handle` is the real one."""
-
-    @property
-    def id(self) -> str:
-        """The id of the work."""
-
-    @property
-    def group_id(self) -> str:
-        """The id of its group."""
-
-    def result(self, timeout: float | None = None) -> R_co:
-        """Wait for the work's own result."""
-
-    def group(self, timeout: float | None = None) -> G_co | None:
-        """Wait for the whole group; return its value."""
 
 
 class Connections:

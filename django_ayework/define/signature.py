@@ -13,6 +13,7 @@ REFUSED_KINDS = {
     Parameter.POSITIONAL_ONLY: "a positional-only parameter",
     Parameter.VAR_POSITIONAL: "a *args parameter",
 }
+POSITIONAL_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def wants_context(handler: Callable[..., Any]) -> bool:
@@ -23,7 +24,12 @@ def wants_context(handler: Callable[..., Any]) -> bool:
     True
     """
     first = next(iter(inspect.signature(handler).parameters.values()), None)
-    return first is not None and (first.name == "ctx" or names_context(first.annotation))
+    return first is not None and first.kind in POSITIONAL_KINDS and is_context(first)
+
+
+def is_context(parameter: Parameter) -> bool:
+    """Tell whether a parameter asks for the context, by its name or its annotation."""
+    return parameter.name == "ctx" or names_context(parameter.annotation)
 
 
 def names_context(annotation: Any) -> bool:
@@ -44,6 +50,11 @@ def input_signature(handler: Callable[..., Any]) -> Signature:
             raise ImproperWork(
                 f"expected the inputs of {handler.__qualname__}() to be named parameters, "
                 f"got {REFUSED_KINDS[parameter.kind]} ({parameter.name!r}); inputs are stored by name."
+            )
+        if is_context(parameter):
+            raise ImproperWork(
+                f"expected the context to be the first parameter of {handler.__qualname__}(), "
+                f"got it as {str(parameter)!r} elsewhere."
             )
     return signature.replace(parameters=parameters)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, overload
+from dataclasses import dataclass, fields
+from typing import Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from django_ayework.define import seams
 from django_ayework.define.context import Context
+from django_ayework.define.handles import Handle
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.options import QueueOptions, check_name, check_priority, check_retry, checked
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.signature import bind, input_signature, wants_context
-from django_ayework.errors import ImproperWork
+from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.durations import Seconds, seconds
@@ -44,7 +45,7 @@ class WorkSettings:
     codec: Codec | None = None
     options: Callable[..., Mapping[str, Any]] | None = None
     on_event: Callable[[Any], object] | str | None = None
-    on_failure: Callable[[BaseException, Any], object] | str | None = None
+    on_failure: Callable[[Exception, Any], object] | str | None = None
 
 
 class WorkType(Generic[P, R_co, G_co]):
@@ -62,22 +63,22 @@ class WorkType(Generic[P, R_co, G_co]):
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = input_signature(handler)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
         """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
         return self.request(bind(self.signature, self.name, args, kwargs))
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> seams.Handle[R_co, G_co]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
         """Build a request and queue it in the current transaction; return its handle."""
         return seams.enqueue(self(*args, **kwargs))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> seams.Handle[R_co, G_co]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
         """See enqueue()."""
         return await seams.aenqueue(self(*args, **kwargs))
 
     def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name, which must have been checked."""
         computed = self.settings.options(**arguments) if self.settings.options else {}
-        return WorkRequest(type=self.name, input=arguments, work_type=self, options=checked(computed))
+        return WorkRequest(type=self.name, input=arguments, work_type=self, options=checked(computed or {}))
 
     def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name. Raises TypeError when they do not fit."""
@@ -87,78 +88,77 @@ class WorkType(Generic[P, R_co, G_co]):
         return f"<WorkType {self.name}>"
 
 
-class Decorator(Protocol):
-    """``@work(...)``: what remains to be given is the handler."""
+class Unannotated:
+    """What no annotation names: only a parameter or a result without one (or with ``Any``) goes with it."""
+
+
+class WorkDecorator(Protocol):
+    """How ``@work`` is seen by type checkers: what is known of a type follows from its handler.
+
+    The first form that fits counts. Without annotations nothing is known; instructions say what the result
+    and the contribution are; None is neither; any other value is both.
+    """
 
     @overload
     def __call__(
-        self, handler: Callable[Concatenate[Context, P], Awaitable[Instruction[R, G]]], /
+        self, handler: Callable[Concatenate[Unannotated, ...], object], /
+    ) -> WorkType[..., Any, Any]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Context, P], Awaitable[Instruction[R, G]] | Instruction[R, G]], /
     ) -> WorkType[P, R, G]: ...
     @overload
     def __call__(
-        self, handler: Callable[Concatenate[Context, P], Instruction[R, G]], /
-    ) -> WorkType[P, R, G]: ...
+        self, handler: Callable[P, Awaitable[Unannotated] | Unannotated], /
+    ) -> WorkType[P, Any, Any]: ...
     @overload
     def __call__(
-        self, handler: Callable[Concatenate[Context, P], Awaitable[None]], /
+        self, handler: Callable[Concatenate[Context, P], Awaitable[None] | None], /
     ) -> WorkType[P, None, Never]: ...
     @overload
-    def __call__(self, handler: Callable[Concatenate[Context, P], None], /) -> WorkType[P, None, Never]: ...
+    def __call__(self, handler: Callable[P, Awaitable[None] | None], /) -> WorkType[P, None, Never]: ...
+    @overload
+    def __call__(
+        self,
+        handler: Callable[
+            Concatenate[Context, P], Awaitable[Instruction[R, G] | None] | Instruction[R, G] | None
+        ],
+        /,
+    ) -> WorkType[P, R | None, G]: ...
     @overload
     def __call__(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> WorkType[P, R, R]: ...
     @overload
-    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> WorkType[P, R, R]: ...
-    @overload
-    def __call__(self, handler: Callable[P, Awaitable[None]], /) -> WorkType[P, None, Never]: ...
-    @overload
-    def __call__(self, handler: Callable[P, None], /) -> WorkType[P, None, Never]: ...
-    @overload
     def __call__(self, handler: Callable[P, Awaitable[R]], /) -> WorkType[P, R, R]: ...
     @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> WorkType[P, R, R]: ...
+    @overload
     def __call__(self, handler: Callable[P, R], /) -> WorkType[P, R, R]: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        name: str | None = ...,
+        queue: str = ...,
+        priority: int = ...,
+        fairness: str | None = ...,
+        retry: Retry | None = ...,
+        timeout: Seconds | None = ...,
+        expires: Seconds | None = ...,
+        lease: Seconds | None = ...,
+        strict_return: bool | None = ...,
+        codec: Codec | None = ...,
+        options: Callable[..., Mapping[str, Any]] | None = ...,
+        on_event: Callable[[Any], object] | str | None = ...,
+        on_failure: Callable[[Exception, Any], object] | str | None = ...,
+    ) -> WorkDecorator: ...
 
 
-@overload
-def work(
-    handler: Callable[Concatenate[Context, P], Awaitable[Instruction[R, G]]], /
-) -> WorkType[P, R, G]: ...
-@overload
-def work(handler: Callable[Concatenate[Context, P], Instruction[R, G]], /) -> WorkType[P, R, G]: ...
-@overload
-def work(handler: Callable[Concatenate[Context, P], Awaitable[None]], /) -> WorkType[P, None, Never]: ...
-@overload
-def work(handler: Callable[Concatenate[Context, P], None], /) -> WorkType[P, None, Never]: ...
-@overload
-def work(handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> WorkType[P, R, R]: ...
-@overload
-def work(handler: Callable[Concatenate[Context, P], R], /) -> WorkType[P, R, R]: ...
-@overload
-def work(handler: Callable[P, Awaitable[None]], /) -> WorkType[P, None, Never]: ...
-@overload
-def work(handler: Callable[P, None], /) -> WorkType[P, None, Never]: ...
-@overload
-def work(handler: Callable[P, Awaitable[R]], /) -> WorkType[P, R, R]: ...
-@overload
-def work(handler: Callable[P, R], /) -> WorkType[P, R, R]: ...
-@overload
-def work(
-    *,
-    name: str | None = ...,
-    queue: str = ...,
-    priority: int = ...,
-    fairness: str | None = ...,
-    retry: Retry | None = ...,
-    timeout: Seconds | None = ...,
-    expires: Seconds | None = ...,
-    lease: Seconds | None = ...,
-    strict_return: bool | None = ...,
-    codec: Codec | None = ...,
-    options: Callable[..., Mapping[str, Any]] | None = ...,
-    on_event: Callable[[Any], object] | str | None = ...,
-    on_failure: Callable[[BaseException, Any], object] | str | None = ...,
-) -> Decorator: ...
+def typed(decorator: Callable[..., Any]) -> WorkDecorator:
+    """Return the function unchanged; its signature says nothing, so type checkers are shown another."""
+    return decorator
 
 
+@typed
 def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a type of work, named ``"<app_label>.<function name>"`` unless ``name=`` is given.
 
@@ -175,7 +175,7 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         def send_receipt(order_id: int) -> str: ...
     """
     if handler is None:
-        return functools.partial(describe, **options)
+        return functools.partial(work, **options)
     return describe(handler, **options)
 
 
@@ -184,8 +184,9 @@ def describe(
 ) -> WorkType[..., Any, Any]:
     """Build the type and register it."""
     require_function(handler)
+    settings = checked_settings(options)
     work_type: WorkType[..., Any, Any] = WorkType(
-        handler, name or default_name(handler), checked_settings(options)
+        handler, default_name(handler) if name is None else name, settings
     )
     require_type_name(work_type.name)
     registry.register(work_type)
@@ -194,7 +195,8 @@ def describe(
 
 def require_function(handler: object) -> None:
     """Raise unless the decorated thing is a function whose inputs can be stored by name."""
-    if isinstance(handler, (str, type)) or not callable(handler) or not hasattr(handler, "__qualname__"):
+    is_callable = callable(handler) and hasattr(handler, "__qualname__")
+    if not is_callable or isinstance(handler, (str, type, WorkType)):
         raise ImproperWork(f"expected @work to decorate a function, got: {handler!r}.")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ImproperWork(
@@ -235,15 +237,16 @@ def checked_settings(options: Mapping[str, Any]) -> WorkSettings:
         "expires": seconds,
         "lease": seconds,
     }
+    known = [field.name for field in fields(WorkSettings)]
+    for key in options:
+        if key not in known:
+            raise TypeError(f"{key!r} is not an option of @work.{did_you_mean(key, ['name', *known])}")
     given = {
         key: checks[key](value, key) if key in checks else value
         for key, value in options.items()
         if value is not None
     }
-    try:
-        return WorkSettings(**given)
-    except TypeError as unknown:
-        raise TypeError(f"@work: {unknown}") from None
+    return WorkSettings(**given)
 
 
 def type_options(work_type: WorkType[..., Any, Any] | None) -> QueueOptions:
@@ -252,4 +255,4 @@ def type_options(work_type: WorkType[..., Any, Any] | None) -> QueueOptions:
         return {}
     names = ("queue", "priority", "fairness", "retry", "timeout", "expires", "lease")
     constants = {name: getattr(work_type.settings, name) for name in names}
-    return QueueOptions(**{k: v for k, v in constants.items() if v is not None})  # type: ignore[typeddict-item]
+    return cast(QueueOptions, {name: value for name, value in constants.items() if value is not None})

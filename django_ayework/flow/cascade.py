@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.errors import AyeworkError
 from django_ayework.flow.births import Birth, Family, all_born
 from django_ayework.flow.events import Kind
-from django_ayework.flow.gate_payload import decode_releases, promised_ids
+from django_ayework.flow.gate_payload import decode_releases, gate_timeout, promised_in
 from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.options import decode_options
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
+from django_ayework.rules.deadlines import resolve_deadline
 from django_ayework.rules.states import Reason, Status
 from django_ayework.rules.transitions import Transition
 from django_ayework.rules.verdicts import error_text
 from django_ayework.store import transitions
 from django_ayework.store.database import chunked, rows
-from django_ayework.store.rows import WorkRow, rows_of
+from django_ayework.store.rows import WorkRow, rows_of, statuses_of
 from django_ayework.store.waiters import WaiterRow, lock_waiters, missed_by, record_outcomes, watchers_of
 
 
@@ -87,10 +88,13 @@ def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
 
 
 def fire(row: WorkRow, now: datetime) -> Move:
-    """A gate opens: it succeeds, and its works are queued into its group."""
+    """A gate opens: it succeeds, and its works are queued into its group.
+
+    No error of reading them may reach the settlement of the work it waited for.
+    """
     try:
         births = all_born(decode_releases(row.input), Family(row.group, row.id, released=True), now)
-    except (AyeworkError, ValueError, TypeError) as error:
+    except Exception as error:
         return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
     group_id = row.group_id or (row.id if births else None)
     return Move(row, ending(row, now, Status.SUCCESS, group_id=group_id), release, tuple(births))
@@ -109,7 +113,7 @@ def unmet_text(waiter: str) -> str:
 
 def revive(row: WorkRow, now: datetime) -> Move:
     """A waiter that had given up may still be met: it waits again, and its cascade is undone."""
-    return Move(row, waiting_again(row, row.deadline), reopen)
+    return Move(row, waiting_again(row, now), reopen)
 
 
 def ending(
@@ -136,8 +140,8 @@ def ending(
     )
 
 
-def waiting_again(row: WorkRow, deadline: datetime | None) -> Transition:
-    """Return the way back of an ended waiter."""
+def waiting_again(row: WorkRow, now: datetime) -> Transition:
+    """Return the way back of an ended waiter; its time counts anew, an explicit deadline stays."""
     return Transition(
         id=row.id,
         delivery=row.delivery,
@@ -145,16 +149,25 @@ def waiting_again(row: WorkRow, deadline: datetime | None) -> Transition:
         status=Status.BLOCKED,
         attempt=0,
         run_at=row.run_at,
-        deadline=deadline,
+        deadline=deadline_anew(row, now),
         group_id=row.group_id,
     )
+
+
+def deadline_anew(row: WorkRow, now: datetime) -> datetime | None:
+    """Return when a waiter expires that starts to wait now."""
+    options = decode_options(row.options)
+    timeout = gate_timeout(row.input)
+    if timeout is None and options.explicit_deadline:
+        return row.deadline
+    return resolve_deadline(now, options.expires if timeout is None else timeout, None)
 
 
 def release(ledger: Ledger, move: Move) -> None:
     """Book a gate that opened."""
     if move.row.group_id is None and move.births:
         ledger.groups.founded(move.row.id)
-    ledger.bear(move.births)
+    ledger.strays |= ledger.bear(move.births)
     after = moved_row(move)
     ledger.ended(after)
     ledger.effects.happened(Kind.SUCCEEDED, after)
@@ -178,13 +191,15 @@ def reopen(ledger: Ledger, move: Move) -> None:
 
 
 def unreleased_ids(row: WorkRow) -> Iterable[str]:
-    """Return the ids of the works that a gate has not released, those of nested gates included."""
+    """Return the ids of the works that a gate has not released, those of nested gates included.
+
+    One that somebody else has queued lives a life of its own.
+    """
     if row.type != GATE_TYPE:
         return ()
-    try:
-        return list(promised_ids(decode_releases(row.input)))
-    except AyeworkError:
-        return ()
+    promised = list(promised_in(row.input))
+    queued = statuses_of(promised)
+    return [id for id in promised if id not in queued]
 
 
 def moved_row(move: Move) -> WorkRow:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from django_ayework.conf import get_settings
 from django_ayework.flow.cascade import Move, close_unopened, ending
 from django_ayework.flow.closing import close, recheck
 from django_ayework.flow.ledger import Ledger
-from django_ayework.flow.options import decode_options
 from django_ayework.flow.settle import Settlement, settle_here
+from django_ayework.flow.trials import trial_of
 from django_ayework.rules.states import Reason, Status
-from django_ayework.rules.verdicts import Trial, judge_lost
+from django_ayework.rules.verdicts import judge_lost
 from django_ayework.store import entries, processes, retention, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.leases import lock_lapsed, lock_overdue
-from django_ayework.store.rows import WorkRow
 from django_ayework.store.waiters import stranded
 
 logger = logging.getLogger("django_ayework")
@@ -45,17 +43,6 @@ def reclaim_here(sparing: Collection[str]) -> int:
     for row in lapsed:
         logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
     return len(lapsed)
-
-
-def trial_of(row: WorkRow, now: datetime) -> Trial:
-    """Return the facts that a row's failure is judged by."""
-    return Trial(
-        attempt=row.attempt,
-        policy=decode_options(row.options).retry,
-        deadline=row.deadline,
-        now=now,
-        random=random.random(),  # noqa: S311  # spreads retries, no secret
-    )
 
 
 def expire_gates() -> int:

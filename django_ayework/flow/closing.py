@@ -13,15 +13,17 @@ from functools import partial
 
 from django_ayework.flow.cascade import cascade
 from django_ayework.flow.ledger import Ledger
-from django_ayework.rules.states import Status
+from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.attempts import insert_attempts
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
+from django_ayework.store.rows import statuses_of
 from django_ayework.store.waiters import (
     clear_recheck,
     lock_waiters,
     open_edges,
     settled_statuses,
+    untold_watchers,
     waiters_to_recheck,
 )
 
@@ -33,6 +35,8 @@ def close(ledger: Ledger) -> None:
     insert_attempts(ledger.attempts)
     if ledger.rechecks:
         ledger.effects.after.append(partial(recheck, ledger.rechecks))
+    if ledger.strays:
+        ledger.effects.after.append(partial(recheck_watchers, sorted(ledger.strays)))
     ledger.effects.release_on_commit()
 
 
@@ -43,11 +47,22 @@ def recheck(waiters: Sequence[str]) -> None:
         in_own_transaction(partial(record, waiters, ended))
 
 
+def recheck_watchers(ids: Sequence[str]) -> None:
+    """Look again for those who watch these works and do not know how they ended."""
+    recheck(untold_watchers(ids))
+
+
 def record(waiters: Sequence[str], ended: Mapping[str, Status]) -> None:
-    """Decide waiters with this news, under their locks."""
+    """Decide waiters with this news, under their locks.
+
+    What had ended without success may have been retried since it was read; from here on a retry must wait for
+    the waiters' locks.
+    """
     ledger = Ledger(clock.now())
     clear_recheck(lock_waiters(waiters))
-    ledger.outcomes.update(ended)
+    missed = {id for id, status in ended.items() if status is not Status.SUCCESS}
+    present = {**ended, **statuses_of(missed)}
+    ledger.outcomes.update({id: status for id, status in present.items() if is_terminal(status)})
     ledger.undecided.update(waiters)
     close(ledger)
 

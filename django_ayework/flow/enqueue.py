@@ -20,7 +20,7 @@ from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import needs_clock
 from django_ayework.store.clock import clock
 from django_ayework.store.database import alias, atomic, in_own_transaction
-from django_ayework.store.rows import find_row
+from django_ayework.store.rows import find_row, statuses_of
 
 R = TypeVar("R")
 G = TypeVar("G")
@@ -114,28 +114,47 @@ def enqueue_all(
         raise TypeError("enqueue_many() takes no id=: one id cannot be several works'.")
     given = dict(options)
     on_commit = given.pop("on_commit", False)
-    births = [birth_of(request, given) for request in requests]
-    if together and len(births) > 1:
-        root = births[0].row.id
-        births = [Birth(birth.row._replace(group_id=root), birth.gate) for birth in births]
+    births = [birth_of(request, given) for request in require_requests(requests, "enqueue_many(works)")]
     if on_commit:
-        transaction.on_commit(partial(insert_all, births), using=alias())
-        return [Handle(birth.row.id, birth.row.group) for birth in births]
-    return insert_all(births)
+        transaction.on_commit(partial(insert_all, births, together), using=alias())
+        return [Handle(birth.row.id, births[0].row.id if together else None) for birth in births]
+    return insert_all(births, together)
 
 
-def insert_all(births: Sequence[Birth]) -> list[Handle[Any, Any]]:
+def insert_all(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]]:
     """Insert works in one transaction."""
     if not births:
         return []
     with atomic():
         ledger = Ledger(births[0].row.queued_at)
-        for group_id in {birth.row.group_id for birth in births} - {None}:
-            ledger.groups.founded_empty(cast(str, group_id))
+        if together:
+            births = grouped(ledger, births)
         taken = ledger.bear(births)
         close(ledger)
     remember_uncommitted([birth.row.id for birth in births if birth.row.id not in taken])
+    return handles_of(births, taken)
+
+
+def grouped(ledger: Ledger, births: Sequence[Birth]) -> Sequence[Birth]:
+    """Make one group of the works that are new; one that is alone needs none."""
+    ids = list(dict.fromkeys(birth.row.id for birth in births))
+    known = statuses_of(ids)
+    fresh = [id for id in ids if id not in known]
+    if len(fresh) < 2:
+        return births
+    root = fresh[0]
+    ledger.groups.founded_empty(root)
     return [
-        existing_handle(birth.row.id) if birth.row.id in taken else Handle(birth.row.id, birth.row.group)
+        birth if birth.row.id in known else replace(birth, row=birth.row._replace(group_id=root))
         for birth in births
     ]
+
+
+def handles_of(births: Sequence[Birth], taken: set[str]) -> list[Handle[Any, Any]]:
+    """Return a handle for each birth; what was queued before, or earlier in the list, is told apart."""
+    handles, known = [], set(taken)
+    for birth in births:
+        id = birth.row.id
+        handles.append(existing_handle(id) if id in known else Handle(id, birth.row.group))
+        known.add(id)
+    return handles

@@ -14,8 +14,9 @@ from django.utils.module_loading import import_string
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
+from django_ayework.define.handles import WorkState
 from django_ayework.define.registry import registry
-from django_ayework.flow.states import WorkState, state_of
+from django_ayework.flow.states import state_of
 from django_ayework.store.rows import WorkRow
 
 logger = logging.getLogger("django_ayework")
@@ -100,7 +101,7 @@ def announce(event: WorkEvent) -> None:
     hooks = (work_type.settings.on_event if work_type else None, get_settings().on_event)
     for hook in hooks:
         if hook is not None:
-            guarded(resolved_hook(hook), event)
+            guarded(hook, event)
 
 
 def announce_signal(event: WorkEvent) -> None:
@@ -114,10 +115,10 @@ def announce_signal(event: WorkEvent) -> None:
             report(response, "hook", f"the receiver {receiver!r} of {event.kind} raised")
 
 
-def guarded(hook: Callable[..., Any], *args: Any) -> Any:
-    """Call a hook; report what it raises and return None."""
+def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
+    """Call a hook, given as a callable or as a dotted path; report what it raises and return None."""
     try:
-        return hook(*args)
+        return resolved_hook(hook)(*args)
     except Exception as error:
         report(error, "hook", f"the hook {hook!r} raised")
         return None

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from django_ayework.define.options import checked
 from django_ayework.define.registry import registry
-from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.errors import NotDecodable
-from django_ayework.flow.payloads import codec_of, encode_input, sized
+from django_ayework.define.requests import GateRequest, WorkRequest, dependency
+from django_ayework.errors import InvalidWorkId, NotDecodable
+from django_ayework.flow.payloads import codec_of, encode_input, sized, storable
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.conditions import condition_from_plain, condition_to_plain
+from django_ayework.rules.ids import require_work_id
+
+MAX_TYPE_LENGTH = 128
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,9 +78,12 @@ def decode_releases(text: str) -> list[WorkRequest[Any, Any]]:
 
 
 def gate_timeout(text: str) -> float | None:
-    """Return the gate's timeout in seconds, or None."""
-    timeout: float | None = parsed(text).get("timeout")
-    return timeout
+    """Return the gate's timeout in seconds; None for none, or when its input cannot be read."""
+    try:
+        timeout = parsed(text).get("timeout")
+    except NotDecodable:
+        return None
+    return float(timeout) if isinstance(timeout, (int, float)) else None
 
 
 def promised_ids(requests: Iterable[WorkRequest[Any, Any]]) -> Iterator[str]:
@@ -86,6 +92,26 @@ def promised_ids(requests: Iterable[WorkRequest[Any, Any]]) -> Iterator[str]:
         yield request.id
         if isinstance(request, GateRequest):
             yield from promised_ids(request.releases)
+
+
+def promised_in(text: str) -> Iterator[str]:
+    """Return the same of a gate as stored, passing over what cannot be read."""
+    try:
+        yield from promised_in_plain(parsed(text)["queue"])
+    except NotDecodable:
+        return
+
+
+def promised_in_plain(releases: Any) -> Iterator[str]:
+    """Return the ids of works as plain data."""
+    for plain in releases if isinstance(releases, list) else ():
+        if isinstance(plain, dict):
+            try:
+                yield require_work_id(plain.get("id"))
+            except InvalidWorkId:
+                pass
+            if isinstance(gate := plain.get("gate"), dict):
+                yield from promised_in_plain(gate.get("releases"))
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -106,12 +132,12 @@ def read_request(plain: Mapping[str, Any]) -> WorkRequest[Any, Any]:
         if "gate" in plain:
             return read_gate(plain, options)
         return StoredRequest(
-            type=plain["type"],
+            type=read_text(plain["type"], MAX_TYPE_LENGTH),
             input={},
             work_type=registry.find(plain["type"]),
-            id=plain["id"],
+            id=require_work_id(plain["id"]),
             options=options,
-            encoded=plain["input"],
+            encoded=read_text(plain["input"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NotDecodable(f"expected a work that a gate releases, got: {plain!r:.80} ({error}).") from error
@@ -120,17 +146,21 @@ def read_request(plain: Mapping[str, Any]) -> WorkRequest[Any, Any]:
 def read_gate(plain: Mapping[str, Any], options: Any) -> GateRequest[Any]:
     """Return a nested gate from plain data."""
     gate = plain["gate"]
-    return GateRequest(
-        type=plain["type"],
-        input={},
-        id=plain["id"],
-        options=options,
-        watched=tuple(gate["watched"]),
-        releases=tuple(read_request(release) for release in gate["releases"]),
+    request: GateRequest[Any] = dependency(
+        on=gate["watched"],
+        queue=[read_request(release) for release in gate["releases"]],
         condition=condition_from_plain(gate["condition"]),
         timeout=gate["timeout"],
         on_unmet=gate["on_unmet"],
     )
+    return replace(request, id=require_work_id(plain["id"]), options=options)
+
+
+def read_text(value: object, longest: int | None = None) -> str:
+    """Return a text that fits its column."""
+    if not isinstance(value, str) or not value or (longest is not None and len(value) > longest):
+        raise ValueError(f"expected a text, got: {value!r:.80}")
+    return storable(value, "what a gate releases")
 
 
 def read_options(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,5 +172,6 @@ def read_options(plain: Mapping[str, Any]) -> dict[str, Any]:
     if "retry" in options:
         options["retry"] = Retry(**options["retry"])
     if "about" in options:
-        options["about"] = tuple(options["about"])
+        label, key = options["about"]
+        options["about"] = (read_text(label, 128), read_text(key, 64))
     return options

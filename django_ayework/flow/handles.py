@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
@@ -14,6 +15,8 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.conf import get_settings
+from django_ayework.define import handles
+from django_ayework.define.handles import WorkState
 from django_ayework.define.registry import registry
 from django_ayework.errors import (
     WaitInTransaction,
@@ -24,7 +27,7 @@ from django_ayework.errors import (
 )
 from django_ayework.flow.orphans import note_waiting
 from django_ayework.flow.payloads import codec_of, decode_value
-from django_ayework.flow.states import WorkState, find_state
+from django_ayework.flow.states import find_state
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import alias, connection, in_transaction
@@ -48,36 +51,19 @@ class Pending:
 PENDING = Pending()
 
 
-class Handle(Generic[R_co, G_co]):
-    """A queued work. ``await handle`` is ``await handle.agroup()``."""
-
-    def __init__(self, id: str, group_id: str | None = None, deduplicated: bool = False) -> None:
-        self.id = id
-        self.group_id = group_id or id
-        self.deduplicated = deduplicated
-
-    @property
-    def chain_id(self) -> str:
-        """The id of the first work of the chain."""
-        return self.id
+class Handle(handles.Handle[R_co, G_co]):
+    """A handle that looks into the database until there is an answer."""
 
     def state(self) -> WorkState | None:
-        """Return the work as it stands; None when no such work is committed (or visible here)."""
+        """Read the work's state."""
         return find_state(self.id)
 
     def result(self, timeout: Seconds | None = None) -> R_co:
-        """Wait for the work's end and return its own result.
-
-        Raises WorkFailed when it died, WorkCancelled, WaitTimeout after ``timeout`` (seconds or timedelta),
-        WaitInTransaction when waiting could never end, WorkNotFound when there is no such work.
-        """
+        """Wait for the work's own result."""
         return cast(R_co, self._wait(self._own_result, timeout))
 
     def group(self, timeout: Seconds | None = None) -> G_co | None:
-        """Wait for the end of every work of the group; return the group's value, or None.
-
-        Never raises for what became of members. Raises WaitTimeout, WaitInTransaction, WorkNotFound.
-        """
+        """Wait for the group's value."""
         return cast("G_co | None", self._wait(self._group_value, timeout))
 
     async def astate(self) -> WorkState | None:
@@ -92,19 +78,7 @@ class Handle(Generic[R_co, G_co]):
         """See group()."""
         return cast("G_co | None", await self._await(self._group_value, timeout))
 
-    def __await__(self) -> Generator[Any, None, G_co | None]:
-        return self.agroup().__await__()
-
-    def __repr__(self) -> str:
-        return f"<Handle {self.id}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Handle) and other.id == self.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
-
-    def _wait(self, look: Callable[[], Any], timeout: Seconds | None) -> Any:
+    def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """Look until there is an answer, at growing intervals."""
         for pause in pauses(timeout):
             answer = self._look(look)
@@ -115,7 +89,7 @@ class Handle(Generic[R_co, G_co]):
             time.sleep(pause)
         raise WaitTimeout(f"expected the work {self.id} to end within {timeout} seconds.", id=self.id)
 
-    async def _await(self, look: Callable[[], Any], timeout: Seconds | None) -> Any:
+    async def _await(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """See _wait(); between two looks the event loop is free."""
         for pause in pauses(timeout):
             answer = await sync_to_async(self._look)(look)
@@ -126,18 +100,17 @@ class Handle(Generic[R_co, G_co]):
             await asyncio.sleep(pause)
         raise WaitTimeout(f"expected the work {self.id} to end within {timeout} seconds.", id=self.id)
 
-    def _look(self, look: Callable[[], Any]) -> Any:
+    def _look(self, look: Callable[[WorkRow], Any]) -> Any:
         """Look once; refuse to wait for what only the end of our own transaction can bring."""
-        answer = look()
-        if answer is PENDING:
-            if is_uncommitted(self.id):
-                raise WaitInTransaction(id=self.id)
-            note_waiting(self.group_id)
+        row = existing(self.id)
+        note_waiting(row.group)
+        answer = look(row)
+        if answer is PENDING and is_uncommitted(self.id):
+            raise WaitInTransaction(id=self.id)
         return answer
 
-    def _own_result(self) -> Any:
+    def _own_result(self, row: WorkRow) -> Any:
         """Return the work's own result, if it has ended."""
-        row = existing(self.id)
         if not is_terminal(row.status):
             return PENDING
         if row.status == Status.DEAD:
@@ -146,9 +119,8 @@ class Handle(Generic[R_co, G_co]):
             raise WorkCancelled(f"the work {self.id} ({row.type}) was cancelled.", id=self.id)
         return decode_value(row.result, codec_of(registry.find(row.type)))
 
-    def _group_value(self) -> Any:
+    def _group_value(self, row: WorkRow) -> Any:
         """Return the group's value, if all its works have ended."""
-        row = existing(self.id)
         group = find_group(row.group)
         if group is not None:
             return PENDING if group.open > 0 else decode_value(group.value, get_settings().codec)
@@ -157,7 +129,7 @@ class Handle(Generic[R_co, G_co]):
         return decode_value(row.result, codec_of(registry.find(row.type)))
 
 
-def get_handle(id: str) -> Handle[Any, Any]:
+def get_handle(id: str) -> handles.Handle[Any, Any]:
     """Return the handle of the work of this id, which need not exist."""
     return Handle(id)
 
@@ -185,22 +157,41 @@ def pauses(timeout: Seconds | None) -> Iterator[float | None]:
         pause = min(pause * 1.5, SLOWEST_LOOK)
 
 
-#: Works inserted by a transaction that is still open, by connection.
-_uncommitted: WeakKeyDictionary[BaseDatabaseWrapper, set[str]] = WeakKeyDictionary()
+@dataclass(slots=True)
+class Uncommitted:
+    """Works that one transaction inserted; ``block`` is its outermost ``atomic``, to tell it from others."""
+
+    block: object
+    ids: set[str] = field(default_factory=set)
 
 
-def remember_uncommitted(ids: Iterable[str]) -> None:
+#: By connection, what its present transaction inserted.
+_uncommitted: WeakKeyDictionary[BaseDatabaseWrapper, Uncommitted] = WeakKeyDictionary()
+
+
+def remember_uncommitted(ids: Collection[str]) -> None:
     """Note works that nobody else can see before the transaction commits."""
     if in_transaction():
-        known = _uncommitted.setdefault(connection(), set())
-        if not known:
-            transaction.on_commit(known.clear, using=alias())
-        known.update(ids)
+        known, block = _uncommitted.get(connection()), outermost_block()
+        if known is None or known.block is not block:
+            known = _uncommitted[connection()] = Uncommitted(block)
+        known.ids.update(ids)
+        transaction.on_commit(partial(forget_committed, known, ids), using=alias())
+
+
+def forget_committed(known: Uncommitted, ids: Collection[str]) -> None:
+    """Note that works are committed; in a test, where ``drain`` calls this, they are not."""
+    if not in_transaction():
+        known.ids.difference_update(ids)
 
 
 def is_uncommitted(id: str) -> bool:
     """Tell whether this thread's open transaction inserted the work."""
     known = _uncommitted.get(connection())
-    if known and not in_transaction():
-        known.clear()
-    return bool(known) and id in (known or ())
+    return known is not None and in_transaction() and known.block is outermost_block() and id in known.ids
+
+
+def outermost_block() -> object:
+    """Return the ``atomic`` that began this thread's transaction."""
+    blocks = connection().atomic_blocks
+    return blocks[0] if blocks else None

@@ -11,13 +11,12 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
-from django_ayework.define.registry import registry
 from django_ayework.flow.births import Birth
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import Kind, group_done_is_heard
 from django_ayework.flow.gate_payload import promised_ids
 from django_ayework.flow.group_books import GroupBooks
-from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.flow.states import readable_result
 from django_ayework.rules.conditions import condition_to_plain
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import AttemptRow
@@ -41,16 +40,24 @@ class Ledger:
         self.undecided: set[str] = set()
         #: Waiters that watch works of other transactions: to be looked at again after commit.
         self.rechecks: list[str] = []
+        #: Gates born in this transaction.
+        self.gates: set[str] = set()
+        #: Works that a waiter of another transaction may watch without having been told: looked for after commit.
+        self.strays: set[str] = set()
         self.attempts: list[AttemptRow] = []
 
     def ended(self, row: WorkRow) -> None:
-        """Note that a work has reached a terminal status; ``row`` is how it now is."""
+        """Note that a work has reached a terminal status; ``row`` is how it now is.
+
+        One that was born in this very transaction could not be locked by anybody who has begun to watch it.
+        """
         self.outcomes[row.id] = Status(row.status)
+        if row.id in self.gates:
+            self.strays.add(row.id)
         if row.group_id is not None:
             self.groups.member_ended(row.group_id, row.status == Status.DEAD)
         elif group_done_is_heard():
-            value = decode_value(row.result, codec_of(registry.find(row.type)))
-            self.effects.group_done(row.id, value)
+            self.effects.group_done(row.id, readable_result(row))
 
     def reopened(self, row: WorkRow, was_dead: bool) -> None:
         """Note that an ended work is live again."""
@@ -100,4 +107,5 @@ class Ledger:
             if recheck:
                 self.rechecks.append(request.id)
         insert_waiters(waiters, {request.id: request.watched for request in requests})
+        self.gates.update(request.id for request in requests)
         self.undecided.update(request.id for request in requests)

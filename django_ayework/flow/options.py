@@ -11,7 +11,7 @@ from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.options import QueueOptions
-from django_ayework.define.requests import WorkRequest
+from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.define.works import type_options
 from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.deadlines import resolve_deadline
@@ -100,8 +100,9 @@ def encode_options(options: StoredOptions) -> str:
         "retry": [retry.attempts, retry.base, retry.factor, retry.max, retry.jitter],
     }
     for name in ("timeout", "expires", "explicit_deadline", "lease", "released"):
-        if getattr(options, name):
-            plain[name] = getattr(options, name)
+        value = getattr(options, name)
+        if value is not None and value is not False:
+            plain[name] = value
     return json.dumps(plain, separators=(",", ":"))
 
 
@@ -119,5 +120,7 @@ def decode_options(text: str) -> StoredOptions:
 
 def needs_clock(request: WorkRequest[Any, Any], given: QueueOptions) -> bool:
     """Tell whether a relative time must be measured on the database's clock."""
+    if isinstance(request, GateRequest) and request.timeout is not None:
+        return True
     options = {**type_options(request.work_type), **request.options, **given}
     return bool(options.get("delay") or options.get("expires"))

@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from django_ayework.conf import get_settings
+from django_ayework.define.handles import WorkState
 from django_ayework.define.registry import registry
 from django_ayework.flow.events import guarded
 from django_ayework.flow.payloads import codec_of, decode_value
-from django_ayework.flow.states import WorkState, state_of
+from django_ayework.flow.states import state_of
 from django_ayework.models import Work
 from django_ayework.store import entries
 from django_ayework.store.clock import clock

@@ -87,7 +87,7 @@ def queues(now: datetime) -> list[QueueOverview]:
 def queue_overview(queue: str, depths: list[counts.Depth], now: datetime) -> QueueOverview:
     """Return one queue."""
     mine = {depth.status: depth for depth in depths if depth.queue == queue}
-    count = {status: mine[status].count if status in mine else 0 for status in Status}
+    count = {status: mine[status].works if status in mine else 0 for status in Status}
     oldest = mine[Status.PENDING].oldest if Status.PENDING in mine else None
     return QueueOverview(
         queue=queue,

@@ -43,6 +43,18 @@ def sized(text: str, what: str) -> str:
             f"expected {what} to have at most {limit} characters once encoded (AYEWORK['MAX_PAYLOAD']), "
             f"got: {len(text)}; store it elsewhere and pass a reference."
         )
+    return storable(text, what)
+
+
+def storable(text: str, what: str) -> str:
+    """Return the text if every database can hold it; a codec of one's own may make others."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise NotEncodable(f"expected {what} to be text once encoded, got: {error}.") from None
+    if "\x00" in text:
+        raise NotEncodable(f"expected {what} to have no NUL character once encoded.")
     return text
 
 

@@ -13,7 +13,6 @@ from django_ayework.errors import NotRetryable, WorkNotFound
 from django_ayework.flow.cascade import Move, decision_of, reopen, waiting_again
 from django_ayework.flow.closing import close
 from django_ayework.flow.events import Kind
-from django_ayework.flow.gate_payload import gate_timeout
 from django_ayework.flow.handles import Handle
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import decode_options
@@ -21,14 +20,13 @@ from django_ayework.flow.payloads import codec_of, encode_input
 from django_ayework.flow.settle import moved_row
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.deadlines import resolve_deadline
-from django_ayework.rules.durations import later
 from django_ayework.rules.states import RETRYABLE, Status
 from django_ayework.rules.transitions import Transition
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow, lock_rows
-from django_ayework.store.waiters import lock_waiters, missed_by
+from django_ayework.store.waiters import WaiterRow, lock_waiters, missed_by
 from django_ayework.store.works import replace_input
 
 
@@ -45,7 +43,12 @@ def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
 
 
 def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
-    """Retry within the transaction at hand: the work's lock first, as in every settlement."""
+    """Retry within the transaction at hand.
+
+    A waiter's own lock comes before its work's, as in every settlement, so that the two cannot wait for each
+    other; a plain work has no such lock.
+    """
+    waiter = lock_waiters([id]).get(id)
     row = lock_rows([id]).get(id)
     if row is None:
         raise WorkNotFound(f"no work has the id {id!r}, so it cannot be retried.", id=id)
@@ -57,7 +60,7 @@ def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
         )
     ledger = Ledger(clock.now())
     if row.type == GATE_TYPE:
-        retry_waiter(ledger, row)
+        retry_waiter(ledger, row, waiter)
     else:
         retry_work(ledger, row, input)
     close(ledger)
@@ -99,9 +102,8 @@ def starting_over(row: WorkRow, now: datetime) -> Transition:
     )
 
 
-def retry_waiter(ledger: Ledger, row: WorkRow) -> None:
+def retry_waiter(ledger: Ledger, row: WorkRow, waiter: WaiterRow | None) -> None:
     """Let a waiter wait again, or open, as its edges say now."""
-    waiter = lock_waiters([row.id]).get(row.id)
     if waiter is None:
         raise NotRetryable(f"the gate {row.id} has lost its edges; queue a new one.", id=row.id)
     if decision_of(waiter) is Decision.NEVER:
@@ -111,12 +113,6 @@ def retry_waiter(ledger: Ledger, row: WorkRow) -> None:
             id=row.id,
             members=members,
         )
-    transition = waiting_again(row, gate_deadline(row, ledger.now))
+    transition = waiting_again(row, ledger.now)
     transitions.apply([transition])
     reopen(ledger, Move(row, transition, reopen))
-
-
-def gate_deadline(row: WorkRow, now: datetime) -> datetime | None:
-    """Return a gate's deadline counted from now."""
-    timeout = gate_timeout(row.input)
-    return row.deadline if timeout is None else later(now, timeout)

@@ -3,57 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
+from django_ayework.define.handles import WorkState as WorkState
 from django_ayework.define.registry import registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, decode_value
-from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.states import Status
 from django_ayework.store.rows import WorkRow, find_row
 from django_ayework.store.waiters import watched_by
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkState:
-    """A work as it stands. ``timeout`` is in seconds; moments are aware datetimes.
-
-    ``error`` is what a dead work died of; ``last_error`` is what the last unsuccessful attempt met. Both are
-    None after success.
-    """
-
-    id: str
-    type: str
-    queue: str
-    status: Status
-    attempt: int
-    attempts: int
-    result: Any
-    error: str | None
-    last_error: str | None
-    reason: str | None
-    queued_at: datetime
-    start_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    priority: int
-    fairness: str | None
-    retry: RetryPolicy
-    timeout: float | None
-    deadline: datetime | None
-    group_id: str
-    chain_id: str
-    chain_index: int
-    parent: str | None
-    dependents: tuple[str, ...]
-    blockers: tuple[Any, ...]
-    unit: str | None
-    completed_by: str | None
-    worker: str | None
-    progress: dict[str, Any] | None
 
 
 def find_state(id: str) -> WorkState | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TypedDict
 
 from django_ayework.rules.durations import Seconds, seconds
+
+LONGEST = 10_000 * 365 * 86_400.0  # seconds; past the last moment there is, and within what timedelta holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +29,17 @@ class Retry:
     jitter: float | None = None
 
     def __post_init__(self) -> None:
-        if self.attempts is not None and (isinstance(self.attempts, bool) or self.attempts < 1):
-            raise ValueError(f"Retry expects attempts to be 1 or more, got: {self.attempts!r}.")
+        if self.attempts is not None and not (is_whole(self.attempts) and self.attempts >= 1):
+            raise ValueError(
+                f"Retry expects attempts to be a whole number, 1 or more, got: {self.attempts!r}."
+            )
         for name in ("base", "max"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, seconds(value, f"Retry's {name}"))
-        if self.factor is not None and self.factor < 0:
+        if self.factor is not None and not (is_number(self.factor) and 0 <= self.factor < math.inf):
             raise ValueError(f"Retry expects factor to be 0 or more, got: {self.factor!r}.")
-        if self.jitter is not None and not 0 <= self.jitter <= 1:
+        if self.jitter is not None and not (is_number(self.jitter) and 0 <= self.jitter <= 1):
             raise ValueError(f"Retry expects jitter between 0 and 1, got: {self.jitter!r}.")
 
     def over(self, lower: Retry) -> Retry:
@@ -47,6 +52,16 @@ class Retry:
                 for field in fields(self)
             }
         )
+
+
+def is_whole(value: object) -> bool:
+    """Tell whether a value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number, as opposed to True, text and the like."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class RetryFields(TypedDict, total=False):
@@ -93,7 +108,7 @@ def backoff(attempt: int, policy: RetryPolicy, random: float) -> timedelta:
     datetime.timedelta(microseconds=150000)
     """
     try:
-        ceiling = min(policy.base * policy.factor ** (attempt - 1), policy.max)
+        ceiling = min(policy.base * float(policy.factor) ** (attempt - 1), policy.max)
     except OverflowError:
-        ceiling = policy.max
-    return timedelta(seconds=ceiling * (1 - policy.jitter * random))
+        ceiling = policy.max if policy.base else 0.0
+    return timedelta(seconds=min(ceiling * (1 - policy.jitter * random), LONGEST))

@@ -25,7 +25,10 @@ def seconds(value: Seconds, name: str) -> float:
             f"expected {name} to be seconds (a number) or a timedelta, "
             f"got: {value!r} ({type(value).__name__})."
         )
-    number = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    try:
+        number = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"expected {name} to be 0 seconds or more, got: {value!r}.")
     return number

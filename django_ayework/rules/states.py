@@ -23,6 +23,15 @@ class Status(StrEnum):
     DEAD = "dead"  # ended badly; ``reason`` says why; can be retried by hand
     CANCELLED = "cancelled"  # ended on request; can be retried by hand
 
+    # The same members under the names that are shown and stored: ``Status.dead is Status.DEAD``.
+    blocked = BLOCKED
+    scheduled = SCHEDULED
+    pending = PENDING
+    running = RUNNING
+    success = SUCCESS
+    dead = DEAD
+    cancelled = CANCELLED
+
     terminal: frozenset[Status]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django_ayework.rules.durations import require_aware
+
 PREFIX = "no worker here knows this type, since "
 #: Seconds until a parked work is offered again.
 OFFER_AGAIN = timedelta(seconds=5)
@@ -24,7 +26,7 @@ def unknown_since(error: str, now: datetime) -> datetime:
     """
     if error.startswith(PREFIX):
         try:
-            return datetime.fromisoformat(error.removeprefix(PREFIX))
+            return require_aware(datetime.fromisoformat(error.removeprefix(PREFIX)), "since")
         except ValueError:
             pass
     return now

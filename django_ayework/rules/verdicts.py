@@ -102,9 +102,9 @@ def retry_at(run_at: datetime, error: str, trial: Trial) -> Verdict:
     """Return the verdict of a failure that may be retried at this moment, if attempts and deadline allow."""
     if trial.attempt >= trial.policy.attempts:
         return die(Reason.EXHAUSTED, error)
+    run_at = max(run_at, trial.now)
     if has_expired(trial.deadline, run_at):
         return expire(f"{DEADLINE_EXCEEDED} before a retry of: {error}")
-    run_at = max(run_at, trial.now)
     return Verdict(
         status=waiting_status(run_at, trial.now), outcome=Outcome.FAILED, error=error, run_at=run_at
     )
@@ -152,7 +152,16 @@ def error_text(error: BaseException) -> str:
     return cut(f"{type(error).__name__}: {message}")
 
 
+def storable(text: str) -> str:
+    r"""Return a text with the characters that no database takes escaped.
+
+    >>> storable("nul \x00, half a pair \ud800") == r"nul \x00, half a pair \ud800"
+    True
+    """
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
 def cut(text: str) -> str:
-    """Return a text short enough to store, without characters no database takes."""
-    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    """Return a text short enough to store."""
+    text = storable(text)
     return text if len(text) <= MAX_ERROR_LENGTH else text[:MAX_ERROR_LENGTH] + "… [truncated]"

@@ -11,6 +11,7 @@ from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import LIVE, Status, is_terminal
 from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import atomic, chunked, rows
+from django_ayework.store.rows import statuses_of
 
 
 class WaiterRow(NamedTuple):
@@ -163,6 +164,15 @@ def open_edges(waiters: Iterable[str]) -> list[str]:
     )
 
 
+def untold_watchers(ids: Sequence[str]) -> list[str]:
+    """Return the waiters that have an open edge to any of these ids."""
+    found: set[str] = set()
+    for some in chunked(ids):
+        edges = rows(Edge).filter(watched_id__in=some, outcome="")
+        found.update(edges.values_list("waiter_id", flat=True))
+    return sorted(found)
+
+
 def clear_recheck(waiters: Iterable[str]) -> None:
     """Note that these waiters were looked at."""
     rows(Waiter).filter(work_id__in=list(waiters)).update(recheck=False)
@@ -179,11 +189,10 @@ def settled_statuses(ids: Sequence[str]) -> dict[str, Status]:
         with atomic():
             free = rows(Work).select_for_update(skip_locked=True).filter(id__in=some)
             found.update((id, Status(status)) for id, status in free.values_list("id", "status"))
-    for id in ids:
-        if id not in found:
-            with atomic():
-                row = rows(Work).select_for_update().filter(id=id).values_list("status", flat=True)
-                found.update((id, Status(status)) for status in row)
+    for id in statuses_of(id for id in ids if id not in found):
+        with atomic():
+            row = rows(Work).select_for_update().filter(id=id).values_list("status", flat=True)
+            found.update((id, Status(status)) for status in row)
     return {id: status for id, status in found.items() if is_terminal(status)}
 
 

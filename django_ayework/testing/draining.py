@@ -10,9 +10,11 @@ from django.db import connections
 from django_ayework.conf import get_settings
 from django_ayework.flow.chores import expire_gates
 from django_ayework.flow.closing import recheck_leftovers
+from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
+from django_ayework.flow.trials import as_failure
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.rules.unknown import OFFER_AGAIN, unknown_error, unknown_since
@@ -42,7 +44,7 @@ class DrainReport:
 
 
 def drain(limit: int | None = None) -> DrainReport:
-    """Run everything due, inside the test's transaction, until nothing is due or ``limit`` attempts were made.
+    """Run everything due, inside the test's transaction, until nothing is due or after ``limit`` attempts.
 
     Works in a plain ``TestCase``: no worker, no threads; ``on_commit`` callbacks run as if committed. What is
     due later stays; :func:`time_travel` makes it due.
@@ -56,7 +58,7 @@ def drain(limit: int | None = None) -> DrainReport:
     run_commit_callbacks()
     while (limit is None or report.ran < limit) and (delivery := next_due()) is not None:
         settlement = run(delivery, services, call_here)
-        done_groups = settle([settlement]).done_groups
+        settlement, done_groups = settled(settlement)
         run_commit_callbacks()
         for group in done_groups:
             tell_unhandled(group)
@@ -69,6 +71,15 @@ def drain(limit: int | None = None) -> DrainReport:
 async def adrain(limit: int | None = None) -> DrainReport:
     """See drain()."""
     return await sync_to_async(drain)(limit)
+
+
+def settled(settlement: Settlement) -> tuple[Settlement, list[str]]:
+    """Settle an attempt, as a failed one when its ``append`` raises; return it, and the settled groups."""
+    try:
+        return settlement, settle([settlement]).done_groups
+    except ContributionFailed as error:
+        settlement = as_failure(settlement, error)
+        return settlement, settle([settlement]).done_groups
 
 
 def next_due() -> Delivery | None:
@@ -116,5 +127,5 @@ def run_commit_callbacks() -> None:
     for connection in connections.all(initialized_only=True):
         while connection.in_atomic_block and connection.run_on_commit:
             callbacks, connection.run_on_commit = connection.run_on_commit, []
-            for _savepoints, callback, _robust in callbacks:
+            for _savepoints, callback, *_ in callbacks:
                 callback()

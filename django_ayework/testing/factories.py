@@ -2,12 +2,16 @@
 
 They make rows, not works: nothing is checked, nothing is told. Use ``enqueue`` where you want a real one.
 """
+# factory-boy has hardly any types, and its Meta classes are not meant to be subtypes of each other.
+# mypy: allow-untyped-calls
+# pyright: reportIncompatibleVariableOverride=false
 
 from __future__ import annotations
 
 from typing import Any
 
-import factory
+from factory.declarations import LazyAttribute, LazyFunction, SelfAttribute, Sequence
+from factory.django import DjangoModelFactory
 
 from django_ayework import models
 from django_ayework.define.ids import new_uuid7
@@ -18,7 +22,7 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import alias
 
 
-class EngineFactory(factory.django.DjangoModelFactory):
+class EngineFactory(DjangoModelFactory[Any]):
     """Makes rows in the queue's database."""
 
     class Meta:
@@ -35,15 +39,15 @@ class WorkFactory(EngineFactory):
     class Meta:
         model = models.Work
 
-    id = factory.LazyFunction(new_uuid7)
+    id = LazyFunction(new_uuid7)
     type = "shop.add"
     queue = "default"
     status = Status.PENDING
     input = '{"a":1,"b":2}'
-    options = factory.LazyFunction(lambda: encode_options(StoredOptions(retry=RetryPolicy())))
-    queued_at = factory.LazyFunction(lambda: clock.now())
-    run_at = factory.SelfAttribute("queued_at")
-    ended_at = factory.LazyAttribute(lambda work: clock.now() if work.status in TERMINAL else None)
+    options = LazyFunction(lambda: encode_options(StoredOptions(retry=RetryPolicy())))
+    queued_at = LazyFunction(lambda: clock.now())
+    run_at = SelfAttribute("queued_at")
+    ended_at = LazyAttribute(lambda work: clock.now() if work.status in TERMINAL else None)
 
 
 class DeadLetterFactory(WorkFactory):
@@ -64,7 +68,7 @@ class GroupFactory(EngineFactory):
     class Meta:
         model = models.Group
 
-    id = factory.LazyFunction(new_uuid7)
+    id = LazyFunction(new_uuid7)
     open = 1
     total = 2
 
@@ -75,7 +79,7 @@ class WaiterFactory(EngineFactory):
     class Meta:
         model = models.Waiter
 
-    work_id = factory.LazyFunction(new_uuid7)
+    work_id = LazyFunction(new_uuid7)
     condition = '"all-success"'
     total = 2
 
@@ -86,9 +90,9 @@ class EdgeFactory(EngineFactory):
     class Meta:
         model = models.Edge
 
-    waiter_id = factory.LazyFunction(new_uuid7)
-    watched_id = factory.LazyFunction(new_uuid7)
-    position = factory.Sequence(lambda number: number)
+    waiter_id = LazyFunction(new_uuid7)
+    watched_id = LazyFunction(new_uuid7)
+    position = Sequence(lambda number: number)
 
 
 class AttemptFactory(EngineFactory):
@@ -97,14 +101,14 @@ class AttemptFactory(EngineFactory):
     class Meta:
         model = models.Attempt
 
-    work_id = factory.LazyFunction(new_uuid7)
+    work_id = LazyFunction(new_uuid7)
     number = 1
-    worker = factory.LazyFunction(new_uuid7)
+    worker = LazyFunction(new_uuid7)
     outcome = Outcome.FAILED
     error = "ValueError: no luck"
     traceback = "Traceback (most recent call last): …"
-    started_at = factory.LazyFunction(lambda: clock.now())
-    ended_at = factory.LazyFunction(lambda: clock.now())
+    started_at = LazyFunction(lambda: clock.now())
+    ended_at = LazyFunction(lambda: clock.now())
 
 
 class WorkerProcessFactory(EngineFactory):
@@ -113,12 +117,12 @@ class WorkerProcessFactory(EngineFactory):
     class Meta:
         model = models.WorkerProcess
 
-    id = factory.LazyFunction(new_uuid7)
+    id = LazyFunction(new_uuid7)
     host = "localhost"
-    pid = factory.Sequence(lambda number: 1000 + number)
+    pid = Sequence(lambda number: 1000 + number)
     concurrency = 8
-    started_at = factory.LazyFunction(lambda: clock.now())
-    seen_at = factory.LazyFunction(lambda: clock.now())
+    started_at = LazyFunction(lambda: clock.now())
+    seen_at = LazyFunction(lambda: clock.now())
 
 
 class StoreEntryFactory(EngineFactory):
@@ -127,4 +131,4 @@ class StoreEntryFactory(EngineFactory):
     class Meta:
         model = models.StoreEntry
 
-    key = factory.Sequence(lambda number: f"key-{number}")
+    key = Sequence(lambda number: f"key-{number}")

@@ -16,17 +16,17 @@ from django_ayework.define.plans import Plan, plan_of
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
 from django_ayework.define.signature import bind
-from django_ayework.errors import AttemptTimeout, Defer, InvalidInstruction, NotDecodable
+from django_ayework.errors import Abort, AttemptTimeout, Defer, InvalidInstruction, NotDecodable, Reschedule
 from django_ayework.flow.births import Family, all_born
-from django_ayework.flow.chores import trial_of
 from django_ayework.flow.events import Kind, announce, is_heard, report, resolved_hook, work_event
 from django_ayework.flow.payloads import codec_of, decode_input, encode_result
 from django_ayework.flow.settle import Settlement, Success
+from django_ayework.flow.trials import trial_of
 from django_ayework.rules.deadlines import has_expired
 from django_ayework.rules.folding import Contribution, GroupValue, fold
 from django_ayework.rules.states import Reason
 from django_ayework.rules.unknown import unknown_since
-from django_ayework.rules.verdicts import Verdict, die, error_text, expire, judge
+from django_ayework.rules.verdicts import Verdict, die, error_text, expire, judge, storable
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.delivery import Delivery
@@ -128,7 +128,7 @@ def run(
         return attempt
     try:
         return concluded(attempt, call(attempt))
-    except Exception as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
         return failed(attempt, error)
 
 
@@ -139,7 +139,11 @@ async def arun(delivery: Delivery, services: ContextServices) -> Settlement:
         return attempt
     try:
         return concluded(attempt, await awaited(attempt))
-    except Exception as error:
+    except asyncio.CancelledError as error:
+        if delivery.signal.reason is AbortReason.SHUTDOWN:
+            raise
+        return failed(attempt, error)
+    except (Exception, SystemExit) as error:
         return failed(attempt, error)
 
 
@@ -181,11 +185,11 @@ def success_of(attempt: Opened, plan: Plan) -> Success:
     row, codec = attempt.delivery.row, codec_of(attempt.work_type)
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
     births = tuple(all_born(plan.works, Family(row.group, row.id), clock.now())) if plan.works else ()
-    folds = any(contribution.append for contribution in plan.contributions)
-    if row.group_id is None and not births and not folds:
+    differs = any(word.append or word is not plan.own for word in plan.contributions)
+    if row.group_id is None and not births and not differs:
         return Success(result)
     contributions = tuple(encoded(row.type, contribution) for contribution in plan.contributions)
-    return Success(result, contributions, births, needs_group=folds)
+    return Success(result, contributions, births, needs_group=differs)
 
 
 def encoded(type: str, contribution: Contribution) -> Contribution:
@@ -202,19 +206,20 @@ def encoded(type: str, contribution: Contribution) -> Contribution:
     return Contribution(None, contribution.final, append)
 
 
-def failed(attempt: Opened, error: Exception) -> Settlement:
+def failed(attempt: Opened, error: BaseException) -> Settlement:
     """Judge a failed attempt."""
-    advice = None if isinstance(error, Defer) else advice_on(attempt, error)
+    explicit = isinstance(error, (Defer, Abort, Reschedule))
+    advice = None if explicit else advice_on(attempt, error)
     trial = trial_of(attempt.delivery.row, clock.now())
     try:
         verdict = judge(error, advice, trial)
     except (TypeError, ValueError) as unusable:
         verdict = judge(unusable, None, trial)
     story = "" if isinstance(error, Defer) else "".join(traceback.format_exception(error))
-    return Settlement(attempt.delivery.row, verdict, story.replace("\x00", "\\x00"))
+    return Settlement(attempt.delivery.row, verdict, storable(story))
 
 
-def advice_on(attempt: Opened, error: Exception) -> Any:
+def advice_on(attempt: Opened, error: BaseException) -> Any:
     """Ask the type's ``on_failure``, else the settings'; one that raises is reported and advises nothing."""
     hook = attempt.work_type.settings.on_failure or get_settings().on_failure
     if hook is None:

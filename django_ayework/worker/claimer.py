@@ -64,10 +64,10 @@ class Claimer:
         """Do for the fleet what nobody else has done."""
         if view.lapsed:
             reclaim(sparing)
-        if view.overdue:
-            expire_gates()
         if view.recheck:
             recheck_leftovers()
+        if view.overdue:
+            expire_gates()
 
     def in_turn(self) -> list[str]:
         """Return the busy queues, a different one first each time."""
@@ -97,7 +97,4 @@ def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:
     released = {row.parent_id for row in rows if row.parent_id and decode_options(row.options).released}
     dependents = watched_by_all(released) if released else {}
     lease = get_settings().lease
-    return [
-        Delivery(row, decode_options(row.options).lease or lease, dependents.get(row.parent_id or "", ()))
-        for row in rows
-    ]
+    return [Delivery(row, lease, dependents.get(row.parent_id or "", ())) for row in rows]

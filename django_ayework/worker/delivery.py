@@ -11,16 +11,21 @@ from django_ayework.store.rows import WorkRow
 
 
 class Delivery:
-    """A claimed work, from the claim to its settlement. Times are monotonic seconds."""
+    """A claimed work, from the claim to its settlement. Times are monotonic seconds.
+
+    The claim gave it the lease of the settings; one with a ``lease`` of its own is due for renewal at once.
+    """
 
     def __init__(self, row: WorkRow, lease: float, dependents: tuple[str, ...] = ()) -> None:
         self.row = row
         self.dependents = dependents
         self.signal = AbortSignal()
         self.options: StoredOptions = decode_options(row.options)
-        self.lease = lease
-        self.claimed_at = self.renewed_at = time.monotonic()
+        self.lease = self.options.lease or lease
+        self.claimed_at = time.monotonic()
+        self.renewed_at = self.claimed_at if self.lease == lease else float("-inf")
         self.started_at: float | None = None
+        self.ended = False
         self.withdrawn = False
         self._lock = threading.Lock()
 

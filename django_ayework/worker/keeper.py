@@ -54,7 +54,7 @@ class Keeper:
             Duty(0.0, self.tell_orphans),
             Duty(0.5, self.write_progress),
             Duty(0.5, self.release_waiting),
-            Duty(min(get_settings().lease / 6, 10.0), self.renew_leases),
+            Duty(0.0, self.renew_leases),
             Duty(10.0, self.beat, started + 10.0),
             Duty(60.0, clock.synchronise, started + 60.0),
             Duty(60.0, sweep, started + 30.0),
@@ -121,8 +121,11 @@ class Keeper:
     def release_waiting(self) -> None:
         """Give back works that were claimed for quick slots and wait behind slow ones."""
         stale = [d for d in self.holdings.waiting_longer_than(STALE_AFTER) if d.withdraw()]
-        if stale:
+        if not stale:
+            return
+        try:
             transitions.release({d.row.id: d.row.delivery for d in stale}, self.worker_id)
+        finally:
             self.holdings.give_back(stale)
 
     def write_progress(self) -> None:

@@ -10,17 +10,13 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import InterfaceError, OperationalError, connections
 
 from django_ayework.define.signal import AbortReason
-from django_ayework.flow.chores import trial_of
 from django_ayework.flow.events import report
-from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.settle import Report, Settlement, settle
-from django_ayework.rules.verdicts import judge
-from django_ayework.store.clock import clock
+from django_ayework.flow.trials import as_failure
 from django_ayework.worker.delivery import Delivery
 
 logger = logging.getLogger("django_ayework")
@@ -69,15 +65,15 @@ class Settler:
         """Wait for an outcome, then take what else is there."""
         batch: list[Outcome] = []
         item = self._queue.get()
-        while item is not None and len(batch) < MAX_BATCH:
+        while item is not None:
             batch.append(item)
+            if len(batch) == MAX_BATCH:
+                return batch, False
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 return batch, False
-        if item is not None:
-            self._queue.put(item)
-        return batch, item is None
+        return batch, True
 
     def _settle(self, batch: list[Outcome]) -> None:
         """Settle a batch; when it fails as a whole, each outcome on its own."""
@@ -108,14 +104,12 @@ class Settler:
         raise AssertionError("unreachable")
 
     def _as_failure(self, outcome: Outcome, error: Exception) -> Report:
-        """Record an outcome that cannot be written as a failed attempt, so that it shows and is retried."""
+        """Record an outcome that cannot be written as a failed attempt."""
         delivery, settlement = outcome
-        cause = error.cause if isinstance(error, ContributionFailed) else error
-        report(cause, "commit", f"the outcome of work {settlement.row.id} cannot be written")
+        report(error, "commit", f"the outcome of work {settlement.row.id} cannot be written")
         try:
-            verdict = judge(cause, None, trial_of(settlement.row, clock.now()))
-            return self._persistently([replace(settlement, ending=verdict, traceback=str(error))])
-        except DatabaseError as again:
+            return self._persistently([as_failure(settlement, error)])
+        except Exception as again:
             report(again, "commit", f"work {settlement.row.id} is left to its lease")
             delivery.abort(AbortReason.ERROR)
             return Report(refused=[settlement.row.id])

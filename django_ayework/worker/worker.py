@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
@@ -16,7 +15,6 @@ from django_ayework import signals
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.define.registry import registry
-from django_ayework.define.signal import AbortReason
 from django_ayework.flow.effects import add_sleeper, remove_sleeper
 from django_ayework.flow.events import report
 from django_ayework.flow.settle import Report, Settlement
@@ -33,6 +31,7 @@ from django_ayework.worker.keeper import Keeper
 from django_ayework.worker.services import EngineServices
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.slots import Slots
+from django_ayework.worker.winding_down import wind_down
 
 logger = logging.getLogger("django_ayework")
 
@@ -137,7 +136,7 @@ class Worker:
         )
         self._persist(lambda: processes.register(process))
         add_sleeper(self._wake)
-        for part in (self._slots, self._settler, self._keeper):
+        for part in (self._settler, self._keeper):
             part.start()
         signals.worker_started.send_robust(sender=Worker, worker=self)
         logger.info(
@@ -179,9 +178,7 @@ class Worker:
         wanted = self._wanted()
         if wanted <= 0:
             return get_settings().poll_interval
-        deliveries = self._claimer.claim(wanted, self._holdings.ids())
-        self._claimed += len(deliveries)
-        self._hand_out(deliveries)
+        self._hand_out(self._claimer.claim(wanted, self._holdings.ids()))
         if self._claimer.busy and self._wanted() > 0:
             return 0.0
         return self._claimer.pause()
@@ -200,6 +197,7 @@ class Worker:
         for delivery in parked:
             self._park(delivery)
         runnable = [delivery for delivery in deliveries if delivery not in parked]
+        self._claimed += len(runnable)
         self._holdings.add(runnable)
         for delivery in runnable:
             self._slots.submit(delivery)
@@ -215,12 +213,14 @@ class Worker:
         transitions.release({row.id: row.delivery}, self.id, now + OFFER_AGAIN, error)
 
     def _finished(self, delivery: Delivery, settlement: Settlement | None) -> None:
-        """Pass an outcome on to be settled (called by the slots)."""
+        """Pass an outcome on to be settled; without one the work is left to its lease (slots call this)."""
+        delivery.ended = True
         if settlement is not None:
             self._settler.submit(delivery, settlement)
             self._holdings.finish()
         elif not delivery.withdrawn:
             self._holdings.finish()
+            self._holdings.settle([delivery])
 
     def _told(self, report_: Report) -> None:
         """Learn what a settlement did (called by the settler)."""
@@ -233,7 +233,7 @@ class Worker:
         if self._holdings.all():
             return False
         spent = self.max_works is not None and self._claimed >= self.max_works
-        return spent or (self.burst and self._claimed >= 0 and self._is_drained())
+        return spent or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:
         """Look once more: nothing is due."""
@@ -244,41 +244,15 @@ class Worker:
         return self._claimer.is_idle()
 
     def _close(self) -> None:
-        """Let running works finish within the grace, release the rest, settle everything in hand."""
+        """Stop the parts in the order in which works pass through them."""
         remove_sleeper(self._wake)
         self._stopping.set()
-        self._give_back([delivery for delivery in self._holdings.all() if delivery.withdraw()])
         grace = get_settings().shutdown_grace
-        self._await_running(time.monotonic() + grace)
-        for delivery in (left := self._running()):
-            delivery.abort(AbortReason.SHUTDOWN)
-        self._give_back(left, started=True)
+        wind_down(self.id, self._holdings, grace)
         self._slots.stop(timeout=1.0)
         self._settler.stop(timeout=max(5.0, grace))
         self._keeper.stop()
         self._say_goodbye()
-
-    def _running(self) -> list[Delivery]:
-        """Return works whose attempts have not ended."""
-        return self._holdings.all() if self._holdings.unfinished > 0 else []
-
-    def _await_running(self, until: float) -> None:
-        """Wait for running attempts to end."""
-        while self._holdings.unfinished > 0 and time.monotonic() < until:
-            self._wake.wait(0.05)
-            self._wake.clear()
-
-    def _give_back(self, deliveries: list[Delivery], started: bool = False) -> None:
-        """Release works without spending an attempt; the late outcome of a started one will be refused."""
-        if not deliveries:
-            return
-        try:
-            transitions.release({d.row.id: d.row.delivery for d in deliveries}, self.id)
-            logger.info("Worker %s released %d works.", self.id, len(deliveries))
-        except Exception as error:
-            report(error, "queue", f"{len(deliveries)} works are left to their leases")
-        if not started:
-            self._holdings.give_back(deliveries)
 
     def _say_goodbye(self) -> None:
         """Note the end, if the database is there to hear it."""

@@ -53,21 +53,24 @@ def progress_of(audit: Audit) -> Progress:
     if audit.report is not None:
         return Progress(Phase.FINISHED, done, total)
     root = get_handle(audit.work_id).state()
-    if problem := _failure(root) or _failure_of_report(audit):
+    if root is None:
+        return Progress(Phase.FAILED, done, total, "Its work is no longer in the database.")
+    if problem := _failure(root) or _failure(report_state(audit)):
         return Progress(Phase.FAILED, done, total, problem)
-    if root is not None and audit.expected is None:
+    if audit.expected is None:
         waited = (timezone.now() - audit.created_at).total_seconds()
         return Progress(Phase.WAITING, lonely=root.attempt == 0 and waited > PATIENCE)
     return Progress(Phase.INSPECTING if done < total else Phase.REPORTING, done, total)
 
 
+def report_state(audit: Audit) -> WorkState | None:
+    """Return the report's work; there is none before the inspections have ended and its gate has opened."""
+    return get_handle(audit.report_work_id).state() if audit.report_work_id else None
+
+
 def _failure(state: WorkState | None) -> str:
     if state is None:
-        return "Its work is no longer in the database."
+        return ""
     if state.status not in (Status.dead, Status.cancelled):
         return ""
     return state.error or f"The work {state.type} is {state.status} ({state.reason or 'no reason given'})."
-
-
-def _failure_of_report(audit: Audit) -> str:
-    return _failure(get_handle(audit.report_work_id).state()) if audit.report_work_id else ""

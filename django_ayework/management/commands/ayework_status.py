@@ -25,7 +25,8 @@ def as_text(seen: Overview) -> str:
     lines = ["Workers:"]
     for worker in seen.workers:
         lines.append(
-            f"  {worker.name or worker.id}  {worker.host}:{worker.pid}  {worker.running}/{worker.concurrency} running"
+            f"  {worker.name or worker.id}  {worker.host}:{worker.pid}"
+            f"  {worker.running}/{worker.concurrency} running"
             f"  queues: {worker.queues or 'all'}  seen {worker.silent:.0f} s ago"
         )
     if not seen.workers:
@@ -33,8 +34,8 @@ def as_text(seen: Overview) -> str:
     lines.append("Queues:")
     for queue in seen.queues:
         lines.append(
-            f"  {queue.queue}  {queue.pending} pending (oldest {queue.waiting:.0f} s)  {queue.running} running"
-            f"  {queue.scheduled} scheduled  {queue.blocked} blocked"
+            f"  {queue.queue}  {queue.pending} pending (oldest {queue.waiting:.0f} s)"
+            f"  {queue.running} running  {queue.scheduled} scheduled  {queue.blocked} blocked"
         )
     if not seen.queues:
         lines.append("  nothing is queued")

@@ -46,7 +46,8 @@ class Command(BaseCommand):
         )
         self.stdout.write(
             f"Worker {worker.id}: {worker.concurrency} at a time, "
-            f"{', '.join(worker.queues) or 'all queues'}, {len(registry.names())} types of work. Stop with Ctrl-C."
+            f"{', '.join(worker.queues) or 'all queues'}, {len(registry.names())} types of work. "
+            "Stop with Ctrl-C."
         )
         stop_on_signals(worker)
         worker.run()

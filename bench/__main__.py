@@ -1,0 +1,28 @@
+"""Every measurement, on every database that answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.databases import SERVICES, ask_all
+
+MEASUREMENTS = ("bench.statements", "bench.retained", "bench.fanout")
+
+
+def main() -> int:
+    """Run each measurement in a process of its own; return the number of those that failed."""
+    ask_all()
+    failures = 0
+    for service in SERVICES.values():
+        if service.runs_suite and service.answer:
+            env = os.environ | ({"DATABASE_URL": service.url} if service.url else {})
+            for measurement in MEASUREMENTS:
+                print(flush=True)
+                failures += subprocess.run([sys.executable, "-m", measurement], env=env).returncode != 0
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Dead letters: dead works, awaiting a human's decision."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from django_ayework.admin import columns
+from django_ayework.admin.filters import ReasonFilter, TypeFilter
+from django_ayework.admin.paging import LightChangeList
+from django_ayework.admin.works import WorkAdmin
+from django_ayework.models import DeadLetter
+from django_ayework.rules.states import Status
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(WorkAdmin):
+    """Dead works, the last to die first; once retried they are gone from here."""
+
+    retry_permissions: tuple[str, ...] = ("django_ayework.change_deadletter", "django_ayework.change_work")
+
+    list_display: Any = (
+        columns.short_id,
+        "type",
+        columns.reason,
+        columns.error,
+        columns.attempt,
+        columns.died,
+    )
+    list_filter: ClassVar[Any] = (ReasonFilter, TypeFilter)
+    ordering: ClassVar[Any] = ("-ended_at", "-id")
+    sortable_by = (columns.died.__name__,)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the dead, in words that lead the database to their index."""
+        return super().get_queryset(request).filter(status=Status.DEAD, ended_at__isnull=False)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the plain list: an index leads to the dead."""
+        return LightChangeList

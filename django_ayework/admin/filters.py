@@ -1,0 +1,84 @@
+"""Filters with declared choices: none of them asks the table what there is."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from django_ayework.define.registry import registry
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.options import DEFAULT_QUEUE
+from django_ayework.models.labels import REASON_CHOICES, STATUS_CHOICES
+from django_ayework.rules.states import Status, is_terminal
+
+Choices: TypeAlias = list[tuple[str, Any]]
+
+
+class ColumnFilter(admin.SimpleListFilter):
+    """Works whose column of the parameter's name has the chosen value."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the works that match."""
+        value = self.value()
+        return queryset if value is None else queryset.filter(**self.condition(value))
+
+    def condition(self, value: str) -> dict[str, Any]:
+        """Return what the query asks for."""
+        return {str(self.parameter_name): value}
+
+
+class StatusFilter(ColumnFilter):
+    """By status."""
+
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return every status."""
+        return list(STATUS_CHOICES)
+
+    def condition(self, value: str) -> dict[str, Any]:
+        """The index over ended works has those with a moment of their end; saying so leads there."""
+        return {"status": value} | ({"ended_at__isnull": False} if is_terminal(value) else {})
+
+
+class ReasonFilter(ColumnFilter):
+    """By the reason of death."""
+
+    title = _("reason")
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return every reason."""
+        return list(REASON_CHOICES)
+
+    def condition(self, value: str) -> dict[str, Any]:
+        """Only the dead have a reason; saying so leads the database to their index."""
+        return {"status": Status.DEAD, "ended_at__isnull": False, "reason": value}
+
+
+class TypeFilter(ColumnFilter):
+    """By type, of those that the running code knows."""
+
+    title = _("type")
+    parameter_name = "type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return the registered types, and gates."""
+        return [(name, name) for name in (*registry.names(), GATE_TYPE)]
+
+
+class QueueFilter(ColumnFilter):
+    """By queue, of those that the registered types name."""
+
+    title = _("queue")
+    parameter_name = "queue"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        """Return the queues."""
+        queues = {work_type.settings.queue or DEFAULT_QUEUE for work_type in registry} | {DEFAULT_QUEUE}
+        return [(queue, queue) for queue in sorted(queues)]

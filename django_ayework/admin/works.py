@@ -1,0 +1,133 @@
+"""Works: the list, and a page for each."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
+from django.db.models.functions import Left
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
+from django.urls import URLPattern, path, reverse
+
+from django_ayework.admin import columns
+from django_ayework.admin.actions import retry_for, retry_selected
+from django_ayework.admin.base import ReadOnlyAdmin
+from django_ayework.admin.filters import QueueFilter, ReasonFilter, StatusFilter, TypeFilter
+from django_ayework.admin.links import Links
+from django_ayework.admin.newest import WorkChangeList
+from django_ayework.admin.search import HELP, search
+from django_ayework.admin.work_page import work_page
+from django_ayework.models import Work
+from django_ayework.rules.states import RETRYABLE
+
+
+@admin.register(Work)
+class WorkAdmin(ReadOnlyAdmin):
+    """Works, the newest first. Whoever may change works may retry them."""
+
+    retry_permissions: tuple[str, ...] = ("django_ayework.change_work",)
+    lookups = frozenset({"id__lt", "group_id"})
+    deferred = ("input", "result", "error")
+
+    actions: Any = (retry_selected,)
+    change_form_template = "admin/django_ayework/work_page.html"
+    list_display: Any = (
+        columns.short_id,
+        columns.type_and_error,
+        "queue",
+        columns.standing,
+        "priority",
+        columns.attempt,
+        columns.queued,
+        columns.run,
+        columns.ended,
+    )
+    list_filter: ClassVar[Any] = (StatusFilter, ReasonFilter, TypeFilter, QueueFilter)
+    ordering: ClassVar[Any] = ("-id",)
+    search_fields = ("id",)  # what is searched, and how, is get_search_results()'s
+    search_help_text = HELP
+
+    def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return works without inputs and results, and with the beginning of the error."""
+        light: QuerySet[Any] = super().for_list(rows).annotate(error_start=Left("error", 200))
+        return light
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the list that bounds what it looks at."""
+        return WorkChangeList
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Find works by what has an index, and by type."""
+        term = search_term.strip()
+        return (search(queryset, term) if term else queryset), False
+
+    def has_retry_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Tell whether the user may retry works; override it to decide by work."""
+        user: Any = request.user
+        return any(user.has_perm(permission) for permission in self.retry_permissions)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the list; refuse actions of those who have none."""
+        if request.method == "POST" and not self.has_retry_permission(request):
+            raise PermissionDenied
+        return super().changelist_view(request, extra_context)
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        """Show a work."""
+        may_retry = obj.status in RETRYABLE and self.has_retry_permission(request, obj)
+        links = Links(self.admin_site, request)
+        context |= {
+            "page": work_page(obj, links),
+            "retry_url": self.address("retry", context["object_id"]) if may_retry else None,
+            "history_url": links.history(obj.pk),
+        }
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return none: the page has sections of its own."""
+        return ()
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address that the button posts to."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_retry"
+        view = self.admin_site.admin_view(self.retry_view)
+        return [path("<path:object_id>/retry/", view, name=name), *super().get_urls()]
+
+    def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Retry a work, then show it."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        id = unquote(object_id)
+        if not self.has_retry_permission(request, self.get_object(request, id)):
+            raise PermissionDenied
+        retry_for(request, [id])
+        links = Links(self.admin_site, request)
+        shown = links.address(Work, "change", id) or links.address(self.model, "changelist")
+        return HttpResponseRedirect(shown or reverse("admin:index", current_app=self.admin_site.name))
+
+    def address(self, page: str, object_id: str) -> str:
+        """Return the address of one of a work's pages; the id comes quoted."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
+        return reverse(name, args=[object_id], current_app=self.admin_site.name)

@@ -1,0 +1,115 @@
+"""What queueing gives back: a handle, by which a work can be followed, and the state it shows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from django_ayework.rules.backoff import RetryPolicy
+from django_ayework.rules.durations import Seconds
+from django_ayework.rules.states import Status
+
+R_co = TypeVar("R_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkState:
+    """A work as it stands. ``timeout`` is in seconds; moments are aware datetimes.
+
+    ``error`` is what a dead work died of; ``last_error`` is what the last unsuccessful attempt met. Both are
+    None after success.
+    """
+
+    id: str
+    type: str
+    queue: str
+    status: Status
+    attempt: int
+    attempts: int
+    result: Any
+    error: str | None
+    last_error: str | None
+    reason: str | None
+    queued_at: datetime
+    start_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    priority: int
+    fairness: str | None
+    retry: RetryPolicy
+    timeout: float | None
+    deadline: datetime | None
+    group_id: str
+    chain_id: str
+    chain_index: int
+    parent: str | None
+    dependents: tuple[str, ...]
+    blockers: tuple[Any, ...]
+    unit: str | None
+    completed_by: str | None
+    worker: str | None
+    progress: dict[str, Any] | None
+
+
+class Handle(ABC, Generic[R_co, G_co]):
+    """A queued work, typed by its own result and by its group's value.
+
+    ``await handle`` is ``await handle.agroup()``.
+    """
+
+    def __init__(self, id: str, group_id: str | None = None, deduplicated: bool = False) -> None:
+        self.id = id
+        self.group_id = group_id or id
+        self.deduplicated = deduplicated
+
+    @property
+    def chain_id(self) -> str:
+        """The id of the first work of the chain."""
+        return self.id
+
+    @abstractmethod
+    def state(self) -> WorkState | None:
+        """Return the work as it stands; None when no such work is committed (or visible here)."""
+
+    @abstractmethod
+    def result(self, timeout: Seconds | None = None) -> R_co:
+        """Wait for the work's end and return its own result.
+
+        Raises WorkFailed when it died, WorkCancelled, WaitTimeout after ``timeout`` (seconds or timedelta),
+        WaitInTransaction when waiting could never end, WorkNotFound when there is no such work.
+        """
+
+    @abstractmethod
+    def group(self, timeout: Seconds | None = None) -> G_co | None:
+        """Wait for the end of every work of the group; return the group's value, or None.
+
+        Never raises for what became of members. Raises WaitTimeout, WaitInTransaction, WorkNotFound.
+        """
+
+    @abstractmethod
+    async def astate(self) -> WorkState | None:
+        """See state()."""
+
+    @abstractmethod
+    async def aresult(self, timeout: Seconds | None = None) -> R_co:
+        """See result()."""
+
+    @abstractmethod
+    async def agroup(self, timeout: Seconds | None = None) -> G_co | None:
+        """See group()."""
+
+    def __await__(self) -> Generator[Any, None, G_co | None]:
+        return self.agroup().__await__()
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)

@@ -1,0 +1,82 @@
+"""One event loop, in a thread, for all async handlers of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.db import connections
+
+from django_ayework.flow.events import report
+from django_ayework.flow.settle import Settlement
+from django_ayework.worker.attempt import arun
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.services import EngineServices
+
+
+class EventLoopThread:
+    """Runs async deliveries; ``finished(delivery, settlement)`` is called on the loop when one has ended."""
+
+    def __init__(
+        self, services: EngineServices, finished: Callable[[Delivery, Settlement | None], None]
+    ) -> None:
+        self.services = services
+        self.finished = finished
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
+        self._thread.start()
+
+    def submit(self, delivery: Delivery) -> None:
+        """Hand over a delivery, from any thread."""
+        self._loop.call_soon_threadsafe(self._spawn, delivery)
+
+    def stop(self, timeout: float) -> None:
+        """Cancel what still runs, then end the loop; do not wait for longer than ``timeout`` seconds."""
+        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _spawn(self, delivery: Delivery) -> None:
+        task = self._loop.create_task(self._attempt(delivery))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attempt(self, delivery: Delivery) -> None:
+        """Run one delivery; whatever happens, its end is told."""
+        settlement = None
+        try:
+            if delivery.start():
+                settlement = await self._isolated(delivery)
+        except asyncio.CancelledError:  # the worker stops, and has given the work back
+            pass
+        except BaseException as error:
+            report(error, "queue", f"the engine failed on work {delivery.row.id}")
+        finally:
+            self.finished(delivery, settlement)
+
+    async def _isolated(self, delivery: Delivery) -> Settlement:
+        """Give each work a thread of its own for what it runs with ``sync_to_async``, such as queries.
+
+        A work that blocks that thread, or was cancelled while it was busy, then holds up no other work.
+        """
+        async with ThreadSensitiveContext() as context:
+            try:
+                return await arun(delivery, self.services)
+            finally:
+                if context in SyncToAsync.context_to_thread_executor:
+                    await asyncio.shield(sync_to_async(connections.close_all)())
+
+    async def _cancel_all(self) -> None:
+        """Cancel the tasks, let them end, then stop the loop."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._loop.call_soon(self._loop.stop)

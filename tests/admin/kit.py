@@ -1,0 +1,31 @@
+"""What the tests of the admin share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+
+from django_ayework import enqueue
+from django_ayework.models import Work
+from django_ayework.testing import drain, time_travel
+from tests.app.works import fail
+
+
+def address(page: str, *args: str, **query: str) -> str:
+    """Return the address of a page of this app's admin."""
+    return reverse(f"admin:django_ayework_{page}", args=args, query=query or None)
+
+
+def die(message: str = "no luck", **options: Any) -> Work:
+    """Queue a work and run it to death, with all its retries."""
+    handle = enqueue(fail(message=message), **options)
+    for _ in range(5):
+        drain()
+        time_travel(60)
+    return Work.objects.get(id=handle.id, status="dead")
+
+
+def ids_on(response: Any) -> list[str]:
+    """Return the ids of a list's rows, in order."""
+    return [row.pk for row in response.context["cl"].result_list]

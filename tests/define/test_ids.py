@@ -1,0 +1,119 @@
+"""Where ids come from."""
+
+import itertools
+import threading
+import time
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_ayework.define import ids
+from django_ayework.define.ids import IdFactory, new_uuid7
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that shows what it is told, and the ids made by it."""
+
+    def show(*readings):
+        remaining = iter(readings)
+        monkeypatch.setattr(ids, "_last_tick", 0)
+        monkeypatch.setattr(ids.time, "time_ns", lambda: next(remaining))
+        return [new_uuid7() for _ in readings]
+
+    return show
+
+
+def milliseconds(id):
+    return uuid.UUID(id).int >> 80
+
+
+def test_an_id_is_a_uuid7_of_now():
+    before = time.time_ns() // 1_000_000
+    made = new_uuid7()
+
+    assert uuid.UUID(made).version == 7
+    assert before <= milliseconds(made) <= time.time_ns() // 1_000_000 + 1
+
+
+def test_ids_are_ever_greater():
+    made = [new_uuid7() for _ in range(5000)]
+
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+
+
+def test_ids_grow_while_the_clock_stands_still(clock):
+    made = clock(*[1_700_000_000_000_000_000] * 10_000)  # two and a half milliseconds' worth
+
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+
+
+def test_ids_grow_while_the_clock_goes_back(clock):
+    start = 1_700_000_000_000_000_000
+    made = clock(*[start - second * 10**9 for second in range(100)])
+
+    assert made == sorted(made)
+    assert milliseconds(made[-1]) == start // 10**6  # not a moment in the past
+
+
+def test_ids_follow_the_clock_again_once_it_has_caught_up(clock):
+    start = 1_700_000_000_000_000_000
+    made = clock(start, start - 10**9, start + 5 * 10**6)
+
+    assert milliseconds(made[-1]) == start // 10**6 + 5
+
+
+def test_ids_made_a_microsecond_apart_sort_across_processes(clock, monkeypatch):
+    start = 1_700_000_000_000_000_000
+    first = clock(start)
+    second = clock(start + 1000)  # forgets the first one, as another process would
+
+    assert first < second
+
+
+def test_ids_made_at_one_moment_by_two_processes_differ(clock):
+    start = 1_700_000_000_000_000_000
+
+    assert clock(start) != clock(start)
+
+
+def test_ids_of_many_threads_are_unique_and_grow_within_each():
+    made = []
+    ready = threading.Barrier(8)
+
+    def make():
+        ready.wait()
+        made.append([new_uuid7() for _ in range(2000)])
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert all(some == sorted(some) for some in made)
+    assert len({id for some in made for id in some}) == 16_000
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=2, max_size=20))
+def test_ids_grow_whatever_the_clock_shows(readings):
+    with pytest.MonkeyPatch.context() as patch:
+        remaining = iter(readings)
+        patch.setattr(ids, "_last_tick", 0)
+        patch.setattr(ids.time, "time_ns", lambda: next(remaining))
+        ticks = [ids.next_tick() for _ in readings]
+
+    assert all(before < after for before, after in itertools.pairwise(ticks))
+
+
+def test_what_makes_ids_can_be_replaced():
+    factory = IdFactory()
+    assert uuid.UUID(factory()).version == 7
+
+    factory.make = iter(["one", "two"]).__next__
+
+    assert [factory(), factory()] == ["one", "two"]

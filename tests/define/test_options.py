@@ -1,0 +1,194 @@
+"""What a type says about how its works are queued."""
+
+import inspect
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from django_ayework import Retry, work
+from django_ayework.define.options import checked, combined
+from django_ayework.define.works import type_options
+from django_ayework.errors import AyeworkError, InvalidOption
+from tests.define.declared import step
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SAVED = SimpleNamespace(pk=7, _meta=SimpleNamespace(label_lower="shop.order"))
+
+
+# Options of a type
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [("quue", "queue"), ("prority", "priority"), ("strict_retrun", "strict_return"), ("nmae", "name")],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_one(wrong, nearest):
+    with pytest.raises(TypeError, match=rf"'{wrong}' is not an option of @work. Did you mean '{nearest}'"):
+        work(**{wrong: "x"})(lambda: None)
+
+
+def test_an_unknown_option_is_refused_even_without_a_value():
+    with pytest.raises(TypeError, match="'delays' is not an option of @work"):
+        work(name="x", delays=None)(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("queue", ""),
+        ("queue", "q" * 65),
+        ("queue", 5),
+        ("fairness", "nul\x00"),
+        ("priority", 1.5),
+        ("priority", True),
+        ("priority", 2**31),
+        ("retry", {"attempts": 3}),
+    ],
+)
+def test_values_of_options_are_checked_at_decoration(option, value):
+    with pytest.raises(InvalidOption, match=f"expected {option} to be .* got: ") as refusal:
+        step(**{option: value})
+
+    assert isinstance(refusal.value, AyeworkError)
+    assert isinstance(refusal.value, ValueError)
+
+
+@pytest.mark.parametrize("option", ["timeout", "expires", "lease"])
+def test_durations_are_seconds_or_timedeltas(option):
+    assert getattr(step(**{option: timedelta(minutes=1)}).settings, option) == 60.0
+    with pytest.raises(ValueError, match=f"expected {option} to be 0 seconds or more, got: -1"):
+        step(**{option: -1})
+    with pytest.raises(TypeError, match=f"expected {option} to be seconds"):
+        step(**{option: "soon"})
+
+
+def test_the_constants_of_a_type_are_options_of_its_works():
+    retry = Retry(attempts=5)
+    declared = step(queue="mail", priority=-3, retry=retry, timeout=5, expires=timedelta(hours=1))
+
+    assert type_options(declared) == {
+        "queue": "mail",
+        "priority": -3,
+        "retry": retry,
+        "timeout": 5.0,
+        "expires": 3600.0,
+    }
+
+
+def test_a_type_that_says_nothing_leaves_all_to_others():
+    assert type_options(step()) == type_options(None) == {}
+
+
+# options=: computed from the input
+
+
+def test_options_are_computed_from_the_input():
+    seen = []
+
+    def options(**given):
+        seen.append(given)
+        return {"priority": given["n"], "delay": timedelta(minutes=given["n"])}
+
+    request = step(options=options)(n=3)
+
+    assert seen == [{"n": 3}]
+    assert request.options == {"priority": 3, "delay": 180.0}
+
+
+def test_options_are_computed_without_the_handlers_defaults():
+    assert step(options=lambda n=9: {"priority": n})().options == {"priority": 9}
+
+
+def test_no_options_computed_are_none():
+    assert step(options=lambda **given: None)().options == {}
+    assert step(options=lambda **given: {"queue": None})().options == {}
+
+
+def test_a_computed_option_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match=r"'prority' is not a queueing option. Did you mean 'priority'"):
+        step(options=lambda **given: {"prority": 1})()
+
+
+def test_an_error_while_computing_options_is_the_callers():
+    with pytest.raises(ZeroDivisionError):
+        step(options=lambda n: {"priority": 1 / n})(n=0)
+
+
+# Options of one work
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "kept"),
+    [
+        ("delay", 5, 5.0),
+        ("delay", timedelta(minutes=1), 60.0),
+        ("run_at", NOON, NOON),
+        ("deadline", NOON, NOON),
+        ("timeout", 0, 0.0),
+        ("expires", 1.5, 1.5),
+        ("lease", 9, 9.0),
+        ("priority", -(2**31) + 1, -(2**31) + 1),
+        ("priority", 0, 0),
+        ("queue", "mail", "mail"),
+        ("fairness", "customer 7", "customer 7"),
+        ("retry", Retry(attempts=2), Retry(attempts=2)),
+        ("about", SAVED, ("shop.order", "7")),
+        ("about", ("shop.order", "7"), ("shop.order", "7")),  # looked at before
+    ],
+)
+def test_usable_values(option, value, kept):
+    assert checked({option: value}) == {option: kept}
+    assert checked({option: None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("delay", -1),
+        ("delay", "5"),
+        ("run_at", datetime(2026, 1, 1)),
+        ("run_at", 5),
+        ("deadline", "tomorrow"),
+        ("priority", "high"),
+        ("queue", ["mail"]),
+        ("fairness", ""),
+        ("retry", 3),
+        ("about", 7),
+        ("about", SimpleNamespace(pk=None, _meta=SAVED._meta)),
+        ("about", SimpleNamespace(pk="x" * 65, _meta=SAVED._meta)),
+    ],
+)
+def test_unusable_values_are_refused_naming_the_option(option, value):
+    with pytest.raises((TypeError, ValueError), match=f"expected {option} to "):
+        checked({option: value})
+
+
+# Two levels of options
+
+
+@pytest.mark.parametrize(
+    ("given", "lower", "both"),
+    [
+        ({"priority": 5}, {"priority": 1, "queue": "mail"}, {"priority": 5, "queue": "mail"}),
+        ({"priority": 0}, {"priority": 1}, {"priority": 0}),  # zero is a value
+        ({}, {"delay": 5.0}, {"delay": 5.0}),
+        ({"delay": 5.0}, {"run_at": NOON}, {"delay": 5.0}),  # when to start, said anew
+        ({"run_at": NOON}, {"delay": 5.0}, {"run_at": NOON}),
+        ({"expires": 5.0}, {"deadline": NOON}, {"expires": 5.0}),  # when to give up, said anew
+        ({"deadline": NOON}, {"expires": 5.0}, {"deadline": NOON}),
+        (
+            {"retry": Retry(jitter=0)},
+            {"retry": Retry(base=22, jitter=1)},
+            {"retry": Retry(base=22, jitter=0)},
+        ),
+    ],
+)
+def test_what_is_given_wins_over_the_level_below(given, lower, both):
+    assert combined(given, lower) == both
+
+
+def test_every_option_of_the_decorator_is_described():
+    described = inspect.getdoc(work)
+
+    assert [name for name in step().settings.__dataclass_fields__ if f"``{name}" not in described] == []

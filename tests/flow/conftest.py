@@ -1,0 +1,38 @@
+"""What the tests of queueing and settling share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_ayework.flow.events import WorkEvent
+
+Configure = Callable[..., None]
+
+
+@pytest.fixture
+def configure(settings: Any) -> Configure:
+    """Set keys of ``AYEWORK`` for this test, over those set before."""
+
+    def configure(**keys: Any) -> None:
+        settings.AYEWORK = {**getattr(settings, "AYEWORK", {}), **keys}
+
+    return configure
+
+
+@pytest.fixture
+def events(configure: Configure) -> list[WorkEvent]:
+    """Every event, as ``ON_EVENT`` hears it."""
+    heard: list[WorkEvent] = []
+    configure(ON_EVENT=heard.append)
+    return heard
+
+
+@pytest.fixture
+def reported(configure: Configure) -> list[tuple[str, str]]:
+    """What ``ON_ERROR`` hears: the error's text and the phase."""
+    heard: list[tuple[str, str]] = []
+    configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
+    return heard

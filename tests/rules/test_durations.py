@@ -1,0 +1,73 @@
+"""Durations and moments as users write them."""
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_ayework.rules.durations import later, require_aware, seconds
+from tests.rules.moments import NOON, moments
+
+LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+@given(st.floats(0, allow_infinity=False) | st.integers(0, 10**300))
+def test_a_number_is_seconds(number):
+    assert seconds(number, "delay") == float(number)
+    assert type(seconds(number, "delay")) is float
+
+
+@given(st.timedeltas(min_value=timedelta(0)))
+def test_a_timedelta_is_its_seconds(delta):
+    assert seconds(delta, "delay") == delta.total_seconds()
+
+
+@pytest.mark.parametrize("value", [-1, -0.001, timedelta(seconds=-1), math.nan, math.inf, -math.inf, 10**400])
+def test_a_negative_or_endless_duration_is_refused(value):
+    with pytest.raises(ValueError, match="expected delay to be 0 seconds or more, got: "):
+        seconds(value, "delay")
+
+
+@pytest.mark.parametrize("value", ["5", None, True, Decimal(5), [5], NOON])
+def test_what_is_no_duration_is_refused_with_its_type(value):
+    with pytest.raises(TypeError, match=rf"expected lease to be seconds .* \({type(value).__name__}\)"):
+        seconds(value, "lease")
+
+
+@given(moments)
+def test_an_aware_moment_passes_unchanged(moment):
+    assert require_aware(moment, "run_at") is moment
+
+
+def test_a_naive_moment_is_refused_with_the_way_out():
+    with pytest.raises(ValueError, match=r"expected run_at .* the naive .*; use django\.utils\.timezone"):
+        require_aware(datetime(2026, 1, 1), "run_at")
+
+
+@pytest.mark.parametrize("value", ["2026-01-01", 5, date(2026, 1, 1), timedelta(1), None])
+def test_what_is_no_moment_is_refused_with_its_type(value):
+    with pytest.raises(TypeError, match=rf"expected deadline to be an aware .* \({type(value).__name__}\)"):
+        require_aware(value, "deadline")
+
+
+@given(moments, st.floats(0, 1e9))
+def test_later_adds_seconds(moment, wait):
+    assert later(moment, wait) == moment + timedelta(seconds=wait)
+    assert later(moment, timedelta(seconds=wait)) == moment + timedelta(seconds=wait)
+
+
+@given(moments, st.floats(3e11, allow_infinity=False) | st.just(timedelta.max))
+def test_later_than_every_calendar_is_the_last_day(moment, wait):
+    assert later(moment, wait) == datetime(9999, 12, 31, tzinfo=moment.tzinfo)
+
+
+@given(moments, st.floats(0, allow_infinity=False))
+def test_later_is_never_earlier(moment, wait):
+    assert later(moment, wait) >= moment
+
+
+def test_later_of_an_endless_wait_is_the_last_day():
+    assert later(NOON, 1e308) == LAST_DAY
