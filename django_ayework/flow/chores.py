@@ -24,6 +24,7 @@ from django_ayework.store.waiters import stranded
 logger = logging.getLogger("django_ayework")
 
 BATCH = 100
+PRUNE_BATCH = 1000
 UNSEEN_WORKERS_KEPT = timedelta(hours=24)
 
 
@@ -77,7 +78,7 @@ def sweep() -> int:
     return len(found)
 
 
-def prune(limit: int = 1000) -> int:
+def prune(limit: int = PRUNE_BATCH) -> int:
     """Delete one batch per status of works ended longer ago than ``RETENTION``; return how many."""
     now, deleted = clock.now(), 0
     for status, kept in get_settings().retention.items():

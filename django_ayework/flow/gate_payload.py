@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -106,10 +107,8 @@ def promised_in_plain(releases: Any) -> Iterator[str]:
     """Return the ids of works as plain data."""
     for plain in releases if isinstance(releases, list) else ():
         if isinstance(plain, dict):
-            try:
+            with contextlib.suppress(InvalidWorkId):
                 yield require_work_id(plain.get("id"))
-            except InvalidWorkId:
-                pass
             if isinstance(gate := plain.get("gate"), dict):
                 yield from promised_in_plain(gate.get("releases"))
 

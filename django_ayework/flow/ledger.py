@@ -42,7 +42,7 @@ class Ledger:
         self.rechecks: list[str] = []
         #: Gates born in this transaction.
         self.gates: set[str] = set()
-        #: Works that a waiter of another transaction may watch without having been told: looked for after commit.
+        #: Works whose watchers may not have been told: those are looked for after commit.
         self.strays: set[str] = set()
         self.attempts: list[AttemptRow] = []
 

@@ -11,7 +11,7 @@ from django.db import connections
 
 from django_ayework.conf import get_settings
 from django_ayework.define.signal import AbortReason
-from django_ayework.flow.chores import prune, sweep
+from django_ayework.flow.chores import PRUNE_BATCH, prune, sweep
 from django_ayework.flow.events import report
 from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.rules.durations import later
@@ -49,6 +49,7 @@ class Keeper:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="ayework-keeper", daemon=True)
         started = time.monotonic()
+        self.pruning = Duty(30.0, self.prune, started + 15.0)
         self.duties = [
             Duty(0.0, self.watch_time),
             Duty(0.0, self.tell_orphans),
@@ -58,7 +59,7 @@ class Keeper:
             Duty(10.0, self.beat, started + 10.0),
             Duty(60.0, clock.synchronise, started + 60.0),
             Duty(60.0, sweep, started + 30.0),
-            Duty(30.0, self.prune, started + 15.0),
+            self.pruning,
         ]
 
     def start(self) -> None:
@@ -139,9 +140,12 @@ class Keeper:
         processes.heartbeat(self.worker_id, clock.now(), self.holdings.unfinished)
 
     def prune(self) -> None:
-        """Delete what has been kept long enough, in batches while there is a lot."""
-        while prune() >= 1000 and not self._stopping.is_set():
-            continue
+        """Delete one batch of what has been kept long enough; the next at the next tick while there is a lot.
+
+        A million rows may be waiting, and the leases must be renewed meanwhile.
+        """
+        if prune() >= PRUNE_BATCH:
+            self.pruning.due_at = 0.0
 
     def tell_orphans(self) -> None:
         """Tell of settled groups nobody waited for, once their grace is over."""
