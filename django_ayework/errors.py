@@ -7,7 +7,6 @@ travel as attributes; ``id`` is the id of the work concerned, or None.
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -16,16 +15,12 @@ class AyeworkError(Exception):
     """Something went wrong in django_ayework."""
 
     def __init__(self, message: str | None = None, *, id: str | None = None) -> None:
-        super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
+        super().__init__(message or " ".join((type(self).__doc__ or "").replace("``", "").split()))
         self.id = id
 
 
 class ImproperWork(AyeworkError, TypeError):
     """A work is described in a way that cannot be run; see the message of the decorator."""
-
-
-class DuplicateWorkType(AyeworkError):
-    """Two handlers carry the same type name; give one of them another ``name=``."""
 
 
 class UnknownWorkType(AyeworkError, LookupError):

@@ -5,15 +5,49 @@ A receiver that raises is logged and never disturbs the engine.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from django.dispatch import Signal
 
-work_queued = Signal()  # work
-work_started = Signal()  # work
-work_deferred = Signal()  # work, run_at
-work_succeeded = Signal()  # work
-work_failed = Signal()  # work, error, will_retry
-work_expired = Signal()  # work
-work_cancelled = Signal()  # work
-group_done = Signal()  # group_id, value
+#: One object for each name: Django tells senders apart by identity.
+_names: dict[str, str] = {}
+
+
+def named(sender: Any) -> Any:
+    """Return the one object that stands for a type name; any other sender as it is."""
+    return _names.setdefault(sender, sender) if isinstance(sender, str) else sender
+
+
+class WorkSignal(Signal):
+    """A signal whose senders are type names, so that ``connect(receiver, sender="shop.add")`` works."""
+
+    def connect(
+        self,
+        receiver: Callable[..., Any],
+        sender: Any = None,
+        weak: bool = True,
+        dispatch_uid: Any = None,
+    ) -> None:
+        """Connect a receiver, to one type if its name is given."""
+        super().connect(receiver, named(sender), weak, dispatch_uid)
+
+    def disconnect(self, receiver: Any = None, sender: Any = None, dispatch_uid: Any = None) -> bool:
+        """Disconnect a receiver."""
+        return super().disconnect(receiver, named(sender), dispatch_uid)
+
+    def send_robust(self, sender: Any, **named_values: Any) -> list[tuple[Any, Any]]:
+        """Send to all receivers; return each with its answer, or with the exception it raised."""
+        return super().send_robust(named(sender), **named_values)
+
+
+work_queued = WorkSignal()  # work
+work_started = WorkSignal()  # work
+work_deferred = WorkSignal()  # work, run_at
+work_succeeded = WorkSignal()  # work
+work_failed = WorkSignal()  # work, error, will_retry
+work_expired = WorkSignal()  # work
+work_cancelled = WorkSignal()  # work
+group_done = WorkSignal()  # group_id, value
 worker_started = Signal()  # worker
 worker_stopped = Signal()  # worker

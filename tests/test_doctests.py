@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-PURE = ["django_ayework.errors", "django_ayework.types", "django_ayework.rules", "django_ayework.define"]
+PURE = ("django_ayework.errors", "django_ayework.rules", "django_ayework.define")
 
 
 def modules() -> Iterator[str]:

@@ -62,7 +62,7 @@ class LightChangeList(ChangeList):
     @property
     def older_url(self) -> str | None:
         """The address of the rows after the last countable page, or None."""
-        by_id = self.queryset.query.order_by == ("-id",)
+        by_id = self.queryset.query.order_by[:1] == ("-id",)
         if not (by_id and self.is_last_page and self.paginator.is_capped):
             return None
         return self.older_than(self.result_list[len(self.result_list) - 1].pk)

@@ -63,13 +63,24 @@ class Handle(ABC, Generic[R_co, G_co]):
 
     def __init__(self, id: str, group_id: str | None = None, deduplicated: bool = False) -> None:
         self.id = id
-        self.group_id = group_id or id
         self.deduplicated = deduplicated
+        self._group_id = group_id
+
+    @property
+    def group_id(self) -> str:
+        """The id of the work's group; a handle made from an id alone looks it up when first asked."""
+        if self._group_id is None:
+            self._group_id = self._find_group_id()
+        return self._group_id or self.id
 
     @property
     def chain_id(self) -> str:
         """The id of the first work of the chain."""
         return self.id
+
+    @abstractmethod
+    def _find_group_id(self) -> str | None:
+        """Read the id of the work's group; None when there is no such work."""
 
     @abstractmethod
     def state(self) -> WorkState | None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django_ayework.define.events import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.births import Birth, Family, all_born
-from django_ayework.flow.events import Kind
 from django_ayework.flow.gate_payload import decode_releases, gate_timeout, promised_in
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import decode_options
@@ -168,14 +168,14 @@ def release(ledger: Ledger, move: Move) -> None:
     if move.row.group_id is None and move.births:
         ledger.groups.founded(move.row.id)
     ledger.strays |= ledger.bear(move.births)
-    after = moved_row(move)
+    after = move.row.after(move.transition)
     ledger.ended(after)
     ledger.effects.happened(Kind.SUCCEEDED, after)
 
 
 def close_unopened(ledger: Ledger, move: Move) -> None:
     """Book a waiter that died: the works it would have released count as cancelled for their watchers."""
-    after = moved_row(move)
+    after = move.row.after(move.transition)
     ledger.ended(after)
     ledger.outcomes.update(dict.fromkeys(unreleased_ids(move.row), Status.CANCELLED))
     kind = Kind.EXPIRED if after.reason == Reason.EXPIRED else Kind.FAILED
@@ -185,7 +185,7 @@ def close_unopened(ledger: Ledger, move: Move) -> None:
 
 def reopen(ledger: Ledger, move: Move) -> None:
     """Book a waiter that waits again; what counted as cancelled because of it no longer does."""
-    ledger.reopened(moved_row(move), was_dead=move.row.status == Status.DEAD)
+    ledger.reopened(move.row.after(move.transition), was_dead=move.row.status == Status.DEAD)
     ledger.outcomes.update(dict.fromkeys(unreleased_ids(move.row)))
     ledger.undecided.add(move.row.id)
 
@@ -200,17 +200,3 @@ def unreleased_ids(row: WorkRow) -> Iterable[str]:
     promised = list(promised_in(row.input))
     queued = statuses_of(promised)
     return [id for id in promised if id not in queued]
-
-
-def moved_row(move: Move) -> WorkRow:
-    """Return the row as the transition left it."""
-    t = move.transition
-    return move.row._replace(
-        status=t.status,
-        reason=str(t.reason),
-        error=t.error,
-        ended_at=t.ended_at,
-        deadline=t.deadline,
-        group_id=t.group_id,
-        attempt=t.attempt,
-    )

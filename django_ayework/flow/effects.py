@@ -9,7 +9,8 @@ from typing import Any
 
 from django.db import transaction
 
-from django_ayework.flow.events import Kind, WorkEvent, announce, guarded, is_heard, work_event
+from django_ayework.define.events import Kind, WorkEvent
+from django_ayework.flow.events import announce, guarded, is_heard, work_event
 from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
 
@@ -40,13 +41,28 @@ class Effects:
             transaction.on_commit(self.carry_out, using=alias())
 
     def carry_out(self) -> None:
-        """Wake workers of this process, look again where needed, then tell whoever listens."""
+        """Wake workers of this process, tell whoever listens, then look again where needed."""
         if self.wakes:
             wake_workers()
-        for effect in self.after:
-            guarded(effect)
         for event in self.events:
             announce(event)
+        for listener in list(_group_listeners) if self.done_groups else ():
+            guarded(listener, self.done_groups)
+        for effect in self.after:
+            guarded(effect)
+
+
+_group_listeners: set[Callable[[list[str]], object]] = set()
+
+
+def add_group_listener(listener: Callable[[list[str]], object]) -> None:
+    """Let this be called with the ids of groups that settle through this process, if anybody is to know."""
+    _group_listeners.add(listener)
+
+
+def remove_group_listener(listener: Callable[[list[str]], object]) -> None:
+    """Forget the listener."""
+    _group_listeners.discard(listener)
 
 
 _sleepers: set[threading.Event] = set()

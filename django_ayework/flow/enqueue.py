@@ -7,19 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from django.db import transaction
-
 from django_ayework.define.options import check_id, checked
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
 from django_ayework.flow.births import Birth, Family, born
 from django_ayework.flow.closing import close
+from django_ayework.flow.deferral import after_commit
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import needs_clock
 from django_ayework.store.clock import clock
-from django_ayework.store.database import alias, atomic, in_own_transaction
+from django_ayework.store.database import atomic, in_own_transaction
 from django_ayework.store.rows import find_row, statuses_of
 
 R = TypeVar("R")
@@ -55,10 +54,21 @@ def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handl
         request = with_id(request, check_id(own_id, "id"))
     birth = birth_of(request, given)
     if on_commit:
-        later = partial(insert_by_itself, birth, own_id)
-        transaction.on_commit(later, using=alias())
-        return Handle(request.id)
+        require_free(own_id)
+        after_commit(partial(in_own_transaction, partial(insert_here, birth, own_id)))
+        return Handle(request.id, request.id)
     return insert(birth, own_id)
+
+
+def require_free(own_id: str | None) -> None:
+    """Raise when a work has this id, while the caller can still hear of it."""
+    if own_id is not None and find_row(own_id) is not None:
+        raise taken_id(own_id)
+
+
+def taken_id(own_id: str) -> InvalidWorkId:
+    """Return the error of an id that is in use."""
+    return InvalidWorkId(f"expected id= to be a new id, but a work {own_id!r} exists.", id=own_id)
 
 
 def with_id(request: WorkRequest[R, G], id: str) -> WorkRequest[R, G]:
@@ -74,11 +84,6 @@ def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> Birth:
     return born(request, cast(Mapping[str, Any], options), Family(), clock.now())
 
 
-def insert_by_itself(birth: Birth, own_id: str | None) -> None:
-    """Insert after the caller's transaction, in one of its own."""
-    in_own_transaction(partial(insert, birth, own_id))
-
-
 def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
     if birth.gate is None:
@@ -92,12 +97,12 @@ def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     ledger = Ledger(birth.row.queued_at)
     taken = ledger.bear([birth])
     if taken and own_id is not None:
-        raise InvalidWorkId(f"expected id= to be a new id, but a work {own_id!r} exists.", id=own_id)
+        raise taken_id(own_id)
     close(ledger)
     if taken:
         return existing_handle(birth.row.id)
     remember_uncommitted([birth.row.id])
-    return Handle(birth.row.id)
+    return Handle(birth.row.id, birth.row.group)
 
 
 def existing_handle(id: str) -> Handle[Any, Any]:
@@ -116,8 +121,9 @@ def enqueue_all(
     on_commit = given.pop("on_commit", False)
     births = [birth_of(request, given) for request in require_requests(requests, "enqueue_many(works)")]
     if on_commit:
-        transaction.on_commit(partial(insert_all, births, together), using=alias())
-        return [Handle(birth.row.id, births[0].row.id if together else None) for birth in births]
+        after_commit(partial(in_own_transaction, partial(insert_all, births, together)))
+        root = births[0].row.id if together and births else None
+        return [Handle(birth.row.id, root or birth.row.id) for birth in births]
     return insert_all(births, together)
 
 

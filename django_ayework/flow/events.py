@@ -1,12 +1,10 @@
-"""What happened to a work, told to signals and hooks after commit."""
+"""Telling signals and hooks what happened, after commit."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from django.dispatch import Signal
@@ -14,25 +12,12 @@ from django.utils.module_loading import import_string
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
-from django_ayework.define.handles import WorkState
+from django_ayework.define.events import Kind, WorkEvent
 from django_ayework.define.registry import registry
 from django_ayework.flow.states import state_of
 from django_ayework.store.rows import WorkRow
 
 logger = logging.getLogger("django_ayework")
-
-
-class Kind(StrEnum):
-    """What can happen."""
-
-    QUEUED = "queued"
-    STARTED = "started"
-    DEFERRED = "deferred"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-    GROUP_DONE = "group-done"
 
 
 SIGNALS: dict[Kind, Signal] = {
@@ -45,32 +30,6 @@ SIGNALS: dict[Kind, Signal] = {
     Kind.CANCELLED: signals.work_cancelled,
     Kind.GROUP_DONE: signals.group_done,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkEvent:
-    """What ``ON_EVENT`` and a type's ``on_event`` are given.
-
-    ``work`` is None for ``group-done``, which has ``group_id`` and ``value`` instead; ``extra`` holds what
-    the signal of the same kind carries besides: ``error`` and ``will_retry``, or ``run_at``.
-    """
-
-    kind: Kind
-    group_id: str
-    at: datetime
-    work: WorkState | None = None
-    value: Any = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def id(self) -> str | None:
-        """The work's id, or None."""
-        return self.work.id if self.work else None
-
-    @property
-    def type(self) -> str | None:
-        """The work's type name, or None."""
-        return self.work.type if self.work else None
 
 
 def is_heard(kind: Kind, type: str) -> bool:

@@ -54,6 +54,13 @@ PENDING = Pending()
 class Handle(handles.Handle[R_co, G_co]):
     """A handle that looks into the database until there is an answer."""
 
+    _noted = False  # that somebody waits for the group
+
+    def _find_group_id(self) -> str | None:
+        """Read the id of the work's group."""
+        row = find_row(self.id)
+        return row.group if row else None
+
     def state(self) -> WorkState | None:
         """Read the work's state."""
         return find_state(self.id)
@@ -103,7 +110,9 @@ class Handle(handles.Handle[R_co, G_co]):
     def _look(self, look: Callable[[WorkRow], Any]) -> Any:
         """Look once; refuse to wait for what only the end of our own transaction can bring."""
         row = existing(self.id)
-        note_waiting(row.group)
+        if not self._noted:
+            note_waiting(row.group)
+            self._noted = True
         answer = look(row)
         if answer is PENDING and is_uncommitted(self.id):
             raise WaitInTransaction(id=self.id)

@@ -11,9 +11,10 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
+from django_ayework.define.events import Kind
 from django_ayework.flow.births import Birth
 from django_ayework.flow.effects import Effects
-from django_ayework.flow.events import Kind, group_done_is_heard
+from django_ayework.flow.events import group_done_is_heard
 from django_ayework.flow.gate_payload import promised_ids
 from django_ayework.flow.group_books import GroupBooks
 from django_ayework.flow.states import readable_result

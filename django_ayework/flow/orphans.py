@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -37,6 +38,12 @@ def note_waiting(group_id: str) -> None:
     if get_settings().unhandled_group is not None and not in_transaction():
         now = clock.now()
         entries.set_if_absent(f"wait:{group_id}", "", now, now + WAITING_LIFE)
+
+
+def tell_all_unhandled(group_ids: Iterable[str]) -> None:
+    """Call the hook for those settled groups that nobody waited for."""
+    for group_id in group_ids:
+        tell_unhandled(group_id)
 
 
 def tell_unhandled(group_id: str) -> bool:

@@ -7,17 +7,16 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from django_ayework.define.events import Kind
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import NotRetryable, WorkNotFound
 from django_ayework.flow.cascade import Move, decision_of, reopen, waiting_again
 from django_ayework.flow.closing import close
-from django_ayework.flow.events import Kind
 from django_ayework.flow.handles import Handle
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, encode_input
-from django_ayework.flow.settle import moved_row
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.deadlines import resolve_deadline
 from django_ayework.rules.states import RETRYABLE, Status
@@ -73,7 +72,7 @@ def retry_work(ledger: Ledger, row: WorkRow, input: Mapping[str, Any] | None) ->
         replace_input(row.id, new_input(row, input))
     transition = starting_over(row, ledger.now)
     transitions.apply([transition])
-    after = moved_row(row, transition)
+    after = row.after(transition)
     ledger.reopened(after, was_dead=row.status == Status.DEAD)
     ledger.effects.wakes = True
     ledger.effects.happened(Kind.QUEUED, after)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
+from django_ayework.define.events import Kind
 from django_ayework.flow.births import Birth
 from django_ayework.flow.closing import close
-from django_ayework.flow.events import Kind
 from django_ayework.flow.ledger import Ledger
 from django_ayework.rules.folding import Contribution
 from django_ayework.rules.states import Outcome, Reason, Status
@@ -45,11 +45,10 @@ class Settlement:
 
 @dataclass(slots=True)
 class Report:
-    """What a settlement did: the ids it moved, those that others had moved, the groups that settled."""
+    """What a settlement did: the ids it moved, and those that others had moved."""
 
     moved: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
-    done_groups: list[str] = field(default_factory=list)
 
 
 def settle(settlements: Sequence[Settlement]) -> Report:
@@ -70,7 +69,7 @@ def settle_here(settlements: Sequence[Settlement]) -> Report:
             book(ledger, settlement, transition)
     close(ledger)
     refused = [s.row.id for s in settlements if s.row.id not in moved]
-    return Report(moved, refused, ledger.effects.done_groups)
+    return Report(moved, refused)
 
 
 def transition_of(settlement: Settlement, now: datetime) -> Transition:
@@ -119,29 +118,11 @@ def transition_by(row: WorkRow, verdict: Verdict, now: datetime) -> Transition:
 
 def book(ledger: Ledger, settlement: Settlement, transition: Transition) -> None:
     """Note what follows from a transition that was won."""
-    after = moved_row(settlement.row, transition)
+    after = settlement.row.after(transition)
     if isinstance(settlement.ending, Success):
         book_success(ledger, settlement, settlement.ending, after)
     else:
         book_verdict(ledger, settlement, settlement.ending, after)
-
-
-def moved_row(row: WorkRow, t: Transition) -> WorkRow:
-    """Return the row as a transition leaves it."""
-    return row._replace(
-        status=t.status,
-        attempt=t.attempt,
-        run_at=t.run_at,
-        deadline=t.deadline,
-        group_id=t.group_id,
-        reason=str(t.reason),
-        error=t.error,
-        result=t.result,
-        ended_at=t.ended_at,
-        completed_by=t.completed_by,
-        worker=None,
-        leased_until=None,
-    )
 
 
 def book_success(ledger: Ledger, settlement: Settlement, success: Success, after: WorkRow) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from django_ayework.define.handles import WorkState as WorkState
 from django_ayework.define.registry import registry
-from django_ayework.errors import NotDecodable
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.rules.states import Status
@@ -70,5 +69,5 @@ def readable_result(row: WorkRow) -> Any:
     """Return the result; one that cannot be read back is given as its text, so there is always a state."""
     try:
         return decode_value(row.result, codec_of(registry.find(row.type)))
-    except NotDecodable:
+    except Exception:  # a codec of the project's own may raise anything
         return row.result

@@ -149,7 +149,7 @@ def error_text(error: BaseException) -> str:
         message = str(error)
     except Exception as unprintable:
         message = f"(its message cannot be printed: {type(unprintable).__name__})"
-    return cut(f"{type(error).__name__}: {message}")
+    return cut(f"{type(error).__name__}: {message}" if message else type(error).__name__)
 
 
 def storable(text: str) -> str:

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
+from django_ayework.rules.transitions import Transition
 from django_ayework.store.database import chunked, rows
 
 
@@ -42,6 +43,23 @@ class WorkRow(NamedTuple):
     started_at: datetime | None
     ended_at: datetime | None
     completed_by: str | None
+
+    def after(self, transition: Transition) -> WorkRow:
+        """Return the row as a transition leaves it: no worker holds it any more."""
+        return self._replace(
+            status=transition.status,
+            attempt=transition.attempt,
+            run_at=transition.run_at,
+            deadline=transition.deadline,
+            group_id=transition.group_id,
+            reason=str(transition.reason),
+            error=transition.error,
+            result=transition.result,
+            ended_at=transition.ended_at,
+            completed_by=transition.completed_by,
+            worker=None,
+            leased_until=None,
+        )
 
     @property
     def group(self) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ayework.store.database import alias, connection
 from django_ayework.worker.attempt import Opened, awaited
+
+Savepoint = tuple[BaseDatabaseWrapper, Any]
 
 
 def call_here(attempt: Opened) -> Any:
@@ -17,19 +20,19 @@ def call_here(attempt: Opened) -> Any:
     A database error would spoil the test's transaction, so it is rolled back to where the handler began. Any
     other error keeps what the handler wrote, as outside of tests.
     """
-    if not connection().in_atomic_block:
-        return called(attempt)
-    point = transaction.savepoint(using=alias())
+    points = [
+        (each, each.savepoint()) for each in connections.all(initialized_only=True) if each.in_atomic_block
+    ]
     try:
         returned = called(attempt)
     except DatabaseError:
-        transaction.savepoint_rollback(point, using=alias())
-        transaction.set_rollback(False, using=alias())
+        undo(points)
         raise
     except Exception:
-        transaction.savepoint_commit(point, using=alias())
+        with suppress(DatabaseError):
+            keep(points)
         raise
-    transaction.savepoint_commit(point, using=alias())
+    keep(points)
     return returned
 
 
@@ -38,3 +41,20 @@ def called(attempt: Opened) -> Any:
     if attempt.work_type.is_async:
         return async_to_sync(awaited)(attempt)
     return attempt.call()
+
+
+def keep(points: list[Savepoint]) -> None:
+    """Keep what was written; undo it when a database error, though caught, has spoilt the transaction."""
+    try:
+        for connection, point in points:
+            connection.savepoint_commit(point)
+    except DatabaseError:
+        undo(points)
+        raise
+
+
+def undo(points: list[Savepoint]) -> None:
+    """Roll back to where the handler began."""
+    for connection, point in points:
+        connection.needs_rollback = False
+        connection.savepoint_rollback(point)

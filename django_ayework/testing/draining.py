@@ -10,8 +10,9 @@ from django.db import connections
 from django_ayework.conf import get_settings
 from django_ayework.flow.chores import expire_gates
 from django_ayework.flow.closing import recheck_leftovers
+from django_ayework.flow.effects import add_group_listener, remove_group_listener
 from django_ayework.flow.group_books import ContributionFailed
-from django_ayework.flow.orphans import tell_unhandled
+from django_ayework.flow.orphans import tell_all_unhandled
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.trials import as_failure
@@ -21,6 +22,7 @@ from django_ayework.rules.unknown import OFFER_AGAIN, unknown_error, unknown_sin
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.look import look, queues_with_work
+from django_ayework.store.progress import write_progress
 from django_ayework.testing.calling import call_here
 from django_ayework.worker.attempt import is_parked, run
 from django_ayework.worker.claimer import deliveries_of
@@ -54,16 +56,15 @@ def drain(limit: int | None = None) -> DrainReport:
         enqueue(add(a=1, b=2))
         assert drain().succeeded == 1
     """
-    report, services, ids = DrainReport(), EngineServices(), dict[str, None]()
-    run_commit_callbacks()
-    while (limit is None or report.ran < limit) and (delivery := next_due()) is not None:
-        settlement = run(delivery, services, call_here)
-        settlement, done_groups = settled(settlement)
+    report, ids = DrainReport(), dict[str, None]()
+    add_group_listener(tell_all_unhandled)
+    try:
         run_commit_callbacks()
-        for group in done_groups:
-            tell_unhandled(group)
-        count(report, settlement)
-        ids[delivery.row.id] = None
+        while (limit is None or report.ran < limit) and (delivery := next_due()) is not None:
+            count(report, attempted(delivery))
+            ids[delivery.row.id] = None
+    finally:
+        remove_group_listener(tell_all_unhandled)
     report.states = [state for id in ids if (state := find_state(id)) is not None]
     return report
 
@@ -73,13 +74,24 @@ async def adrain(limit: int | None = None) -> DrainReport:
     return await sync_to_async(drain)(limit)
 
 
-def settled(settlement: Settlement) -> tuple[Settlement, list[str]]:
-    """Settle an attempt, as a failed one when its ``append`` raises; return it, and the settled groups."""
+def attempted(delivery: Delivery) -> Settlement:
+    """Run an attempt and settle it; return how it ended."""
+    services = EngineServices()
+    settlement = run(delivery, services, call_here)
+    write_progress({id: (delivery.row.delivery, text) for id, text in services.take_progress().items()})
+    settlement = settled(settlement)
+    run_commit_callbacks()
+    return settlement
+
+
+def settled(settlement: Settlement) -> Settlement:
+    """Settle an attempt, as a failed one when its ``append`` raises."""
     try:
-        return settlement, settle([settlement]).done_groups
+        settle([settlement])
     except ContributionFailed as error:
         settlement = as_failure(settlement, error)
-        return settlement, settle([settlement]).done_groups
+        settle([settlement])
+    return settlement
 
 
 def next_due() -> Delivery | None:

@@ -12,13 +12,14 @@ from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import Assignment, Context, ContextServices
+from django_ayework.define.events import FailureInfo, Kind
 from django_ayework.define.plans import Plan, plan_of
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
 from django_ayework.define.signature import bind
-from django_ayework.errors import Abort, AttemptTimeout, Defer, InvalidInstruction, NotDecodable, Reschedule
+from django_ayework.errors import Abort, AttemptTimeout, Defer, InvalidInstruction, Reschedule
 from django_ayework.flow.births import Family, all_born
-from django_ayework.flow.events import Kind, announce, is_heard, report, resolved_hook, work_event
+from django_ayework.flow.events import announce, is_heard, report, resolved_hook, work_event
 from django_ayework.flow.payloads import codec_of, decode_input, encode_result
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.trials import trial_of
@@ -47,17 +48,6 @@ class Opened:
         return self.work_type.handler(*leading, **self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class FailureInfo:
-    """What ``on_failure`` is told besides the exception."""
-
-    id: str
-    type: str
-    group_id: str
-    attempt: int
-    attempts: int
-
-
 def opened(delivery: Delivery, services: ContextServices) -> Opened | Settlement:
     """Return the attempt ready to run, or how it ended before it could: expired, unknown, unreadable."""
     row = delivery.row
@@ -68,7 +58,7 @@ def opened(delivery: Delivery, services: ContextServices) -> Opened | Settlement
         return Settlement(row, uncounted(die(Reason.UNKNOWN_TYPE, unknown_text(row.type))))
     try:
         arguments = bind(work_type.signature, row.type, (), decode_input(row.input, codec_of(work_type)))
-    except (NotDecodable, TypeError) as error:
+    except Exception as error:  # a codec of the project's own may raise anything
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     context = Context(assignment_of(delivery), services, delivery.signal)
     announce_start(row)

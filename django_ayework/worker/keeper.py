@@ -12,6 +12,7 @@ from django.db import connections
 from django_ayework.conf import get_settings
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.chores import PRUNE_BATCH, prune, sweep
+from django_ayework.flow.effects import add_group_listener, remove_group_listener
 from django_ayework.flow.events import report
 from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.rules.durations import later
@@ -64,10 +65,12 @@ class Keeper:
 
     def start(self) -> None:
         """Start the thread."""
+        add_group_listener(self.settled)
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread after its present turn."""
+        remove_group_listener(self.settled)
         self._stopping.set()
         self._thread.join(10)
 

@@ -31,10 +31,9 @@ LONGEST_PAUSE = 5.0
 class Settler:
     """A thread that settles outcomes in batches and never loses one while the process lives."""
 
-    def __init__(self, settled: Callable[[list[Delivery]], None], told: Callable[[Report], None]) -> None:
+    def __init__(self, settled: Callable[[list[Delivery]], None]) -> None:
         self._queue: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
         self._settled = settled
-        self._told = told
         self._thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
         self.gives_up = threading.Event()
 
@@ -88,7 +87,6 @@ class Settler:
         self._settled([delivery for delivery, _ in batch])
         for id in report_.refused:
             logger.warning("The outcome of work %s came too late: somebody else has moved the work.", id)
-        self._told(report_)
 
     def _persistently(self, settlements: list[Settlement]) -> Report:
         """Settle; while the database is away, try again."""

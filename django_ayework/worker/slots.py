@@ -50,7 +50,7 @@ class Slots:
             self._begin(delivery)
 
     def stop(self, timeout: float) -> None:
-        """End the threads once they are idle; wait at most ``timeout`` seconds for handlers that still run."""
+        """End the threads once they are idle; wait at most ``timeout`` seconds for running handlers."""
         until = time.monotonic() + timeout
         for _ in self._threads:
             self._inbox.put(None)

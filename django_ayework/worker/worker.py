@@ -17,7 +17,7 @@ from django_ayework.define.ids import new_uuid7
 from django_ayework.define.registry import registry
 from django_ayework.flow.effects import add_sleeper, remove_sleeper
 from django_ayework.flow.events import report
-from django_ayework.flow.settle import Report, Settlement
+from django_ayework.flow.settle import Settlement
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.unknown import OFFER_AGAIN, unknown_error, unknown_since
 from django_ayework.store import processes, transitions
@@ -76,7 +76,7 @@ class Worker:
         self._services = EngineServices()
         self._claimer = Claimer(self.id, self.queues)
         self._slots = Slots(self.concurrency, self._services, self._finished)
-        self._settler = Settler(self._holdings.settle, self._told)
+        self._settler = Settler(self._holdings.settle)
         self._keeper = Keeper(self.id, self._holdings, self._services)
         self._claimed = 0
 
@@ -221,10 +221,6 @@ class Worker:
         elif not delivery.withdrawn:
             self._holdings.finish()
             self._holdings.settle([delivery])
-
-    def _told(self, report_: Report) -> None:
-        """Learn what a settlement did (called by the settler)."""
-        self._keeper.settled(report_.done_groups)
 
     def _is_over(self) -> bool:
         """Tell whether it is time to stop."""

@@ -12,7 +12,6 @@ from django.test import Client
 
 from tests.admin.kit import address
 
-
 Page = Callable[..., str]
 
 

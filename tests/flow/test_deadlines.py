@@ -13,6 +13,7 @@ from django_ayework import AttemptTimeout, Context, Defer, Retry, WorkFailed, Wo
 from django_ayework.flow.events import WorkEvent
 from django_ayework.models import Attempt
 from django_ayework.testing import now
+from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
 
 ONCE = Retry(attempts=1)
@@ -62,8 +63,6 @@ def test_a_deadline_that_has_passed_when_it_is_queued_expires_it(drain: Any) -> 
 
 @pytest.mark.django_db
 def test_a_work_of_an_unknown_type_expires_as_well(drain: Any, time_travel: Any) -> None:
-    from django_ayework.testing.factories import WorkFactory
-
     row = WorkFactory(type="t.gone", deadline=now() + timedelta(seconds=30))
     drain()
     time_travel(31)

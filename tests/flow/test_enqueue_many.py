@@ -112,11 +112,9 @@ def test_together_makes_one_group_that_is_done_when_all_have_ended(drain: Any) -
     assert [handle.result(timeout=0) for handle in handles] == [1, 2, 3]
 
 
-def test_together_counts_the_dead_and_the_children(drain: Any) -> None:
-    handles = enqueue_many([branch(n=5), fail()], together=True, retry=None)
+def test_together_counts_the_dead_and_the_children(drain: Any, time_travel: Any) -> None:
+    handles = enqueue_many([branch(n=5), fail()], together=True)
     drain()
-    from django_ayework.testing import time_travel
-
     for _ in range(3):
         time_travel(60)
         drain()

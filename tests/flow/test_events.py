@@ -139,6 +139,7 @@ def test_a_retry_is_a_queueing(drain: Any, events: list[WorkEvent]) -> None:
     assert [event.kind for event in events] == ["queued", "started", "failed", "group-done"]
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_gate_is_queued_before_it_opens(drain: Any, events: list[WorkEvent]) -> None:
     watched = enqueue(add(a=1, b=1))
     drain()

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import connection
 
 from django_ayework import (
     Abort,
@@ -161,8 +161,8 @@ def test_a_result_that_is_too_large_fails_the_attempt(outcome: Any, configure: C
 
     configure(MAX_PAYLOAD=100)
     assert outcome(huge()).error == (
-        "PayloadTooLarge: expected the result of 't.failures.huge' to have at most 100 characters once encoded "
-        "(AYEWORK['MAX_PAYLOAD']), got: 102; store it elsewhere and pass a reference."
+        "PayloadTooLarge: expected the result of 't.failures.huge' to have at most 100 characters once "
+        "encoded (AYEWORK['MAX_PAYLOAD']), got: 102; store it elsewhere and pass a reference."
     )
 
 

@@ -166,7 +166,9 @@ def test_options_that_cannot_be_used_are_refused_in_one_sentence(options: Any, m
 
 def test_options_are_decided_when_the_work_is_queued(configure: Configure) -> None:
     def declare(attempts: int) -> Any:
-        @work(name="t.options.changing", retry=Retry(attempts=attempts), timeout=attempts, queue=f"q{attempts}")
+        @work(
+            name="t.options.changing", retry=Retry(attempts=attempts), timeout=attempts, queue=f"q{attempts}"
+        )
         def changing() -> None: ...
 
         return changing

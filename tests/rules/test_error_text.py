@@ -29,17 +29,17 @@ class Endless(Exception):
     ("error", "text"),
     [
         (ValueError("no such card"), "ValueError: no such card"),
-        (ValueError(), "ValueError: "),
+        (ValueError(), "ValueError"),
         (KeyError("a"), "KeyError: 'a'"),
         (ValueError("a", 1), "ValueError: ('a', 1)"),
         (WorkFailed(), "WorkFailed: The work died."),
         (ExceptionGroup("two", [ValueError("a"), TypeError()]), "ExceptionGroup: two (2 sub-exceptions)"),
-        (KeyboardInterrupt(), "KeyboardInterrupt: "),
-        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "UnicodeDecodeError: 'utf-8' codec can't decode"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (OSError(2, "gone"), "FileNotFoundError: [Errno 2] gone"),
     ],
 )
 def test_an_exception_is_its_name_and_message(error, text):
-    assert error_text(error).startswith(text)
+    assert error_text(error) == text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""What ``from django_ayework import …`` offers. A change here is a change for users."""
+
+import django_ayework
+
+NAMES = """
+Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError Context Count Defer Handle Instruction
+InvalidWorkId NotEncodable NotRetryable PayloadTooLarge Queue Reschedule Result Retry Status
+UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest
+WorkState WorkType Worker
+aenqueue aenqueue_many aretry condition_met dependency enqueue enqueue_many enqueue_on get_handle
+registry retry work
+"""
+
+
+def test_the_public_names():
+    assert django_ayework.__all__ == NAMES.split()
+
+
+def test_they_are_sorted_and_named_once():
+    assert sorted(set(django_ayework.__all__)) == django_ayework.__all__
+
+
+def test_each_of_them_is_there():
+    assert [name for name in django_ayework.__all__ if not hasattr(django_ayework, name)] == []
+
+
+def test_what_is_imported_when_first_used_is_public():
+    assert set(django_ayework.LAZY) <= set(django_ayework.__all__)
+
+
+def test_a_name_that_is_not_there_is_missed_in_the_usual_words():
+    try:
+        django_ayework.enque  # noqa: B018
+    except AttributeError as missing:
+        assert str(missing) == "module 'django_ayework' has no attribute 'enque'"
+    else:
+        raise AssertionError("a name that is not there was found")
+
+
+def test_every_error_is_of_the_package_and_says_something_by_itself():
+    from django_ayework import errors
+
+    for name, error in vars(errors).items():
+        if isinstance(error, type) and error.__module__ == errors.__name__ and "__init__" not in vars(error):
+            assert issubclass(error, django_ayework.AyeworkError), name
+            assert str(error()).strip(), name
+            assert error(id="w").id == "w", name

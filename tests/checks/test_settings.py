@@ -1,0 +1,101 @@
+"""System checks of the setting ``AYEWORK``."""
+
+import pytest
+from django.core.checks import ERROR, run_checks
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+
+from django_ayework.checks import check_settings
+
+
+@pytest.fixture
+def found(settings):
+    """What the check says of these values, by id."""
+
+    def check(given):
+        settings.AYEWORK = given
+        messages = run_checks(tags=["ayework"])
+        assert all(message.level == ERROR for message in messages)
+        return {message.id.removeprefix("ayework."): message for message in messages}
+
+    return check
+
+
+def test_the_suites_own_settings_are_fine():
+    assert run_checks(tags=["ayework"]) == []
+
+
+def test_the_defaults_are_fine(found):
+    assert found({}) == {}
+
+
+def test_e001_an_unknown_key_with_the_nearest_one(found):
+    message = found({"CONCURENCY": 4})["E001"]
+
+    assert message.msg == "AYEWORK has the unknown key 'CONCURENCY'."
+    assert message.hint == "Did you mean 'CONCURRENCY'?"
+
+
+def test_e001_a_key_in_lower_case(found):
+    assert found({"lease": 4})["E001"].hint == "Did you mean 'LEASE'?"
+
+
+def test_e001_a_key_like_no_other(found):
+    assert found({"QQQ": 4})["E001"].hint is None
+
+
+def test_e001_every_unknown_key(settings):
+    settings.AYEWORK = {"QQQ": 1, "ZZZ": 2, "LEASE": 30}
+
+    assert [message.id for message in check_settings(None)] == ["ayework.E001"] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"LEASE": -1}, "AYEWORK['LEASE']"),
+        ({"RETRY": {"attempts": 0}}, "AYEWORK['RETRY']"),
+        ({"RETENTION": 5}, "AYEWORK['RETENTION']"),
+        ({"ON_EVENT": "nowhere.to.be.found"}, "AYEWORK['ON_EVENT']"),
+        ({"CODEC": "nowhere.Codec"}, "AYEWORK['CODEC']"),
+        ([], "AYEWORK to be a mapping"),
+    ],
+)
+def test_e002_a_value_that_cannot_be_used(found, given, named):
+    message = found(given)["E002"]
+
+    assert message.msg.startswith("AYEWORK cannot be used: ")
+    assert named in message.msg
+
+
+def test_e002_does_not_hide_e001(found):
+    assert set(found({"QQQ": 1, "LEASE": -1})) == {"E001", "E002"}
+
+
+def test_e003_no_such_database(found):
+    message = found({"DATABASE": "defualt"})["E003"]
+
+    assert message.msg == "AYEWORK['DATABASE'] is 'defualt', but DATABASES has no such alias."
+    assert message.hint == "Did you mean 'default'?"
+    assert found({"DATABASE": None})["E003"].hint is None
+
+
+def test_e004_naive_times(settings, found):
+    settings.USE_TZ = False
+    message = found({})["E004"]
+
+    assert message.hint == "Set USE_TZ = True."
+
+
+def test_all_is_said_at_once(settings, found):
+    settings.USE_TZ = False
+
+    assert set(found({"DATABASE": "x", "QQQ": 1})) == {"E001", "E003", "E004"}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("given", [{"LEASE": -1}, {"DATABASE": "nowhere"}, [], {"ON_EVENT": "no.where"}])
+def test_the_check_command_reports_rather_than_crashes(settings, given):
+    settings.AYEWORK = given
+    with pytest.raises(SystemCheckError, match=r"\(ayework.E00[23]\)"):
+        call_command("check", databases=["default"])

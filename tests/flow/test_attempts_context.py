@@ -1,0 +1,141 @@
+"""What a running handler can ask, and what it is told about itself."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_ayework import Context, Defer, Retry, enqueue, get_handle, work
+from django_ayework.models import Work
+from django_ayework.testing import enqueued, now
+from tests.app.works import add, fail
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_handler_knows_who_it_is(drain: Any) -> None:
+    deadline = now() + timedelta(hours=1)
+    seen: list[Any] = []
+
+    @work(name="t.context.child")
+    def child(ctx: Context) -> None:
+        seen.append((ctx.id, ctx.type, ctx.group_id, ctx.chain_id, ctx.attempt, ctx.parent, ctx.deadline))
+        assert (ctx.dependents, ctx.last_error) == ((), None)
+        assert (ctx.signal.aborted, ctx.signal.reason) == (False, None)
+
+    @work(name="t.context.parent")
+    def parent(ctx: Context):
+        return ctx.queue([child()], deadline=deadline)
+
+    handle = enqueue(parent())
+    drain()
+    row = Work.objects.get(type="t.context.child")
+    assert seen == [(row.id, "t.context.child", handle.id, row.id, 1, handle.id, deadline)]
+
+
+def test_a_released_work_knows_what_its_gate_had_waited_for(drain: Any) -> None:
+    seen: list[Any] = []
+
+    @work(name="t.context.last")
+    def last(ctx: Context) -> None:
+        seen.append((ctx.dependents, ctx.parent))
+
+    @work(name="t.context.chain")
+    def chain(ctx: Context):
+        return ctx.queue([add(a=1, b=0), add(a=2, b=0)]).next([last()])
+
+    enqueue(chain())
+    drain()
+    watched = tuple(state.id for state in enqueued(add))
+    gate = Work.objects.get(type="@work/dependency")
+    assert seen == [(watched, gate.id)]
+    assert enqueued(last)[0].parent == gate.id
+    [state] = [get_handle(row.id).state() for row in Work.objects.filter(type="t.context.last")]
+    assert state is not None and state.dependents == watched
+
+
+def test_a_key_is_claimed_once(drain: Any, time_travel: Any) -> None:
+    claims: list[bool] = []
+
+    @work(name="t.context.claims")
+    def claiming(ctx: Context, key: str) -> None:
+        claims.append(ctx.claim(key))
+
+    def claim(key: str) -> bool:
+        enqueue(claiming(key=key))
+        drain()
+        return claims[-1]
+
+    assert [claim("mail 7"), claim("mail 7"), claim("mail 8")] == [True, False, True]
+    long = "x" * 5000
+    assert [claim(long), claim(long), claim(long + "y")] == [True, False, True]
+    time_travel(timedelta(hours=23))
+    assert claim("mail 7") is False
+    time_travel(timedelta(hours=2))
+    assert claim("mail 7") is True
+
+
+def test_states_come_in_the_order_asked_and_none_for_the_unknown(drain: Any) -> None:
+    good = enqueue(add(a=1, b=2))
+    bad = enqueue(fail(), retry=Retry(attempts=1))
+    drain()
+    late = enqueue(add(a=1, b=2), delay=60)
+
+    @work(name="t.context.states")
+    def looks(ctx: Context) -> list[Any]:
+        return ctx.states([late.id, "nowhere", bad.id, good.id, ctx.id, good.id])
+
+    handle = enqueue(looks())
+    drain()
+    assert handle.result(timeout=0) == ["scheduled", None, "dead", "success", "running", "success"]
+
+
+def test_async_handlers_ask_with_the_twins(drain: Any) -> None:
+    good = enqueue(add(a=1, b=2))
+    drain()
+
+    @work(name="t.context.async")
+    async def asks(ctx: Context) -> list[Any]:
+        return [await ctx.aclaim("k"), await ctx.aclaim("k"), await ctx.astates([good.id, "nowhere"])]
+
+    handle = enqueue(asks())
+    drain()
+    assert handle.result(timeout=0) == [True, False, ["success", None]]
+
+
+def test_progress_shows_in_the_state(drain: Any) -> None:
+    @work(name="t.context.progress")
+    def progresses(ctx: Context) -> None:
+        ctx.progress(1, 10)
+        ctx.progress(3, 10, "third page")
+        if ctx.attempt == 1:
+            raise Defer(delay=60)
+
+    handle = enqueue(progresses())
+    drain()
+    state = handle.state()
+    assert state is not None
+    assert state.progress == {"done": 3, "total": 10, "note": "third page"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_progress_shows_while_the_work_runs(running_worker: Any) -> None:
+    @work(name="t.context.progress_live")
+    def progresses(ctx: Context) -> None:
+        ctx.progress(3, 10)
+        ctx.signal.wait(3)
+
+    handle = enqueue(progresses())
+    shown = None
+    with running_worker(concurrency=1) as worker:
+        until = time.monotonic() + 20
+        while shown is None and time.monotonic() < until:
+            time.sleep(0.02)
+            state = handle.state()
+            shown = state.progress if state and state.status == "running" else None
+        for delivery in worker._holdings.all():
+            delivery.abort("cancelled")  # type: ignore[arg-type]  # ends the wait
+    assert shown == {"done": 3, "total": 10, "note": ""}

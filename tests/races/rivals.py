@@ -1,0 +1,77 @@
+"""Rivals: threads that act at the same moment, round after round, each on its own connection."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from django.db import connections
+
+from django_ayework.flow.settle import Report, Settlement, Success, settle
+from django_ayework.rules.durations import later
+from django_ayework.rules.states import Reason
+from django_ayework.rules.verdicts import die
+from django_ayework.store import transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.rows import WorkRow
+
+LEASE = 3600.0
+Act = Callable[[int], object]
+
+
+def race(rounds: int, *acts: Act) -> None:
+    """Let each act run once per round, all of a round starting together; raise what any of them raised."""
+    start = threading.Barrier(len(acts))
+    errors: list[BaseException] = []
+
+    def run(act: Act) -> None:
+        try:
+            for number in range(rounds):
+                start.wait(60)
+                act(number)
+        except threading.BrokenBarrierError:
+            pass
+        except BaseException as error:
+            errors.append(error)
+            start.abort()
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=run, args=(act,)) for act in acts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(90)
+    finally:
+        sys.setswitchinterval(interval)
+    assert not any(thread.is_alive() for thread in threads), "the rivals wait for each other"
+    if errors:
+        raise errors[0]
+
+
+def claim_all(worker: str = "w", lease: float = LEASE, queue: str = "default") -> dict[str, WorkRow]:
+    """Claim every pending work of a queue, by id."""
+    claimed: dict[str, WorkRow] = {}
+    now = clock.now()
+    while some := transitions.claim(queue, 200, worker, now, later(now, lease)):
+        claimed.update((row.id, row) for row in some)
+    return claimed
+
+
+def succeed(*rows: WorkRow) -> Report:
+    """Settle claimed works as successes."""
+    return settle([Settlement(row, Success()) for row in rows])
+
+
+def kill(*rows: WorkRow) -> Report:
+    """Settle claimed works as dead."""
+    return settle([Settlement(row, die(Reason.ABORTED, "broken")) for row in rows])
+
+
+def ids(requests: Sequence[object]) -> list[str]:
+    """Return the ids of requests or handles."""
+    return [request.id for request in requests]  # type: ignore[attr-defined]

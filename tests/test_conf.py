@@ -1,0 +1,245 @@
+"""The setting ``AYEWORK``: defaults, merging, and what cannot be used."""
+
+import math
+import re
+import uuid
+from datetime import timedelta
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from django_ayework import Retry
+from django_ayework.conf import KEYS, READERS, get_settings, unknown_keys
+from django_ayework.rules.backoff import RetryPolicy
+from django_ayework.rules.codec import RichJSON
+
+
+def hook(*args):
+    """Something a dotted path leads to."""
+
+
+class Hook:
+    def __call__(self, *args): ...
+
+
+class Shouting:
+    def encode(self, value):
+        return str(value).upper()
+
+    def decode(self, text):
+        return text
+
+
+SHOUTING = Shouting()
+NO_HOOK = 5
+HOOKS = ["ON_EVENT", "ON_ERROR", "ON_FAILURE", "UNHANDLED_GROUP"]
+
+
+@pytest.fixture
+def resolved(settings):
+    """The settings that come of these values."""
+
+    def resolve(**given):
+        settings.AYEWORK = given
+        return get_settings()
+
+    return resolve
+
+
+@pytest.mark.parametrize("given", [{}, None])
+def test_every_default(settings, given):
+    if given is None:
+        if hasattr(settings, "AYEWORK"):
+            del settings.AYEWORK
+        get_settings.cache_clear()
+    else:
+        settings.AYEWORK = given
+
+    resolved = dict(vars(get_settings()))
+
+    assert isinstance(resolved.pop("codec"), RichJSON)
+    assert resolved == {
+        "database": "default",
+        "poll_interval": 1.0,
+        "lease": 30.0,
+        "concurrency": 8,
+        "shutdown_grace": 25.0,
+        "retry": Retry(),
+        "retention": {"success": 86_400, "cancelled": 86_400, "dead": None},
+        "strict_return": True,
+        "unknown_type_grace": 3600.0,
+        "max_payload": 1_000_000,
+        "id": None,
+        "on_event": None,
+        "on_error": None,
+        "on_failure": None,
+        "unhandled_group": None,
+    }
+
+
+def test_every_default_can_be_written_out(resolved):
+    defaults = get_settings()
+    written = resolved(**{key: getattr(defaults, name) for key, name in KEYS.items()})
+
+    assert vars(written) == vars(defaults)
+
+
+def test_every_key_is_checked():
+    assert set(READERS) == set(KEYS.values())
+
+
+# Merging
+
+
+def test_a_partial_retry_leaves_the_rest_to_the_built_in_policy(resolved):
+    retry = resolved(RETRY={"attempts": 7, "base": timedelta(minutes=1)}).retry
+
+    assert retry == Retry(attempts=7, base=60)
+    assert RetryPolicy.resolve(Retry(base=5), retry) == RetryPolicy(attempts=7, base=5)
+
+
+def test_retry_may_be_a_retry(resolved):
+    assert resolved(RETRY=Retry(jitter=0)).retry == Retry(jitter=0)
+
+
+def test_a_partial_retention_leaves_the_rest_at_its_default(resolved):
+    assert resolved(RETENTION={"dead": timedelta(days=90), "success": None}).retention == {
+        "success": None,
+        "cancelled": 86_400,
+        "dead": 90 * 86_400,
+    }
+
+
+# Durations
+
+
+@pytest.mark.parametrize("key", ["POLL_INTERVAL", "LEASE", "SHUTDOWN_GRACE", "UNKNOWN_TYPE_GRACE"])
+def test_durations_are_seconds_or_timedeltas(resolved, key):
+    for value in (5, 5.0, timedelta(seconds=5)):
+        number = getattr(resolved(**{key: value}), KEYS[key])
+        assert number == 5.0
+        assert type(number) is float
+
+
+@pytest.mark.parametrize("key", ["SHUTDOWN_GRACE", "UNKNOWN_TYPE_GRACE"])
+def test_a_grace_may_be_none_at_all(resolved, key):
+    assert getattr(resolved(**{key: 0}), KEYS[key]) == 0
+
+
+# Hooks
+
+
+@pytest.mark.parametrize("key", [*HOOKS, "ID"])
+@pytest.mark.parametrize("value", [hook, f"{__name__}.hook"])
+def test_hooks_are_callables_or_dotted_paths(resolved, key, value):
+    found = getattr(resolved(**{key: value}), KEYS[key])
+
+    assert (found.__module__, found.__name__) == (__name__, "hook")
+
+
+@pytest.mark.parametrize("value", [Hook, f"{__name__}.Hook"])
+def test_a_class_is_called_to_make_the_hook(resolved, value):
+    assert type(resolved(ON_EVENT=value).on_event).__name__ == "Hook"
+
+
+def test_ids_may_be_made_by_a_function_of_the_standard_library(resolved):
+    assert resolved(ID="uuid.uuid4").id is uuid.uuid4
+
+
+@pytest.mark.parametrize("value", [SHOUTING, Shouting, f"{__name__}.Shouting", f"{__name__}.SHOUTING"])
+def test_a_codec_is_an_object_a_class_or_a_dotted_path(resolved, value):
+    assert resolved(CODEC=value).codec.encode("x") == "X"
+
+
+@pytest.mark.parametrize("key", [*HOOKS, "ID", "CODEC"])
+def test_none_is_the_default(resolved, key):
+    default = getattr(get_settings(), KEYS[key])
+
+    assert getattr(resolved(**{key: None}), KEYS[key]) == default
+
+
+# What cannot be used
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "matter"),
+    [
+        ("POLL_INTERVAL", 0, "greater than 0, got: 0"),
+        ("POLL_INTERVAL", "1", r"seconds (a number) or a timedelta, got: '1' (str)"),
+        ("POLL_INTERVAL", math.nan, "0 seconds or more, got: nan"),
+        ("LEASE", timedelta(0), "greater than 0"),
+        ("LEASE", -1, "0 seconds or more, got: -1"),
+        ("LEASE", None, "got: None"),
+        ("LEASE", True, "got: True (bool)"),
+        ("CONCURRENCY", 0, "a whole number greater than 0, got: 0"),
+        ("CONCURRENCY", 2.5, "a whole number greater than 0, got: 2.5"),
+        ("CONCURRENCY", True, "a whole number greater than 0"),
+        ("CONCURRENCY", "8", "a whole number greater than 0"),
+        ("MAX_PAYLOAD", -1, "a whole number greater than 0"),
+        ("SHUTDOWN_GRACE", -1, "0 seconds or more, got: -1"),
+        ("SHUTDOWN_GRACE", "long", "got: 'long' (str)"),
+        ("UNKNOWN_TYPE_GRACE", math.inf, "0 seconds or more, got: inf"),
+        ("STRICT_RETURN", "no", "True or False, got: 'no'"),
+        ("RETRY", {"atempts": 3}, "unexpected keyword argument 'atempts'"),
+        ("RETRY", {"attempts": 0}, "attempts to be a whole number, 1 or more, got: 0"),
+        ("RETRY", 5, "must be a mapping"),
+        ("RETENTION", {"sucess": 5}, "got: 'sucess'. Did you mean 'success'?"),
+        ("RETENTION", {"running": 5}, "success, cancelled, dead, got: 'running'"),
+        ("RETENTION", {"dead": -5}, "['dead'] to be 0 seconds or more, got: -5"),
+        ("RETENTION", 86_400, "not iterable"),
+        ("ON_EVENT", "nowhere.to.be.found", "nowhere"),
+        ("ON_EVENT", f"{__name__}.missing", "missing"),
+        ("ON_ERROR", "undotted", "undotted"),
+        ("ON_FAILURE", 5, "a callable or the dotted path of one, got: 5"),
+        ("UNHANDLED_GROUP", f"{__name__}.NO_HOOK", "a callable or the dotted path of one, got: "),
+        ("ID", "uuid.NAMESPACE_DNS", "a callable"),
+        ("CODEC", hook, "encode(value) and decode(text)"),
+        ("CODEC", "json", "json"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_naming_the_key(resolved, key, value, matter):
+    with pytest.raises(ImproperlyConfigured, match=rf"AYEWORK\['{key}'\].*{re.escape(matter)}"):
+        resolved(**{key: value})
+
+
+@pytest.mark.parametrize("given", [[("LEASE", 5)], "LEASE", 5, None])
+def test_the_setting_itself_must_be_a_mapping(settings, given):
+    settings.AYEWORK = given
+    with pytest.raises(ImproperlyConfigured, match="expected AYEWORK to be a mapping, got: "):
+        get_settings()
+
+
+def test_unknown_keys_are_left_to_the_system_check(resolved, settings):
+    assert resolved(LEASES=5).lease == 30.0
+    settings.AYEWORK = {"LEASES": 5, "lease": 5, "QQQ": 1, 7: 1, "LEASE": 5}
+
+    assert unknown_keys() == {
+        "LEASES": "Did you mean 'LEASE'?",
+        "lease": "Did you mean 'LEASE'?",
+        "QQQ": "",
+        7: "",
+    }
+
+
+# Freshness
+
+
+def test_settings_are_resolved_once(settings):
+    assert get_settings() is get_settings()
+
+
+def test_a_test_that_overrides_the_setting_sees_it_and_leaves_nothing_behind():
+    before = get_settings()
+    with override_settings(AYEWORK={"CONCURRENCY": 3}):
+        assert get_settings().concurrency == 3
+        with override_settings(AYEWORK={"CONCURRENCY": 4}):
+            assert get_settings().concurrency == 4
+        assert get_settings().concurrency == 3
+    assert get_settings() == before
+
+
+def test_other_settings_do_not_matter():
+    before = get_settings()
+    with override_settings(DEBUG=True):
+        assert get_settings() is before
