@@ -9,7 +9,8 @@ from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, dependency
-from django_ayework.define.works import WorkType, work
+from django_ayework.define.work_type import WorkType
+from django_ayework.define.works import work
 from django_ayework.errors import (
     Abort,
     Aborted,

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from django_ayework.admin.paging import LightChangeList
-from django_ayework.admin.search import is_by_type, named
+from django_ayework.admin.search import is_by_type
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
 
 #: Works that a filter without an index looks at.
 LOOKED_AT = 100_000
+#: Statuses with an index of their own.
+INDEXED = frozenset({Status.SCHEDULED, Status.PENDING, Status.RUNNING, Status.DEAD, Status.CANCELLED})
 
 
 class WorkChangeList(LightChangeList):
@@ -34,7 +36,7 @@ class WorkChangeList(LightChangeList):
             self.oldest = oldest_of_newest(self.params.get("id__lt"))
         if self.oldest is None:
             return found
-        return found.filter(Q(id__gte=self.oldest) | named(self.query))
+        return found.filter(id__gte=self.oldest)
 
     @property
     def older_url(self) -> str | None:
@@ -47,11 +49,15 @@ class WorkChangeList(LightChangeList):
 def is_broad(params: Mapping[str, str], query: str) -> bool:
     """Tell whether works are looked for by columns without an index, and by none with one.
 
-    Works that did not succeed are found through their status: those are few, or what the operator came for.
+    Most statuses lead to their few works by an index. Those that succeeded are many, so they are found at
+    once; only together with another filter is there far to look.
     """
-    if params.get("status", Status.SUCCESS) != Status.SUCCESS or "reason" in params or "group_id" in params:
+    status = params.get("status")
+    if status in INDEXED or "reason" in params or "group_id" in params:
         return False
-    return is_by_type(query) if query else "type" in params or "queue" in params
+    if query:
+        return is_by_type(query)
+    return status == Status.BLOCKED or "type" in params or "queue" in params
 
 
 def oldest_of_newest(before: str | None) -> str | None:

@@ -10,6 +10,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.models import Work
+from django_ayework.store.database import rows
 
 HELP = _(
     "The id of a work or of a group, the beginning of a type, "
@@ -24,9 +26,7 @@ def search(works: QuerySet[Any], term: str) -> QuerySet[Any]:
     if about := ABOUT.fullmatch(term):
         label = about["label"].lower()
         return works.filter(Q(about_type=label, about_id=about["key"]) | named(term))
-    if is_by_type(term):
-        return works.filter(Q(type__startswith=term) | named(term))
-    return works.filter(named(term))
+    return works.filter(type__startswith=term) if is_by_type(term) else works.filter(named(term))
 
 
 def named(term: str) -> Q:
@@ -35,6 +35,11 @@ def named(term: str) -> Q:
 
 
 def is_by_type(term: str) -> bool:
+    """Tell whether the term is the beginning of a type, and not an id that looks like one."""
+    return looks_like_type(term) and not rows(Work).filter(named(term)).exists()
+
+
+def looks_like_type(term: str) -> bool:
     """Tell whether the term may begin a type's name; a type without code is known by its dot."""
     if ABOUT.fullmatch(term):
         return False

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Never, TypeAlias, TypeVar, Unpack
+from typing import Any, Never, TypeAlias, TypeVar, Unpack
 
 from django_ayework.define.options import QueueOptions, checked
 from django_ayework.define.requests import Queueable, WorkRequest, require_requests
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.folding import Contribution
-
-if TYPE_CHECKING:
-    from django_ayework.define.context import Context
 
 R_co = TypeVar("R_co", covariant=True)
 G_co = TypeVar("G_co", covariant=True)
@@ -24,16 +21,19 @@ T = TypeVar("T")
 
 
 class Instruction(Queueable[R_co, G_co]):
-    """What a handler returns; typed by the work's own result and by what it contributes to its group."""
+    """What a handler returns; typed by the work's own result and by what it contributes to its group.
 
-    def __init__(self, context: Context) -> None:
+    ``context`` is the one that built it: a handler can only return instructions of its own.
+    """
+
+    def __init__(self, context: object) -> None:
         self.context = context
 
 
 class Result(Instruction[T, T]):
     """``ctx.result(value)``: the work's own result, and its contribution to the group."""
 
-    def __init__(self, context: Context, value: T, final: bool, append: Callable[[Any], Any] | None) -> None:
+    def __init__(self, context: object, value: T, final: bool, append: Callable[[Any], Any] | None) -> None:
         super().__init__(context)
         self.value = value
         self.contribution = Contribution(value, final=final, append=append)
@@ -55,7 +55,7 @@ class Link:
 class Queue(Instruction[None, G_co]):
     """``ctx.queue(works)``: these works join the group; the work itself has no result of its own."""
 
-    def __init__(self, context: Context, items: Any, options: QueueOptions) -> None:
+    def __init__(self, context: object, items: Any, options: QueueOptions) -> None:
         super().__init__(context)
         self.items: list[QueueItem] = list(flattened(items))
         self.options = options

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from django_ayework.define.work_type import WorkType
 from django_ayework.errors import UnknownWorkType, did_you_mean
 
-if TYPE_CHECKING:
-    from django_ayework.define.works import WorkType
-
-AnyWorkType: TypeAlias = "WorkType[..., Any, Any]"
+AnyWorkType: TypeAlias = WorkType[..., Any, Any]
 
 
 class Registry:

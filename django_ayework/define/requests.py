@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from django_ayework.define.handles import Handle
 from django_ayework.define.ids import new_id
@@ -12,9 +12,6 @@ from django_ayework.define.options import QueueOptions
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.ids import require_work_id
-
-if TYPE_CHECKING:
-    from django_ayework.define.works import WorkType
 
 R_co = TypeVar("R_co", covariant=True)
 G_co = TypeVar("G_co", covariant=True)
@@ -36,7 +33,6 @@ class WorkRequest(Queueable[R_co, G_co]):
 
     type: str
     input: Mapping[str, Any]
-    work_type: WorkType[..., R_co, G_co] | None = None
     id: str = field(default_factory=new_id)
     options: QueueOptions = field(default_factory=QueueOptions)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
+from dataclasses import fields
+from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overload
 
 from django_ayework.define import seams
 from django_ayework.define.context import Context
-from django_ayework.define.handles import Handle
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.options import QueueOptions, check_name, check_priority, check_retry, checked
+from django_ayework.define.options import check_name, check_priority, check_retry
 from django_ayework.define.registry import registry
-from django_ayework.define.requests import WorkRequest
-from django_ayework.define.signature import bind, input_signature, wants_context
+from django_ayework.define.work_type import WorkSettings, WorkType
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
@@ -24,68 +22,8 @@ from django_ayework.rules.durations import Seconds, seconds
 P = ParamSpec("P")
 R = TypeVar("R")
 G = TypeVar("G")
-R_co = TypeVar("R_co", covariant=True)
-G_co = TypeVar("G_co", covariant=True)
 
 MAX_TYPE_LENGTH = 128
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkSettings:
-    """What a type says about how its works are queued and run; None leaves it to the next level down."""
-
-    queue: str | None = None
-    priority: int | None = None
-    fairness: str | None = None
-    retry: Retry | None = None
-    timeout: float | None = None
-    expires: float | None = None
-    lease: float | None = None
-    strict_return: bool | None = None
-    codec: Codec | None = None
-    options: Callable[..., Mapping[str, Any]] | None = None
-    on_event: Callable[[Any], object] | str | None = None
-    on_failure: Callable[[Exception, Any], object] | str | None = None
-
-
-class WorkType(Generic[P, R_co, G_co]):
-    """A type of work: call it to build a request, or use ``.enqueue(...)`` to build and queue one.
-
-    ``handler`` is the plain function, ``name`` the type name.
-    """
-
-    def __init__(self, handler: Callable[..., Any], name: str, settings: WorkSettings) -> None:
-        functools.update_wrapper(self, handler)
-        self.handler = handler
-        self.name = name
-        self.settings = settings
-        self.takes_context = wants_context(handler)
-        self.is_async = inspect.iscoroutinefunction(handler)
-        self.signature = input_signature(handler)
-
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
-        """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
-        return self.request(bind(self.signature, self.name, args, kwargs))
-
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
-        """Build a request and queue it in the current transaction; return its handle."""
-        return seams.enqueue(self(*args, **kwargs))
-
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
-        """See enqueue()."""
-        return await seams.aenqueue(self(*args, **kwargs))
-
-    def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
-        """Build a request from arguments by name, which must have been checked."""
-        computed = self.settings.options(**arguments) if self.settings.options else {}
-        return WorkRequest(type=self.name, input=arguments, work_type=self, options=checked(computed or {}))
-
-    def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
-        """Build a request from arguments by name. Raises TypeError when they do not fit."""
-        return self.request(bind(self.signature, self.name, (), arguments))
-
-    def __repr__(self) -> str:
-        return f"<WorkType {self.name}>"
 
 
 class Unannotated:
@@ -247,12 +185,3 @@ def checked_settings(options: Mapping[str, Any]) -> WorkSettings:
         if value is not None
     }
     return WorkSettings(**given)
-
-
-def type_options(work_type: WorkType[..., Any, Any] | None) -> QueueOptions:
-    """Return the type's constants, as options of the level below the request's own."""
-    if work_type is None:
-        return {}
-    names = ("queue", "priority", "fairness", "retry", "timeout", "expires", "lease")
-    constants = {name: getattr(work_type.settings, name) for name in names}
-    return cast(QueueOptions, {name: value for name, value in constants.items() if value is not None})

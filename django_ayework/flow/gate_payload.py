@@ -32,7 +32,7 @@ def encoded_input(request: WorkRequest[Any, Any]) -> str:
     """Return a request's input as text. Raises NotEncodable or PayloadTooLarge."""
     if isinstance(request, StoredRequest):
         return request.encoded
-    return encode_input(request.type, request.input, codec_of(request.work_type))
+    return encode_input(request.type, request.input, codec_of(registry.find(request.type)))
 
 
 def encode_releases(requests: Sequence[WorkRequest[Any, Any]], timeout: float | None) -> str:
@@ -133,7 +133,6 @@ def read_request(plain: Mapping[str, Any]) -> WorkRequest[Any, Any]:
         return StoredRequest(
             type=read_text(plain["type"], MAX_TYPE_LENGTH),
             input={},
-            work_type=registry.find(plain["type"]),
             id=require_work_id(plain["id"]),
             options=options,
             encoded=read_text(plain["input"]),

@@ -29,6 +29,7 @@ class Gain:
     """What one group gains."""
 
     is_new: bool = False
+    may_exist: bool = False  # somebody else may have made the new group just now
     open: int = 0
     total: int = 0
     dead: int = 0
@@ -47,8 +48,8 @@ class GroupBooks:
         self.gains[root_id] = Gain(is_new=True, open=1, total=1)
 
     def founded_empty(self, group_id: str) -> None:
-        """Note a new group whose members are all still to join."""
-        self.gains[group_id] = Gain(is_new=True)
+        """Note a new group whose members are all still to join; nobody may, when a rival has queued them."""
+        self.gains[group_id] = Gain(is_new=True, may_exist=True)
 
     def member_joined(self, group_id: str) -> None:
         """Note a new member."""
@@ -73,8 +74,9 @@ class GroupBooks:
         """Write every gain, groups locked in id order; announce the groups that have settled."""
         if not self.gains:
             return
-        known = lock_groups(id for id, gain in self.gains.items() if not gain.is_new)
-        founded = {id: GroupRow(id) for id, gain in self.gains.items() if gain.is_new}
+        known = lock_groups(id for id, gain in self.gains.items() if gain.may_exist or not gain.is_new)
+        joined = (id for id, gain in self.gains.items() if gain.is_new and gain.total)
+        founded = {id: GroupRow(id) for id in joined if id not in known}
         written = {id: self.applied(row) for id, row in {**known, **founded}.items()}
         insert_groups(row for id, row in written.items() if id in founded)
         write_groups(row for id, row in written.items() if id in known)

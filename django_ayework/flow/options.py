@@ -11,8 +11,8 @@ from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.options import QueueOptions
+from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.define.works import type_options
 from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.deadlines import resolve_deadline
 from django_ayework.rules.durations import later
@@ -52,7 +52,7 @@ def resolve(
 
     ``retry`` is merged field by field; of everything else the first one given wins.
     """
-    constants = type_options(request.work_type)
+    constants = constants_of(request)
     levels = (given, request.options, constants)
     options: dict[str, Any] = {**constants, **request.options, **given}
     deadline, expires = bounds(levels)
@@ -72,6 +72,12 @@ def resolve(
             released=released,
         ),
     )
+
+
+def constants_of(request: WorkRequest[Any, Any]) -> QueueOptions:
+    """Return the defaults of the request's type; a gate's has none."""
+    work_type = registry.find(request.type)
+    return work_type.constants() if work_type is not None else {}
 
 
 def start_of(levels: tuple[Mapping[str, Any], ...], now: datetime) -> datetime:
@@ -122,5 +128,5 @@ def needs_clock(request: WorkRequest[Any, Any], given: QueueOptions) -> bool:
     """Tell whether a relative time must be measured on the database's clock."""
     if isinstance(request, GateRequest) and request.timeout is not None:
         return True
-    options = {**type_options(request.work_type), **request.options, **given}
+    options = {**constants_of(request), **request.options, **given}
     return bool(options.get("delay") or options.get("expires"))

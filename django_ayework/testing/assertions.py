@@ -43,7 +43,7 @@ def assert_not_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> 
 def matching(type: AnyWorkType | str | None, input: dict[str, Any]) -> list[WorkRow]:
     """Return the rows of a type whose input has these values."""
     run_commit_callbacks()
-    works = rows(Work).order_by("id")
+    works = rows(Work).order_by("queued_at", "id")
     if type is not None:
         works = works.filter(type=type if isinstance(type, str) else type.name)
     return [row for row in rows_of(works) if not input or has_input(row, input)]
@@ -66,5 +66,5 @@ def described(type: AnyWorkType | str | None, input: dict[str, Any]) -> str:
 
 def what_there_is() -> str:
     """Return what is queued instead."""
-    there = [f"{row.type} {row.input}" for row in rows_of(rows(Work).order_by("id")[:10])]
+    there = [f"{row.type} {row.input}" for row in rows_of(rows(Work).order_by("queued_at", "id")[:10])]
     return f"there is: {'; '.join(there)}." if there else "nothing is."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -28,6 +31,8 @@ from django_ayework.worker.attempt import is_parked, run
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.services import EngineServices
+
+logger = logging.getLogger("django_ayework")
 
 WORKER = "drain"
 STAGE_BATCH = 500
@@ -139,5 +144,10 @@ def run_commit_callbacks() -> None:
     for connection in connections.all(initialized_only=True):
         while connection.in_atomic_block and connection.run_on_commit:
             callbacks, connection.run_on_commit = connection.run_on_commit, []
-            for _savepoints, callback, *_ in callbacks:
-                callback()
+            for _savepoints, callback, *rest in cast(Sequence[tuple[Any, ...]], callbacks):
+                try:
+                    callback()
+                except Exception:
+                    if not any(rest):  # True of a robust callback
+                        raise
+                    logger.exception("A robust on_commit callback raised.")

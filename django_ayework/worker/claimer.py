@@ -10,6 +10,7 @@ from datetime import datetime
 from django_ayework.conf import get_settings
 from django_ayework.flow.chores import expire_gates, reclaim
 from django_ayework.flow.closing import recheck_leftovers
+from django_ayework.flow.events import report
 from django_ayework.flow.options import decode_options
 from django_ayework.rules.durations import later
 from django_ayework.store import transitions
@@ -34,18 +35,32 @@ class Claimer:
         self._looked_at = float("-inf")
 
     def claim(self, wanted: int, sparing: set[str]) -> list[Delivery]:
-        """Lease up to ``wanted`` works, each queue with due works getting its share."""
-        if not self.busy or time.monotonic() - self._looked_at >= get_settings().poll_interval:
+        """Lease up to ``wanted`` works, each queue with due works getting its share.
+
+        What is claimed is ours to run: an error at a later queue may not strand it until its lease lapses.
+        """
+        if not self.busy or self.look_is_due():
             self.look_around(sparing)
         claimed: list[WorkRow] = []
         for queue in self.in_turn():
             share = min(wanted - len(claimed), -(-wanted // max(1, len(self.busy))))
-            if share > 0:
+            if share <= 0:
+                break
+            try:
                 rows = self.claim_from(queue, share)
-                claimed += rows
-                if len(rows) < share:
-                    self.busy.remove(queue)
+            except Exception as error:
+                if not claimed:
+                    raise
+                report(error, "queue", f"the queue {queue!r} could not be claimed from")
+                break
+            claimed += rows
+            if len(rows) < share:
+                self.busy.remove(queue)
         return deliveries_of(claimed)
+
+    def look_is_due(self) -> bool:
+        """Tell whether the last look is a poll ago."""
+        return time.monotonic() - self._looked_at >= get_settings().poll_interval
 
     def look_around(self, sparing: set[str]) -> None:
         """See what there is to do; stage what has become due, and do the chores that are due."""

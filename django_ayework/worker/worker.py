@@ -78,7 +78,6 @@ class Worker:
         self._slots = Slots(self.concurrency, self._services, self._finished)
         self._settler = Settler(self._holdings.settle)
         self._keeper = Keeper(self.id, self._holdings, self._services)
-        self._claimed = 0
 
     def start(self) -> None:
         """Start in the background; return at once."""
@@ -177,6 +176,8 @@ class Worker:
         self._holdings.low_water = self._demand.low_water
         wanted = self._wanted()
         if wanted <= 0:
+            if self._claimer.look_is_due():  # gates expire and works are rescued however busy the slots are
+                self._claimer.look_around(self._holdings.ids())
             return get_settings().poll_interval
         self._hand_out(self._claimer.claim(wanted, self._holdings.ids()))
         if self._claimer.busy and self._wanted() > 0:
@@ -189,18 +190,21 @@ class Worker:
         if held > self._demand.low_water or self._stopping.is_set():
             return 0
         wanted = self._demand.target - held
-        return wanted if self.max_works is None else min(wanted, self.max_works - self._claimed)
+        return wanted if self.max_works is None else min(wanted, self.max_works - self._attempts())
+
+    def _attempts(self) -> int:
+        """Return how many attempts were made or will be; works given back before their start are none."""
+        return self._holdings.finished + self._holdings.unfinished
 
     def _hand_out(self, deliveries: list[Delivery]) -> None:
         """Give works to the slots; those of a type unknown here go back for others."""
         parked = [delivery for delivery in deliveries if is_parked(delivery.row)]
-        for delivery in parked:
-            self._park(delivery)
         runnable = [delivery for delivery in deliveries if delivery not in parked]
-        self._claimed += len(runnable)
         self._holdings.add(runnable)
         for delivery in runnable:
             self._slots.submit(delivery)
+        for delivery in parked:
+            self._park(delivery)
 
     def _park(self, delivery: Delivery) -> None:
         """Offer a work again later: another worker may know its type."""
@@ -228,7 +232,7 @@ class Worker:
             return True
         if self._holdings.all():
             return False
-        spent = self.max_works is not None and self._claimed >= self.max_works
+        spent = self.max_works is not None and self._attempts() >= self.max_works
         return spent or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:

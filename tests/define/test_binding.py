@@ -69,5 +69,5 @@ def test_building_queues_nothing():
 def test_the_request_knows_its_type():
     request = add(1)
 
-    assert (request.type, request.work_type) == ("tests.add", add)
+    assert request.type == add.name == "tests.add"
     assert repr(request) == f"<WorkRequest tests.add {request.id}>"

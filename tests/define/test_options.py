@@ -8,7 +8,6 @@ import pytest
 
 from django_ayework import Retry, work
 from django_ayework.define.options import checked, combined
-from django_ayework.define.works import type_options
 from django_ayework.errors import AyeworkError, InvalidOption
 from tests.define.declared import step
 
@@ -67,7 +66,7 @@ def test_the_constants_of_a_type_are_options_of_its_works():
     retry = Retry(attempts=5)
     declared = step(queue="mail", priority=-3, retry=retry, timeout=5, expires=timedelta(hours=1))
 
-    assert type_options(declared) == {
+    assert declared.constants() == {
         "queue": "mail",
         "priority": -3,
         "retry": retry,
@@ -77,7 +76,7 @@ def test_the_constants_of_a_type_are_options_of_its_works():
 
 
 def test_a_type_that_says_nothing_leaves_all_to_others():
-    assert type_options(step()) == type_options(None) == {}
+    assert step().constants() == {}
 
 
 # options=: computed from the input

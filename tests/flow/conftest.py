@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_ayework.flow.events import WorkEvent
+from django_ayework.define.events import WorkEvent
 
 Configure = Callable[..., None]
 

@@ -54,9 +54,9 @@ def test_options_apply_to_each() -> None:
 
 def test_nothing_is_queued_when_one_cannot_be() -> None:
     with pytest.raises(NotEncodable):
-        enqueue_many([add(a=1, b=2), add(a=object(), b=2)])  # type: ignore[arg-type]
+        enqueue_many([add(a=1, b=2), add(a=object(), b=2)])
     with pytest.raises(TypeError, match="expected"):
-        enqueue_many([add(a=1, b=2), "shop.add"])  # type: ignore[list-item]
+        enqueue_many([add(a=1, b=2), "shop.add"])  # type: ignore[arg-type]
     assert Work.objects.count() == 0
 
 

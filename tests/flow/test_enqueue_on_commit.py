@@ -61,7 +61,7 @@ def test_many_keep_their_ids_and_their_group(drain: Any) -> None:
 @pytest.mark.django_db
 def test_what_is_wrong_with_a_request_shows_at_once() -> None:
     with pytest.raises(NotEncodable):
-        enqueue(add(a=object(), b=2), on_commit=True)  # type: ignore[arg-type]
+        enqueue(add(a=object(), b=2), on_commit=True)
     with pytest.raises(InvalidWorkId):
         enqueue(add(a=1, b=2), on_commit=True, id="two words")
 

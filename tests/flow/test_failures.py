@@ -169,7 +169,7 @@ def test_a_result_that_is_too_large_fails_the_attempt(outcome: Any, configure: C
 def test_a_child_that_cannot_be_stored_fails_the_attempt_and_queues_none(outcome: Any) -> None:
     @work(name="t.failures.bad_child")
     def bad_child(ctx: Context):
-        return ctx.queue([add(a=1, b=2), add(a=object(), b=2)])  # type: ignore[arg-type]
+        return ctx.queue([add(a=1, b=2), add(a=object(), b=2)])
 
     assert "input['a']" in (outcome(bad_child()).error or "")
     assert Work.objects.count() == 1

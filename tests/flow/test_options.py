@@ -67,7 +67,7 @@ def test_queue_time_wins_over_everything() -> None:
 
 
 def test_none_counts_as_not_given() -> None:
-    state = stated(enqueue(levels(), priority=None, retry=None, fairness=None))  # type: ignore[arg-type]
+    state = stated(enqueue(levels(), priority=None, retry=None, fairness=None))  # type: ignore[call-overload]
     assert (state.priority, state.attempts, state.fairness) == (2, 7, "tg")
 
 
@@ -139,7 +139,7 @@ def test_a_start_in_the_past_is_kept_and_the_work_runs_at_once(drain: Any) -> No
 @pytest.mark.parametrize("name", ["run_at", "deadline"])
 def test_naive_moments_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"expected {name} to be an aware datetime, got the naive"):
-        enqueue(add(a=1, b=2), **{name: datetime(2030, 1, 1)})  # type: ignore[arg-type]
+        enqueue(add(a=1, b=2), **{name: datetime(2030, 1, 1)})  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

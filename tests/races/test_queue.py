@@ -56,20 +56,21 @@ def test_of_one_request_queued_twice_at_once_one_is_the_first():
 
 
 def test_of_one_gate_queued_twice_at_once_one_is_the_first():
-    gates = [dependency(["a"], [step()]) for _ in range(ROUNDS)]
+    rounds = 60
+    gates = [dependency(["a"], [step()]) for _ in range(rounds)]
     told: list[tuple[int, bool]] = []
 
     def queue(number: int) -> None:
         told.append((number, enqueue(gates[number]).deduplicated))
 
-    race(ROUNDS, queue, queue)
-    assert (Work.objects.count(), Waiter.objects.count(), Edge.objects.count()) == (ROUNDS,) * 3
-    assert Counter(told) == {(number, late): 1 for number in range(ROUNDS) for late in (False, True)}
+    race(rounds, queue, queue)
+    assert (Work.objects.count(), Waiter.objects.count(), Edge.objects.count()) == (rounds,) * 3
+    assert Counter(told) == {(number, late): 1 for number in range(rounds) for late in (False, True)}
 
 
 @pytest.mark.parametrize("together", [False, True])
 def test_of_many_requests_queued_twice_at_once_each_is_queued_once(together: bool):
-    rounds = 60
+    rounds = 40
     requests = [[step() for _ in range(3)] for _ in range(rounds)]
     fresh: list[str] = []
 
@@ -102,7 +103,7 @@ def test_folding_is_exact_when_two_settle_at_once():
 
 
 def test_the_last_two_of_a_group_settling_at_once_close_it():
-    rounds = ROUNDS
+    rounds = 60
     pairs = [enqueue_many([step(), step()], together=True) for _ in range(rounds)]
     claims = claim_all()
     done: list[str] = []
@@ -130,7 +131,12 @@ def test_staging_and_claiming_at_once_start_each_work_once(time_travel):
         now = clock.now()
         claimed.extend(row.id for row in transitions.claim("default", 5, "w", now, later(now, 60)))
 
-    race(ROUNDS, lambda number: transitions.stage(clock.now(), 3), lambda n: transitions.stage(clock.now(), 3), claim)
+    race(
+        ROUNDS,
+        lambda number: transitions.stage(clock.now(), 3),
+        lambda n: transitions.stage(clock.now(), 3),
+        claim,
+    )
     while transitions.stage(clock.now(), 500):
         continue
     claimed += claim_all()

@@ -17,8 +17,12 @@ def results(ctx: Context) -> None:
     assert_type(ctx.result("a", final=True), Result[str])
     assert_type(ctx.result([1], append=lambda existing: [*(existing or []), 1]), Result[list[int]])
     assert_type(ctx.void(), Void)
-    widened: Instruction[int | None, int | None] = ctx.result(1)
-    assert_type(widened.context, Context)
+    assert_type(widened(ctx), Instruction[int | None, int | None])
+
+
+def widened(ctx: Context) -> Instruction[int | None, int | None]:
+    """A result is an instruction, also of a wider type."""
+    return ctx.result(1)
 
 
 def queues(ctx: Context) -> None:

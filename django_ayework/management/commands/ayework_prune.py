@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.flow.chores import prune
 from django_ayework.management.output import JSONCommand
@@ -22,6 +22,8 @@ class Command(JSONCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Delete in batches until there is nothing left to delete."""
+        if options["batch"] < 1:
+            raise CommandError(f"expected --batch to be 1 or more, got: {options['batch']}.")
         deleted = 0
         while batch := prune(options["batch"]):
             deleted += batch

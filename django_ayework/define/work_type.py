@@ -1,0 +1,87 @@
+"""A type of work: its handler, its name, its settings."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from django_ayework.define import seams
+from django_ayework.define.handles import Handle
+from django_ayework.define.options import QueueOptions, checked
+from django_ayework.define.requests import WorkRequest
+from django_ayework.define.signature import bind, input_signature, wants_context
+from django_ayework.rules.backoff import Retry
+from django_ayework.rules.codec import Codec
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+
+#: The settings that are defaults of queueing options.
+CONSTANTS = ("queue", "priority", "fairness", "retry", "timeout", "expires", "lease")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSettings:
+    """What a type says about how its works are queued and run; None leaves it to the next level down."""
+
+    queue: str | None = None
+    priority: int | None = None
+    fairness: str | None = None
+    retry: Retry | None = None
+    timeout: float | None = None
+    expires: float | None = None
+    lease: float | None = None
+    strict_return: bool | None = None
+    codec: Codec | None = None
+    options: Callable[..., Mapping[str, Any]] | None = None
+    on_event: Callable[[Any], object] | str | None = None
+    on_failure: Callable[[Exception, Any], object] | str | None = None
+
+
+class WorkType(Generic[P, R_co, G_co]):
+    """A type of work: call it to build a request, or use ``.enqueue(...)`` to build and queue one.
+
+    ``handler`` is the plain function, ``name`` the type name.
+    """
+
+    def __init__(self, handler: Callable[..., Any], name: str, settings: WorkSettings) -> None:
+        functools.update_wrapper(self, handler)
+        self.handler = handler
+        self.name = name
+        self.settings = settings
+        self.takes_context = wants_context(handler)
+        self.is_async = inspect.iscoroutinefunction(handler)
+        self.signature = input_signature(handler)
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
+        """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
+        return self.request(bind(self.signature, self.name, args, kwargs))
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
+        """Build a request and queue it in the current transaction; return its handle."""
+        return seams.enqueue(self(*args, **kwargs))
+
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
+        """See enqueue()."""
+        return await seams.aenqueue(self(*args, **kwargs))
+
+    def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
+        """Build a request from arguments by name, which must have been checked."""
+        computed = self.settings.options(**arguments) if self.settings.options else {}
+        return WorkRequest(type=self.name, input=arguments, options=checked(computed or {}))
+
+    def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
+        """Build a request from arguments by name. Raises TypeError when they do not fit."""
+        return self.request(bind(self.signature, self.name, (), arguments))
+
+    def constants(self) -> QueueOptions:
+        """Return the type's defaults, as options of the level below a request's own."""
+        given = {name: getattr(self.settings, name) for name in CONSTANTS}
+        return cast(QueueOptions, {name: value for name, value in given.items() if value is not None})
+
+    def __repr__(self) -> str:
+        return f"<WorkType {self.name}>"

@@ -1,0 +1,92 @@
+"""``ayework_retry``: dead works start over, by id or by what they have in common."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from django_ayework.models import Work
+from django_ayework.testing import now
+from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def dead() -> dict[str, Any]:
+    """Three dead works: two of a type, two of a reason."""
+    return {
+        "old": DeadLetterFactory(type="shop.add", reason="exhausted", ended_at=now() - timedelta(days=3)),
+        "new": DeadLetterFactory(type="shop.add", reason="aborted", ended_at=now() - timedelta(days=1)),
+        "mail": DeadLetterFactory(type="shop.notify", reason="aborted", ended_at=now() - timedelta(days=2)),
+    }
+
+
+def pending() -> set[str]:
+    return set(Work.objects.filter(status="pending").values_list("id", flat=True))
+
+
+def test_by_id(call: Any, dead: dict[str, Any]) -> None:
+    cancelled = WorkFactory(status="cancelled")
+    assert call("ayework_retry", dead["old"].id, cancelled.id) == "Retried 2 works.\n"
+    assert pending() == {dead["old"].id, cancelled.id}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--type", "shop.add"], ["old", "new"]),
+        (["--reason", "aborted"], ["mail", "new"]),
+        (["--type", "shop.add", "--reason", "aborted"], ["new"]),
+        (["--all"], ["old", "mail", "new"]),
+        (["--type", "nothing"], []),
+    ],
+    ids=["type", "reason", "both", "all", "none"],
+)
+def test_by_what_they_have_in_common_the_longest_dead_first(
+    call_json: Any, dead: dict[str, Any], arguments: list[str], expected: list[str]
+) -> None:
+    cancelled = WorkFactory(status="cancelled")
+    answer = call_json("ayework_retry", *arguments)
+    assert answer == {"retried": [dead[name].id for name in expected], "refused": {}}
+    assert pending() == {dead[name].id for name in expected}
+    cancelled.refresh_from_db()
+    assert cancelled.status == "cancelled"
+
+
+def test_one_refusal_does_not_undo_the_others(dead: dict[str, Any]) -> None:
+    out = StringIO()
+    with pytest.raises(CommandError, match="1 of 2 works could not be retried"):
+        call_command("ayework_retry", "nowhere", dead["new"].id, "--json", stdout=out)
+    answer = json.loads(out.getvalue())
+    assert answer["retried"] == [dead["new"].id]
+    assert answer["refused"] == {"nowhere": "no work has the id 'nowhere', so it cannot be retried."}
+    assert pending() == {dead["new"].id}
+
+
+@pytest.mark.parametrize(
+    "narrowing",
+    [["--all"], ["--type", "shop.add"], ["--reason", "aborted"]],
+    ids=["all", "type", "reason"],
+)
+def test_ids_and_conditions_do_not_go_together(call: Any, dead: dict[str, Any], narrowing: list[str]) -> None:
+    with pytest.raises(CommandError, match="expected either ids or --type, --reason, --all, got both"):
+        call("ayework_retry", dead["old"].id, *narrowing)
+    assert pending() == set()
+
+
+def test_nothing_to_go_by_is_refused(call: Any, dead: dict[str, Any]) -> None:
+    with pytest.raises(CommandError, match="to say which dead works to retry"):
+        call("ayework_retry")
+    assert pending() == set()
+
+
+def test_a_reason_that_does_not_exist_is_refused(call: Any) -> None:
+    with pytest.raises(CommandError, match="invalid choice: 'tired'"):
+        call("ayework_retry", "--reason", "tired")

@@ -1,0 +1,64 @@
+"""``ayework_status``: who works, what waits, what died."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework.testing import now
+from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
+from tests.app.works import add, notify
+
+pytestmark = pytest.mark.django_db
+
+
+def test_at_rest_it_says_what_to_do(call: Any) -> None:
+    assert call("ayework_status").splitlines() == [
+        "Workers:",
+        "  none is running; start one with: manage.py ayework_worker",
+        "Queues:",
+        "  nothing is queued",
+        "Dead letters: 0",
+    ]
+
+
+def test_it_shows_queues_with_their_depth_and_oldest_age(call: Any, time_travel: Any) -> None:
+    enqueue_many([add(a=1, b=2), add(a=3, b=4)])
+    time_travel(90)
+    enqueue(add(a=5, b=6))
+    enqueue(notify(order_id=1), delay=60)
+    enqueue(dependency(["x"], [add(a=1, b=1)]))
+    WorkFactory(status="running", queue="mail")
+    DeadLetterFactory()
+    lines = call("ayework_status").splitlines()
+    assert lines[3:] == [
+        "  default  3 pending (oldest 90 s)  0 running  0 scheduled  1 blocked",
+        "  mail  0 pending (oldest 0 s)  1 running  1 scheduled  0 blocked",
+        "Dead letters: 1",
+    ]
+
+
+def test_it_shows_live_workers_only(call: Any) -> None:
+    WorkerProcessFactory(name="mailer", host="web1", pid=77, queues="mail", running=3, concurrency=8)
+    WorkerProcessFactory(host="gone", seen_at=now() - timedelta(minutes=1))
+    WorkerProcessFactory(host="stopped", stopped_at=now())
+    lines = call("ayework_status").splitlines()
+    assert lines[1] == "  mailer  web1:77  3/8 running  queues: mail  seen 0 s ago"
+    assert lines[2] == "Queues:"
+
+
+def test_it_answers_in_json(call_json: Any) -> None:
+    worker = WorkerProcessFactory(host="web1", pid=77)
+    enqueue(add(a=1, b=2))
+    DeadLetterFactory()
+    answer = call_json("ayework_status")
+    assert set(answer) == {"at", "workers", "queues", "dead"}
+    assert answer["dead"] == 1
+    [seen] = answer["workers"]
+    assert (seen["id"], seen["host"], seen["pid"], seen["queues"]) == (worker.id, "web1", 77, "")
+    [queue] = answer["queues"]
+    assert queue.pop("waiting") < 60
+    assert queue == {"queue": "default", "pending": 1, "running": 0, "scheduled": 0, "blocked": 0}

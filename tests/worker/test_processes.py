@@ -1,0 +1,115 @@
+"""Worker processes that are told to stop, and some that are killed."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from django_ayework import enqueue, enqueue_many
+from django_ayework.flow.chores import reclaim
+from django_ayework.models import Attempt, Work, WorkerProcess
+from tests.processes import ended, eventually, worker_process
+from tests.worker.works import at, at_async, quick
+
+
+def work_of(handle) -> Work:
+    return Work.objects.get(id=handle.id)
+
+
+def started(place: Path, number: int = 0) -> str:
+    path = place / f"started-{number}"
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.parametrize("kind", [at, at_async])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_told_to_stop_lets_running_works_end_and_takes_no_other(
+    process_env, tmp_path: Path, kind, number
+):
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+    enqueue_many([quick(number=number) for number in range(50)], priority=1)
+    running = enqueue(kind(place=str(tmp_path)))
+    waiting = enqueue_many([at(place=str(tmp_path), number=number) for number in range(1, 20)], priority=-1)
+    with worker_process(env, "--concurrency", "1") as process:
+        eventually(lambda: started(tmp_path))
+        process.send_signal(number)
+        eventually(lambda: not Work.objects.filter(status="running").exclude(id=running.id).exists())
+        (tmp_path / "go").touch()
+        status, output = ended(process)
+    assert (status, work_of(running).status) == (0, "success"), output
+    left = Work.objects.filter(id__in=[handle.id for handle in waiting])
+    assert set(left.values_list("status", "attempt", "worker")) == {("pending", 0, None)}
+    assert WorkerProcess.objects.get().stopped_at is not None
+
+
+def test_a_second_signal_ends_the_worker_at_once(process_env, tmp_path: Path):
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+    running = enqueue(at(place=str(tmp_path)))
+    with worker_process(env) as process:
+        eventually(lambda: started(tmp_path))
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM))
+        assert process.returncode == 128 + signal.SIGTERM
+    assert work_of(running).status == "running"
+
+
+@pytest.mark.parametrize("kind", [at, at_async])
+def test_a_work_that_outlasts_the_grace_goes_back_unharmed(short_lease_env, tmp_path: Path, kind):
+    running = enqueue(kind(place=str(tmp_path)))
+    with worker_process(short_lease_env) as process:
+        eventually(lambda: started(tmp_path))
+        process.send_signal(signal.SIGTERM)
+        status, output = ended(process)
+    assert status == 0, output
+    work = work_of(running)
+    assert (work.status, work.attempt, work.error) == ("pending", 0, "")
+    assert not Attempt.objects.exists()
+
+
+def test_the_works_of_a_killed_worker_go_to_another(short_lease_env, tmp_path: Path):
+    handles = [enqueue(kind(place=str(tmp_path), number=n)) for n, kind in enumerate([at, at, at_async])]
+    with worker_process(short_lease_env) as victim:
+        eventually(lambda: all(started(tmp_path, number) for number in range(3)))
+        victim.kill()
+        ended(victim)
+    (tmp_path / "go").touch()
+    assert set(Work.objects.values_list("status", "attempt")) == {("running", 1)}
+    with worker_process(short_lease_env) as process:
+        assert [handle.result(timeout=30) for handle in handles] == ["attempt 2"] * 3
+        process.send_signal(signal.SIGTERM)
+        ended(process)
+    assert [started(tmp_path, number) for number in range(3)] == ["1\n2\n"] * 3
+    assert set(Work.objects.values_list("delivery", "attempt")) == {(2, 2)}
+    assert sorted(Attempt.objects.values_list("number", "outcome", "error")) == [(1, "lost", "worker lost")] * 3
+
+
+def test_a_work_that_kills_its_workers_ends_dead(short_lease_env, tmp_path: Path):
+    handle = enqueue(at(place=str(tmp_path)))
+    for attempt in (1, 2):
+        with worker_process(short_lease_env) as victim:
+            eventually(lambda: started(tmp_path).count("\n") == attempt)  # noqa: B023  # awaited in the loop
+            victim.kill()
+            ended(victim)
+    eventually(lambda: reclaim() or work_of(handle).status == "dead")
+    work = work_of(handle)
+    assert (work.reason, work.error, work.attempt) == ("exhausted", "worker lost", 2)
+    assert sorted(Attempt.objects.values_list("number", "outcome")) == [(1, "lost"), (2, "lost")]
+
+
+def test_no_lease_lapses_while_its_worker_lives(short_lease_env, tmp_path: Path):
+    """Two workers look for lapsed leases all the time; the work runs for many leases."""
+    handle = enqueue(at(place=str(tmp_path)))
+    leases: set[object] = set()
+
+    def renewed() -> bool:
+        leases.add(work_of(handle).leased_until)
+        return len(leases) > 6
+
+    with worker_process(short_lease_env), worker_process(short_lease_env):
+        eventually(renewed)
+        (tmp_path / "go").touch()
+        assert handle.result(timeout=30) == "attempt 1"
+    assert work_of(handle).delivery == 1

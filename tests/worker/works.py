@@ -1,0 +1,140 @@
+"""Works that tests of workers can hold up and look into; worker processes run them too."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from django_ayework import Context, Retry, work
+
+NEVER_IN_A_TEST = 60.0
+
+
+class Stage:
+    """What works of this process meet; a test gets a fresh one through the fixture ``stage``."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.started: list[int] = []
+        self.seen: list[Any] = []
+        self.inside = 0
+        self.most_inside = 0
+        self.lock = threading.Lock()
+
+    def enter(self, number: int) -> None:
+        with self.lock:
+            self.started.append(number)
+            self.inside += 1
+            self.most_inside = max(self.most_inside, self.inside)
+
+    def leave(self) -> None:
+        with self.lock:
+            self.inside -= 1
+
+
+stage = Stage()
+
+
+@work(name="worker.quick")
+def quick(number: int = 0) -> int:
+    stage.started.append(number)
+    return number
+
+
+@work(name="worker.hold")
+def hold(ctx: Context, number: int = 0):
+    """Hold its slot until the test says go."""
+    now = stage
+    now.enter(number)
+    try:
+        now.go.wait(NEVER_IN_A_TEST)
+    finally:
+        now.leave()
+    return number
+
+
+@work(name="worker.hold_async")
+async def hold_async(number: int = 0) -> int:
+    """Hold its slot on the event loop until the test says go."""
+    now = stage
+    now.enter(number)
+    try:
+        while not now.go.is_set():
+            await asyncio.sleep(0.01)
+    finally:
+        now.leave()
+    return threading.get_ident()
+
+
+@work(name="worker.until_aborted")
+def until_aborted(ctx: Context) -> str:
+    """Note why it is told to stop; its second run ends at once."""
+    stage.started.append(ctx.attempt)
+    if ctx.attempt == 1:
+        ctx.signal.wait(NEVER_IN_A_TEST)
+        stage.seen.append(ctx.signal.reason)
+    return f"attempt {ctx.attempt}"
+
+
+@work(name="worker.long_lease", lease=600)
+def long_lease() -> None:
+    stage.enter(0)
+    stage.go.wait(NEVER_IN_A_TEST)
+
+
+@work(name="worker.short_lease", lease=3)
+def short_lease() -> None:
+    stage.enter(0)
+    stage.go.wait(NEVER_IN_A_TEST)
+
+
+@work(name="worker.append", retry=Retry(attempts=1))
+def append(ctx: Context, number: int, poison: bool = False):
+    def fold(total: int | None) -> int:
+        if poison:
+            raise ArithmeticError("poison")
+        return (total or 0) + number
+
+    return ctx.result(number, append=fold)
+
+
+@work(name="worker.exits", retry=Retry(attempts=1))
+def exits() -> None:
+    raise SystemExit(3)
+
+
+@work(name="worker.exits_async", retry=Retry(attempts=1))
+async def exits_async() -> None:
+    raise SystemExit(3)
+
+
+@work(name="worker.cancels_itself", retry=Retry(attempts=1))
+async def cancels_itself() -> None:
+    raise asyncio.CancelledError
+
+
+@work(name="worker.at", retry=Retry(attempts=2, base=0, jitter=0))
+def at(ctx: Context, place: str, number: int = 0) -> str:
+    """Tell through files that it runs, and wait for one that lets it end. ``stubborn`` never looks up."""
+    folder = Path(place)
+    with (folder / f"started-{number}").open("a") as file:
+        file.write(f"{ctx.attempt}\n")
+    until = time.monotonic() + NEVER_IN_A_TEST
+    while not (folder / "go").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    return f"attempt {ctx.attempt}"
+
+
+@work(name="worker.at_async", retry=Retry(attempts=2))
+async def at_async(ctx: Context, place: str, number: int = 0) -> str:
+    """See ``at``."""
+    folder = Path(place)
+    with (folder / f"started-{number}").open("a") as file:
+        file.write(f"{ctx.attempt}\n")
+    until = time.monotonic() + NEVER_IN_A_TEST
+    while not (folder / "go").exists() and time.monotonic() < until:
+        await asyncio.sleep(0.01)
+    return f"attempt {ctx.attempt}"
