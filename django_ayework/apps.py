@@ -38,6 +38,5 @@ class AyeworkConfig(AppConfig):
 
         connections.enqueue = api.enqueue
         connections.aenqueue = api.aenqueue
-        if (make := get_settings().id) is not None:
-            new_id.make = make
+        new_id.custom = lambda: get_settings().id
         autodiscover_modules("works")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from django_ayework.rules.ids import uuid7
+from django_ayework.rules.ids import require_work_id, uuid7
 
 _lock = threading.Lock()
 _last_tick = 0
@@ -32,14 +32,15 @@ def next_tick() -> int:
 
 
 class IdFactory:
-    """The one place ids of works come from; ``AYEWORK["ID"]`` replaces what makes them."""
+    """The one place ids of works come from; ``custom`` returns what replaces it, as ``AYEWORK["ID"]`` does."""
 
     def __init__(self) -> None:
-        self.make: Callable[[], str] = new_uuid7
+        self.custom: Callable[[], Callable[[], str] | None] = lambda: None
 
     def __call__(self) -> str:
-        """Return a new id."""
-        return self.make()
+        """Return a new id. Raises InvalidWorkId when a custom one cannot be used."""
+        make = self.custom()
+        return new_uuid7() if make is None else require_work_id(make())
 
 
 new_id = IdFactory()

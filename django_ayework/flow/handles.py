@@ -110,9 +110,7 @@ class Handle(handles.Handle[R_co, G_co]):
     def _look(self, look: Callable[[WorkRow], Any]) -> Any:
         """Look once; refuse to wait for what only the end of our own transaction can bring."""
         row = existing(self.id)
-        if not self._noted:
-            note_waiting(row.group)
-            self._noted = True
+        self._noted = self._noted or note_waiting(row.group)
         answer = look(row)
         if answer is PENDING and is_uncommitted(self.id):
             raise WaitInTransaction(id=self.id)

@@ -33,11 +33,17 @@ class SettledGroup:
     states: tuple[WorkState, ...]
 
 
-def note_waiting(group_id: str) -> None:
-    """Note that somebody waits for this group, if the hook wants to know."""
-    if get_settings().unhandled_group is not None and not in_transaction():
+def note_waiting(group_id: str) -> bool:
+    """Note that somebody waits for this group, if the hook wants to know; return whether that is done.
+
+    A note made within a transaction would not be seen in time, so there it is left for later.
+    """
+    if in_transaction():
+        return False
+    if get_settings().unhandled_group is not None:
         now = clock.now()
         entries.set_if_absent(f"wait:{group_id}", "", now, now + WAITING_LIFE)
+    return True
 
 
 def tell_all_unhandled(group_ids: Iterable[str]) -> None:

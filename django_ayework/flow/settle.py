@@ -62,14 +62,28 @@ def settle_here(settlements: Sequence[Settlement]) -> Report:
     Transitions come before everything else: they are the fence, and only winners get follow-ups.
     """
     ledger = Ledger(clock.now())
-    planned = [(s, transition_of(s, ledger.now)) for s in settlements]
+    latest = latest_of(settlements)
+    planned = [(s, transition_of(s, ledger.now)) for s in latest.values()]
     moved = transitions.apply([transition for _, transition in planned])
     for settlement, transition in planned:
         if transition.id in moved:
             book(ledger, settlement, transition)
     close(ledger)
-    refused = [s.row.id for s in settlements if s.row.id not in moved]
+    refused = [s.row.id for s in settlements if s.row.id not in moved or s is not latest[s.row.id]]
     return Report(moved, refused)
+
+
+def latest_of(settlements: Sequence[Settlement]) -> dict[str, Settlement]:
+    """Return one settlement per work: a worker that lost a work and got it again may bring two at once.
+
+    That of the later delivery counts; the other would be refused if it came alone.
+    """
+    latest: dict[str, Settlement] = {}
+    for settlement in settlements:
+        known = latest.setdefault(settlement.row.id, settlement)
+        if settlement.row.delivery > known.row.delivery:
+            latest[settlement.row.id] = settlement
+    return latest
 
 
 def transition_of(settlement: Settlement, now: datetime) -> Transition:

@@ -60,7 +60,10 @@ class EngineServices:
 
 
 def claim_key(key: str) -> str:
-    """Return the stored key: long ones are hashed, so that any text will do."""
-    if len(key) > MAX_KEY_LENGTH:
+    """Return the stored key, hashed where needed so that any text will do.
+
+    MySQL compares without trailing spaces, and no database takes every character.
+    """
+    if len(key) > MAX_KEY_LENGTH or not key.isprintable() or key.endswith(" "):
         key = f"sha256:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
     return f"claim:{key}"

@@ -24,7 +24,8 @@ def test_every_call_is_a_request_of_its_own():
 
 
 def test_ids_come_from_the_projects_own_maker(monkeypatch):
-    monkeypatch.setattr(new_id, "make", iter(["mine-1", "mine-2"]).__next__)
+    make = iter(["mine-1", "mine-2"]).__next__
+    monkeypatch.setattr(new_id, "custom", lambda: make)
     build = step()
 
     assert [build().id, build().id] == ["mine-1", "mine-2"]

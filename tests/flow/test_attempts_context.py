@@ -79,6 +79,17 @@ def test_a_key_is_claimed_once(drain: Any, time_travel: Any) -> None:
     assert claim("mail 7") is True
 
 
+@pytest.mark.parametrize("key", ["", " ", "a", "a ", "A", "ä", "a\x00", "\ud800", "claim:a"], ids=ascii)
+def test_any_text_is_a_key_of_its_own(key: str, perform: Any) -> None:
+    @work(name="t.context.key")
+    def claims(ctx: Context) -> list[bool]:
+        others = {"", " ", "a", "a ", "A", "ä", "a\x00", "\ud800", "claim:a"} - {key}
+        assert all(ctx.claim(other) for other in others)
+        return [ctx.claim(key), ctx.claim(key)]
+
+    assert perform(claims()).result == [True, False]
+
+
 def test_states_come_in_the_order_asked_and_none_for_the_unknown(drain: Any) -> None:
     good = enqueue(add(a=1, b=2))
     bad = enqueue(fail(), retry=Retry(attempts=1))

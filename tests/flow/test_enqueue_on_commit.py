@@ -67,6 +67,13 @@ def test_what_is_wrong_with_a_request_shows_at_once() -> None:
 
 
 @pytest.mark.django_db
+def test_an_id_that_exists_is_refused_at_once() -> None:
+    enqueue(add(a=1, b=2), id="order-17")
+    with pytest.raises(InvalidWorkId, match="a work 'order-17' exists"):
+        enqueue(add(a=3, b=4), on_commit=True, id="order-17")
+
+
+@pytest.mark.django_db
 def test_time_counts_from_the_call(drain: Any, time_travel: Any) -> None:
     handle = enqueue(add(a=1, b=2), on_commit=True, delay=60)
     time_travel(61)

@@ -199,6 +199,30 @@ def test_a_rollback_before_does_not_confuse_waiting_in_a_transaction() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_request_queued_again_after_a_rollback_can_be_waited_for() -> None:
+    request = add(a=1, b=2)
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        enqueue(request)
+        _ = 1 / 0
+    handle = enqueue(request)
+    with pytest.raises(WaitTimeout):
+        handle.result(timeout=0)
+    with transaction.atomic(), pytest.raises(WaitTimeout):
+        handle.result(timeout=0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_decorated_function_is_a_new_transaction_each_time() -> None:
+    @transaction.atomic
+    def in_transaction(act: Any) -> Any:
+        return act()
+
+    handle = in_transaction(lambda: enqueue(add(a=1, b=2)))
+    with pytest.raises(WaitTimeout):
+        in_transaction(lambda: handle.result(timeout=0))
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_work_that_ended_in_this_transaction_needs_no_waiting(drain: Any) -> None:
     with transaction.atomic():
         handle = enqueue(add(a=1, b=2))

@@ -6,9 +6,20 @@ import time
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
-from django_ayework import Context, Retry, dependency, enqueue, enqueue_many, get_handle, retry, work
+from django_ayework import (
+    Context,
+    Retry,
+    WaitInTransaction,
+    dependency,
+    enqueue,
+    enqueue_many,
+    get_handle,
+    retry,
+    work,
+)
 from django_ayework.flow.orphans import SettledGroup
 from django_ayework.models import Work
 from tests.app.works import add, fail
@@ -145,6 +156,20 @@ def test_who_asks_within_the_grace_handles_the_group(
     with running_worker(concurrency=1):
         wait_for_the_end(handle.id)
         assert handle.group(timeout=0) == 3  # it has ended already
+        time.sleep(0.5)
+    assert unhandled == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_asking_too_early_within_the_transaction_does_not_spoil_asking_later(
+    unhandled: list[SettledGroup], running_worker: Any
+) -> None:
+    with transaction.atomic():
+        handle = enqueue(add(a=1, b=2))
+        with pytest.raises(WaitInTransaction):
+            handle.group()
+    with running_worker(concurrency=1):
+        assert handle.group(timeout=20) == 3
         time.sleep(0.5)
     assert unhandled == []
 

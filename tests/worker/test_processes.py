@@ -83,7 +83,8 @@ def test_the_works_of_a_killed_worker_go_to_another(short_lease_env, tmp_path: P
         ended(process)
     assert [started(tmp_path, number) for number in range(3)] == ["1\n2\n"] * 3
     assert set(Work.objects.values_list("delivery", "attempt")) == {(2, 2)}
-    assert sorted(Attempt.objects.values_list("number", "outcome", "error")) == [(1, "lost", "worker lost")] * 3
+    lost = Attempt.objects.values_list("number", "outcome", "error")
+    assert list(lost) == [(1, "lost", "worker lost")] * 3
 
 
 def test_a_work_that_kills_its_workers_ends_dead(short_lease_env, tmp_path: Path):
@@ -106,9 +107,10 @@ def test_no_lease_lapses_while_its_worker_lives(short_lease_env, tmp_path: Path)
 
     def renewed() -> bool:
         leases.add(work_of(handle).leased_until)
-        return len(leases) > 6
+        return len(leases) > 4
 
-    with worker_process(short_lease_env), worker_process(short_lease_env):
+    env = short_lease_env | {"TEST_LEASE": "3"}
+    with worker_process(env), worker_process(env):
         eventually(renewed)
         (tmp_path / "go").touch()
         assert handle.result(timeout=30) == "attempt 1"

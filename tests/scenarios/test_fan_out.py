@@ -1,0 +1,100 @@
+"""A fan-out of 1 000 and its join, run by two worker processes, one of which may die in the middle."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from django_ayework import enqueue, get_handle
+from django_ayework.models import Attempt, Group, Work
+from tests.invariants import assert_consistent
+from tests.processes import ended, eventually, worker_process
+from tests.scenarios.works import root
+
+CHILDREN = 1000
+
+
+@pytest.fixture
+def env(process_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    return process_env | {
+        "DJANGO_SETTINGS_MODULE": "tests.scenarios.settings",
+        "SCENARIO_PLACE": str(tmp_path),
+    }
+
+
+def lines(place: Path, prefix: str = "") -> Iterator[str]:
+    for path in place.iterdir():
+        if path.name.startswith(prefix) if prefix else path.name.isdigit():
+            yield from path.read_text().splitlines()
+
+
+def settled_children() -> int:
+    return Work.objects.filter(type="scenarios.piece", status="success").count()
+
+
+def assert_complete(root_id: str) -> None:
+    """One success each for root, gate, report and children; the gate fired once; the counts agree."""
+    rows = Counter(Work.objects.values_list("type", "status"))
+    assert rows == {
+        ("scenarios.root", "success"): 1,
+        ("scenarios.piece", "success"): CHILDREN,
+        ("@work/dependency", "success"): 1,
+        ("scenarios.report", "success"): 1,
+    }
+    group = Group.objects.get()
+    assert (group.id, group.open, group.total, group.dead) == (root_id, 0, CHILDREN + 3, 0)
+    assert get_handle(root_id).group(timeout=0) == sum(range(CHILDREN)), "each child was folded in once"
+    report = Work.objects.get(type="scenarios.report")
+    assert get_handle(report.id).result(timeout=0) == [CHILDREN, CHILDREN]
+    assert report.parent_id == Work.objects.get(type="@work/dependency").id
+    assert_consistent()
+
+
+def test_two_workers_complete_it_with_one_success_each(env: dict[str, str], tmp_path: Path):
+    with worker_process(env) as one, worker_process(env) as other:
+        handle = enqueue(root(children=CHILDREN, place=str(tmp_path)))
+        eventually(lambda: handle.group_id and Group.objects.filter(done_at__isnull=False).exists())
+        for process in (one, other):
+            process.send_signal(signal.SIGTERM)
+        assert [ended(process)[0] for process in (one, other)] == [0, 0]
+    assert_complete(handle.id)
+    assert set(Work.objects.exclude(type="@work/dependency").values_list("attempt", "delivery")) == {(1, 1)}
+    assert not Attempt.objects.exists()
+    ran = Counter(lines(tmp_path))
+    assert ran == {"report": 1, **{f"piece {number}": 1 for number in range(CHILDREN)}}
+    events = Counter(lines(tmp_path, "events-"))
+    assert {count for event, count in events.items() if event.startswith("succeeded ")} == {1}
+    assert sum(event.startswith("succeeded ") for event in events) == CHILDREN + 3
+    assert events[f"group-done {handle.id}"] == 1
+
+
+def test_a_worker_killed_in_the_middle_loses_nothing_and_settles_nothing_twice(
+    env: dict[str, str], tmp_path: Path
+):
+    with worker_process(env) as victim, worker_process(env) as survivor:
+        handle = enqueue(root(children=CHILDREN, place=str(tmp_path)))
+        eventually(lambda: settled_children() >= CHILDREN // 10 and ran_by(tmp_path, victim.pid))
+        victim.send_signal(signal.SIGKILL)
+        ended(victim)
+        assert settled_children() < CHILDREN, "it was killed too late to prove anything"
+        eventually(lambda: Group.objects.filter(done_at__isnull=False).exists(), seconds=90)
+        survivor.send_signal(signal.SIGTERM)
+        assert ended(survivor)[0] == 0
+    assert_complete(handle.id)
+    lost = Counter(Attempt.objects.values_list("work_id", flat=True))
+    assert set(Attempt.objects.values_list("outcome", "error")) <= {("lost", "worker lost")}
+    for id, attempt, delivery in Work.objects.exclude(type="@work/dependency").values_list(
+        "id", "attempt", "delivery"
+    ):
+        assert (attempt, delivery) == (1 + lost[id],) * 2, "each delivery ended in one settlement"
+    events = Counter(lines(tmp_path, "events-"))
+    assert {count for event, count in events.items() if event.startswith("succeeded ")} == {1}
+    assert events[f"group-done {handle.id}"] == 1
+
+
+def ran_by(place: Path, pid: int) -> bool:
+    return (place / str(pid)).exists()

@@ -1,0 +1,205 @@
+"""What a worker does while all is well."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import override_settings
+
+from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework.models import Work
+from django_ayework.store import transitions
+from django_ayework.testing import now, running_worker
+from django_ayework.worker import keeper
+from django_ayework.worker.worker import Worker
+from tests.processes import eventually
+from tests.worker.works import hold, hold_async, quick
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+
+def counts() -> dict[str, int]:
+    statuses = list(Work.objects.values_list("status", flat=True))
+    return {status: statuses.count(status) for status in sorted(set(statuses))}
+
+
+def test_async_works_run_at_the_same_time_on_one_loop(stage):
+    handles = enqueue_many([hold_async(number=number) for number in range(5)])
+    with running_worker(concurrency=5):
+        eventually(lambda: len(stage.started) == 5)
+        stage.go.set()
+        assert len({handle.result(timeout=10) for handle in handles}) == 1
+
+
+def test_plain_and_async_works_share_the_slots(stage):
+    kinds = [hold, hold_async] * 6
+    handles = enqueue_many([kind(number=number) for number, kind in enumerate(kinds)])
+    with running_worker(concurrency=3):
+        eventually(lambda: stage.inside == 3)
+        stage.go.set()
+        for handle in handles:
+            handle.result(timeout=10)
+    assert stage.most_inside == 3
+    assert sorted(stage.started) == list(range(12))
+
+
+def test_a_burst_ends_once_nothing_is_due_and_nothing_runs(stage):
+    enqueue_many([quick(number=number) for number in range(40)])
+    enqueue(dependency(["never"], [quick()]))
+    enqueue(quick(), delay=3600)
+    worker = Worker(concurrency=4, burst=True)
+    worker.run()
+    assert counts() == {"success": 40, "blocked": 1, "scheduled": 1}
+
+
+def test_a_burst_waits_for_the_works_that_its_works_release(stage):
+    members = [quick(number=number) for number in range(3)]
+    enqueue(dependency(members, [quick(number=9)]))
+    enqueue_many(members)
+    Worker(burst=True).run()
+    assert stage.started[-1] == 9
+    assert counts() == {"success": 5}
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_a_worker_makes_as_many_attempts_as_it_may(stage, most: int):
+    enqueue_many([quick(number=number) for number in range(30)])
+    Worker(concurrency=4, max_works=most).run()
+    assert counts() == {"pending": 30 - most, "success": most}
+
+
+def greedy(worker: Worker, ready: int) -> None:
+    """Let the worker hold more works than it has slots, as it does while works are quick."""
+    worker._demand.measure = lambda finished: None  # type: ignore[method-assign]
+    worker._demand.rate = ready / 0.1
+
+
+def test_works_that_wait_behind_a_slow_one_are_given_back(stage, monkeypatch):
+    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    handles = enqueue_many([hold(number=number) for number in range(4)])
+    worker = Worker(concurrency=1)
+    greedy(worker, ready=5)
+    given_back = []
+    release = transitions.release
+    monkeypatch.setattr(
+        transitions, "release", lambda *args: [given_back.append(len(args[0])), release(*args)][1]
+    )
+    with worker:
+        eventually(lambda: given_back)
+        stage.go.set()
+        for handle in handles:
+            handle.result(timeout=20)
+    assert given_back[0] == 3
+    assert set(Work.objects.values_list("attempt", flat=True)) == {1}
+    assert sorted(stage.started) == [0, 1, 2, 3]
+
+
+def test_works_given_back_do_not_count_as_attempts_made(stage, monkeypatch):
+    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    enqueue_many([hold(number=number) for number in range(6)])
+    worker = Worker(concurrency=1, max_works=4)
+    greedy(worker, ready=5)
+    worker.start()
+    eventually(lambda: Work.objects.filter(status="pending", delivery=1).count() == 3)
+    stage.go.set()
+    assert worker._thread is not None
+    worker._thread.join(30)
+    assert counts() == {"pending": 2, "success": 4}
+
+
+def test_a_worker_that_stops_gives_back_what_has_not_started(stage):
+    enqueue_many([hold(number=number) for number in range(4)])
+    worker = Worker(concurrency=1)
+    greedy(worker, ready=5)
+    worker.start()
+    eventually(lambda: stage.started and Work.objects.filter(status="running").count() == 4)
+    worker.request_stop()
+    eventually(lambda: Work.objects.filter(status="pending", attempt=0, worker=None).count() == 3)
+    stage.go.set()
+    worker.stop()
+    assert counts() == {"pending": 3, "success": 1}
+    assert stage.started == [0]
+
+
+@pytest.mark.parametrize("kind", [hold, hold_async])
+def test_a_work_that_ignores_the_end_is_given_back_after_the_grace(stage, kind):
+    with override_settings(AYEWORK={"SHUTDOWN_GRACE": 0.1}):
+        handle = enqueue(kind())
+        worker = Worker()
+        worker.start()
+        eventually(lambda: stage.started)
+        worker.stop()
+    work = Work.objects.get(id=handle.id)
+    assert (work.status, work.attempt, work.error) == ("pending", 0, "")
+
+
+def test_outcomes_in_hand_are_settled_before_the_end(stage):
+    """An attempt that has ended is the settler's: the grace is for those that still run."""
+    with override_settings(AYEWORK={"SHUTDOWN_GRACE": 0.1}):
+        handles = enqueue_many([hold(number=0), *(quick(number=number) for number in range(1, 20))])
+        worker = Worker(concurrency=2)
+        worker.start()
+        eventually(lambda: len(stage.started) == 20)
+        worker.stop()
+    assert Work.objects.get(id=handles[0].id).status == "pending"
+    assert counts() == {"pending": 1, "success": 19}
+
+
+def test_gates_expire_although_every_slot_is_busy(stage):
+    enqueue(hold())
+    with running_worker(concurrency=1):
+        eventually(lambda: stage.started)
+        gate = enqueue(dependency(["never"], [], timeout=0.01))
+        eventually(lambda: gate.state().status == "dead")
+        stage.go.set()
+
+
+def test_scheduled_works_start_when_they_are_due(stage):
+    handle = enqueue(quick(), delay=0.2)
+    with running_worker():
+        handle.result(timeout=10)
+    state = handle.state()
+    assert state.started_at >= state.start_at > state.queued_at
+
+
+def test_each_queue_gets_its_share(stage):
+    enqueue_many([quick(number=number) for number in range(200)], queue="flood")
+    enqueue_many([quick(number=1000 + number) for number in range(5)], queue="trickle")
+    with running_worker(concurrency=2):
+        eventually(lambda: len(stage.started) == 205)
+    trickle = [place for place, number in enumerate(stage.started) if number >= 1000]
+    assert trickle[-1] < 100
+
+
+def test_a_worker_keeps_to_its_queues(stage):
+    enqueue(quick(number=1), queue="mine")
+    enqueue(quick(number=2), queue="other")
+    Worker(queues=["mine"], burst=True).run()
+    assert stage.started == [1]
+
+
+def test_pruning_a_lot_takes_turns_with_renewing(monkeypatch):
+    """A million rows to prune may not keep the keeper from its other duties."""
+    calls = []
+    monkeypatch.setattr(keeper, "prune", lambda: calls.append(1) or 1000)
+    worker = Worker()
+    worker._keeper.pruning.due_at = 99.0
+    worker._keeper.prune()
+    assert len(calls) == 1
+    assert worker._keeper.pruning.due_at == 0.0
+
+
+def test_a_worker_forgets_nothing_it_was_given_while_the_clock_jumps(stage, time_travel):
+    """Time of the database's host goes back an hour, then forth two, while works run."""
+    handles = enqueue_many([hold(number=number) for number in range(2)])
+    with running_worker(concurrency=2):
+        eventually(lambda: stage.inside == 2)
+        time_travel(timedelta(hours=-1))
+        later = enqueue(quick())
+        time_travel(timedelta(hours=2))
+        stage.go.set()
+        for handle in [*handles, later]:
+            handle.result(timeout=10)
+    assert set(Work.objects.values_list("status", "delivery")) == {("success", 1)}
+    assert now() is not None
