@@ -1,1 +1,1 @@
-"""Measurements. They print figures and judge nothing: machines differ, ratios within one run are what counts."""
+"""Measurements. They print figures and judge nothing: machines differ, ratios within one run count."""

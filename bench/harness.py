@@ -58,7 +58,12 @@ def retain(count: int) -> None:
     from django_ayework.store.clock import clock
 
     now = clock.now()
-    common: dict[str, Any] = {"type": "bench.noop", "queue": "default", "input": '{"number":1}', "options": "{}"}
+    common: dict[str, Any] = {
+        "type": "bench.noop",
+        "queue": "default",
+        "input": '{"number":1}',
+        "options": "{}",
+    }
     for start in range(0, count, 10_000):
         Work.objects.bulk_create(
             Work(id=f"f{n}", status="success", queued_at=now, run_at=now, ended_at=now, **common)
@@ -74,7 +79,10 @@ def refresh_statistics() -> None:
     """Let the planner know what is there."""
     from django.db import connection
 
-    statements = {"postgresql": "VACUUM ANALYZE django_ayework_work", "mysql": "ANALYZE TABLE django_ayework_work"}
+    statements = {
+        "postgresql": "VACUUM ANALYZE django_ayework_work",
+        "mysql": "ANALYZE TABLE django_ayework_work",
+    }
     with connection.cursor() as cursor:
         cursor.execute(statements.get(connection.vendor, "ANALYZE"))
         if connection.vendor == "mysql":
@@ -96,7 +104,7 @@ def drain() -> float:
 
 
 class StatementCounter:
-    """Counts statements and transactions of every connection opened while it is active, by their first word."""
+    """Counts statements, and transactions, of every connection opened while it is active."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}

@@ -23,7 +23,9 @@ def main() -> None:
         print(f"  enqueue         {counter.total / JOBS:.4f} statements per job   {counter.counts}")
         with StatementCounter() as counter:
             seconds = drain()
-        looks = round(seconds / 0.02)  # the harness's own looks, one each 20 ms, are counted too: an upper bound
+        looks = round(
+            seconds / 0.02
+        )  # the harness's own looks, one each 20 ms, are counted too: an upper bound
         print(
             f"  claim + settle  {counter.total / JOBS:.4f} statements per job   {counter.counts}"
             f"   (up to {looks} of them the harness's own)"

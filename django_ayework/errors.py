@@ -147,8 +147,8 @@ class Abort(AyeworkError):
     """
 
     def __init__(self, cause: BaseException | str | None = None) -> None:
-        super().__init__(str(cause) if cause is not None else "Aborted by its handler.")
-        self.cause = cause
+        super().__init__(cause if isinstance(cause, str) and cause else "Aborted by its handler.")
+        self.cause = cause or None
 
 
 def require_one_moment(name: str, delay: object, run_at: object) -> None:

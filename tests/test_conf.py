@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from django_ayework import Retry
+from django_ayework import Retry, WorkRequest
 from django_ayework.conf import KEYS, READERS, get_settings, unknown_keys
 from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.codec import RichJSON
@@ -145,6 +145,17 @@ def test_a_class_is_called_to_make_the_hook(resolved, value):
 
 def test_ids_may_be_made_by_a_function_of_the_standard_library(resolved):
     assert resolved(ID="uuid.uuid4").id is uuid.uuid4
+
+
+def test_ids_follow_the_setting_at_once(settings):
+    request = WorkRequest(type="tests.any", input={})
+    settings.AYEWORK = {"ID": lambda: "mine"}
+    mine = WorkRequest(type="tests.any", input={})
+    settings.AYEWORK = {}
+    again = WorkRequest(type="tests.any", input={})
+
+    assert mine.id == "mine"
+    assert uuid.UUID(request.id).version == uuid.UUID(again.id).version == 7
 
 
 @pytest.mark.parametrize("value", [SHOUTING, Shouting, f"{__name__}.Shouting", f"{__name__}.SHOUTING"])

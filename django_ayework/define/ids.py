@@ -32,7 +32,7 @@ def next_tick() -> int:
 
 
 class IdFactory:
-    """The one place ids of works come from; ``custom`` returns what replaces it, as ``AYEWORK["ID"]`` does."""
+    """The one place ids of works come from; ``custom`` returns what replaces it, from ``AYEWORK["ID"]``."""
 
     def __init__(self) -> None:
         self.custom: Callable[[], Callable[[], str] | None] = lambda: None

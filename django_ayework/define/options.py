@@ -79,9 +79,9 @@ def combined(given: Mapping[str, Any], lower: Mapping[str, Any]) -> QueueOptions
 
 def check_name(value: object, name: str) -> str:
     """Return a queue or fairness label: 1 to 64 characters."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or "\x00" in value:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
         raise InvalidOption(
-            f"expected {name} to be a text of 1 to {MAX_NAME_LENGTH} characters, got: {value!r}."
+            f"expected {name} to be a text of 1 to {MAX_NAME_LENGTH} printable characters, got: {value!r}."
         )
     return value
 

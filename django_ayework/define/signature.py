@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Any
 
+from django_ayework.define.context import Context
 from django_ayework.errors import ImproperWork
 
 REFUSED_KINDS = {
@@ -33,9 +34,10 @@ def is_context(parameter: Parameter) -> bool:
 
 
 def names_context(annotation: Any) -> bool:
-    """Tell whether an annotation is the Context class, or its name."""
-    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return name.strip("'\"").rpartition(".")[2] == "Context"
+    """Tell whether an annotation is the Context class, or its name (another package's class is not)."""
+    if isinstance(annotation, str):
+        return annotation.strip("'\"").rpartition(".")[2] == "Context"
+    return isinstance(annotation, type) and issubclass(annotation, Context)
 
 
 def input_signature(handler: Callable[..., Any]) -> Signature:

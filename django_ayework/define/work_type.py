@@ -71,12 +71,17 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name, which must have been checked."""
-        computed = self.settings.options(**arguments) if self.settings.options else {}
+        computed = self.settings.options(**{**self.defaults(), **arguments}) if self.settings.options else {}
         return WorkRequest(type=self.name, input=arguments, options=checked(computed or {}))
 
     def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name. Raises TypeError when they do not fit."""
         return self.request(bind(self.signature, self.name, (), arguments))
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the handler's own defaults by name, for ``options()`` to see what the handler will see."""
+        parameters = self.signature.parameters.values()
+        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
     def constants(self) -> QueueOptions:
         """Return the type's defaults, as options of the level below a request's own."""

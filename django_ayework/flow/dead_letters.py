@@ -9,7 +9,7 @@ from django_ayework.store.database import rows
 
 def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
     """Return the ids of dead works, the longest dead first, so that what died first is retried first."""
-    dead = rows(Work).filter(status=Status.DEAD).order_by("ended_at", "id")
+    dead = rows(Work).filter(status=Status.DEAD, ended_at__isnull=False).order_by("ended_at", "id")
     if type:
         dead = dead.filter(type=type)
     if reason:

@@ -19,7 +19,7 @@ from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import needs_clock
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, in_own_transaction
-from django_ayework.store.rows import find_row, statuses_of
+from django_ayework.store.rows import find_row, groups_of, statuses_of
 
 R = TypeVar("R")
 G = TypeVar("G")
@@ -158,9 +158,10 @@ def grouped(ledger: Ledger, births: Sequence[Birth]) -> Sequence[Birth]:
 
 def handles_of(births: Sequence[Birth], taken: set[str]) -> list[Handle[Any, Any]]:
     """Return a handle for each birth; what was queued before, or earlier in the list, is told apart."""
-    handles, known = [], set(taken)
+    handles: list[Handle[Any, Any]] = []
+    groups = groups_of(taken)
     for birth in births:
         id = birth.row.id
-        handles.append(existing_handle(id) if id in known else Handle(id, birth.row.group))
-        known.add(id)
+        handles.append(Handle(id, groups.get(id, birth.row.group), deduplicated=id in groups))
+        groups.setdefault(id, birth.row.group)
     return handles

@@ -19,8 +19,9 @@ from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, encode_input
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.deadlines import resolve_deadline
-from django_ayework.rules.states import RETRYABLE, Status
+from django_ayework.rules.states import RETRYABLE, Reason, Status
 from django_ayework.rules.transitions import Transition
+from django_ayework.rules.unknown import is_parking
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
@@ -59,6 +60,10 @@ def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
         )
     ledger = Ledger(clock.now())
     if row.type == GATE_TYPE:
+        if input is not None:
+            raise TypeError(
+                f"expected no input for the gate {id}: what it releases was fixed when it was queued."
+            )
         retry_waiter(ledger, row, waiter)
     else:
         retry_work(ledger, row, input)
@@ -97,7 +102,7 @@ def starting_over(row: WorkRow, now: datetime) -> Transition:
         run_at=now,
         deadline=deadline,
         group_id=row.group_id,
-        error=row.error,
+        error="" if row.reason == Reason.UNKNOWN_TYPE or is_parking(row.error) else row.error,
     )
 
 

@@ -124,7 +124,7 @@ def transition_by(row: WorkRow, verdict: Verdict, now: datetime) -> Transition:
         deadline=row.deadline,
         group_id=row.group_id,
         reason=verdict.reason or "",
-        error=verdict.error,
+        error=row.error if verdict.outcome is Outcome.DEFERRED else verdict.error,
         ended_at=now if dead else None,
         completed_by=row.worker if dead else None,
     )

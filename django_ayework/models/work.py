@@ -56,7 +56,7 @@ class Work(models.Model):
             PartialIndex(
                 fields=["deadline"],
                 name="ayework_overdue",
-                where=Q(status="blocked", deadline__isnull=False),
+                where=Q(status="blocked"),
             ),
             PartialIndex(
                 fields=["status", "ended_at"],

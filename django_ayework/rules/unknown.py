@@ -16,6 +16,15 @@ def unknown_error(since: datetime) -> str:
     return f"{PREFIX}{since.isoformat()}"
 
 
+def is_parking(error: str) -> bool:
+    """Tell whether an error is only the note of a parked work.
+
+    >>> is_parking("ValueError: no")
+    False
+    """
+    return error.startswith(PREFIX)
+
+
 def unknown_since(error: str, now: datetime) -> datetime:
     """Return since when a work is parked; now, if it was not parked before.
 
@@ -24,7 +33,7 @@ def unknown_since(error: str, now: datetime) -> datetime:
     >>> unknown_since(unknown_error(noon), noon + timedelta(hours=1)) == noon
     True
     """
-    if error.startswith(PREFIX):
+    if is_parking(error):
         try:
             return require_aware(datetime.fromisoformat(error.removeprefix(PREFIX)), "since")
         except ValueError:

@@ -22,17 +22,19 @@ class Depth(NamedTuple):
 
 
 def live_depths() -> list[Depth]:
-    """Count live works by queue and status."""
-    live = rows(Work).filter(status__in=sorted(str(status) for status in LIVE))
-    counted = (
-        live.values_list("queue", "status").annotate(Count("id"), Min("run_at")).order_by("queue", "status")
-    )
-    return [Depth._make(row) for row in counted]
+    """Count live works by queue and status, one status at a time: each has an index of its own."""
+    return [depth for status in sorted(map(str, LIVE)) for depth in depths_of(status)]
+
+
+def depths_of(status: str) -> list[Depth]:
+    """Count the works of one live status by queue."""
+    works = rows(Work).filter(status=status).values_list("queue", "status").order_by("queue")
+    return [Depth._make(row) for row in works.annotate(Count("id"), Min("run_at"))]
 
 
 def dead_letters(limit: int) -> int:
     """Count dead works, up to ``limit``."""
-    return len(rows(Work).filter(status=Status.DEAD).values_list("id")[:limit])
+    return len(rows(Work).filter(status=Status.DEAD, ended_at__isnull=False).values_list("id")[:limit])
 
 
 def processes_seen_since(moment: datetime) -> list[WorkerProcess]:

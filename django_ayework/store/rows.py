@@ -88,6 +88,15 @@ def lock_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
     return {row.id: row for row in rows_of(locked)}
 
 
+def groups_of(ids: Iterable[str]) -> dict[str, str]:
+    """Read the groups of those works that exist; a work that is alone is its own group."""
+    found: dict[str, str] = {}
+    for some in chunked(list(ids)):
+        pairs = rows(Work).filter(id__in=some).values_list("id", "group_id")
+        found.update((id, group_id or id) for id, group_id in pairs)
+    return found
+
+
 def statuses_of(ids: Iterable[str]) -> dict[str, Status]:
     """Read the statuses of those works that exist."""
     found: dict[str, Status] = {}

@@ -217,7 +217,14 @@ def advice_on(attempt: Opened, error: BaseException) -> Any:
     row = attempt.delivery.row
     info = FailureInfo(row.id, row.type, row.group, row.attempt, attempt.delivery.options.retry.attempts)
     try:
-        return resolved_hook(hook)(error, info)
+        return require_advice(resolved_hook(hook)(error, info))
     except Exception as raised:
-        report(raised, "commit", f"on_failure of {row.type} raised")
+        report(raised, "commit", f"on_failure of {row.type} failed")
         return None
+
+
+def require_advice(advice: Any) -> Any:
+    """Return what ``on_failure`` answered, if it is an answer."""
+    if advice is None or advice in ("retry", "abort") or isinstance(advice, (Defer, Abort, Reschedule)):
+        return advice
+    raise TypeError(f"expected on_failure to answer 'retry', 'abort', Defer(...) or None, got: {advice!r}.")

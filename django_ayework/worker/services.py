@@ -52,11 +52,11 @@ class EngineServices:
         with self._lock:
             self._progress[id] = encoded
 
-    def take_progress(self) -> dict[str, str]:
-        """Return what is to be written, and forget it."""
+    def take_progress(self, ids: Iterable[str] | None = None) -> dict[str, str]:
+        """Return what is to be written (of these works, or of all), and forget it."""
         with self._lock:
-            taken, self._progress = self._progress, {}
-        return taken
+            wanted = list(self._progress) if ids is None else [id for id in ids if id in self._progress]
+            return {id: self._progress.pop(id) for id in wanted}
 
 
 def claim_key(key: str) -> str:

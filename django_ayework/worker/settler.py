@@ -11,19 +11,24 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
-from django.db import InterfaceError, OperationalError, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import report
 from django_ayework.flow.settle import Report, Settlement, settle
 from django_ayework.flow.trials import as_failure
+from django_ayework.store.database import fetch, is_contention
+from django_ayework.store.progress import write_progress
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.services import EngineServices
 
 logger = logging.getLogger("django_ayework")
 
 Outcome = tuple[Delivery, Settlement]
 
 MAX_BATCH = 256
+#: A database that answers and still refuses an outcome this often will not take it.
+MOST_REFUSALS = 3
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 
@@ -31,7 +36,8 @@ LONGEST_PAUSE = 5.0
 class Settler:
     """A thread that settles outcomes in batches and never loses one while the process lives."""
 
-    def __init__(self, settled: Callable[[list[Delivery]], None]) -> None:
+    def __init__(self, services: EngineServices, settled: Callable[[list[Delivery]], None]) -> None:
+        self._services = services
         self._queue: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
         self._settled = settled
         self._thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
@@ -77,6 +83,7 @@ class Settler:
     def _settle(self, batch: list[Outcome]) -> None:
         """Settle a batch; when it fails as a whole, each outcome on its own."""
         try:
+            self._write_progress([delivery for delivery, _ in batch])
             report_ = self._persistently([settlement for _, settlement in batch])
         except Exception as error:
             if len(batch) > 1:
@@ -88,16 +95,27 @@ class Settler:
         for id in report_.refused:
             logger.warning("The outcome of work %s came too late: somebody else has moved the work.", id)
 
+    def _write_progress(self, deliveries: list[Delivery]) -> None:
+        """Write the last progress of works that have ended; for that alone no outcome may wait."""
+        latest = self._services.take_progress([delivery.row.id for delivery in deliveries])
+        held = {delivery.row.id: delivery.row.delivery for delivery in deliveries}
+        try:
+            write_progress({id: (held[id], text) for id, text in latest.items()})
+        except DatabaseError as error:
+            report(error, "commit", "the progress of works that ended could not be written")
+
     def _persistently(self, settlements: list[Settlement]) -> Report:
-        """Settle; while the database is away, try again."""
+        """Settle; while the database is away or busy, try again."""
+        refusals = 0
         for pause in pauses():
             try:
                 return settle(settlements)
             except (OperationalError, InterfaceError) as error:
-                if self.gives_up.is_set():
-                    raise
                 report(error, "commit", f"{len(settlements)} outcomes wait for the database")
                 connections.close_all()
+                refusals += not is_contention(error) and answers()
+                if self.gives_up.is_set() or refusals == MOST_REFUSALS:
+                    raise
             self.gives_up.wait(pause)
         raise AssertionError("unreachable")
 
@@ -111,6 +129,14 @@ class Settler:
             report(again, "commit", f"work {settlement.row.id} is left to its lease")
             delivery.abort(AbortReason.ERROR)
             return Report(refused=[settlement.row.id])
+
+
+def answers() -> bool:
+    """Tell whether the database answers at all."""
+    try:
+        return bool(fetch("SELECT 1", ()))
+    except Exception:
+        return False
 
 
 def pauses() -> Iterator[float]:

@@ -76,7 +76,7 @@ class Worker:
         self._services = EngineServices()
         self._claimer = Claimer(self.id, self.queues)
         self._slots = Slots(self.concurrency, self._services, self._finished)
-        self._settler = Settler(self._holdings.settle)
+        self._settler = Settler(self._services, self._holdings.settle)
         self._keeper = Keeper(self.id, self._holdings, self._services)
 
     def start(self) -> None:

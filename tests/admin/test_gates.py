@@ -54,13 +54,15 @@ def test_an_outcome_outlives_the_watched_work(page: Page) -> None:
 def test_of_many_watched_works_the_first_hundred_are_shown(
     operator: Any, django_assert_max_num_queries: Any
 ) -> None:
-    watched = [add(a=number, b=0) for number in range(130)]
+    watched, released = ([add(a=number, b=0) for number in range(130)] for _ in range(2))
     enqueue_many(watched)
-    gate = enqueue(dependency(on=watched, queue=[add(a=number, b=0) for number in range(130)]))
+    gate = enqueue(dependency(on=watched, queue=released))
     with django_assert_max_num_queries(9):
         shown = operator.get(address(WORK, gate.id)).content.decode()
     assert watched[99].id in shown
     assert watched[100].id not in shown
+    assert released[99].id in shown
+    assert released[100].id not in shown
     assert shown.count("The first 100 of 130.") == 2
 
 

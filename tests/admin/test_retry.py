@@ -137,9 +137,12 @@ def test_a_work_that_is_gone_is_refused_in_words(operator: Client) -> None:
     assert told(response) == ["no work has the id 'missing', so it cannot be retried."]
 
 
-def test_ids_with_slashes_can_be_retried(operator: Client) -> None:
-    work = die(id="eu/order/17")
-    operator.post(address("work_retry", quote(work.id)))
+def test_ids_of_all_kinds_can_be_retried(operator: Client) -> None:
+    work = die(id="eu/order_2F17")
+    response = operator.post(address("work_retry", quote(work.id)), follow=True)
+    assert "1 work was retried." in response.content.decode()
+    assert work.id in response.content.decode()
+    assert response.redirect_chain == [(address("work_change", quote(work.id)), 302)]
     assert status(work) == "pending"
 
 

@@ -1,11 +1,15 @@
 """System checks of the setting ``AYEWORK``."""
 
+import subprocess
+import sys
+
 import pytest
 from django.core.checks import ERROR, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
 from django_ayework.checks import check_settings
+from tests.architecture.sources import ROOT
 
 
 @pytest.fixture
@@ -99,3 +103,23 @@ def test_the_check_command_reports_rather_than_crashes(settings, given):
     settings.AYEWORK = given
     with pytest.raises(SystemCheckError, match=r"\(ayework.E00[23]\)"):
         call_command("check", databases=["default"])
+
+
+def test_a_project_with_an_unusable_setting_starts_far_enough_to_be_told():
+    source = """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+from django.conf import settings
+settings.AYEWORK = {"LEASE": -1, "ID": "nowhere.to.be.found"}
+import django
+django.setup()
+from django.core.management import call_command
+call_command("check")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode != 0
+    assert "SystemCheckError" in done.stderr
+    assert "(ayework.E002) AYEWORK cannot be used: expected AYEWORK['LEASE']" in done.stderr

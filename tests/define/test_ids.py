@@ -1,6 +1,7 @@
 """Where ids come from."""
 
 import itertools
+import sys
 import threading
 import time
 import uuid
@@ -67,12 +68,12 @@ def test_ids_follow_the_clock_again_once_it_has_caught_up(clock):
     assert milliseconds(made[-1]) == start // 10**6 + 5
 
 
-def test_ids_made_a_microsecond_apart_sort_across_processes(clock, monkeypatch):
+def test_ids_made_a_microsecond_apart_sort_across_processes(clock):
     start = 1_700_000_000_000_000_000
-    first = clock(start)
-    second = clock(start + 1000)  # forgets the first one, as another process would
+    # Each time, the one before is forgotten, as another process would not know it.
+    made = [clock(start + microsecond * 1000)[0] for microsecond in range(50)]
 
-    assert first < second
+    assert made == sorted(made)
 
 
 def test_ids_made_at_one_moment_by_two_processes_differ(clock):
@@ -81,22 +82,39 @@ def test_ids_made_at_one_moment_by_two_processes_differ(clock):
     assert clock(start) != clock(start)
 
 
-def test_ids_of_many_threads_are_unique_and_grow_within_each():
-    made = []
-    ready = threading.Barrier(8)
+def in_threads(count, make):
+    """What each of the threads made, all starting at once."""
+    made, ready = [], threading.Barrier(count)
 
-    def make():
+    def run():
         ready.wait()
-        made.append([new_uuid7() for _ in range(2000)])
+        made.append(make())
 
-    threads = [threading.Thread(target=make) for _ in range(8)]
+    threads = [threading.Thread(target=run) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    return made
+
+
+def test_ids_of_many_threads_are_unique_and_grow_within_each():
+    made = in_threads(8, lambda: [new_uuid7() for _ in range(2000)])
 
     assert all(some == sorted(some) for some in made)
     assert len({id for some in made for id in some}) == 16_000
+
+
+def test_no_two_threads_share_a_tick(monkeypatch):
+    monkeypatch.setattr(ids.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        ticks = in_threads(8, lambda: [ids.next_tick() for _ in range(2000)])
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert len({tick for some in ticks for tick in some}) == 16_000
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=2, max_size=20))

@@ -95,8 +95,11 @@ def test_options_are_computed_from_the_input():
     assert request.options == {"priority": 3, "delay": 180.0}
 
 
-def test_options_are_computed_without_the_handlers_defaults():
-    assert step(options=lambda n=9: {"priority": n})().options == {"priority": 9}
+def test_options_are_computed_from_what_the_handler_will_see_its_defaults_included():
+    declared = step(options=lambda n: {"priority": n + 3})
+
+    assert declared().options == {"priority": 3}
+    assert declared(n=6).options == {"priority": 9}
 
 
 def test_no_options_computed_are_none():

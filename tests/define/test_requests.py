@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from django_ayework import InvalidWorkId
 from django_ayework.define.ids import new_id
 from tests.define.declared import step
 
@@ -29,6 +30,12 @@ def test_ids_come_from_the_projects_own_maker(monkeypatch):
     build = step()
 
     assert [build().id, build().id] == ["mine-1", "mine-2"]
+
+
+def test_an_own_maker_that_makes_no_usable_id_is_refused(monkeypatch):
+    monkeypatch.setattr(new_id, "custom", lambda: lambda: "two words")
+    with pytest.raises(InvalidWorkId, match="printable characters without spaces, got: 'two words'"):
+        step()()
 
 
 def test_a_request_cannot_be_changed():

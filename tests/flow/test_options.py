@@ -153,7 +153,7 @@ def test_naive_moments_are_refused(name: str) -> None:
         ({"priority": 1.5}, "expected priority to be a whole number within ±2147483647, got: 1.5."),
         ({"priority": 2**31}, "expected priority to be a whole number within ±2147483647, got: 2147483648."),
         ({"retry": {"attempts": 2}}, "expected retry to be a Retry(...), got: {'attempts': 2}."),
-        ({"queue": ""}, "expected queue to be a text of 1 to 64 characters, got: ''."),
+        ({"queue": ""}, "expected queue to be a text of 1 to 64 printable characters, got: ''."),
         ({"run_at": "noon"}, "expected run_at to be an aware datetime, got: 'noon' (str)."),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_ayework import Count, NotRetryable, dependency, enqueue, enqueue_many, retry
 from django_ayework.define.ids import new_id
-from django_ayework.flow.chores import expire_gates, reclaim
+from django_ayework.flow import chores
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.clock import clock
 from tests.races.rivals import claim_all, ids, kill, race, succeed
@@ -174,7 +174,7 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
     gates = [dependency([member], [step()], timeout=60) for member in members]
     enqueue_many(gates)
     time_travel(61)
-    while expire_gates():
+    while chores.expire_gates():
         continue
     enqueue_many(members)
     claims = claim_all()
@@ -187,23 +187,25 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
     assert released() == {1: FEWER}
 
 
-def test_a_gate_expires_or_opens_but_never_both():
+def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
+    monkeypatch.setattr(chores, "BATCH", 1)
+    expired: list[int] = []
     members = enqueue_many([step() for _ in range(ROUNDS)])
     claims = claim_all()
+    past = clock.now() - timedelta(seconds=60)
     gates = [dependency([member], [step()]) for member in members]
-    enqueue_many(gates)
+    for number, gate in enumerate(gates):
+        enqueue(gate, deadline=past + timedelta(milliseconds=number))
     behind = [dependency(gate.releases, [], "all-done") for gate in gates]
     enqueue_many(behind)
-    past = clock.now() - timedelta(seconds=1)
-
-    def expire(number: int) -> None:
-        Work.objects.filter(id=gates[number].id).update(deadline=past)
-        expire_gates()
-
-    race(ROUNDS, lambda number: succeed(claims[members[number].id]), expire, expire)
+    race(
+        ROUNDS,
+        lambda number: succeed(claims[members[number].id]),
+        lambda number: expired.append(chores.expire_gates()),
+    )
     finish()
     ended = statuses(gates)
-    assert ended["success"] + ended["dead"] == ROUNDS
+    assert (ended["success"], ended["dead"]) == (ROUNDS - sum(expired), sum(expired))
     assert released() == ({1: ended["success"]} if ended["success"] else {})
     assert statuses(behind) == {"success": ROUNDS}
 
@@ -219,7 +221,7 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
     def settle(number: int) -> None:
         moved.update(succeed(claims[members[number].id]).moved)
 
-    race(FEWER, settle, lambda number: reclaim(everything - {members[number].id}))
+    race(FEWER, settle, lambda number: chores.reclaim(everything - {members[number].id}))
     lost = set(Attempt.objects.filter(outcome="lost").values_list("work_id", flat=True))
     assert moved | lost == everything
     assert not moved & lost

@@ -8,6 +8,7 @@ from django.db import connection
 from django_ayework.models import Work
 from django_ayework.store import retention, transitions
 from django_ayework.store.clock import clock
+from django_ayework.store.counts import dead_letters, depths_of
 from django_ayework.store.database import atomic
 from django_ayework.store.leases import lock_lapsed, lock_overdue
 from django_ayework.store.look import look, queues_with_work
@@ -19,7 +20,10 @@ RETAINED = 200_000
 NUMBERS = {
     "postgresql": f"SELECT g AS n FROM generate_series(1, {RETAINED}) AS g",
     "mysql": f"SELECT seq AS n FROM seq_1_to_{RETAINED}",
-    "sqlite": f"WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < {RETAINED}) SELECT n FROM g",
+    "sqlite": (
+        "WITH RECURSIVE g(n) AS "
+        f"(SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < {RETAINED}) SELECT n FROM g"
+    ),
 }
 COLUMNS = (
     "type, queue, reason, priority, fairness, input, options, error, attempt, delivery, queued_at, run_at, "
@@ -137,3 +141,15 @@ class TestPlans:
     def test_the_far_future_is_left_alone(self):
         assert transitions.stage(clock.now(), 100) == 0
         assert Work.objects.filter(status="pending").count() == 0
+
+    @pytest.mark.parametrize(
+        ("status", "index"),
+        [("pending", "ayework_claim"), ("running", "ayework_lapsed"), ("blocked", "ayework_overdue")],
+    )
+    def test_counting_live_works_reads_those_alone(self, status, index):
+        WorkFactory.create_batch(3, status=status)
+        assert_reads_through(index, plans_of(lambda: depths_of(status)))
+
+    def test_listing_dead_letters_reads_those_alone(self):
+        WorkFactory.create_batch(3, status="dead")
+        assert_reads_through("ayework_ended", plans_of(lambda: dead_letters(10)))

@@ -17,11 +17,12 @@ from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.services import EngineServices
 from django_ayework.worker.settler import MAX_BATCH, Settler
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.races.rivals import claim_all
-from tests.worker.works import append, cancels_itself, exits, exits_async, quick
+from tests.worker.works import append, cancels_itself, exits, exits_async, notes_progress, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -61,6 +62,7 @@ def test_a_worker_survives_a_database_that_goes_away_while_claiming(stage, monke
 
 def test_outcomes_wait_for_a_database_that_goes_away_while_settling(stage, monkeypatch):
     monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(settler_module, "answers", lambda: False)
     settle = Flaky(settler_module.settle, 4)
     monkeypatch.setattr(settler_module, "settle", settle)
     handles = enqueue_many([quick(number=number) for number in range(10)])
@@ -131,7 +133,7 @@ def test_a_settler_that_stops_settles_everything_in_hand():
     """Also when there is more than one batch of it."""
     enqueue_many([quick(number=number) for number in range(MAX_BATCH + 50)])
     settled: list[Delivery] = []
-    settler = Settler(settled.extend)
+    settler = Settler(EngineServices(), settled.extend)
     for row in claim_all().values():
         delivery = Delivery(row, 30.0)
         settler.submit(delivery, settlement_of(row))
@@ -155,7 +157,7 @@ def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure
 
     monkeypatch.setattr(settler_module, "settle", settle_but_the_first)
     settled: list[Delivery] = []
-    settler = Settler(settled.extend)
+    settler = Settler(EngineServices(), settled.extend)
     if isinstance(error, OperationalError):
         settler.gives_up.set()
     deliveries = [Delivery(row, 30.0) for row in rows]
@@ -221,3 +223,31 @@ def test_a_worker_that_cannot_reach_the_database_stops_when_told_to(monkeypatch)
     worker.start()
     worker.stop()
     assert not Work.objects.exists()
+
+
+def test_an_outcome_that_a_database_refuses_again_and_again_holds_nobody_up(stage, monkeypatch):
+    """The database answers, so waiting would not help: the outcome is recorded as a failed attempt."""
+    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.01)
+    settle = settler_module.settle
+    refused = enqueue(quick(number=1), retry=Retry(attempts=1))
+
+    def settle_but_successes_of_one(settlements):
+        for settlement in settlements:
+            if settlement.row.id == refused.id and isinstance(settlement.ending, Success):
+                raise OperationalError("this row is refused")
+        return settle(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle_but_successes_of_one)
+    others = enqueue_many([quick(number=number) for number in range(2, 6)])
+    with running_worker():
+        for handle in others:
+            handle.result(timeout=20)
+        eventually(lambda: Work.objects.get(id=refused.id).status == "dead")
+    assert "this row is refused" in Work.objects.get(id=refused.id).error
+
+
+def test_the_last_progress_of_a_quick_work_is_kept(stage):
+    handle = enqueue(notes_progress())
+    with running_worker():
+        handle.result(timeout=20)
+    assert handle.state().progress == {"done": 3, "total": 3, "note": "all"}

@@ -8,10 +8,11 @@ import pytest
 from django.test import override_settings
 
 from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework.flow.settle import Report, Settlement
 from django_ayework.models import Work
 from django_ayework.store import transitions
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import keeper
+from django_ayework.worker import keeper, settler
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.worker.works import hold, hold_async, quick
@@ -75,16 +76,25 @@ def greedy(worker: Worker, ready: int) -> None:
     worker._demand.rate = ready / 0.1
 
 
-def test_works_that_wait_behind_a_slow_one_are_given_back(stage, monkeypatch):
+@pytest.fixture
+def given_back(monkeypatch) -> list[int]:
+    """How many works a worker of this process gave back, each time; it does so soon."""
+    released: list[int] = []
+
+    def release(deliveries: dict[str, int], *args) -> int:
+        released.append(len(deliveries))
+        return really_release(deliveries, *args)
+
+    really_release = transitions.release
+    monkeypatch.setattr(transitions, "release", release)
     monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    return released
+
+
+def test_works_that_wait_behind_a_slow_one_are_given_back(stage, given_back):
     handles = enqueue_many([hold(number=number) for number in range(4)])
     worker = Worker(concurrency=1)
     greedy(worker, ready=5)
-    given_back = []
-    release = transitions.release
-    monkeypatch.setattr(
-        transitions, "release", lambda *args: [given_back.append(len(args[0])), release(*args)][1]
-    )
     with worker:
         eventually(lambda: given_back)
         stage.go.set()
@@ -95,13 +105,12 @@ def test_works_that_wait_behind_a_slow_one_are_given_back(stage, monkeypatch):
     assert sorted(stage.started) == [0, 1, 2, 3]
 
 
-def test_works_given_back_do_not_count_as_attempts_made(stage, monkeypatch):
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+def test_works_given_back_do_not_count_as_attempts_made(stage, given_back):
     enqueue_many([hold(number=number) for number in range(6)])
     worker = Worker(concurrency=1, max_works=4)
     greedy(worker, ready=5)
     worker.start()
-    eventually(lambda: Work.objects.filter(status="pending", delivery=1).count() == 3)
+    eventually(lambda: given_back)
     stage.go.set()
     assert worker._thread is not None
     worker._thread.join(30)
@@ -134,16 +143,24 @@ def test_a_work_that_ignores_the_end_is_given_back_after_the_grace(stage, kind):
     assert (work.status, work.attempt, work.error) == ("pending", 0, "")
 
 
-def test_outcomes_in_hand_are_settled_before_the_end(stage):
-    """An attempt that has ended is the settler's: the grace is for those that still run."""
+def test_attempts_that_ended_within_the_grace_are_settled_after_it(stage, given_back, monkeypatch):
+    """The settler is slow; it settles only once the works that outlast the grace were given back."""
+    settle = settler.settle
+
+    def settle_late(settlements: list[Settlement]) -> Report:
+        eventually(lambda: given_back)
+        return settle(settlements)
+
+    monkeypatch.setattr(settler, "settle", settle_late)
     with override_settings(AYEWORK={"SHUTDOWN_GRACE": 0.1}):
-        handles = enqueue_many([hold(number=0), *(quick(number=number) for number in range(1, 20))])
-        worker = Worker(concurrency=2)
+        handles = enqueue_many([hold(number=0), *(quick(number=number) for number in range(1, 8))])
+        worker = Worker(concurrency=10)
         worker.start()
-        eventually(lambda: len(stage.started) == 20)
+        eventually(lambda: len(stage.started) == 8)
         worker.stop()
+    assert given_back == [1]
     assert Work.objects.get(id=handles[0].id).status == "pending"
-    assert counts() == {"pending": 1, "success": 19}
+    assert counts() == {"pending": 1, "success": 7}
 
 
 def test_gates_expire_although_every_slot_is_busy(stage):

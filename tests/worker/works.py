@@ -101,6 +101,12 @@ def append(ctx: Context, number: int, poison: bool = False):
     return ctx.result(number, append=fold)
 
 
+@work(name="worker.notes_progress")
+def notes_progress(ctx: Context) -> None:
+    for done in range(4):
+        ctx.progress(done, 3, note="all" if done == 3 else "some")
+
+
 @work(name="worker.exits", retry=Retry(attempts=1))
 def exits() -> None:
     raise SystemExit(3)
