@@ -21,6 +21,7 @@ from django_ayework.errors import (
     InvalidWorkId,
     NotEncodable,
     NotRetryable,
+    NotTriggerable,
     PayloadTooLarge,
     Reschedule,
     UnknownWorkType,
@@ -36,19 +37,33 @@ from django_ayework.rules.states import Status
 
 if TYPE_CHECKING:
     from django_ayework.api import (
+        acancel,
+        acomplete,
         aenqueue,
         aenqueue_many,
         aretry,
+        atrigger,
+        cancel,
+        complete,
+        completing,
         enqueue,
         enqueue_many,
         enqueue_on,
         get_handle,
         retry,
+        trigger,
     )
     from django_ayework.worker.worker import Worker
 
 #: Names that need Django's models: imported when first used, so that INSTALLED_APPS can load this package.
 LAZY = {
+    "acancel": "django_ayework.api",
+    "acomplete": "django_ayework.api",
+    "atrigger": "django_ayework.api",
+    "cancel": "django_ayework.api",
+    "complete": "django_ayework.api",
+    "completing": "django_ayework.api",
+    "trigger": "django_ayework.api",
     "aenqueue": "django_ayework.api",
     "aenqueue_many": "django_ayework.api",
     "aretry": "django_ayework.api",
@@ -84,6 +99,7 @@ __all__ = [
     "InvalidWorkId",
     "NotEncodable",
     "NotRetryable",
+    "NotTriggerable",
     "PayloadTooLarge",
     "Queue",
     "Reschedule",
@@ -101,9 +117,15 @@ __all__ = [
     "WorkState",
     "WorkType",
     "Worker",
+    "acancel",
+    "acomplete",
     "aenqueue",
     "aenqueue_many",
     "aretry",
+    "atrigger",
+    "cancel",
+    "complete",
+    "completing",
     "condition_met",
     "dependency",
     "enqueue",
@@ -112,5 +134,6 @@ __all__ = [
     "get_handle",
     "registry",
     "retry",
+    "trigger",
     "work",
 ]

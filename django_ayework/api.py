@@ -8,11 +8,14 @@ from typing import Any, TypeVar, Unpack, overload
 from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
-from django_ayework.define.handles import Handle
+from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import retry as retrying
+from django_ayework.flow import trigger as triggering
+from django_ayework.flow.cancel import cancel
+from django_ayework.flow.complete import complete, completing
 from django_ayework.flow.handles import get_handle
 
 R = TypeVar("R")
@@ -126,13 +129,43 @@ async def aretry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any,
     return await sync_to_async(retry)(id, input)
 
 
+def trigger(*ids: str) -> list[WorkState]:
+    """Make scheduled works due now, all or none; return their states in the order given, each once.
+
+    Raises WorkNotFound, and NotTriggerable for a work that is not scheduled.
+    """
+    return triggering.trigger(ids)
+
+
+async def acancel(id: str) -> Handle[Any, Any]:
+    """See cancel()."""
+    return await sync_to_async(cancel)(id)
+
+
+async def acomplete(id: str, result: Any = None) -> None:
+    """See complete()."""
+    await sync_to_async(complete)(id, result)
+
+
+async def atrigger(*ids: str) -> list[WorkState]:
+    """See trigger()."""
+    return await sync_to_async(trigger)(*ids)
+
+
 __all__ = [
+    "acancel",
+    "acomplete",
     "aenqueue",
     "aenqueue_many",
     "aretry",
+    "atrigger",
+    "cancel",
+    "complete",
+    "completing",
     "enqueue",
     "enqueue_many",
     "enqueue_on",
     "get_handle",
     "retry",
+    "trigger",
 ]

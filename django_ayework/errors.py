@@ -59,6 +59,10 @@ class AlreadyCompleted(AyeworkError):
     """The work has ended already."""
 
 
+class NotTriggerable(AyeworkError):
+    """Only a scheduled work can be triggered."""
+
+
 class NotRetryable(AyeworkError):
     """Only a dead or cancelled work can be retried."""
 

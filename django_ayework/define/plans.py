@@ -39,6 +39,22 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     return EMPTY if instruction is None else compiled(instruction)
 
 
+def root_of(context: Context) -> Instruction[Any, Any] | None:
+    """Return the one instruction built that is part of no other; None when none was built.
+
+    Raises InvalidInstruction when there are several.
+    """
+    nested = {id(inner) for node in context.built for inner in nodes_of(node) if inner is not node}
+    roots = [node for node in context.built if id(node) not in nested]
+    if len(roots) > 1:
+        raise InvalidInstruction(
+            f"expected one instruction for {context.type!r}, got {len(roots)}; "
+            "put them into one ctx.queue([...]).",
+            id=context.id,
+        )
+    return roots[0] if roots else None
+
+
 def as_instruction(returned: object, context: Context) -> Instruction[Any, Any] | None:
     """Return the instruction, or a plain value as one; None for None."""
     if returned is None or isinstance(returned, Instruction):

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from django_ayework.define.events import Kind, WorkEvent
+from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import announce, guarded, is_heard, work_event
 from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
@@ -24,6 +25,8 @@ class Effects:
         self.wakes = False
         self.after: list[Callable[[], object]] = []
         self.done_groups: list[str] = []
+        #: Works taken from whoever runs them, each with the reason.
+        self.revoked: dict[str, AbortReason] = {}
 
     def happened(self, kind: Kind, row: WorkRow, **extra: Any) -> None:
         """Note an event of a work."""
@@ -37,19 +40,34 @@ class Effects:
 
     def release_on_commit(self) -> None:
         """Carry everything out after the commit; a rollback (of a savepoint too) drops it."""
-        if self.events or self.wakes or self.after:
+        if self.events or self.wakes or self.after or self.revoked:
             transaction.on_commit(self.carry_out, using=alias())
 
     def carry_out(self) -> None:
         """Wake workers of this process, tell whoever listens, then look again where needed."""
         if self.wakes:
             wake_workers()
+        for revocation_listener in list(_revocation_listeners) if self.revoked else ():
+            guarded(revocation_listener, self.revoked)
         for event in self.events:
             announce(event)
         for listener in list(_group_listeners) if self.done_groups else ():
             guarded(listener, self.done_groups)
         for effect in self.after:
             guarded(effect)
+
+
+_revocation_listeners: set[Callable[[dict[str, AbortReason]], object]] = set()
+
+
+def add_revocation_listener(listener: Callable[[dict[str, AbortReason]], object]) -> None:
+    """Let this be called with works that are taken, by this process, from whoever runs them."""
+    _revocation_listeners.add(listener)
+
+
+def remove_revocation_listener(listener: Callable[[dict[str, AbortReason]], object]) -> None:
+    """Forget the listener."""
+    _revocation_listeners.discard(listener)
 
 
 _group_listeners: set[Callable[[list[str]], object]] = set()

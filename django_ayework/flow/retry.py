@@ -10,11 +10,12 @@ from typing import Any
 from django_ayework.define.events import Kind
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.errors import NotRetryable, WorkNotFound
+from django_ayework.errors import NotRetryable
 from django_ayework.flow.cascade import Move, decision_of, reopen, waiting_again
 from django_ayework.flow.closing import close
 from django_ayework.flow.handles import Handle
 from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.locking import lock_work
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, encode_input
 from django_ayework.rules.conditions import Decision
@@ -25,8 +26,8 @@ from django_ayework.rules.unknown import is_parking
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
-from django_ayework.store.rows import WorkRow, lock_rows
-from django_ayework.store.waiters import WaiterRow, lock_waiters, missed_by
+from django_ayework.store.rows import WorkRow
+from django_ayework.store.waiters import WaiterRow, missed_by
 from django_ayework.store.works import replace_input
 
 
@@ -43,15 +44,8 @@ def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
 
 
 def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
-    """Retry within the transaction at hand.
-
-    A waiter's own lock comes before its work's, as in every settlement, so that the two cannot wait for each
-    other; a plain work has no such lock.
-    """
-    waiter = lock_waiters([id]).get(id)
-    row = lock_rows([id]).get(id)
-    if row is None:
-        raise WorkNotFound(f"no work has the id {id!r}, so it cannot be retried.", id=id)
+    """Retry within the transaction at hand."""
+    row, waiter = lock_work(id, "retried")
     if row.status not in RETRYABLE:
         raise NotRetryable(
             f"expected the work {id} to be dead or cancelled, but it is {row.status}; "

@@ -99,7 +99,7 @@ def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
     return Transition(
         id=row.id,
         delivery=row.delivery,
-        leaves=RUNNING,
+        leaves=frozenset({Status(row.status)}),
         status=Status.SUCCESS,
         attempt=row.attempt,
         run_at=row.run_at,

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
+from django.db import Error, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.manager import Manager
@@ -87,7 +87,7 @@ def in_own_transaction(use_case: Callable[[], T]) -> T:
 CONTENTION_CODES = frozenset({"40001", "40P01", "55P03", 1205, 1213})
 
 
-def is_contention(error: DatabaseError | InterfaceError) -> bool:
+def is_contention(error: Error) -> bool:
     """Tell whether the database asked us to try the transaction again."""
     cause = error.__cause__
     code = getattr(cause, "sqlstate", None) or (error.args[0] if error.args else None)

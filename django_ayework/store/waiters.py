@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from django.db.models import Exists, OuterRef
+
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import LIVE, Status, is_terminal
@@ -196,14 +198,25 @@ def settled_statuses(ids: Sequence[str]) -> dict[str, Status]:
     return {id: status for id, status in found.items() if is_terminal(status)}
 
 
-def stranded(limit: int, after: str = "") -> list[str]:
+def stranded(limit: int) -> list[str]:
     """Return blocked works that have an open edge to a work that has ended: in a correct run there is none.
 
-    Waiters due for their second look are not stranded; that look finds them.
+    Waiters due for their second look are not stranded; that look finds them. The way leads from the blocked
+    works to their edges, so that it costs what waits, and not what was ever watched.
     """
-    ended = rows(Work).exclude(status__in=[str(status) for status in LIVE]).values("id")
-    blocked = rows(Work).filter(status=Status.BLOCKED).values("id")
-    looked_at = rows(Waiter).filter(recheck=False).values("work_id")
-    edges = rows(Edge).filter(outcome="", waiter_id__in=blocked, watched_id__in=ended)
-    edges = edges.filter(waiter_id__gt=after, waiter_id__in=looked_at)
-    return sorted(set(edges.order_by("waiter_id").values_list("waiter_id", flat=True)[:limit]))
+    blocked = list(rows(Work).filter(status=Status.BLOCKED).order_by("id").values_list("id", flat=True))
+    found: list[str] = []
+    for some in chunked(blocked):
+        found += stranded_among(some)
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def stranded_among(waiters: Sequence[str]) -> list[str]:
+    """Return those of these waiters that were left behind."""
+    ended = rows(Work).filter(id=OuterRef("watched_id")).exclude(status__in=[str(s) for s in LIVE])
+    untold = rows(Edge).filter(Exists(ended), waiter_id__in=waiters, outcome="")
+    suspects = set(untold.values_list("waiter_id", flat=True))
+    looked_at = rows(Waiter).filter(work_id__in=suspects, recheck=False)
+    return sorted(looked_at.values_list("work_id", flat=True))

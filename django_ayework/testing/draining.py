@@ -16,6 +16,7 @@ from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.flow.effects import add_group_listener, remove_group_listener
 from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.orphans import tell_all_unhandled
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.trials import as_failure
@@ -30,7 +31,6 @@ from django_ayework.testing.calling import call_here
 from django_ayework.worker.attempt import is_parked, run
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.services import EngineServices
 
 logger = logging.getLogger("django_ayework")
 

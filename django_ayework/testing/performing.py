@@ -8,13 +8,13 @@ from typing import Any
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow.births import Family, born
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
 from django_ayework.testing.calling import call_here
 from django_ayework.worker.attempt import concluded, opened
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.services import EngineServices
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,17 @@ from typing import Any
 from django_ayework.conf import get_settings
 from django_ayework.define.context import Assignment, Context, ContextServices
 from django_ayework.define.events import FailureInfo, Kind
-from django_ayework.define.plans import Plan, plan_of
+from django_ayework.define.plans import plan_of
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
 from django_ayework.define.signature import bind
 from django_ayework.errors import Abort, AttemptTimeout, Defer, InvalidInstruction, Reschedule
-from django_ayework.flow.births import Family, all_born
 from django_ayework.flow.events import announce, is_heard, report, resolved_hook, work_event
-from django_ayework.flow.payloads import codec_of, decode_input, encode_result
-from django_ayework.flow.settle import Settlement, Success
+from django_ayework.flow.outcomes import success_from
+from django_ayework.flow.payloads import codec_of, decode_input
+from django_ayework.flow.settle import Settlement
 from django_ayework.flow.trials import trial_of
 from django_ayework.rules.deadlines import has_expired
-from django_ayework.rules.folding import Contribution, GroupValue, fold
 from django_ayework.rules.states import Reason
 from django_ayework.rules.unknown import unknown_since
 from django_ayework.rules.verdicts import Verdict, die, error_text, expire, judge, storable
@@ -157,7 +156,8 @@ def concluded(attempt: Opened, returned: Any) -> Settlement:
     require_plain(attempt, returned)
     own = attempt.work_type.settings.strict_return
     strict = get_settings().strict_return if own is None else own
-    return Settlement(attempt.delivery.row, success_of(attempt, plan_of(returned, attempt.context, strict)))
+    plan = plan_of(returned, attempt.context, strict)
+    return Settlement(attempt.delivery.row, success_from(plan, attempt.delivery.row))
 
 
 def require_plain(attempt: Opened, returned: Any) -> None:
@@ -168,32 +168,6 @@ def require_plain(attempt: Opened, returned: Any) -> None:
             f"the handler of {attempt.work_type.name!r} is a plain function that returned a coroutine; "
             "declare it with async def."
         )
-
-
-def success_of(attempt: Opened, plan: Plan) -> Success:
-    """Encode a plan: the own result with the type's codec, what the group gets with the settings'."""
-    row, codec = attempt.delivery.row, codec_of(attempt.work_type)
-    result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
-    births = tuple(all_born(plan.works, Family(row.group, row.id), clock.now())) if plan.works else ()
-    differs = any(word.append or word is not plan.own for word in plan.contributions)
-    if row.group_id is None and not births and not differs:
-        return Success(result)
-    contributions = tuple(encoded(row.type, contribution) for contribution in plan.contributions)
-    return Success(result, contributions, births, needs_group=differs)
-
-
-def encoded(type: str, contribution: Contribution) -> Contribution:
-    """Return a contribution whose value is text, and whose ``append`` goes from text to text."""
-    codec = get_settings().codec
-    if contribution.append is None:
-        return Contribution(encode_result(type, contribution.value, codec), contribution.final)
-
-    def append(existing: str | None) -> str:
-        before = None if existing is None else codec.decode(existing)
-        after = fold(GroupValue(before, existing is not None), [contribution])
-        return encode_result(type, after.value, codec)
-
-    return Contribution(None, contribution.final, append)
 
 
 def failed(attempt: Opened, error: BaseException) -> Settlement:

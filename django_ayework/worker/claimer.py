@@ -56,7 +56,15 @@ class Claimer:
             claimed += rows
             if len(rows) < share:
                 self.busy.remove(queue)
-        return deliveries_of(claimed)
+        return self.delivered(claimed)
+
+    def delivered(self, claimed: list[WorkRow]) -> list[Delivery]:
+        """Return claimed rows as deliveries; when that fails, they go back."""
+        try:
+            return deliveries_of(claimed)
+        except Exception:
+            transitions.release({row.id: row.delivery for row in claimed}, self.worker_id)
+            raise
 
     def look_is_due(self) -> bool:
         """Tell whether the last look is a poll ago."""

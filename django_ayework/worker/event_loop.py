@@ -10,10 +10,10 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 from django_ayework.flow.events import report
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.worker.attempt import arun
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.services import EngineServices
 
 
 class EventLoopThread:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from django_ayework.define.signal import AbortReason
 from django_ayework.worker.delivery import Delivery
 
 
@@ -60,6 +61,13 @@ class Holdings:
         """Return every work held."""
         with self._lock:
             return list(self._held.values())
+
+    def abort(self, reasons: Mapping[str, AbortReason]) -> None:
+        """Tell attempts of these works to stop, if they run here."""
+        with self._lock:
+            held = [(self._held[id], reason) for id, reason in reasons.items() if id in self._held]
+        for delivery, reason in held:
+            delivery.abort(reason)
 
     def ids(self) -> set[str]:
         """Return the ids of every work held."""

@@ -15,6 +15,7 @@ from django_ayework.flow.chores import PRUNE_BATCH, prune, sweep
 from django_ayework.flow.effects import add_group_listener, remove_group_listener
 from django_ayework.flow.events import report
 from django_ayework.flow.orphans import tell_unhandled
+from django_ayework.flow.services import EngineServices
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
 from django_ayework.store import leases, processes, transitions
@@ -23,10 +24,10 @@ from django_ayework.store.leases import Holder
 from django_ayework.store.progress import write_progress
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.services import EngineServices
 
 TICK = 0.25
 STALE_AFTER = 1.0
+NOTICED_AFTER = 1.0
 ORPHAN_GRACE = 0.1
 
 
@@ -57,6 +58,7 @@ class Keeper:
             Duty(0.5, self.write_progress),
             Duty(0.5, self.release_waiting),
             Duty(0.0, self.renew_leases),
+            Duty(2.0, self.notice_losses),
             Duty(10.0, self.beat, started + 10.0),
             Duty(60.0, clock.synchronise, started + 60.0),
             Duty(60.0, sweep, started + 30.0),
@@ -114,12 +116,22 @@ class Keeper:
         """Renew leases of one length."""
         deliveries = {delivery.row.id: delivery.row.delivery for delivery in due}
         renewed = leases.renew(deliveries, self.worker_id, later(clock.now(), lease))
-        lost = [delivery for delivery in due if delivery.row.id not in renewed]
-        holders = leases.holders_of(delivery.row.id for delivery in lost) if lost else {}
         for delivery in due:
             if delivery.row.id in renewed:
                 delivery.renewed_at = now
-            elif reason := loss_of(delivery, holders.get(delivery.row.id), self.worker_id):
+        self.tell_losses([delivery for delivery in due if delivery.row.id not in renewed])
+
+    def notice_losses(self) -> None:
+        """See whether works that run for a while were cancelled or completed by somebody else."""
+        before = time.monotonic() - NOTICED_AFTER
+        self.tell_losses([d for d in self.holdings.all() if d.started_at and d.started_at < before])
+
+    def tell_losses(self, doubtful: list[Delivery]) -> None:
+        """Tell the attempts whose work is not ours any more."""
+        holders = leases.holders_of(delivery.row.id for delivery in doubtful) if doubtful else {}
+        for delivery in doubtful:
+            reason = loss_of(delivery, holders.get(delivery.row.id), self.worker_id)
+            if reason is not None and not delivery.ended:
                 delivery.abort(reason)
 
     def release_waiting(self) -> None:

@@ -11,24 +11,26 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections
 
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import report
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Report, Settlement, settle
 from django_ayework.flow.trials import as_failure
 from django_ayework.store.database import fetch, is_contention
 from django_ayework.store.progress import write_progress
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.services import EngineServices
 
 logger = logging.getLogger("django_ayework")
 
 Outcome = tuple[Delivery, Settlement]
 
 MAX_BATCH = 256
-#: A database that answers and still refuses an outcome this often will not take it.
-MOST_REFUSALS = 3
+#: How often a database that answers may refuse a batch, and an outcome alone (which takes about 10 seconds).
+BATCH_REFUSALS, MOST_REFUSALS = 3, 8
+#: PostgreSQL, after a failover to a standby that is not promoted yet.
+READ_ONLY = "25006"
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 
@@ -106,15 +108,17 @@ class Settler:
 
     def _persistently(self, settlements: list[Settlement]) -> Report:
         """Settle; while the database is away or busy, try again."""
-        refusals = 0
+        refusals, limit = 0, BATCH_REFUSALS if len(settlements) > 1 else MOST_REFUSALS
         for pause in pauses():
             try:
                 return settle(settlements)
-            except (OperationalError, InterfaceError) as error:
+            except Error as error:
+                if not may_pass(error):
+                    raise
                 report(error, "commit", f"{len(settlements)} outcomes wait for the database")
                 connections.close_all()
                 refusals += not is_contention(error) and answers()
-                if self.gives_up.is_set() or refusals == MOST_REFUSALS:
+                if self.gives_up.is_set() or refusals == limit:
                     raise
             self.gives_up.wait(pause)
         raise AssertionError("unreachable")
@@ -129,6 +133,12 @@ class Settler:
             report(again, "commit", f"work {settlement.row.id} is left to its lease")
             delivery.abort(AbortReason.ERROR)
             return Report(refused=[settlement.row.id])
+
+
+def may_pass(error: Error) -> bool:
+    """Tell whether the database may take the same outcome later: it is away, busy, or a read-only standby."""
+    read_only = getattr(error.__cause__, "sqlstate", None) == READ_ONLY
+    return isinstance(error, (OperationalError, InterfaceError)) or read_only
 
 
 def answers() -> bool:

@@ -12,11 +12,11 @@ from django.db import close_old_connections, connections, reset_queries
 
 from django_ayework.define.registry import registry
 from django_ayework.flow.events import report
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.worker.attempt import run
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.event_loop import EventLoopThread
-from django_ayework.worker.services import EngineServices
 
 Finished = Callable[[Delivery, Settlement | None], None]
 

@@ -15,8 +15,14 @@ from django_ayework import signals
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.define.registry import registry
-from django_ayework.flow.effects import add_sleeper, remove_sleeper
+from django_ayework.flow.effects import (
+    add_revocation_listener,
+    add_sleeper,
+    remove_revocation_listener,
+    remove_sleeper,
+)
 from django_ayework.flow.events import report
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.unknown import OFFER_AGAIN, unknown_error, unknown_since
@@ -28,7 +34,6 @@ from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.demand import Demand
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.keeper import Keeper
-from django_ayework.worker.services import EngineServices
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.winding_down import wind_down
@@ -135,6 +140,7 @@ class Worker:
         )
         self._persist(lambda: processes.register(process))
         add_sleeper(self._wake)
+        add_revocation_listener(self._holdings.abort)
         for part in (self._settler, self._keeper):
             part.start()
         signals.worker_started.send_robust(sender=Worker, worker=self)
@@ -246,6 +252,7 @@ class Worker:
     def _close(self) -> None:
         """Stop the parts in the order in which works pass through them."""
         remove_sleeper(self._wake)
+        remove_revocation_listener(self._holdings.abort)
         self._stopping.set()
         grace = get_settings().shutdown_grace
         wind_down(self.id, self._holdings, grace)

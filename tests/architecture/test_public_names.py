@@ -4,11 +4,11 @@ import django_ayework
 
 NAMES = """
 Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError Context Count Defer Handle Instruction
-InvalidWorkId NotEncodable NotRetryable PayloadTooLarge Queue Reschedule Result Retry Status
+InvalidWorkId NotEncodable NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status
 UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest
 WorkState WorkType Worker
-aenqueue aenqueue_many aretry condition_met dependency enqueue enqueue_many enqueue_on get_handle
-registry retry work
+acancel acomplete aenqueue aenqueue_many aretry atrigger cancel complete completing condition_met
+dependency enqueue enqueue_many enqueue_on get_handle registry retry trigger work
 """
 
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from django_ayework import Context, Retry, Status, dependency, enqueue, get_handle, work
+from django_ayework import Context, NotEncodable, Retry, Status, dependency, enqueue, get_handle, work
+from django_ayework.define.registry import registry
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.testing import drain
 from tests.gates.works import BROKEN, RAN, flow, labels, step
@@ -322,3 +323,31 @@ def test_a_release_of_a_type_unknown_here_is_queued_all_the_same():
     drain()
     assert gate.state().status is Status.SUCCESS
     assert Work.objects.get(type="gone.work").status == "scheduled"
+
+
+class Spoilt:
+    """A codec whose texts not every database takes."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def encode(self, value: object) -> str:
+        return self.text
+
+    def decode(self, text: str) -> object:
+        return {}
+
+
+@pytest.mark.parametrize("text", ["\x00", "\ud800"])
+def test_what_no_database_takes_is_refused_when_the_gate_is_queued(text: str):
+    """Later it would fail the settlement of the work that the gate waits for."""
+
+    @work(name="gates.spoilt", codec=Spoilt(text))
+    def spoilt() -> None: ...
+
+    try:
+        with pytest.raises(NotEncodable, match=r"gates\.spoilt"):
+            enqueue(dependency(["a"], [spoilt()]))
+    finally:
+        registry.unregister("gates.spoilt")
+    assert not Work.objects.exists()

@@ -62,7 +62,8 @@ def test_two_workers_complete_it_with_one_success_each(env: dict[str, str], tmp_
             process.send_signal(signal.SIGTERM)
         assert [ended(process)[0] for process in (one, other)] == [0, 0]
     assert_complete(handle.id)
-    assert set(Work.objects.exclude(type="@work/dependency").values_list("attempt", "delivery")) == {(1, 1)}
+    # Not the delivery: a worker that waits behind slow slots gives works back, and they are delivered again.
+    assert set(Work.objects.exclude(type="@work/dependency").values_list("attempt", flat=True)) == {1}
     assert not Attempt.objects.exists()
     ran = Counter(lines(tmp_path))
     assert ran == {"report": 1, **{f"piece {number}": 1 for number in range(CHILDREN)}}
@@ -76,8 +77,10 @@ def test_a_worker_killed_in_the_middle_loses_nothing_and_settles_nothing_twice(
     env: dict[str, str], tmp_path: Path
 ):
     with worker_process(env) as victim, worker_process(env) as survivor:
-        handle = enqueue(root(children=CHILDREN, place=str(tmp_path)))
-        eventually(lambda: settled_children() >= CHILDREN // 10 and ran_by(tmp_path, victim.pid))
+        handle = enqueue(root(children=CHILDREN, place=str(tmp_path), gated=True))
+        eventually(lambda: at_work(tmp_path, victim.pid) and at_work(tmp_path, survivor.pid))
+        (tmp_path / "go").touch()
+        eventually(settled_children)
         victim.send_signal(signal.SIGKILL)
         ended(victim)
         assert settled_children() < CHILDREN, "it was killed too late to prove anything"
@@ -96,5 +99,5 @@ def test_a_worker_killed_in_the_middle_loses_nothing_and_settles_nothing_twice(
     assert events[f"group-done {handle.id}"] == 1
 
 
-def ran_by(place: Path, pid: int) -> bool:
+def at_work(place: Path, pid: int) -> bool:
     return (place / str(pid)).exists()

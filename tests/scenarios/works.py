@@ -6,17 +6,21 @@ import os
 from pathlib import Path
 
 from django_ayework import Context, work
+from tests.processes import eventually
 
 
 @work(name="scenarios.root")
-def root(ctx: Context, children: int, place: str):
-    pieces = [piece(number=number, place=place) for number in range(children)]
+def root(ctx: Context, children: int, place: str, gated: bool = False):
+    pieces = [piece(number=number, place=place, gated=gated) for number in range(children)]
     return ctx.queue(pieces).next([report(place=place)])
 
 
 @work(name="scenarios.piece")
-def piece(ctx: Context, number: int, place: str):
+def piece(ctx: Context, number: int, place: str, gated: bool = False):
+    """With ``gated``, wait until the test has seen every worker at work and says go."""
     note(place, f"piece {number}")
+    if gated:
+        eventually(lambda: (Path(place) / "go").exists() or ctx.signal.aborted)
     return ctx.result(number, append=lambda total: (total or 0) + number)
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store import transitions
@@ -17,7 +18,6 @@ from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.services import EngineServices
 from django_ayework.worker.settler import MAX_BATCH, Settler
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
@@ -227,7 +227,7 @@ def test_a_worker_that_cannot_reach_the_database_stops_when_told_to(monkeypatch)
 
 def test_an_outcome_that_a_database_refuses_again_and_again_holds_nobody_up(stage, monkeypatch):
     """The database answers, so waiting would not help: the outcome is recorded as a failed attempt."""
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
     settle = settler_module.settle
     refused = enqueue(quick(number=1), retry=Retry(attempts=1))
 

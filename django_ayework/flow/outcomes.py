@@ -1,0 +1,42 @@
+"""From a plan to what is written: results and contributions as text, new works as rows."""
+
+from __future__ import annotations
+
+from django_ayework.conf import get_settings
+from django_ayework.define.plans import Plan
+from django_ayework.define.registry import registry
+from django_ayework.flow.births import Family, all_born
+from django_ayework.flow.payloads import codec_of, encode_result
+from django_ayework.flow.settle import Success
+from django_ayework.rules.folding import Contribution, GroupValue, fold
+from django_ayework.store.clock import clock
+from django_ayework.store.rows import WorkRow
+
+
+def success_from(plan: Plan, row: WorkRow) -> Success:
+    """Encode a plan: the own result with the type's codec, what the group gets with the settings'.
+
+    Raises NotEncodable or PayloadTooLarge.
+    """
+    codec = codec_of(registry.find(row.type))
+    result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
+    births = tuple(all_born(plan.works, Family(row.group, row.id), clock.now())) if plan.works else ()
+    differs = any(word.append or word is not plan.own for word in plan.contributions)
+    if row.group_id is None and not births and not differs:
+        return Success(result)
+    contributions = tuple(encoded(row.type, contribution) for contribution in plan.contributions)
+    return Success(result, contributions, births, needs_group=differs)
+
+
+def encoded(type: str, contribution: Contribution) -> Contribution:
+    """Return a contribution whose value is text, and whose ``append`` goes from text to text."""
+    codec = get_settings().codec
+    if contribution.append is None:
+        return Contribution(encode_result(type, contribution.value, codec), contribution.final)
+
+    def append(existing: str | None) -> str:
+        before = None if existing is None else codec.decode(existing)
+        after = fold(GroupValue(before, existing is not None), [contribution])
+        return encode_result(type, after.value, codec)
+
+    return Contribution(None, contribution.final, append)

@@ -1,0 +1,42 @@
+"""Cancelling and completing while a worker settles: one of the two wins, and only it has followers."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_ayework import AlreadyCompleted, cancel, complete, dependency, enqueue, enqueue_many
+from django_ayework.models import Work
+from tests.races.rivals import claim_all, race, succeed
+from tests.races.works import step
+
+ROUNDS = 200
+
+
+@pytest.mark.parametrize("act", [cancel, complete])
+def test_a_settlement_and_an_act_by_hand_agree_on_one_winner(act):
+    members = [step(number=number) for number in range(ROUNDS)]
+    enqueue_many(members)
+    gates = [enqueue(dependency([member], [step()], condition="all-done")) for member in members]
+    rows = claim_all()
+    settled: list[str] = []
+    acted: list[str] = []
+
+    def settle(number: int) -> None:
+        settled.extend(succeed(rows[members[number].id]).moved)
+
+    def take(number: int) -> None:
+        try:
+            act(members[number].id)
+        except AlreadyCompleted:
+            return
+        acted.append(members[number].id)
+
+    race(ROUNDS, settle, take)
+
+    assert sorted(settled + acted) == sorted(member.id for member in members)
+    won = dict(Work.objects.filter(id__in=acted).values_list("id", "completed_by"))
+    assert set(won.values()) <= {None}
+    assert set(Work.objects.filter(id__in=settled).values_list("status", flat=True)) <= {"success"}
+    fired = Work.objects.filter(id__in=[gate.id for gate in gates]).values_list("status", flat=True)
+    assert set(fired) == {"success"}
+    assert Work.objects.filter(type=step.name, parent_id__isnull=False).count() == ROUNDS
