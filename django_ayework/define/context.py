@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, Unpack
 
-from django_ayework.define.instructions import Instruction, Queue, Result, Void
+from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked
-from django_ayework.define.requests import Queueable
+from django_ayework.define.requests import Queueable, WorkRequest, require_step
 from django_ayework.define.signal import AbortSignal
+from django_ayework.errors import InvalidInstruction
 from django_ayework.rules.states import Status
 
 T = TypeVar("T")
@@ -131,6 +132,18 @@ class Context:
     ) -> Queue[H]:
         """Queue works (and nested instructions) into this work's group; options apply to these works."""
         return self._build(Queue(self, works, checked(options)))
+
+    def continue_with(self, work: WorkRequest[Any, H], **options: Unpack[QueueOptions]) -> Continue[H]:
+        """End this work without a result of its own; the chain goes on with ``work``, once per work.
+
+        Raises InvalidInstruction when the chain was continued before, TypeError for what cannot be a step.
+        """
+        if any(isinstance(node, Continue) for node in self.built):
+            raise InvalidInstruction(
+                f"the handler of {self.type!r} called ctx.continue_with(…) twice; a work has one.",
+                id=self.id,
+            )
+        return self._build(Continue(self, require_step(work), checked(options)))
 
     def void(self) -> Void:
         """Return nothing: no result, and no contribution to the group."""

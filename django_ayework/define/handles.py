@@ -61,26 +61,35 @@ class Handle(ABC, Generic[R_co, G_co]):
     ``await handle`` is ``await handle.agroup()``.
     """
 
-    def __init__(self, id: str, group_id: str | None = None, deduplicated: bool = False) -> None:
+    def __init__(
+        self,
+        id: str,
+        group_id: str | None = None,
+        deduplicated: bool = False,
+        chain_id: str | None = None,
+    ) -> None:
         self.id = id
         self.deduplicated = deduplicated
         self._group_id = group_id
+        self._chain_id = chain_id
 
     @property
     def group_id(self) -> str:
         """The id of the work's group; a handle made from an id alone looks it up when first asked."""
         if self._group_id is None:
-            self._group_id = self._find_group_id()
+            self._group_id, self._chain_id = self._find_ids()
         return self._group_id or self.id
 
     @property
     def chain_id(self) -> str:
-        """The id of the first work of the chain."""
-        return self.id
+        """The id of the first work of the chain; looked up like ``group_id``."""
+        if self._chain_id is None:
+            self._group_id, self._chain_id = self._find_ids()
+        return self._chain_id or self.id
 
     @abstractmethod
-    def _find_group_id(self) -> str | None:
-        """Read the id of the work's group; None when there is no such work."""
+    def _find_ids(self) -> tuple[str | None, str | None]:
+        """Read the ids of the work's group and chain; None when there is no such work."""
 
     @abstractmethod
     def state(self) -> WorkState | None:
@@ -102,6 +111,13 @@ class Handle(ABC, Generic[R_co, G_co]):
         """
 
     @abstractmethod
+    def chain(self, timeout: Seconds | None = None) -> Any:
+        """Wait for the end of the work's chain and return the result of its last work.
+
+        Raises as ``result`` does, for the work with which the chain ended.
+        """
+
+    @abstractmethod
     async def astate(self) -> WorkState | None:
         """See state()."""
 
@@ -112,6 +128,10 @@ class Handle(ABC, Generic[R_co, G_co]):
     @abstractmethod
     async def agroup(self, timeout: Seconds | None = None) -> G_co | None:
         """See group()."""
+
+    @abstractmethod
+    async def achain(self, timeout: Seconds | None = None) -> Any:
+        """See chain()."""
 
     def __await__(self) -> Generator[Any, None, G_co | None]:
         return self.agroup().__await__()

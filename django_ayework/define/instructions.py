@@ -81,6 +81,15 @@ class Queue(Instruction[None, G_co]):
         return iter(self.links[-1].works) if self.links else requests_of(self.items)
 
 
+class Continue(Instruction[None, G_co]):
+    """``ctx.continue_with(work)``: the chain goes on with this work."""
+
+    def __init__(self, context: object, work: WorkRequest[Any, G_co], options: QueueOptions) -> None:
+        super().__init__(context)
+        self.work = work
+        self.options = options
+
+
 QueueItem: TypeAlias = WorkRequest[Any, Any] | Instruction[Any, Any]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django_ayework.define.context import Context
-from django_ayework.define.instructions import Instruction, Queue, Result, nodes_of, requests_of
+from django_ayework.define.instructions import Continue, Instruction, Queue, Result, nodes_of, requests_of
 from django_ayework.define.options import QueueOptions, combined
 from django_ayework.define.requests import WorkRequest, dependency
 from django_ayework.errors import InvalidInstruction
@@ -21,6 +21,7 @@ class Plan:
     own: Contribution | None = None
     contributions: tuple[Contribution, ...] = ()
     works: tuple[WorkRequest[Any, Any], ...] = ()
+    continuation: WorkRequest[Any, Any] | None = None
 
 
 EMPTY = Plan()
@@ -86,7 +87,7 @@ def require_all_returned(context: Context, reached: set[int]) -> None:
     """Raise when an instruction was built but not returned, for it would silently do nothing."""
     for node in context.built:
         if id(node) not in reached:
-            name = type(node).__name__.lower()
+            name = "continue_with" if isinstance(node, Continue) else type(node).__name__.lower()
             raise InvalidInstruction(
                 f"the handler of {context.type!r} built ctx.{name}(…) that was not returned; "
                 f"write return ctx.{name}(…), or put it into the list of a returned ctx.queue(…).",
@@ -98,7 +99,8 @@ def compiled(instruction: Instruction[Any, Any]) -> Plan:
     """Flatten the tree in list order; only a result at its root is the work's own."""
     own = instruction.contribution if isinstance(instruction, Result) else None
     contributions = [node.contribution for node in nodes_of(instruction) if isinstance(node, Result)]
-    return Plan(own, tuple(contributions), tuple(works_of(instruction)))
+    steps = [with_options(n.work, n.options) for n in nodes_of(instruction) if isinstance(n, Continue)]
+    return Plan(own, tuple(contributions), tuple(works_of(instruction)), steps[0] if steps else None)
 
 
 def works_of(instruction: Instruction[Any, Any]) -> Iterator[WorkRequest[Any, Any]]:

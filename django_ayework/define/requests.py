@@ -91,6 +91,14 @@ def watched_ids(on: Iterable[Any]) -> Iterable[str]:
     return dict.fromkeys(require_work_id(getattr(item, "id", item)) for item in on)
 
 
+def require_step(work: WorkRequest[R_co, G_co]) -> WorkRequest[R_co, G_co]:
+    """Return the work if it can continue a chain; a gate cannot, for it has no handler and no result."""
+    [step] = require_requests([work], "ctx.continue_with(work)")
+    if isinstance(step, GateRequest):
+        raise TypeError("expected ctx.continue_with(work) to have a work with a handler, got a gate.")
+    return work
+
+
 def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
     """Return the requests, else raise TypeError saying how to build one."""
     for item in (items,) if isinstance(items, str) or not isinstance(items, Iterable) else items:

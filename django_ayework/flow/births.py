@@ -22,6 +22,18 @@ class Family:
     group_id: str | None = None
     parent_id: str | None = None
     released: bool = False  # queued by a gate
+    chain_id: str | None = None  # of a continuation
+    chain_index: int = 0
+
+    @classmethod
+    def of(cls, parent: WorkRow) -> Family:
+        """Return where the works belong that this one queues."""
+        return cls(parent.group, parent.id)
+
+    @classmethod
+    def continuing(cls, step: WorkRow) -> Family:
+        """Return where the work belongs that continues this one's chain."""
+        return cls(step.group, step.id, chain_id=step.chain, chain_index=step.chain_index + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,8 @@ def new_row(
         fairness=resolved.fairness,
         group_id=family.group_id,
         parent_id=family.parent_id,
+        chain_id=family.chain_id,
+        chain_index=family.chain_index,
         about_type=resolved.about[0],
         about_id=resolved.about[1],
         input=input,

@@ -82,7 +82,7 @@ def assignment_of(row: WorkRow) -> Assignment:
         id=row.id,
         type=row.type,
         group_id=row.group,
-        chain_id=row.id,
+        chain_id=row.chain,
         attempt=row.attempt,
         parent=row.parent_id,
         dependents=dependents_of(row),

@@ -102,7 +102,7 @@ def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     if taken:
         return existing_handle(birth.row.id)
     remember_uncommitted([birth.row.id])
-    return Handle(birth.row.id, birth.row.group)
+    return Handle(birth.row.id, birth.row.group, chain_id=birth.row.id)
 
 
 def existing_handle(id: str) -> Handle[Any, Any]:

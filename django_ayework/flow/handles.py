@@ -30,6 +30,7 @@ from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_state
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
+from django_ayework.store.chains import last_step
 from django_ayework.store.database import alias, connection, in_transaction
 from django_ayework.store.groups import find_group
 from django_ayework.store.rows import WorkRow, find_row
@@ -56,10 +57,10 @@ class Handle(handles.Handle[R_co, G_co]):
 
     _noted = False  # that somebody waits for the group
 
-    def _find_group_id(self) -> str | None:
-        """Read the id of the work's group."""
+    def _find_ids(self) -> tuple[str | None, str | None]:
+        """Read the ids of the work's group and chain."""
         row = find_row(self.id)
-        return row.group if row else None
+        return (row.group, row.chain) if row else (None, None)
 
     def state(self) -> WorkState | None:
         """Read the work's state."""
@@ -73,6 +74,10 @@ class Handle(handles.Handle[R_co, G_co]):
         """Wait for the group's value."""
         return cast("G_co | None", self._wait(self._group_value, timeout))
 
+    def chain(self, timeout: Seconds | None = None) -> Any:
+        """Wait for the chain's last result."""
+        return self._wait(self._chain_result, timeout)
+
     async def astate(self) -> WorkState | None:
         """See state()."""
         return await sync_to_async(self.state)()
@@ -84,6 +89,10 @@ class Handle(handles.Handle[R_co, G_co]):
     async def agroup(self, timeout: Seconds | None = None) -> G_co | None:
         """See group()."""
         return cast("G_co | None", await self._await(self._group_value, timeout))
+
+    async def achain(self, timeout: Seconds | None = None) -> Any:
+        """See chain()."""
+        return await self._await(self._chain_result, timeout)
 
     def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """Look until there is an answer, at growing intervals."""
@@ -121,10 +130,14 @@ class Handle(handles.Handle[R_co, G_co]):
         if not is_terminal(row.status):
             return PENDING
         if row.status == Status.DEAD:
-            raise WorkFailed(f"the work {self.id} ({row.type}) died: {row.error}", id=self.id)
+            raise WorkFailed(f"the work {row.id} ({row.type}) died: {row.error}", id=row.id)
         if row.status == Status.CANCELLED:
-            raise WorkCancelled(f"the work {self.id} ({row.type}) was cancelled.", id=self.id)
+            raise WorkCancelled(f"the work {row.id} ({row.type}) was cancelled.", id=row.id)
         return decode_value(row.result, codec_of(registry.find(row.type)))
+
+    def _chain_result(self, row: WorkRow) -> Any:
+        """Return the result of the chain's last work; a step that continues hands over as it ends."""
+        return self._own_result(last_step(row.chain) or row)
 
     def _group_value(self, row: WorkRow) -> Any:
         """Return the group's value, if all its works have ended."""

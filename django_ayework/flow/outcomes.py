@@ -5,7 +5,7 @@ from __future__ import annotations
 from django_ayework.conf import get_settings
 from django_ayework.define.plans import Plan
 from django_ayework.define.registry import registry
-from django_ayework.flow.births import Family, all_born
+from django_ayework.flow.births import Birth, Family, all_born, born
 from django_ayework.flow.payloads import codec_of, encode_result
 from django_ayework.flow.settle import Success
 from django_ayework.rules.folding import Contribution, GroupValue, fold
@@ -20,12 +20,20 @@ def success_from(plan: Plan, row: WorkRow) -> Success:
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
-    births = tuple(all_born(plan.works, Family(row.group, row.id), clock.now())) if plan.works else ()
+    births = births_of(plan, row)
     differs = any(word.append or word is not plan.own for word in plan.contributions)
     if row.group_id is None and not births and not differs:
         return Success(result)
     contributions = tuple(encoded(row.type, contribution) for contribution in plan.contributions)
     return Success(result, contributions, births, needs_group=differs)
+
+
+def births_of(plan: Plan, row: WorkRow) -> tuple[Birth, ...]:
+    """Return the works that a plan queues, the continuation of the chain last."""
+    births = tuple(all_born(plan.works, Family.of(row), clock.now())) if plan.works else ()
+    if plan.continuation is None:
+        return births
+    return *births, born(plan.continuation, {}, Family.continuing(row), clock.now())
 
 
 def encoded(type: str, contribution: Contribution) -> Contribution:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from django_ayework.define.events import Kind
+from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.births import Birth
 from django_ayework.flow.closing import close
 from django_ayework.flow.ledger import Ledger
@@ -145,9 +146,20 @@ def book_success(ledger: Ledger, settlement: Settlement, success: Success, after
         if settlement.row.group_id is None:
             ledger.groups.founded(after.group_id)
         ledger.groups.contributed(after.group_id, after.id, success.contributions)
-    ledger.bear(success.births)
+    require_new_steps(success, ledger.bear(success.births))
     ledger.effects.happened(Kind.SUCCEEDED, after)
     ledger.ended(after)
+
+
+def require_new_steps(success: Success, taken: set[str]) -> None:
+    """Raise when the continuation was queued before: the chain would end here, and nobody has said so."""
+    for birth in success.births:
+        if birth.row.chain_id is not None and birth.row.id in taken:
+            raise InvalidInstruction(
+                f"expected ctx.continue_with(…) to have a new work, but {birth.row.id} was queued before; "
+                "build another by calling its type.",
+                id=birth.row.id,
+            )
 
 
 def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict, after: WorkRow) -> None:

@@ -43,3 +43,39 @@ class PartialIndex(models.Index):
         if schema_editor.connection.features.supports_partial_indexes:
             return models.Index(fields=self.fields, name=self.name, condition=self.where)
         return models.Index(fields=[*self.leading, *self.fields], name=self.name)
+
+
+class PartialUnique(models.UniqueConstraint):
+    """Uniqueness among the rows that match ``where``, where the database has partial indexes.
+
+    MySQL and MariaDB have none: there it covers all rows, so ``where`` may only ask for a column that is not
+    null, for nulls are distinct anyway.
+    """
+
+    def __init__(self, *, fields: Any, name: str, where: models.Q) -> None:
+        super().__init__(fields=fields, name=name)
+        self.where = where
+
+    def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        """Return what a migration needs to rebuild this constraint."""
+        path, args, kwargs = super().deconstruct()
+        return path, tuple(args), {**kwargs, "where": self.where}
+
+    def constraint_sql(self, model: type[models.Model] | None, schema_editor: Any) -> str:
+        """Return the part of CREATE TABLE that suits the database."""
+        return self.for_database(schema_editor).constraint_sql(model, schema_editor)
+
+    def create_sql(self, model: type[models.Model] | None, schema_editor: Any) -> Any:
+        """Return the statement that suits the database."""
+        return self.for_database(schema_editor).create_sql(model, schema_editor)
+
+    def remove_sql(self, model: type[models.Model] | None, schema_editor: Any) -> Any:
+        """Return the statement that undoes it."""
+        return self.for_database(schema_editor).remove_sql(model, schema_editor)
+
+    def for_database(self, schema_editor: Any) -> models.UniqueConstraint:
+        """Return the plain Django constraint that this is on the editor's database."""
+        partial = schema_editor.connection.features.supports_partial_indexes
+        return models.UniqueConstraint(
+            fields=self.fields, name=self.name, condition=self.where if partial else None
+        )

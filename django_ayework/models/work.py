@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_ayework.models.fields import IdentifierField, PayloadField
-from django_ayework.models.indexes import PartialIndex
+from django_ayework.models.indexes import PartialIndex, PartialUnique
 from django_ayework.models.labels import REASON_CHOICES, STATUS_CHOICES
 
 
@@ -24,6 +24,9 @@ class Work(models.Model):
     # Null while the work is the only one of its group: a plain job never touches the group table.
     group_id = IdentifierField(max_length=64, null=True, blank=True)
     parent_id = IdentifierField(max_length=64, null=True, blank=True)
+    # Null for the first work of a chain, whose own id the chain's is; its continuations count up from 1.
+    chain_id = IdentifierField(max_length=64, null=True, blank=True)
+    chain_index = models.IntegerField(default=0)
     about_type = IdentifierField(max_length=128, null=True, blank=True)
     about_id = IdentifierField(max_length=64, null=True, blank=True)
     input = PayloadField()
@@ -47,6 +50,12 @@ class Work(models.Model):
 
         verbose_name = _("work")
         verbose_name_plural = _("works")
+        constraints = (
+            # A step has one continuation, whatever happens.
+            PartialUnique(
+                fields=["chain_id", "chain_index"], name="ayework_chain", where=Q(chain_id__isnull=False)
+            ),
+        )
         indexes = (
             PartialIndex(
                 fields=["queue", "-priority", "run_at", "id"], name="ayework_claim", where=Q(status="pending")

@@ -26,6 +26,8 @@ class WorkRow(NamedTuple):
     fairness: str
     group_id: str | None
     parent_id: str | None
+    chain_id: str | None
+    chain_index: int
     about_type: str | None
     about_id: str | None
     input: str
@@ -60,6 +62,11 @@ class WorkRow(NamedTuple):
             worker=None,
             leased_until=None,
         )
+
+    @property
+    def chain(self) -> str:
+        """The id of the chain, which is that of its first work."""
+        return self.chain_id or self.id
 
     @property
     def group(self) -> str:

@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from django_ayework.conf import get_settings
+from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.chores import expire_gates
 from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.flow.effects import add_group_listener, remove_group_listener
@@ -90,10 +91,10 @@ def attempted(delivery: Delivery) -> Settlement:
 
 
 def settled(settlement: Settlement) -> Settlement:
-    """Settle an attempt, as a failed one when its ``append`` raises."""
+    """Settle an attempt, as a failed one when its outcome cannot be written."""
     try:
         settle([settlement])
-    except ContributionFailed as error:
+    except (ContributionFailed, InvalidInstruction) as error:
         settlement = as_failure(settlement, error)
         settle([settlement])
     return settlement

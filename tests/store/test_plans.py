@@ -26,7 +26,8 @@ NUMBERS = {
     ),
 }
 COLUMNS = (
-    "type, queue, reason, priority, fairness, input, options, error, attempt, delivery, queued_at, run_at, "
+    "type, queue, reason, priority, fairness, input, options, error, attempt, delivery, chain_index, "
+    "queued_at, run_at, "
     "id, status, ended_at"
 )
 
@@ -53,7 +54,7 @@ def crowd() -> None:
             cast = "CAST(%s AS timestamptz)" if connection.vendor == "postgresql" else "%s"
             cursor.execute(
                 f"INSERT INTO django_ayework_work ({COLUMNS}) "
-                f"SELECT 'shop.add', 'default', '', 0, '', '{{}}', '{{}}', '', 0, 0, {cast}, {cast}, "
+                f"SELECT 'shop.add', 'default', '', 0, '', '{{}}', '{{}}', '', 0, 0, 0, {cast}, {cast}, "
                 f"{name}, '{status}', {cast} FROM ({NUMBERS[connection.vendor]}) AS numbers",
                 [moment(now), moment(run_at), moment(ended_at) if ended_at else None],
             )

@@ -1,0 +1,223 @@
+"""A chain: each work hands over to the next as it ends."""
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from django_ayework import (
+    Context,
+    Retry,
+    WaitInTransaction,
+    WorkFailed,
+    completing,
+    dependency,
+    enqueue,
+    get_handle,
+    retry,
+    work,
+)
+from django_ayework.errors import InvalidInstruction
+from django_ayework.models import Group, Work
+from django_ayework.store.chains import steps_of
+from django_ayework.testing import drain, perform
+from django_ayework.testing.factories import WorkFactory
+from tests.app.works import add
+from tests.invariants import assert_consistent
+
+pytestmark = pytest.mark.django_db
+SEEN: list[tuple] = []
+
+
+@pytest.fixture(autouse=True)
+def consistent():
+    SEEN.clear()
+    yield
+    assert_consistent()
+
+
+@work(name="t.chain.count")
+def count(ctx: Context, n: int, until: int):
+    """A loop: the same type again and again."""
+    SEEN.append((ctx.id, ctx.chain_id, n))
+    return ctx.result(n) if n == until else ctx.continue_with(count(n=n + 1, until=until))
+
+
+@work(name="t.chain.choose")
+def choose(ctx: Context, large: bool):
+    """A branch."""
+    return ctx.continue_with(add(a=100, b=1) if large else add(a=1, b=1), priority=7)
+
+
+@work(name="t.chain.fragile", retry=Retry(attempts=1))
+def fragile(ctx: Context, broken: bool = True):
+    if broken:
+        raise ValueError("no bread")
+    return ctx.continue_with(add(a=5, b=5))
+
+
+@work(name="t.chain.start")
+def start(ctx: Context, broken: bool):
+    return ctx.continue_with(fragile(broken=broken))
+
+
+@work(name="t.chain.fan")
+def fan(ctx: Context):
+    return ctx.queue([add(a=1, b=1), ctx.continue_with(add(a=2, b=2))])
+
+
+@work(name="t.chain.twice", retry=Retry(attempts=1))
+def twice(ctx: Context):
+    ctx.continue_with(add(a=1, b=1))
+    return ctx.continue_with(add(a=2, b=2))
+
+
+@work(name="t.chain.reuse", retry=Retry(attempts=1))
+def reuse(ctx: Context):
+    return ctx.continue_with(QUEUED_BEFORE)
+
+
+@work(name="t.chain.to_gate", retry=Retry(attempts=1))
+def to_gate(ctx: Context):
+    return ctx.continue_with(dependency(on=[ctx.id], queue=[add(a=1, b=1)]))
+
+
+QUEUED_BEFORE = add(a=7, b=7)
+
+
+def test_the_chain_is_that_of_its_first_work_and_counts_its_steps():
+    handle = enqueue(count(n=0, until=3))
+    drain()
+
+    steps = steps_of(handle.id)
+    assert [step.chain_index for step in steps] == [0, 1, 2, 3]
+    assert {step.chain for step in steps} == {handle.chain_id} == {handle.id}
+    assert [(id, n) for id, _, n in SEEN] == [(step.id, n) for n, step in enumerate(steps)]
+    assert {chain for _, chain, _ in SEEN} == {handle.id}
+    assert [handle.state().chain_index, get_handle(steps[2].id).state().chain_index] == [0, 2]
+
+
+def test_the_chains_result_is_that_of_its_last_work():
+    handle = enqueue(count(n=0, until=2))
+    drain()
+
+    assert handle.chain() == 2
+    assert handle.result() is None, "a work that continued has none of its own"
+    assert get_handle(steps_of(handle.id)[1].id).chain() == 2, "asked from any of its works"
+
+
+def test_a_chain_has_ended_only_when_a_work_ends_without_continuing():
+    handle = enqueue(count(n=0, until=2))
+    drain(limit=2)
+    with pytest.raises(WaitInTransaction):
+        handle.chain()
+
+
+@pytest.mark.parametrize(("large", "result"), [(True, 101), (False, 2)])
+def test_a_work_chooses_how_the_chain_goes_on(large, result):
+    handle = enqueue(choose(large=large))
+    drain()
+    assert handle.chain() == result
+    assert Work.objects.get(type="shop.add").priority == 7, "options are the next work's"
+
+
+def test_the_steps_are_one_group_and_each_is_the_parent_of_the_next():
+    handle = enqueue(count(n=0, until=2))
+    drain()
+    steps = steps_of(handle.id)
+    assert handle.group() == 2
+    assert [step.parent_id for step in steps] == [None, steps[0].id, steps[1].id]
+    assert Group.objects.get().total == 3
+
+
+def test_a_handle_from_an_id_finds_its_chain():
+    handle = enqueue(count(n=0, until=1))
+    drain()
+    last = steps_of(handle.id)[-1].id
+    assert get_handle(last).chain_id == handle.id
+    assert get_handle(last).group_id == handle.id
+
+
+def test_a_continuation_may_stand_beside_other_works():
+    handle = enqueue(fan())
+    drain()
+    assert handle.chain() == 4
+    assert [step.type for step in steps_of(handle.id)] == ["t.chain.fan", "shop.add"]
+    assert Work.objects.count() == 3
+
+
+def test_a_chain_that_dies_in_the_middle_says_which_work_died():
+    handle = enqueue(start(broken=True))
+    drain()
+    with pytest.raises(WorkFailed, match=r"t\.chain\.fragile") as failure:
+        handle.chain()
+    assert failure.value.id == steps_of(handle.id)[1].id
+
+
+def test_after_a_retry_of_the_dead_step_the_chain_carries_on():
+    handle = enqueue(start(broken=True))
+    drain()
+
+    retry(steps_of(handle.id)[1].id, input={"broken": False})
+    drain()
+
+    assert handle.chain() == 10
+    assert [step.chain_index for step in steps_of(handle.id)] == [0, 1, 2]
+
+
+def test_a_gate_watches_the_step_and_not_the_chain():
+    handle = enqueue(count(n=0, until=3))
+    gate = enqueue(dependency(on=[handle], queue=[add(a=1, b=1)]))
+    drain(limit=1)
+    assert gate.state().status == "success"
+
+
+def test_continuing_twice_fails_the_attempt():
+    handle = enqueue(twice())
+    drain()
+    state = handle.state()
+    assert (state.status, state.error.partition(";")[0]) == (
+        "dead",
+        "InvalidInstruction: the handler of 't.chain.twice' called ctx.continue_with(…) twice",
+    )
+    assert Work.objects.count() == 1
+
+
+def test_a_continuation_that_was_queued_before_fails_the_attempt():
+    enqueue(QUEUED_BEFORE)
+    handle = enqueue(reuse())
+    drain()
+    assert "was queued before" in handle.state().error
+    assert Work.objects.count() == 2
+
+
+def test_a_gate_cannot_continue_a_chain():
+    error = perform(to_gate()).error
+    assert isinstance(error, TypeError)
+    assert "got a gate" in str(error)
+
+
+def test_a_continuation_that_is_not_returned_fails_the_attempt():
+    @work(name="t.chain.forgotten")
+    def forgotten(ctx: Context):
+        ctx.continue_with(add(a=1, b=1))
+
+    error = perform(forgotten()).error
+    assert isinstance(error, InvalidInstruction)
+    assert "return ctx.continue_with(…)" in str(error)
+
+
+def test_a_chain_can_be_walked_without_a_worker():
+    handle = enqueue(count(n=0, until=9), delay=60)
+    with completing(handle.id) as ctx:
+        ctx.continue_with(count(n=8, until=9), delay=60)
+    with completing(steps_of(handle.id)[-1].id) as ctx:
+        ctx.result("enough")
+    assert handle.chain() == "enough"
+    assert SEEN == []
+
+
+def test_no_step_has_two_continuations_whatever_happens():
+    WorkFactory(chain_id="c", chain_index=1)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        WorkFactory(chain_id="c", chain_index=1)
+    WorkFactory.create_batch(2, chain_id=None)
+    Work.objects.all().delete()
