@@ -55,6 +55,10 @@ class WorkNotFound(AyeworkError, LookupError):
     """No work has this id; it may have been pruned, or its transaction was rolled back."""
 
 
+class ChainNotFound(AyeworkError, LookupError):
+    """No chain has this id, so no work can be blocked by it."""
+
+
 class AlreadyCompleted(AyeworkError):
     """The work has ended already."""
 

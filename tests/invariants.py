@@ -96,10 +96,12 @@ def broken_waiters(works: dict[str, Work]) -> list[str]:
 
 
 def broken_edges(works: dict[str, Work]) -> list[str]:
-    """An edge says how the watched row ended, and nothing while it lives."""
+    """An edge says how the work, or the last one of the chain, ended; nothing while it lives."""
     broken = []
+    steps = sorted(works.values(), key=lambda work: work.chain_index)
+    last = {work.chain_id or work.id: work for work in steps}
     for edge in Edge.objects.all():
-        watched = works.get(edge.watched_id)
+        watched = (last if edge.chain else works).get(edge.watched_id)
         if watched is not None:
             actual = watched.status if is_terminal(watched.status) else ""
             if edge.outcome != actual:

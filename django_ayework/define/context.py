@@ -52,6 +52,7 @@ class Assignment:
     attempt: int
     parent: str | None = None
     dependents: tuple[str, ...] = ()
+    blockers: tuple[Any, ...] = ()
     last_error: str | None = None
     deadline: datetime | None = None
 
@@ -106,6 +107,11 @@ class Context:
     def dependents(self) -> tuple[str, ...]:
         """The ids that the gate which released this work had waited for, in order."""
         return self._assignment.dependents
+
+    @property
+    def blockers(self) -> tuple[Any, ...]:
+        """The results of the chains that had blocked this work, in the order they were given."""
+        return self._assignment.blockers
 
     @property
     def last_error(self) -> str | None:

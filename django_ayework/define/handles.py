@@ -48,7 +48,7 @@ class WorkState:
     chain_index: int
     parent: str | None
     dependents: tuple[str, ...]
-    blockers: tuple[Any, ...]
+    blockers: tuple[str, ...]
     unit: str | None
     completed_by: str | None
     worker: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
@@ -21,7 +21,8 @@ class QueueOptions(TypedDict, total=False):
     """What ``enqueue``, ``ctx.queue`` and ``.next`` accept; all are optional.
 
     ``delay`` and ``expires`` are seconds or timedelta; ``run_at`` and ``deadline`` are aware datetimes and
-    win over them. ``about`` is a model object the work is about.
+    win over them. ``about`` is a model object the work is about. ``blockers`` are handles or ids of chains
+    that must succeed before the work starts.
     """
 
     delay: Seconds
@@ -35,6 +36,7 @@ class QueueOptions(TypedDict, total=False):
     queue: str
     lease: Seconds
     about: Any
+    blockers: Iterable[Any]
 
 
 class EnqueueOptions(QueueOptions, total=False):
@@ -112,6 +114,14 @@ def check_about(value: Any, name: str) -> tuple[str, str]:
     return str(meta.label_lower), str(key)
 
 
+def check_blockers(value: Any, name: str) -> tuple[str, ...]:
+    """Return the ids of the chains a work waits for; handles and requests stand for their chains."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f"expected {name} to be a list of handles or chain ids, got: {value!r}.")
+    ids = (getattr(item, "chain_id", None) or getattr(item, "id", item) for item in value)
+    return tuple(dict.fromkeys(require_work_id(id) for id in ids))
+
+
 def check_moment(value: Any, name: str) -> datetime:
     """Return an aware datetime."""
     return require_aware(value, name)
@@ -139,4 +149,5 @@ CHECKS: dict[str, Any] = {
     "queue": check_name,
     "lease": check_seconds,
     "about": check_about,
+    "blockers": check_blockers,
 }

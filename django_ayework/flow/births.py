@@ -38,10 +38,11 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """A work to insert; a gate brings the request it was built from."""
+    """A work to insert; a gate brings the request it was built from, others the chains that block them."""
 
     row: WorkRow
     gate: GateRequest[Any] | None = None
+    blockers: tuple[str, ...] = ()
 
 
 def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime) -> Birth:
@@ -49,7 +50,8 @@ def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Famil
     resolved = resolve(request, given, now, family.released)
     if isinstance(request, GateRequest):
         return Birth(gate_row(request, resolved, family, now), request)
-    return Birth(work_row(request, resolved, family, now, encoded_input(request)))
+    row = work_row(request, resolved, family, now, encoded_input(request))
+    return Birth(row, blockers=resolved.blockers)
 
 
 def all_born(requests: Iterable[WorkRequest[Any, Any]], family: Family, now: datetime) -> list[Birth]:

@@ -18,16 +18,23 @@ from django_ayework.rules.conditions import Decision, condition_from_plain, deci
 from django_ayework.rules.deadlines import resolve_deadline
 from django_ayework.rules.states import Reason, Status
 from django_ayework.rules.transitions import Transition
-from django_ayework.rules.verdicts import error_text
+from django_ayework.rules.verdicts import error_text, waiting_status
 from django_ayework.store import transitions
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.rows import WorkRow, rows_of, statuses_of
-from django_ayework.store.waiters import WaiterRow, lock_waiters, missed_by, record_outcomes, watchers_of
+from django_ayework.store.waiters import (
+    News,
+    WaiterRow,
+    lock_waiters,
+    missed_by,
+    record_outcomes,
+    watchers_of,
+)
 
 
 def cascade(ledger: Ledger) -> None:
     """Decide every waiter the news concerns, and those that this concerns in turn."""
-    while ledger.outcomes or ledger.undecided:
+    while ledger.outcomes or ledger.chain_outcomes or ledger.undecided:
         decide_wave(ledger)
 
 
@@ -37,13 +44,14 @@ def decide_wave(ledger: Ledger) -> None:
     Settle first, then look for edges, in a later statement: an edge committed before this look is seen, one
     committed after it belongs to a waiter that its maker looks at again.
     """
-    outcomes, ledger.outcomes = ledger.outcomes, {}
-    concerned = ledger.undecided | watchers_of(outcomes)
+    news = News(ledger.outcomes, ledger.chain_outcomes)
+    ledger.outcomes, ledger.chain_outcomes = {}, {}
+    concerned = ledger.undecided | watchers_of(news.ids)
     ledger.undecided = set()
     if not concerned:
         return
-    waiters = record_outcomes(lock_waiters(concerned), outcomes)
-    undone = None in outcomes.values()
+    waiters = record_outcomes(lock_waiters(concerned), news)
+    undone = news.undoes()
     decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
     moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]
     moves = [move for row in read(moving) if (move := move_of(row, decided[row.id], ledger.now))]
@@ -79,7 +87,7 @@ class Move:
 def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
     """Return what a decision makes of a waiting work, if anything."""
     if row.status == Status.BLOCKED and decision is Decision.FIRE:
-        return fire(row, now)
+        return fire(row, now) if row.type == GATE_TYPE else unblock(row, now)
     if row.status == Status.BLOCKED and decision is Decision.NEVER:
         return give_up(row, now)
     if row.reason == Reason.UNSATISFIABLE and decision is not Decision.NEVER:
@@ -98,6 +106,29 @@ def fire(row: WorkRow, now: datetime) -> Move:
         return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
     group_id = row.group_id or (row.id if births else None)
     return Move(row, ending(row, now, Status.SUCCESS, group_id=group_id), release, tuple(births))
+
+
+def unblock(row: WorkRow, now: datetime) -> Move:
+    """A work's blockers have succeeded: it is due, no earlier than its own time, and no older than now."""
+    run_at = max(row.run_at, now)
+    transition = Transition(
+        id=row.id,
+        delivery=row.delivery,
+        leaves=frozenset({Status.BLOCKED}),
+        status=waiting_status(run_at, now),
+        attempt=row.attempt,
+        run_at=run_at,
+        deadline=row.deadline,
+        group_id=row.group_id,
+        error=row.error,
+    )
+    return Move(row, transition, resume)
+
+
+def resume(ledger: Ledger, move: Move) -> None:
+    """Book a work that may start."""
+    if move.transition.status is Status.PENDING:
+        ledger.effects.wakes = True
 
 
 def give_up(row: WorkRow, now: datetime) -> Move:
@@ -157,7 +188,7 @@ def waiting_again(row: WorkRow, now: datetime) -> Transition:
 def deadline_anew(row: WorkRow, now: datetime) -> datetime | None:
     """Return when a waiter expires that starts to wait now."""
     options = decode_options(row.options)
-    timeout = gate_timeout(row.input)
+    timeout = gate_timeout(row.input) if row.type == GATE_TYPE else None
     if timeout is None and options.explicit_deadline:
         return row.deadline
     return resolve_deadline(now, options.expires if timeout is None else timeout, None)

@@ -19,7 +19,7 @@ from django_ayework.store import entries, processes, retention, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.leases import lock_lapsed, lock_overdue
-from django_ayework.store.waiters import stranded
+from django_ayework.store.second_looks import stranded
 
 logger = logging.getLogger("django_ayework")
 

@@ -8,24 +8,26 @@ a moment. The waiter's ``recheck`` flag is durable, so a crash in between only l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from django_ayework.flow.cascade import cascade
 from django_ayework.flow.ledger import Ledger
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.attempts import insert_attempts
+from django_ayework.store.chains import chain_ends
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import statuses_of
-from django_ayework.store.waiters import (
+from django_ayework.store.second_looks import (
     clear_recheck,
-    lock_waiters,
     open_edges,
+    settled_chains,
     settled_statuses,
     untold_watchers,
     waiters_to_recheck,
 )
+from django_ayework.store.waiters import News, lock_waiters
 
 
 def close(ledger: Ledger) -> None:
@@ -42,9 +44,12 @@ def close(ledger: Ledger) -> None:
 
 def recheck(waiters: Sequence[str]) -> None:
     """Record what had ended before the waiters' edges could be seen, and decide them."""
-    if waiters:
-        ended = settled_statuses(open_edges(waiters))
-        in_own_transaction(partial(record, waiters, ended))
+    if not waiters:
+        return
+    open = open_edges(waiters)
+    works = settled_statuses([watch.id for watch in open if not watch.chain])
+    chains = settled_chains([watch.id for watch in open if watch.chain])
+    in_own_transaction(partial(record, waiters, News(works, chains)))
 
 
 def recheck_watchers(ids: Sequence[str]) -> None:
@@ -52,7 +57,7 @@ def recheck_watchers(ids: Sequence[str]) -> None:
     recheck(untold_watchers(ids))
 
 
-def record(waiters: Sequence[str], ended: Mapping[str, Status]) -> None:
+def record(waiters: Sequence[str], news: News) -> None:
     """Decide waiters with this news, under their locks.
 
     What had ended without success may have been retried since it was read; from here on a retry must wait for
@@ -60,11 +65,19 @@ def record(waiters: Sequence[str], ended: Mapping[str, Status]) -> None:
     """
     ledger = Ledger(clock.now())
     clear_recheck(lock_waiters(waiters))
-    missed = {id for id, status in ended.items() if status is not Status.SUCCESS}
-    present = {**ended, **statuses_of(missed)}
-    ledger.outcomes.update({id: status for id, status in present.items() if is_terminal(status)})
+    ledger.outcomes.update(still_ended(news.works, statuses_of))
+    ledger.chain_outcomes.update(still_ended(news.chains, chain_ends))
     ledger.undecided.update(waiters)
     close(ledger)
+
+
+def still_ended(
+    ended: Mapping[str, Status | None], read: Callable[[Iterable[str]], dict[str, Status]]
+) -> dict[str, Status]:
+    """Return what has ended, reading anew what had ended without success."""
+    succeeded = {id: status for id, status in ended.items() if status is Status.SUCCESS}
+    missed = read(id for id in ended if id not in succeeded)
+    return {**succeeded, **{id: status for id, status in missed.items() if is_terminal(status)}}
 
 
 def recheck_leftovers(limit: int = 100) -> int:

@@ -10,10 +10,12 @@ from django_ayework.define.context import Assignment, Context
 from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.signal import AbortReason
+from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.cascade import fire
 from django_ayework.flow.closing import close
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.locking import lock_live_work
+from django_ayework.flow.options import decode_options
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, book, success_of
@@ -86,6 +88,7 @@ def assignment_of(row: WorkRow) -> Assignment:
         attempt=row.attempt,
         parent=row.parent_id,
         dependents=dependents_of(row),
+        blockers=blockers_of([row.id]).get(row.id, ()) if decode_options(row.options).blocked else (),
         last_error=row.error or None,
         deadline=row.deadline,
     )

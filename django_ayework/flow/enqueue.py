@@ -86,7 +86,7 @@ def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> Birth:
 
 def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
-    if birth.gate is None:
+    if birth.gate is None and not birth.blockers:
         return insert_here(birth, own_id)
     with atomic():
         return insert_here(birth, own_id)

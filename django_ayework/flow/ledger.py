@@ -13,17 +13,18 @@ from datetime import datetime
 
 from django_ayework.define.events import Kind
 from django_ayework.flow.births import Birth
+from django_ayework.flow.blockers import Watches, blocked
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import group_done_is_heard
 from django_ayework.flow.gate_payload import promised_ids
 from django_ayework.flow.group_books import GroupBooks
 from django_ayework.flow.states import readable_result
-from django_ayework.rules.conditions import condition_to_plain
+from django_ayework.rules.conditions import Condition, condition_to_plain
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import AttemptRow
 from django_ayework.store.inserts import insert_works
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.waiters import WaiterRow, insert_waiters
+from django_ayework.store.waiters import WaiterRow, Watch, insert_waiters
 
 logger = logging.getLogger("django_ayework")
 
@@ -37,23 +38,29 @@ class Ledger:
         self.groups = GroupBooks(now)
         #: How watched works ended in this wave; None undoes an end.
         self.outcomes: dict[str, Status | None] = {}
+        #: The same of chains, by the id of the first work.
+        self.chain_outcomes: dict[str, Status | None] = {}
         #: Waiters to decide although nothing they watch has news.
         self.undecided: set[str] = set()
         #: Waiters that watch works of other transactions: to be looked at again after commit.
         self.rechecks: list[str] = []
-        #: Gates born in this transaction.
-        self.gates: set[str] = set()
+        #: Waiters born in this transaction.
+        self.waiters: set[str] = set()
         #: Works whose watchers may not have been told: those are looked for after commit.
         self.strays: set[str] = set()
         self.attempts: list[AttemptRow] = []
 
-    def ended(self, row: WorkRow) -> None:
+    def ended(self, row: WorkRow, continues: bool = False) -> None:
         """Note that a work has reached a terminal status; ``row`` is how it now is.
+
+        Its chain has ended with it, unless it ``continues``.
 
         One that was born in this very transaction could not be locked by anybody who has begun to watch it.
         """
         self.outcomes[row.id] = Status(row.status)
-        if row.id in self.gates:
+        if not continues:
+            self.chain_outcomes[row.chain] = Status(row.status)
+        if row.id in self.waiters:
             self.strays.add(row.id)
         if row.group_id is not None:
             self.groups.member_ended(row.group_id, row.status == Status.DEAD)
@@ -63,21 +70,26 @@ class Ledger:
     def reopened(self, row: WorkRow, was_dead: bool) -> None:
         """Note that an ended work is live again."""
         self.outcomes[row.id] = None
+        self.chain_outcomes[row.chain] = None
         if row.group_id is not None:
             self.groups.member_reopened(row.group_id, was_dead)
 
     def bear(self, births: Sequence[Birth]) -> set[str]:
-        """Insert works; return the ids that existed already, which are left as they are."""
+        """Insert works; return the ids that existed already, which are left as they are.
+
+        Raises ChainNotFound for a blocker that does not exist.
+        """
         births = list({birth.row.id: birth for birth in births}.values())
         if not births:
             return set()
+        births, watches = blocked(births)
         taken = insert_works([birth.row for birth in births])
         fresh = [birth for birth in births if birth.row.id not in taken]
         if taken:
             logger.info("Works that exist already were not queued again: %s", ", ".join(sorted(taken)))
         for birth in fresh:
             self.book_birth(birth.row)
-        self.insert_gates([birth for birth in fresh if birth.gate], {birth.row.id for birth in fresh})
+        self.insert_waiters(fresh, watches)
         return taken
 
     def book_birth(self, row: WorkRow) -> None:
@@ -88,25 +100,40 @@ class Ledger:
             self.effects.wakes = True
         self.effects.happened(Kind.QUEUED, row)
 
-    def insert_gates(self, gates: Sequence[Birth], born: set[str]) -> None:
-        """Insert the waiters of new gates.
+    def insert_waiters(self, births: Sequence[Birth], watches: Watches) -> None:
+        """Insert what new gates and new works with blockers wait for.
 
         What is born here, or promised by a gate born here, nobody else can settle before we commit. Anything
         else may be settling right now and miss our edges, so such a waiter is looked at again after commit.
         """
-        if not gates:
+        gates = [birth.gate for birth in births if birth.gate is not None]
+        private = {birth.row.id for birth in births}.union(promised_ids(gates))
+        watched = {gate.id: tuple(map(Watch, gate.watched)) for gate in gates}
+        watched.update({birth.row.id: watches[birth.row.id] for birth in births if birth.blockers})
+        if not watched:
             return
-        requests = [birth.gate for birth in gates if birth.gate is not None]
-        private = born | set(promised_ids(requests))
-        waiters = []
-        for request in requests:
-            recheck = not private.issuperset(request.watched)
-            condition = json.dumps(condition_to_plain(request.condition))
-            waiters.append(
-                WaiterRow(request.id, condition, request.on_unmet, len(request.watched), 0, 0, recheck)
-            )
-            if recheck:
-                self.rechecks.append(request.id)
-        insert_waiters(waiters, {request.id: request.watched for request in requests})
-        self.gates.update(request.id for request in requests)
-        self.undecided.update(request.id for request in requests)
+        conditions = {gate.id: (gate.condition, gate.on_unmet) for gate in gates}
+        waiters = [
+            waiter_row(id, watching, private, *conditions.get(id, ("all-success", "dead")))
+            for id, watching in watched.items()
+        ]
+        insert_waiters(waiters, watched)
+        self.rechecks += [waiter.work_id for waiter in waiters if waiter.recheck]
+        self.waiters.update(watched)
+        self.undecided.update(watched)
+
+
+def waiter_row(
+    id: str, watching: Sequence[Watch], private: set[str], condition: Condition, on_unmet: str
+) -> WaiterRow:
+    """Return a new waiter; one that watches what others could be settling is to be looked at again."""
+    missed = sum(watch.outcome in (Status.DEAD, Status.CANCELLED) for watch in watching)
+    return WaiterRow(
+        work_id=id,
+        condition=json.dumps(condition_to_plain(condition)),
+        on_unmet=on_unmet,
+        total=len(watching),
+        succeeded=sum(watch.outcome == Status.SUCCESS for watch in watching),
+        missed=missed,
+        recheck=any(not watch.outcome and watch.id not in private for watch in watching),
+    )

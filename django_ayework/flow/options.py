@@ -30,6 +30,7 @@ class StoredOptions:
     explicit_deadline: bool = False
     lease: float | None = None
     released: bool = False  # queued by a gate, so its context has dependents
+    blocked: bool = False  # has blockers, whose results its context shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class Resolved:
     about: tuple[str | None, str | None]
     run_at: datetime
     deadline: datetime | None
+    blockers: tuple[str, ...]
     stored: StoredOptions
 
 
@@ -63,6 +65,7 @@ def resolve(
         about=options.get("about", (None, None)),
         run_at=start_of(levels, now),
         deadline=resolve_deadline(now, expires, deadline),
+        blockers=tuple(options.get("blockers", ())),
         stored=StoredOptions(
             retry=RetryPolicy.resolve(*(level.get("retry") for level in levels), get_settings().retry),
             timeout=options.get("timeout"),
@@ -70,6 +73,7 @@ def resolve(
             explicit_deadline=deadline is not None,
             lease=options.get("lease"),
             released=released,
+            blocked=bool(options.get("blockers")),
         ),
     )
 
@@ -105,7 +109,7 @@ def encode_options(options: StoredOptions) -> str:
     plain: dict[str, Any] = {
         "retry": [retry.attempts, retry.base, retry.factor, retry.max, retry.jitter],
     }
-    for name in ("timeout", "expires", "explicit_deadline", "lease", "released"):
+    for name in ("timeout", "expires", "explicit_deadline", "lease", "released", "blocked"):
         value = getattr(options, name)
         if value is not None and value is not False:
             plain[name] = value

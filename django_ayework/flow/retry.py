@@ -53,22 +53,18 @@ def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
             id=id,
         )
     ledger = Ledger(clock.now())
-    if row.type == GATE_TYPE:
-        if input is not None:
-            raise TypeError(
-                f"expected no input for the gate {id}: what it releases was fixed when it was queued."
-            )
+    if input is not None:
+        replace_input(row.id, new_input(row, input))
+    if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.FIRE):
         retry_waiter(ledger, row, waiter)
     else:
-        retry_work(ledger, row, input)
+        retry_work(ledger, row)
     close(ledger)
     return Handle(row.id, row.group)
 
 
-def retry_work(ledger: Ledger, row: WorkRow, input: Mapping[str, Any] | None) -> None:
+def retry_work(ledger: Ledger, row: WorkRow) -> None:
     """Start a work over."""
-    if input is not None:
-        replace_input(row.id, new_input(row, input))
     transition = starting_over(row, ledger.now)
     transitions.apply([transition])
     after = row.after(transition)
@@ -79,6 +75,10 @@ def retry_work(ledger: Ledger, row: WorkRow, input: Mapping[str, Any] | None) ->
 
 def new_input(row: WorkRow, input: Mapping[str, Any]) -> str:
     """Encode the input that replaces the stored one, checked against the handler."""
+    if row.type == GATE_TYPE:
+        raise TypeError(
+            f"expected no input for the gate {row.id}: what it releases was fixed when it was queued."
+        )
     work_type = registry.get(row.type)
     return encode_input(row.type, work_type.build(input).input, codec_of(work_type))
 
@@ -107,7 +107,9 @@ def retry_waiter(ledger: Ledger, row: WorkRow, waiter: WaiterRow | None) -> None
     if decision_of(waiter) is Decision.NEVER:
         members = [id for id, _ in missed_by(row.id, limit=1000)]
         raise NotRetryable(
-            f"the gate {row.id} still cannot open; retry first what it waits for: {', '.join(members[:5])}.",
+            f"the {'gate' if row.type == GATE_TYPE else 'work'} {row.id} still cannot "
+            f"{'open' if row.type == GATE_TYPE else 'start'}; "
+            f"retry first what it waits for: {', '.join(members[:5])}.",
             id=row.id,
             members=members,
         )

@@ -148,7 +148,8 @@ def book_success(ledger: Ledger, settlement: Settlement, success: Success, after
         ledger.groups.contributed(after.group_id, after.id, success.contributions)
     require_new_steps(success, ledger.bear(success.births))
     ledger.effects.happened(Kind.SUCCEEDED, after)
-    ledger.ended(after)
+    continues = any(birth.row.chain_id is not None for birth in success.births)
+    ledger.ended(after, continues)
 
 
 def require_new_steps(success: Success, taken: set[str]) -> None:

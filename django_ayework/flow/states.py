@@ -17,7 +17,7 @@ from django_ayework.store.waiters import watched_by
 def find_state(id: str) -> WorkState | None:
     """Read a work's state, or None when no work has this id."""
     row = find_row(id)
-    return None if row is None else state_of(row, dependents_of(row))
+    return None if row is None else state_of(row, dependents_of(row), blocker_ids_of(row))
 
 
 def dependents_of(row: WorkRow) -> tuple[str, ...]:
@@ -27,7 +27,13 @@ def dependents_of(row: WorkRow) -> tuple[str, ...]:
     return tuple(id for id, _ in watched_by(row.parent_id))
 
 
-def state_of(row: WorkRow, dependents: tuple[str, ...] = ()) -> WorkState:
+def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:
+    """Return the ids of the chains that block, or had blocked, this work."""
+    blocked = decode_options(row.options).blocked
+    return tuple(id for id, _ in watched_by(row.id)) if blocked else ()
+
+
+def state_of(row: WorkRow, dependents: tuple[str, ...] = (), blockers: tuple[str, ...] = ()) -> WorkState:
     """Return a row as users see it."""
     options = decode_options(row.options)
     succeeded = row.status == Status.SUCCESS
@@ -57,7 +63,7 @@ def state_of(row: WorkRow, dependents: tuple[str, ...] = ()) -> WorkState:
         chain_index=row.chain_index,
         parent=row.parent_id,
         dependents=dependents,
-        blockers=(),
+        blockers=blockers,
         unit=None,
         completed_by=row.completed_by,
         worker=row.worker,

@@ -45,6 +45,7 @@ class Edge(models.Model):
 
     waiter_id = IdentifierField(max_length=64)
     watched_id = IdentifierField(max_length=64)
+    chain = models.BooleanField(default=False)  # a blocker: the chain of this id is watched, not the work
     position = models.IntegerField()
     outcome = models.CharField(max_length=9, blank=True)  # a terminal status, once known
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django_ayework.models import Work
-from django_ayework.store.database import rows
+from django_ayework.rules.states import Status
+from django_ayework.store.database import chunked, rows
 from django_ayework.store.rows import WorkRow, find_row, rows_of
 
 
@@ -23,3 +26,27 @@ def steps_of(chain_id: str) -> list[WorkRow]:
     first = find_row(chain_id)
     later = rows_of(rows(Work).filter(chain_id=chain_id).order_by("chain_index"))
     return [first, *later] if first else later
+
+
+def last_steps(chain_ids: Iterable[str]) -> dict[str, WorkRow]:
+    """Read the last work of each chain that exists; the first works first, as in :func:`last_step`."""
+    found: dict[str, WorkRow] = {}
+    for some in chunked(list(chain_ids)):
+        firsts = rows_of(rows(Work).filter(id__in=some))
+        later = rows_of(rows(Work).filter(chain_id__in=some).order_by("chain_id", "chain_index"))
+        found.update((row.chain, row) for row in [*firsts, *later])
+    return found
+
+
+def chain_ends(chain_ids: Iterable[str]) -> dict[str, Status]:
+    """Return the status of the last work of each chain that exists."""
+    return {id: Status(row.status) for id, row in last_steps(chain_ids).items()}
+
+
+def step_ids(chain_ids: Iterable[str]) -> list[str]:
+    """Return the ids of all works of these chains."""
+    wanted = list(chain_ids)
+    found = list(wanted)
+    for some in chunked(wanted):
+        found += rows(Work).filter(chain_id__in=some).values_list("id", flat=True)
+    return found

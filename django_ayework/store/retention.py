@@ -31,7 +31,7 @@ def prunable(status: str, before: datetime):  # type: ignore[no-untyped-def]  # 
     """Return the works that may go, the longest ended first."""
     open_group = rows(Group).filter(id=OuterRef("group_id"), open__gt=0)
     live = rows(Work).filter(id=OuterRef("waiter_id"), status__in=[str(s) for s in LIVE])
-    watched = rows(Edge).filter(Exists(live), watched_id=OuterRef("id"))
+    watched = rows(Edge).filter(Exists(live), watched_id__in=[OuterRef("id"), OuterRef("chain_id")])
     ended = rows(Work).filter(status=status, ended_at__lt=before).order_by("ended_at")
     return ended.filter(~Exists(open_group), ~Exists(watched)).select_for_update(skip_locked=True)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef
-
-from django_ayework.models import Edge, Waiter, Work
+from django_ayework.models import Edge, Waiter
 from django_ayework.rules.conditions import Tally
-from django_ayework.rules.states import LIVE, Status, is_terminal
+from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.bulk import update_rows
-from django_ayework.store.database import atomic, chunked, rows
-from django_ayework.store.rows import statuses_of
+from django_ayework.store.database import chunked, rows
 
 
 class WaiterRow(NamedTuple):
@@ -39,16 +37,50 @@ class EdgeRow(NamedTuple):
     id: int
     waiter_id: str
     watched_id: str
+    chain: bool
     outcome: str
 
 
-def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[str]]) -> None:
+class Watch(NamedTuple):
+    """What a new waiter watches: a work, or a whole chain; with its outcome, if it has ended before."""
+
+    id: str
+    chain: bool = False
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """How works and chains ended, by id; None undoes an end."""
+
+    works: Mapping[str, Status | None]
+    chains: Mapping[str, Status | None]
+
+    @property
+    def ids(self) -> set[str]:
+        """Every id there is news of."""
+        return {*self.works, *self.chains}
+
+    def undoes(self) -> bool:
+        """Tell whether something that had ended is live again."""
+        return None in self.works.values() or None in self.chains.values()
+
+    def concerns(self, edge: EdgeRow) -> bool:
+        """Tell whether there is news of what the edge watches."""
+        return edge.watched_id in (self.chains if edge.chain else self.works)
+
+    def outcome(self, edge: EdgeRow) -> str:
+        """Return the edge's new outcome."""
+        return str((self.chains if edge.chain else self.works)[edge.watched_id] or "")
+
+
+def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[Watch]]) -> None:
     """Insert waiters, and an edge to each watched id in order."""
     rows(Waiter).bulk_create([Waiter(**waiter._asdict()) for waiter in waiters], batch_size=500)
     edges = (
-        Edge(waiter_id=waiter, watched_id=id, position=position)
-        for waiter, ids in watched.items()
-        for position, id in enumerate(ids)
+        Edge(waiter_id=waiter, watched_id=watch.id, position=place, chain=watch.chain, outcome=watch.outcome)
+        for waiter, watches in watched.items()
+        for place, watch in enumerate(watches)
     )
     rows(Edge).bulk_create(edges, batch_size=2000)
 
@@ -70,18 +102,15 @@ def lock_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
     return locked
 
 
-def record_outcomes(
-    waiters: Mapping[str, WaiterRow], outcomes: Mapping[str, Status | None]
-) -> dict[str, WaiterRow]:
-    """Write how watched works ended (None: not ended after all) and recount; return the locked waiters' rows.
+def record_outcomes(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
+    """Write how what is watched ended, and recount; return the locked waiters' rows.
 
     The edges are read here, after the locks, so that no rival's outcome is missed or counted twice.
     """
     changed: dict[str, list[tuple[EdgeRow, str]]] = defaultdict(list)
-    for edge in edges_between(waiters, outcomes):
-        outcome = str(outcomes[edge.watched_id] or "")
-        if edge.outcome != outcome:
-            changed[edge.waiter_id].append((edge, outcome))
+    for edge in edges_between(waiters, news.ids):
+        if news.concerns(edge) and edge.outcome != news.outcome(edge):
+            changed[edge.waiter_id].append((edge, news.outcome(edge)))
     write_outcomes([change for changes in changed.values() for change in changes])
     recounted = {id: recount(waiters[id], changes) for id, changes in changed.items()}
     write_tallies(recounted.values())
@@ -152,71 +181,3 @@ def watched_by_all(waiters: Iterable[str]) -> dict[str, tuple[str, ...]]:
     for waiter, id in edges.values_list("waiter_id", "watched_id"):
         watched[waiter].append(id)
     return {waiter: tuple(ids) for waiter, ids in watched.items()}
-
-
-def waiters_to_recheck(limit: int) -> list[str]:
-    """Return waiters that somebody must look at again."""
-    return list(rows(Waiter).filter(recheck=True).values_list("work_id", flat=True)[:limit])
-
-
-def open_edges(waiters: Iterable[str]) -> list[str]:
-    """Return the ids these waiters watch whose end is not known."""
-    return list(
-        rows(Edge).filter(waiter_id__in=list(waiters), outcome="").values_list("watched_id", flat=True)
-    )
-
-
-def untold_watchers(ids: Sequence[str]) -> list[str]:
-    """Return the waiters that have an open edge to any of these ids."""
-    found: set[str] = set()
-    for some in chunked(ids):
-        edges = rows(Edge).filter(watched_id__in=some, outcome="")
-        found.update(edges.values_list("waiter_id", flat=True))
-    return sorted(found)
-
-
-def clear_recheck(waiters: Iterable[str]) -> None:
-    """Note that these waiters were looked at."""
-    rows(Waiter).filter(work_id__in=list(waiters)).update(recheck=False)
-
-
-def settled_statuses(ids: Sequence[str]) -> dict[str, Status]:
-    """Return how these works ended, those that have, after waiting for settlements in flight.
-
-    Each lock is let go at once, and locks that would wait are taken one at a time: no deadlock. Once a row
-    was lockable, any settlement that had missed a freshly committed edge has ended, and shows here.
-    """
-    found: dict[str, Status] = {}
-    for some in chunked(ids):
-        with atomic():
-            free = rows(Work).select_for_update(skip_locked=True).filter(id__in=some)
-            found.update((id, Status(status)) for id, status in free.values_list("id", "status"))
-    for id in statuses_of(id for id in ids if id not in found):
-        with atomic():
-            row = rows(Work).select_for_update().filter(id=id).values_list("status", flat=True)
-            found.update((id, Status(status)) for status in row)
-    return {id: status for id, status in found.items() if is_terminal(status)}
-
-
-def stranded(limit: int) -> list[str]:
-    """Return blocked works that have an open edge to a work that has ended: in a correct run there is none.
-
-    Waiters due for their second look are not stranded; that look finds them. The way leads from the blocked
-    works to their edges, so that it costs what waits, and not what was ever watched.
-    """
-    blocked = list(rows(Work).filter(status=Status.BLOCKED).order_by("id").values_list("id", flat=True))
-    found: list[str] = []
-    for some in chunked(blocked):
-        found += stranded_among(some)
-        if len(found) >= limit:
-            break
-    return found[:limit]
-
-
-def stranded_among(waiters: Sequence[str]) -> list[str]:
-    """Return those of these waiters that were left behind."""
-    ended = rows(Work).filter(id=OuterRef("watched_id")).exclude(status__in=[str(s) for s in LIVE])
-    untold = rows(Edge).filter(Exists(ended), waiter_id__in=waiters, outcome="")
-    suspects = set(untold.values_list("waiter_id", flat=True))
-    looked_at = rows(Waiter).filter(work_id__in=suspects, recheck=False)
-    return sorted(looked_at.values_list("work_id", flat=True))

@@ -97,6 +97,7 @@ def assignment_of(delivery: Delivery) -> Assignment:
         attempt=row.attempt,
         parent=row.parent_id,
         dependents=delivery.dependents,
+        blockers=delivery.blockers,
         last_error=row.error or None,
         deadline=row.deadline,
     )

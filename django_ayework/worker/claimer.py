@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from django_ayework.conf import get_settings
+from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.chores import expire_gates, reclaim
 from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.flow.events import report
@@ -116,8 +117,17 @@ class Claimer:
 
 
 def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:
-    """Return claimed rows as deliveries; those that a gate released learn what it had waited for."""
-    released = {row.parent_id for row in rows if row.parent_id and decode_options(row.options).released}
+    """Return claimed rows as deliveries.
+
+    Those that a gate released learn what it had waited for, those with blockers the blockers' results.
+    """
+    options = {row.id: decode_options(row.options) for row in rows}
+    released = {row.parent_id for row in rows if row.parent_id and options[row.id].released}
+    blocked = [row.id for row in rows if options[row.id].blocked]
     dependents = watched_by_all(released) if released else {}
+    blockers = blockers_of(blocked) if blocked else {}
     lease = get_settings().lease
-    return [Delivery(row, lease, dependents.get(row.parent_id or "", ())) for row in rows]
+    return [
+        Delivery(row, lease, dependents.get(row.parent_id or "", ()), blockers.get(row.id, ()))
+        for row in rows
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 from django_ayework.define.signal import AbortReason, AbortSignal
 from django_ayework.flow.options import StoredOptions, decode_options
@@ -16,9 +17,16 @@ class Delivery:
     The claim gave it the lease of the settings; one with a ``lease`` of its own is due for renewal at once.
     """
 
-    def __init__(self, row: WorkRow, lease: float, dependents: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        row: WorkRow,
+        lease: float,
+        dependents: tuple[str, ...] = (),
+        blockers: tuple[Any, ...] = (),
+    ) -> None:
         self.row = row
         self.dependents = dependents
+        self.blockers = blockers
         self.signal = AbortSignal()
         self.options: StoredOptions = decode_options(row.options)
         self.lease = self.options.lease or lease

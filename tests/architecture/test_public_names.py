@@ -3,9 +3,9 @@
 import django_ayework
 
 NAMES = """
-Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError Context Count Defer Handle Instruction
-InvalidWorkId NotEncodable NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status
-UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest
+Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError ChainNotFound Context Count Defer Handle
+Instruction InvalidWorkId NotEncodable NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule
+Result Retry Status UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest
 WorkState WorkType Worker
 acancel acomplete aenqueue aenqueue_many aretry atrigger cancel complete completing condition_met
 dependency enqueue enqueue_many enqueue_on get_handle registry retry trigger work

@@ -1,0 +1,64 @@
+"""Blockers: chains that must succeed before a work may start, and whose results it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from django_ayework.define.registry import registry
+from django_ayework.errors import ChainNotFound
+from django_ayework.flow.births import Birth
+from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.rules.states import Status, is_terminal
+from django_ayework.store.chains import chain_ends, last_steps
+from django_ayework.store.waiters import Watch, watched_by_all
+
+Watches = dict[str, tuple[Watch, ...]]
+
+
+def blocked(births: Sequence[Birth]) -> tuple[list[Birth], Watches]:
+    """Return the works with those that must wait as blocked, and what each work with blockers watches.
+
+    Raises ChainNotFound for a blocker that neither exists nor is born with them.
+    """
+    wanted = {id for birth in births for id in birth.blockers}
+    if not wanted:
+        return list(births), {}
+    ends = chain_ends(wanted)
+    require_chains(births, {birth.row.id for birth in births}.union(ends))
+    watches = {birth.row.id: watched(birth, ends) for birth in births if birth.blockers}
+    return [waiting(birth, watches.get(birth.row.id, ())) for birth in births], watches
+
+
+def require_chains(births: Sequence[Birth], known: set[str]) -> None:
+    """Raise unless every blocker is known."""
+    for birth in births:
+        for id in birth.blockers:
+            if id not in known:
+                raise ChainNotFound(
+                    f"expected the blockers of {birth.row.type!r} to be chains that exist, got: {id!r}; "
+                    "queue it first, or use a gate, which may watch ids that do not exist yet.",
+                    id=id,
+                )
+
+
+def watched(birth: Birth, ends: dict[str, Status]) -> tuple[Watch, ...]:
+    """Return what a work watches, with the outcomes of chains that have ended."""
+    outcomes = {id: str(ends[id]) for id in birth.blockers if is_terminal(ends.get(id))}
+    return tuple(Watch(id, True, outcomes.get(id, "")) for id in birth.blockers)
+
+
+def waiting(birth: Birth, watches: Iterable[Watch]) -> Birth:
+    """Return the work as blocked, unless all it watches has succeeded."""
+    if all(watch.outcome == Status.SUCCESS for watch in watches):
+        return birth
+    return replace(birth, row=birth.row._replace(status=Status.BLOCKED))
+
+
+def blockers_of(waiters: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """Return the results of each work's blockers, in the order they were given."""
+    watching = watched_by_all(waiters)
+    steps = last_steps({id for ids in watching.values() for id in ids})
+    results = {id: decode_value(row.result, codec_of(registry.find(row.type))) for id, row in steps.items()}
+    return {waiter: tuple(results.get(id) for id in ids) for waiter, ids in watching.items()}

@@ -1,0 +1,181 @@
+"""A work that waits for chains to succeed, and is given their results."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from django_ayework import (
+    ChainNotFound,
+    Context,
+    NotRetryable,
+    Retry,
+    cancel,
+    complete,
+    enqueue,
+    enqueue_many,
+    retry,
+    work,
+)
+from django_ayework.models import Work
+from django_ayework.testing import drain, now, time_travel
+from tests.app.works import add, fail
+from tests.chains.test_chains import count
+from tests.invariants import assert_consistent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def consistent():
+    yield
+    drain()
+    assert_consistent()
+
+
+@work(name="t.blockers.gather")
+def gather(ctx: Context):
+    return ctx.result(list(ctx.blockers))
+
+
+@work(name="t.blockers.fan")
+def fan(ctx: Context):
+    first, second = add(a=1, b=1), add(a=2, b=2)
+    return ctx.queue([first, second, ctx.continue_with(gather(), blockers=[second, first])])
+
+
+@work(name="t.blockers.last")
+def last(ctx: Context, of: str):
+    return ctx.continue_with(gather(), blockers=[of])
+
+
+def test_it_waits_and_is_given_the_results_in_the_order_of_the_blockers():
+    blockers = [enqueue(add(a=n, b=0), delay=60 - n) for n in range(1, 6)]
+    handle = enqueue(gather(), blockers=blockers)
+    assert handle.state().status == "blocked"
+    assert handle.state().blockers == tuple(blocker.id for blocker in blockers)
+    drain()
+    assert handle.state().status == "blocked"
+
+    time_travel(61)
+    drain()
+
+    assert handle.result() == [1, 2, 3, 4, 5]
+
+
+def test_when_all_have_succeeded_before_it_is_due_at_once():
+    blocker = enqueue(add(a=1, b=2))
+    drain()
+    handle = enqueue(gather(), blockers=[blocker.id])
+    assert handle.state().status == "pending"
+    drain()
+    assert handle.result() == [3]
+
+
+def test_a_blocker_may_be_a_chain_and_only_its_end_counts():
+    chain = enqueue(count(n=0, until=2))
+    handle = enqueue(gather(), blockers=[chain])
+    drain(limit=2)
+    assert handle.state().status == "blocked"
+    drain()
+    assert handle.result() == [2]
+
+
+def test_one_blocker_serves_many():
+    blocker = enqueue(add(a=1, b=1), delay=60)
+    waiting = enqueue_many([gather() for _ in range(3)], blockers=[blocker])
+    complete(blocker.id, "early")
+    drain()
+    assert [handle.result() for handle in waiting] == [["early"]] * 3
+
+
+def test_its_own_time_is_kept_and_it_never_overtakes_what_was_ready():
+    blocker = enqueue(add(a=1, b=1), delay=60)
+    timed = enqueue(gather(), blockers=[blocker], delay=3600)
+    stale = enqueue(gather(), blockers=[blocker], run_at=now() - timedelta(days=1))
+    complete(blocker.id)
+
+    assert (timed.state().status, stale.state().status) == ("scheduled", "pending")
+    assert stale.state().start_at >= blocker.state().ended_at
+    drain()
+    assert timed.state().status == "scheduled"
+
+
+def test_an_unknown_blocker_is_refused_and_nothing_is_queued():
+    with (
+        pytest.raises(ChainNotFound, match=r"got: 'nobody'; queue it first") as refusal,
+        transaction.atomic(),
+    ):
+        enqueue(gather(), blockers=["nobody"])
+    assert refusal.value.id == "nobody"
+    assert not Work.objects.exists()
+
+
+def test_works_queued_together_may_block_each_other_in_any_order():
+    handle = enqueue(fan())
+    drain()
+    assert handle.chain() == [4, 2]
+
+
+def test_a_step_may_wait_for_an_earlier_chain():
+    before = enqueue(add(a=4, b=4), delay=60)
+    handle = enqueue(last(of=before.id))
+    drain()
+    assert handle.state().status == "success"
+    complete(before.id, 8)
+    drain()
+    assert handle.chain() == [8]
+
+
+@pytest.mark.parametrize("end", ["dead", "cancelled"])
+def test_a_blocker_that_ends_without_success_kills_and_a_retry_revives(end):
+    blocker = enqueue(fail() if end == "dead" else add(a=1, b=1), retry=Retry(attempts=1), delay=60)
+    handle = enqueue(gather(), blockers=[blocker])
+    behind = enqueue(gather(), blockers=[handle])
+    if end == "cancelled":
+        cancel(blocker.id)
+    time_travel(61)
+    drain()
+    assert [(h.state().status, h.state().reason) for h in (handle, behind)] == [("dead", "unsatisfiable")] * 2
+    with pytest.raises(NotRetryable, match=r"still cannot start; retry first") as refusal:
+        retry(handle.id)
+    assert refusal.value.members == (blocker.id,)
+
+    retry(blocker.id)
+    assert [h.state().status for h in (handle, behind)] == ["blocked", "blocked"]
+    complete(blocker.id, "mended")
+    drain()
+
+    assert (handle.result(), behind.result()) == (["mended"], [["mended"]])
+
+
+def test_a_blocker_that_is_dead_already_kills_at_birth():
+    blocker = enqueue(fail(), retry=Retry(attempts=1))
+    drain()
+    handle = enqueue(gather(), blockers=[blocker])
+    drain()
+    assert handle.state().reason == "unsatisfiable"
+
+
+def test_a_blocked_work_can_be_cancelled_and_completed():
+    blocker = enqueue(add(a=1, b=1), delay=60)
+    cancelled, completed = (enqueue(gather(), blockers=[blocker]) for _ in range(2))
+    cancel(cancelled.id)
+    complete(completed.id, "without")
+    complete(blocker.id)
+    drain()
+    assert (cancelled.state().status, completed.result()) == ("cancelled", "without")
+
+
+def test_a_dead_work_whose_blockers_succeeded_is_retried_like_any_other():
+    blocker = enqueue(add(a=1, b=1))
+    handle = enqueue(fail(), blockers=[blocker], retry=Retry(attempts=1))
+    drain()
+    assert handle.state().reason == "exhausted"
+    retry(handle.id)
+    assert handle.state().status == "pending"
+
+
+def test_what_is_no_list_of_chains_is_refused():
+    with pytest.raises(TypeError, match=r"expected blockers to be a list of handles or chain ids"):
+        enqueue(gather(), blockers="one")
