@@ -33,6 +33,7 @@ from django_ayework.errors import (
 )
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.conditions import Count, condition_met
+from django_ayework.rules.explaining.explanation import Explanation
 from django_ayework.rules.states import Status
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         acomplete,
         aenqueue,
         aenqueue_many,
+        aexplain,
         aretry,
         atrigger,
         cancel,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         enqueue,
         enqueue_many,
         enqueue_on,
+        explain,
         get_handle,
         retry,
         trigger,
@@ -66,10 +69,12 @@ LAZY = {
     "trigger": "django_ayework.api",
     "aenqueue": "django_ayework.api",
     "aenqueue_many": "django_ayework.api",
+    "aexplain": "django_ayework.api",
     "aretry": "django_ayework.api",
     "enqueue": "django_ayework.api",
     "enqueue_many": "django_ayework.api",
     "enqueue_on": "django_ayework.api",
+    "explain": "django_ayework.api",
     "get_handle": "django_ayework.api",
     "retry": "django_ayework.api",
     "Worker": "django_ayework.worker.worker",
@@ -94,6 +99,7 @@ __all__ = [
     "Context",
     "Count",
     "Defer",
+    "Explanation",
     "Handle",
     "Instruction",
     "InvalidWorkId",
@@ -121,6 +127,7 @@ __all__ = [
     "acomplete",
     "aenqueue",
     "aenqueue_many",
+    "aexplain",
     "aretry",
     "atrigger",
     "cancel",
@@ -131,6 +138,7 @@ __all__ = [
     "enqueue",
     "enqueue_many",
     "enqueue_on",
+    "explain",
     "get_handle",
     "registry",
     "retry",

@@ -181,5 +181,6 @@ def test_a_page_takes_a_bounded_number_of_queries(operator: Any, django_assert_m
     for _ in range(3):
         drain()
         time_travel(60)
-    with django_assert_max_num_queries(6):  # session, user, work, attempts, waiter, who waits for it
+    # session, user, work, who ended it, attempts, waiter, who waits for it
+    with django_assert_max_num_queries(7):
         operator.get(address(WORK, handle.id))

@@ -3,12 +3,12 @@
 import django_ayework
 
 NAMES = """
-Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError Context Count Defer Handle Instruction
+Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError Context Count Defer Explanation Handle Instruction
 InvalidWorkId NotEncodable NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status
 UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest
 WorkState WorkType Worker
-acancel acomplete aenqueue aenqueue_many aretry atrigger cancel complete completing condition_met
-dependency enqueue enqueue_many enqueue_on get_handle registry retry trigger work
+acancel acomplete aenqueue aenqueue_many aexplain aretry atrigger cancel complete completing
+condition_met dependency enqueue enqueue_many enqueue_on explain get_handle registry retry trigger work
 """
 
 
