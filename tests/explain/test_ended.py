@@ -87,6 +87,15 @@ def test_bad_input():
     assert text.endswith("Mend the handler, or retry it with an input that fits.")
 
 
+def test_a_gate_whose_works_cannot_be_read():
+    gate = enqueue(dependency([enqueue(one(number=1))], [one(number=2)]))
+    Work.objects.filter(id=gate.id).update(input="broken")
+    drain()
+    text = why(gate.id, "bad_input")
+    assert "the works it holds cannot be queued: NotDecodable:" in text
+    assert text.endswith("Mend the cause, then retry it; or queue those works by hand.")
+
+
 def test_unsatisfiable_names_the_members_to_retry():
     gate = enqueue(dependency(["a", "b"], [one(number=1)]))
     enqueue(one(number=1), id="b")

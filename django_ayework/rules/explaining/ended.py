@@ -67,7 +67,7 @@ def dead(ending: Ending, when: str) -> Reason:
     if says is None:
         text = f"It died{when}: {error_line(ending.error)}"
         return Reason(Code.DIED, sentence(text), {**facts, "reason": ending.reason})
-    why, remedy = says
+    why, remedy = UNREADABLE_GATE if ending.is_gate and ending.reason == states.Reason.BAD_INPUT else says
     attempts = counted(ending.attempt, "attempt")
     why = why.format(attempts=attempts, type=repr(ending.type), error=error_line(ending.error))
     return Reason(Code(ending.reason), f"It died{when}: {sentence(why)} {remedy}", facts)
@@ -96,6 +96,12 @@ DEATHS: dict[str, tuple[str, str]] = {
         "Mend the handler, or retry it with an input that fits.",
     ),
 }
+
+#: The same for a gate, whose input cannot be given anew.
+UNREADABLE_GATE = (
+    "the works it holds cannot be queued: {error}",
+    "Mend the cause, then retry it; or queue those works by hand.",
+)
 
 
 def unsatisfiable(ending: Ending, when: str) -> str:
