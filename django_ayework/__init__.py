@@ -34,6 +34,7 @@ from django_ayework.errors import (
 )
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.conditions import Count, condition_met
+from django_ayework.rules.explaining.explanation import Explanation
 from django_ayework.rules.states import Status
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         acomplete,
         aenqueue,
         aenqueue_many,
+        aexplain,
         aretry,
         atrigger,
         cancel,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         enqueue,
         enqueue_many,
         enqueue_on,
+        explain,
         get_handle,
         retry,
         trigger,
@@ -67,10 +70,12 @@ LAZY = {
     "trigger": "django_ayework.api",
     "aenqueue": "django_ayework.api",
     "aenqueue_many": "django_ayework.api",
+    "aexplain": "django_ayework.api",
     "aretry": "django_ayework.api",
     "enqueue": "django_ayework.api",
     "enqueue_many": "django_ayework.api",
     "enqueue_on": "django_ayework.api",
+    "explain": "django_ayework.api",
     "get_handle": "django_ayework.api",
     "retry": "django_ayework.api",
     "Worker": "django_ayework.worker.worker",
@@ -96,6 +101,7 @@ __all__ = [
     "Context",
     "Count",
     "Defer",
+    "Explanation",
     "Handle",
     "Instruction",
     "InvalidWorkId",
@@ -123,6 +129,7 @@ __all__ = [
     "acomplete",
     "aenqueue",
     "aenqueue_many",
+    "aexplain",
     "aretry",
     "atrigger",
     "cancel",
@@ -133,6 +140,7 @@ __all__ = [
     "enqueue",
     "enqueue_many",
     "enqueue_on",
+    "explain",
     "get_handle",
     "registry",
     "retry",

@@ -16,7 +16,9 @@ from django_ayework.flow import retry as retrying
 from django_ayework.flow import trigger as triggering
 from django_ayework.flow.cancel import cancel
 from django_ayework.flow.complete import complete, completing
+from django_ayework.flow.explain.explaining import explain
 from django_ayework.flow.handles import get_handle
+from django_ayework.rules.explaining.explanation import Explanation
 
 R = TypeVar("R")
 G = TypeVar("G")
@@ -137,6 +139,11 @@ def trigger(*ids: str) -> list[WorkState]:
     return triggering.trigger(ids)
 
 
+async def aexplain(id: str) -> Explanation:
+    """See explain()."""
+    return await sync_to_async(explain)(id)
+
+
 async def acancel(id: str) -> Handle[Any, Any]:
     """See cancel()."""
     return await sync_to_async(cancel)(id)
@@ -157,6 +164,7 @@ __all__ = [
     "acomplete",
     "aenqueue",
     "aenqueue_many",
+    "aexplain",
     "aretry",
     "atrigger",
     "cancel",
@@ -165,6 +173,7 @@ __all__ = [
     "enqueue",
     "enqueue_many",
     "enqueue_on",
+    "explain",
     "get_handle",
     "retry",
     "trigger",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.utils.formats import date_format
 from django.utils.html import format_html
@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 
 from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.conditions import Condition, Count
+from django_ayework.rules.explaining.words import duration as duration
 
 NOTHING = "–"
 
@@ -49,22 +50,6 @@ def moment(at: datetime | None, now: datetime) -> str:
         full_moment(at),
         date_format(here, "H:i:s" if is_today else "j M H:i"),
     )
-
-
-def duration(seconds: float) -> str:
-    """Return a duration by its two largest units.
-
-    >>> duration(0.25), duration(1.5), duration(90), duration(86400), duration(3725)
-    ('250 ms', '1.5 s', '1 min 30 s', '1 d', '1 h 2 min')
-    """
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = timedelta(seconds=round(seconds))
-    hours, rest = divmod(whole.seconds, 3600)
-    parts = ((whole.days, "d"), (hours, "h"), (rest // 60, "min"), (rest % 60, "s"))
-    return " ".join([f"{number} {unit}" for number, unit in parts if number][:2])
 
 
 def optional_duration(seconds: float | None) -> str:

@@ -13,12 +13,14 @@ from django_ayework.admin.sections import Fact, Page, Section, Table
 from django_ayework.admin.waiting import awaited_by, released, waiting
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.explain.explaining import explain_row
 from django_ayework.flow.options import StoredOptions, decode_options
 from django_ayework.flow.payloads import codec_of
 from django_ayework.models import Attempt, Work
 from django_ayework.models.labels import OUTCOME_LABELS
 from django_ayework.rules.states import Outcome
 from django_ayework.store.database import rows
+from django_ayework.store.rows import COLUMNS, WorkRow
 
 #: Attempts that a page shows, the last ones: a work that defers itself may have any number.
 SHOWN_ATTEMPTS = 50
@@ -29,6 +31,7 @@ def work_page(work: Work, links: Links) -> Page:
     options = decode_options(work.options)
     is_gate = work.type == GATE_TYPE
     sections = [
+        why(work),
         *failure(work),
         identity(work, links),
         *waiting(work, links),
@@ -39,6 +42,13 @@ def work_page(work: Work, links: Links) -> Page:
     ]
     headline = format_html("{} {} {}", work.type, columns.status(work), columns.reason(work))
     return Page(headline, sections)
+
+
+def why(work: Work) -> Section:
+    """Return why the work is not running, in the words that ``explain`` has for it."""
+    row = WorkRow._make(getattr(work, column) for column in COLUMNS)
+    reasons = explain_row(row).reasons
+    return Section(_("Why"), [Fact("", reason.text, wide=True) for reason in reasons])
 
 
 def failure(work: Work) -> list[Section]:

@@ -32,3 +32,12 @@ def attempts_of(work_id: str) -> list[AttemptRow]:
     """Return a work's attempts that did not succeed, the first first."""
     found = rows(Attempt).filter(work_id=work_id).order_by("number", "id")
     return [AttemptRow._make(row) for row in found.values_list(*AttemptRow._fields)]
+
+
+def last_outcome(work_id: str, attempt: int) -> str | None:
+    """Return how the last attempt that did not succeed ended, for a work that stands at ``attempt``.
+
+    A failure is kept under that number, a deferral, which gave its attempt back, under the next one.
+    """
+    recent = rows(Attempt).filter(work_id=work_id, number__in=(attempt, attempt + 1))
+    return recent.order_by("-ended_at", "-id").values_list("outcome", flat=True).first()

@@ -23,6 +23,11 @@ def stopped(id: str, now: datetime) -> None:
     rows(WorkerProcess).filter(id=id).update(seen_at=now, stopped_at=now, running=0)
 
 
+def find_process(id: str) -> WorkerProcess | None:
+    """Read one worker, alive or not."""
+    return rows(WorkerProcess).filter(id=id).first()
+
+
 def delete_unseen(before: datetime) -> int:
     """Delete workers not seen since; their works' leases lapsed long ago."""
     return rows(WorkerProcess).filter(seen_at__lt=before).delete()[0]

@@ -3,12 +3,13 @@
 import django_ayework
 
 NAMES = """
-Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError ChainNotFound Context Count Defer Handle
-Instruction InvalidWorkId NotEncodable NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule
-Result Retry Status UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest
-WorkState WorkType Worker
-acancel acomplete aenqueue aenqueue_many aretry atrigger cancel complete completing condition_met
-dependency enqueue enqueue_many enqueue_on get_handle registry retry trigger work
+Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError ChainNotFound Context Count Defer
+Explanation Handle Instruction InvalidWorkId NotEncodable NotRetryable NotTriggerable
+PayloadTooLarge Queue Reschedule Result Retry Status UnknownWorkType Void WaitInTransaction
+WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest WorkState WorkType Worker
+acancel acomplete aenqueue aenqueue_many aexplain aretry atrigger cancel complete completing
+condition_met dependency enqueue enqueue_many enqueue_on explain get_handle registry retry trigger
+work
 """
 
 

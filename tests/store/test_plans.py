@@ -7,6 +7,7 @@ from django.db import connection
 
 from django_ayework.models import Work
 from django_ayework.store import retention, transitions
+from django_ayework.store.ahead import works_ahead
 from django_ayework.store.clock import clock
 from django_ayework.store.counts import dead_letters, depths_of
 from django_ayework.store.database import atomic
@@ -154,3 +155,10 @@ class TestPlans:
     def test_listing_dead_letters_reads_those_alone(self):
         WorkFactory.create_batch(3, status="dead")
         assert_reads_through("ayework_ended", plans_of(lambda: dead_letters(10)))
+
+    def test_works_ahead_are_the_beginning_of_the_claim_index(self):
+        last = WorkFactory.create_batch(20)[-1]
+        plans = plans_of(lambda: works_ahead(last.id, "default", 1000))
+        assert_reads_through("ayework_claim", plans)
+        assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
+        assert works_ahead(last.id, "default", 1000) == 19

@@ -1,0 +1,46 @@
+"""``ayework_explain``: why a work is not running."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_ayework.errors import WorkNotFound
+from django_ayework.flow.explain.explaining import explain
+from django_ayework.management.output import JSONCommand
+from django_ayework.rules.explaining.explanation import Explanation
+
+
+class Command(JSONCommand):
+    """Explain one work."""
+
+    help = "Say why a work is not running, and what to do about it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the id."""
+        super().add_arguments(parser)
+        parser.add_argument("id", metavar="ID")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Explain, then print."""
+        try:
+            explanation = explain(options["id"])
+        except WorkNotFound as missing:
+            raise CommandError(str(missing)) from missing
+        self.answer(as_data(explanation), as_text(explanation), options)
+
+
+def as_data(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain data."""
+    reasons = [
+        {"code": str(reason.code), "text": reason.text, "facts": dict(reason.facts)}
+        for reason in explanation.reasons
+    ]
+    return {"id": explanation.id, "status": str(explanation.status), "reasons": reasons}
+
+
+def as_text(explanation: Explanation) -> str:
+    """Return an explanation as lines: the status, then one reason each."""
+    lines = [f"{explanation.id} is {explanation.status}."]
+    return "\n".join([*lines, *(f"  {reason.text}" for reason in explanation.reasons)])

@@ -1,0 +1,13 @@
+"""What these tests share."""
+
+from __future__ import annotations
+
+import pytest
+from django.conf import settings
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def database(db: None) -> None:
+    """Every test here asks the database."""

@@ -1,0 +1,154 @@
+"""A work that is due: who could take it, and who goes first."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_ayework import Retry, cancel, enqueue, retry
+from django_ayework.flow.explain import waiting
+from django_ayework.models import Work
+from django_ayework.testing import drain, now, time_travel
+from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
+from tests.app.works import fail
+from tests.explain.kit import facts, why
+from tests.explain.works import defer, one
+
+
+def test_no_worker_is_alive():
+    WorkerProcessFactory(stopped_at=now())
+    WorkerProcessFactory(seen_at=now() - timedelta(minutes=1))
+    assert why(WorkFactory().id, "no_worker") == (
+        "No worker is alive; start one with: manage.py ayework_worker"
+    )
+
+
+def test_no_live_worker_serves_its_queue():
+    WorkerProcessFactory(queues="mail,slow")
+    work = WorkFactory(queue="images")
+    text = "No live worker serves its queue 'images': 1 worker serves 'mail', 'slow'."
+    assert why(work.id, "queue_not_served") == text
+    WorkerProcessFactory(queues="reports")
+    assert "2 workers serve 'mail', 'reports', 'slow'." in why(work.id, "queue_not_served")
+    assert facts(work.id, "queue_not_served") == {
+        "queue": "images",
+        "served": ["mail", "reports", "slow"],
+        "workers": 2,
+    }
+
+
+def test_of_many_queues_the_first_are_named():
+    WorkerProcessFactory(queues="a,b,c,d,e,f,g")
+    assert why(WorkFactory().id, "queue_not_served").endswith("1 worker serves 'a', 'b', 'c', 'd', 'e', ….")
+
+
+def test_all_slots_are_busy():
+    WorkerProcessFactory(concurrency=4, running=4)
+    work = WorkFactory()
+    assert why(work.id, "workers_busy") == (
+        "All slots of the worker that serves its queue 'default' were busy at the last heartbeat (4/4)."
+    )
+    WorkerProcessFactory(concurrency=8, running=9, queues="mail,default")
+    WorkerProcessFactory(concurrency=8, running=0, queues="mail")
+    assert "the 2 workers that serve its queue 'default' were busy" in why(work.id, "workers_busy")
+    assert facts(work.id, "workers_busy") == {
+        "queue": "default",
+        "running": 13,
+        "concurrency": 12,
+        "workers": 2,
+    }
+
+
+def test_one_free_slot_will_do():
+    WorkerProcessFactory(concurrency=4, running=4)
+    WorkerProcessFactory(concurrency=4, running=3)
+    text = "It is next: a worker will take it at its next look, within 1 s."
+    assert why(WorkFactory().id, "next") == text
+
+
+def test_works_of_higher_priority_or_due_for_longer_go_first():
+    WorkerProcessFactory()
+    early = WorkFactory(run_at=now() - timedelta(seconds=10))
+    work = WorkFactory()
+    text = "1 work is ahead of it in its queue 'default': of higher priority, or due for longer."
+    assert why(work.id, "behind_others") == text
+    urgent = WorkFactory(priority=5)
+    WorkFactory(priority=-1)
+    WorkFactory(queue="mail", priority=9)
+    WorkFactory(status="running", priority=9)
+    WorkFactory(run_at=now() + timedelta(seconds=10))
+    assert why(work.id, "behind_others").startswith("2 works are ahead")
+    assert facts(work.id, "behind_others") == {"queue": "default", "ahead": 2, "more": False}
+    why(urgent.id, "next")
+    assert facts(early.id, "behind_others")["ahead"] == 1
+
+
+def test_many_works_ahead_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(waiting, "MOST_AHEAD", 5)
+    WorkerProcessFactory(running=8)
+    ahead = WorkFactory.create_batch(5, priority=1)
+    work = WorkFactory()
+    assert "5 works are ahead" in why(work.id, "workers_busy", "behind_others")
+    ahead += WorkFactory.create_batch(2, priority=1)
+    assert "More than 5 works are ahead" in why(work.id, "workers_busy", "behind_others")
+    assert facts(work.id, "behind_others") == {"queue": "default", "ahead": 5, "more": True}
+
+
+def test_a_retry_without_a_pause_tells_of_the_failure():
+    WorkerProcessFactory()
+    handle = enqueue(fail(), retry=Retry(base=0))
+    drain(limit=1)
+    text = why(handle.id, "next", "retrying")
+    assert text.endswith("It is tried again, because attempt 1 of 3 failed: RuntimeError: no luck.")
+
+
+def test_a_work_whose_worker_was_lost():
+    from django_ayework.flow.chores import reclaim
+
+    WorkerProcessFactory()
+    lost = WorkFactory(
+        status="running", attempt=1, delivery=1, worker="w", leased_until=now() - timedelta(seconds=1)
+    )
+    assert reclaim() == 1
+    text = why(lost.id, "next", "retrying")
+    assert text.endswith("because the worker that made attempt 1 of 3 was lost.")
+    assert facts(lost.id, "retrying")["lost"] is True
+
+
+def test_a_work_retried_by_hand_tells_of_its_last_life():
+    handle = enqueue(fail(), retry=Retry(attempts=1))
+    drain()
+    retry(handle.id)
+    text = why(handle.id, "no_worker", "retried_by_hand")
+    assert text.endswith("It was retried by hand; before that it met: RuntimeError: no luck.")
+
+
+def test_a_work_that_was_cancelled_and_retried_has_nothing_to_tell():
+    handle = enqueue(one(number=1))
+    cancel(handle.id)
+    retry(handle.id)
+    why(handle.id, "no_worker")
+
+
+def test_a_deferred_work_that_is_due():
+    handle = enqueue(defer(seconds=60))
+    drain()
+    time_travel(61)
+    Work.objects.filter(id=handle.id).update(status="pending")
+    why(handle.id, "no_worker", "deferred")
+
+
+def test_a_deadline_to_come_and_one_that_has_passed():
+    handle = enqueue(one(number=1), expires=60)
+    assert "It expires unless it starts by " in why(handle.id, "no_worker", "deadline")
+    time_travel(61)
+    text = why(handle.id, "no_worker", "past_deadline")
+    assert "the next worker to look ends it as expired" in text
+
+
+def test_a_work_taken_meanwhile_has_none_ahead():
+    from django_ayework.store.ahead import works_ahead
+
+    WorkFactory()
+    assert works_ahead("elsewhere", "default", 10) == 0

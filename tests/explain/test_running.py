@@ -1,0 +1,82 @@
+"""A work that a worker has."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from django_ayework.testing import now
+from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
+from tests.explain.kit import facts, why
+
+MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+"
+
+
+def held(by: str, lease: int = 30, **fields: Any) -> Any:
+    """A work held since ten seconds ago."""
+    return WorkFactory(
+        status="running",
+        worker=by,
+        attempt=fields.pop("attempt", 1),
+        started_at=now() - timedelta(seconds=10),
+        leased_until=now() + timedelta(seconds=lease),
+        **fields,
+    )
+
+
+def test_by_a_worker_that_lives():
+    worker = WorkerProcessFactory(host="web1", pid=77)
+    work = held(worker.id)
+    assert re.fullmatch(
+        rf"Worker web1:77 has it since {MOMENT} \(1\d s ago\), for attempt 1 of 3, "
+        rf"leased until {MOMENT} \(in (29|30) s\)\.",
+        why(work.id, "running"),
+    )
+    assert facts(work.id, "running") == {
+        "worker": worker.id,
+        "host": "web1",
+        "pid": 77,
+        "attempt": 1,
+        "attempts": 3,
+        "started_at": work.started_at,
+        "leased_until": work.leased_until,
+    }
+
+
+def test_a_worker_is_called_by_its_name():
+    worker = WorkerProcessFactory(name="mailer", host="web1", pid=77)
+    assert why(held(worker.id).id, "running").startswith("Worker mailer (web1:77) has it since")
+
+
+def test_by_a_worker_that_fell_silent():
+    worker = WorkerProcessFactory(seen_at=now() - timedelta(minutes=2))
+    text = why(held(worker.id).id, "running", "worker_silent")
+    assert re.search(rf"That worker was last seen at {MOMENT} \(2 min( \d s)? ago\)\.", text)
+
+
+def test_by_a_worker_that_stopped():
+    worker = WorkerProcessFactory(stopped_at=now() - timedelta(seconds=5))
+    text = why(held(worker.id).id, "running", "worker_stopped")
+    assert re.search(rf"That worker stopped at {MOMENT} \(\d s ago\)\.", text)
+
+
+def test_by_a_worker_without_a_trace():
+    text = why(held("w-1").id, "running", "worker_unknown")
+    assert text.startswith("Worker w-1 has it")
+    assert "no trace of that worker" in text
+
+
+def test_its_lease_has_lapsed():
+    worker = WorkerProcessFactory(seen_at=now() - timedelta(minutes=2))
+    work = held(worker.id, lease=-5)
+    why(work.id, "running", "worker_silent", "lease_lapsed", "no_worker")
+    WorkerProcessFactory()
+    text = why(work.id, "running", "worker_silent", "lease_lapsed")
+    assert text.endswith("Its lease has lapsed: the next worker to look takes it back to try it again.")
+
+
+def test_the_lease_of_its_last_attempt_has_lapsed():
+    worker = WorkerProcessFactory()
+    text = why(held(worker.id, lease=-5, attempt=3).id, "running", "lease_lapsed")
+    assert text.endswith("ends it as dead, for this was its last attempt.")
