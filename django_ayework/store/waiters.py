@@ -174,10 +174,10 @@ def missed_by(waiter: str, limit: int) -> list[tuple[str, str]]:
     return list(missed.order_by("position").values_list("watched_id", "outcome")[:limit])
 
 
-def first_open(waiter: str, limit: int) -> list[str]:
-    """Return the first watched ids whose end is not known."""
+def first_open(waiter: str, limit: int) -> list[Watch]:
+    """Return the first works and chains whose end is not known."""
     edges = rows(Edge).filter(waiter_id=waiter, outcome="").order_by("position")
-    return list(edges.values_list("watched_id", flat=True)[:limit])
+    return [Watch(*edge) for edge in edges.values_list("watched_id", "chain")[:limit]]
 
 
 def watched_by_all(waiters: Iterable[str]) -> dict[str, tuple[str, ...]]:

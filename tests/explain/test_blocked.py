@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from django_ayework import Count, dependency, enqueue
+from django_ayework import Count, dependency, enqueue, explain
 from django_ayework.models import Waiter
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.draining import run_commit_callbacks
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
+from tests.app.works import add
+from tests.chains.test_chains import count
 from tests.explain.kit import facts, why
 from tests.explain.works import give_up, one
 
@@ -86,3 +88,10 @@ def test_its_timeout():
 
 def test_what_it_waits_for_is_lost():
     assert "can never open: cancel it" in why(WorkFactory(status="blocked").id, "no_waiter")
+
+
+def test_a_work_with_blockers_names_the_chains_and_how_their_last_works_stand():
+    chain = enqueue(count(n=0, until=2))
+    handle = enqueue(add(a=1, b=1), blockers=[chain])
+    drain(limit=1)
+    assert f"{chain.id} (pending)" in str(explain(handle.id))

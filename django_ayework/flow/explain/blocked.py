@@ -12,6 +12,7 @@ from django_ayework.rules.explaining.blocked import Wait, blocked
 from django_ayework.rules.explaining.explanation import Reason
 from django_ayework.rules.explaining.fleet import no_worker
 from django_ayework.rules.explaining.waiting import bound
+from django_ayework.store.chains import chain_ends
 from django_ayework.store.rows import WorkRow, statuses_of
 from django_ayework.store.waiters import WaiterRow, first_open, missed_by, read_waiters
 
@@ -32,12 +33,13 @@ def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
 def wait_of(waiter: WaiterRow) -> Wait:
     """Return what a waiter waits for."""
     watched = first_open(waiter.work_id, NAMED)
-    statuses = statuses_of(watched)
+    statuses = statuses_of(watch.id for watch in watched if not watch.chain)
+    statuses |= chain_ends(watch.id for watch in watched if watch.chain)
     return Wait(
         condition=condition_of(waiter),
         stored=waiter.condition,
         tally=waiter.tally,
-        open=[(id, statuses.get(id)) for id in watched],
+        open=[(watch.id, statuses.get(watch.id)) for watch in watched],
         missed=missed_by(waiter.work_id, NAMED) if waiter.missed else [],
         recheck=waiter.recheck,
     )
