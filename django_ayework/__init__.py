@@ -33,6 +33,7 @@ from django_ayework.errors import (
 )
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.conditions import Count, condition_met
+from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.states import Status
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ __all__ = [
     "AyeworkError",
     "Context",
     "Count",
+    "Dedup",
     "Defer",
     "Handle",
     "Instruction",

@@ -3,7 +3,7 @@
 import django_ayework
 
 NAMES = """
-Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError Context Count Defer Handle Instruction
+Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError Context Count Dedup Defer Handle Instruction
 InvalidWorkId NotEncodable NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status
 UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest
 WorkState WorkType Worker
