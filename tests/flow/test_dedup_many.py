@@ -28,6 +28,11 @@ def maybe(ctx: Context, n: int):
     return ctx.result(n)
 
 
+@work(name="t.dedup.choosy", options=lambda past: {"dedup": Dedup("k", exclude=past)})
+def choosy(ctx: Context, past: list[str]):
+    return ctx.result(past)
+
+
 @work(name="t.dedup.tick")
 def tick(ctx: Context, runs: int):
     if runs > 1:
@@ -38,11 +43,11 @@ def tick(ctx: Context, runs: int):
 @work(name="t.dedup.parent")
 def parent(ctx: Context, how: str):
     if how == "queue option":
-        return ctx.queue([add(a=1, b=2)], dedup=KEY)  # type: ignore[call-arg]
+        return ctx.queue([add(a=1, b=2)], dedup=KEY)
     if how == "queued type":
         return ctx.queue([[keyed(n=1)]])
     if how == "next option":
-        return ctx.queue([add(a=1, b=2)]).next(add(a=1, b=2), dedup=KEY)  # type: ignore[call-arg]
+        return ctx.queue([add(a=1, b=2)]).next(add(a=1, b=2), dedup=KEY)
     return ctx.queue([add(a=1, b=2)]).next(keyed(n=1))
 
 
@@ -76,6 +81,13 @@ def test_what_is_excluded_is_passed_over_within_the_batch_too() -> None:
         (second.id, False),
         (second.id, True),
     ]
+
+
+def test_the_newest_of_the_batch_wins() -> None:
+    first = choosy(past=[])
+    second = choosy(past=[first.id])
+    handles = enqueue_many([first, second, choosy(past=[]), choosy(past=[second.id])])
+    assert [handle.id for handle in handles] == [first.id, second.id, second.id, first.id]
 
 
 def test_a_type_computes_the_key_from_the_input() -> None:

@@ -16,7 +16,7 @@ def test_a_key_alone_looks_at_works_that_have_not_ended():
 
 @pytest.mark.parametrize("key", ["", "k" * 191, "a\nb", "nul\x00", " k", "k ", 5, None, b"k"])
 def test_a_key_that_does_not_fit_its_column_everywhere_is_refused(key):
-    with pytest.raises(InvalidOption, match="expected Dedup's key to be .* got: ") as refusal:
+    with pytest.raises(InvalidOption, match=r"expected Dedup's key to be .* got: ") as refusal:
         Dedup(key)
     assert isinstance(refusal.value, AyeworkError)
 
