@@ -34,6 +34,7 @@ from django_ayework.errors import (
 )
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.conditions import Count, condition_met
+from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.explaining.explanation import Explanation
 from django_ayework.rules.states import Status
 
@@ -100,6 +101,7 @@ __all__ = [
     "ChainNotFound",
     "Context",
     "Count",
+    "Dedup",
     "Defer",
     "Explanation",
     "Handle",

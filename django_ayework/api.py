@@ -37,7 +37,7 @@ def enqueue(
 
     ``work`` is a built request, or a type name followed by its input by name. ``on_commit=True`` defers the
     insert to ``transaction.on_commit``. Queueing one request twice gives the first one's handle, with
-    ``deduplicated`` True.
+    ``deduplicated`` True; so does ``dedup=Dedup(key)`` when a work of this type and key is there.
 
     Raises UnknownWorkType, TypeError for arguments or options that do not fit, NotEncodable, PayloadTooLarge,
     InvalidWorkId.

@@ -8,6 +8,7 @@ from typing import Any, TypedDict, cast
 
 from django_ayework.errors import InvalidOption, did_you_mean
 from django_ayework.rules.backoff import Retry
+from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import Seconds, require_aware, seconds
 from django_ayework.rules.ids import require_work_id
 
@@ -40,8 +41,9 @@ class QueueOptions(TypedDict, total=False):
 
 
 class EnqueueOptions(QueueOptions, total=False):
-    """What ``enqueue`` accepts besides: an ``id`` of one's own, and ``on_commit=True``."""
+    """What ``enqueue`` accepts besides: ``dedup``, an ``id`` of one's own, and ``on_commit=True``."""
 
+    dedup: Dedup | None
     id: str
     on_commit: bool
 
@@ -79,6 +81,15 @@ def combined(given: Mapping[str, Any], lower: Mapping[str, Any]) -> QueueOptions
     return cast(QueueOptions, both)
 
 
+def refuse_dedup(options: Mapping[str, Any], where: str) -> None:
+    """Raise TypeError when options say ``dedup``, where the work is promised to be queued under its id."""
+    if "dedup" in options:
+        raise TypeError(
+            f"{where} takes no dedup=: what waits for the work, or counts it in a group, knows it by its own "
+            "id. Queue it by itself with enqueue(..., dedup=...), and use the handle."
+        )
+
+
 def check_name(value: object, name: str) -> str:
     """Return a queue or fairness label: 1 to 64 characters."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
@@ -99,6 +110,13 @@ def check_retry(value: object, name: str) -> Retry:
     """Return a retry policy, possibly partial."""
     if not isinstance(value, Retry):
         raise InvalidOption(f"expected {name} to be a Retry(...), got: {value!r}.")
+    return value
+
+
+def check_dedup(value: object, name: str) -> Dedup:
+    """Return a deduplication."""
+    if not isinstance(value, Dedup):
+        raise InvalidOption(f"expected {name} to be a Dedup(...), got: {value!r}.")
     return value
 
 
@@ -150,4 +168,5 @@ CHECKS: dict[str, Any] = {
     "lease": check_seconds,
     "about": check_about,
     "blockers": check_blockers,
+    "dedup": check_dedup,
 }

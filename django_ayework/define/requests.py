@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from django_ayework.define.handles import Handle
 from django_ayework.define.ids import new_id
-from django_ayework.define.options import QueueOptions
+from django_ayework.define.options import QueueOptions, refuse_dedup
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.ids import require_work_id
@@ -67,8 +67,10 @@ def dependency(
     from queueing) an unopened gate dies as ``expired``. A gate that can never open dies as
     ``unsatisfiable``, or keeps waiting with ``on_unmet="wait"``.
 
-    Raises ValueError for a condition the watched works cannot meet.
+    Raises ValueError for a condition the watched works cannot meet, TypeError for works with ``dedup``.
     """
+    on = listed(on)
+    require_undeduplicated(on, "dependency(on=)")
     watched = tuple(watched_ids(on))
     require_condition(condition, len(watched))
     if on_unmet not in ("dead", "wait"):
@@ -77,7 +79,7 @@ def dependency(
         type=GATE_TYPE,
         input={},
         watched=watched,
-        releases=tuple(require_requests(queue, "dependency(queue=)")),
+        releases=tuple(require_new(queue, "dependency(queue=)")),
         condition=condition,
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_unmet=on_unmet,
@@ -86,9 +88,12 @@ def dependency(
 
 def watched_ids(on: Iterable[Any]) -> Iterable[str]:
     """Return each id once, in the order given."""
-    if isinstance(on, str) or not isinstance(on, Iterable):
-        on = (on,)
-    return dict.fromkeys(require_work_id(getattr(item, "id", item)) for item in on)
+    return dict.fromkeys(require_work_id(getattr(item, "id", item)) for item in listed(on))
+
+
+def listed(items: Any) -> Iterable[Any]:
+    """Return the items; a single one will do."""
+    return (items,) if isinstance(items, str) or not isinstance(items, Iterable) else list(items)
 
 
 def require_step(work: WorkRequest[R_co, G_co]) -> WorkRequest[R_co, G_co]:
@@ -101,10 +106,24 @@ def require_step(work: WorkRequest[R_co, G_co]) -> WorkRequest[R_co, G_co]:
 
 def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
     """Return the requests, else raise TypeError saying how to build one."""
-    for item in (items,) if isinstance(items, str) or not isinstance(items, Iterable) else items:
+    for item in listed(items):
         if not isinstance(item, WorkRequest):
             raise TypeError(
                 f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "
                 f"got: {item!r}."
             )
         yield item
+
+
+def require_new(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
+    """Return the requests, else raise TypeError; none may turn out to be a work that is there already."""
+    requests = list(require_requests(items, where))
+    require_undeduplicated(requests, where)
+    return requests
+
+
+def require_undeduplicated(items: Iterable[Any], where: str) -> None:
+    """Raise TypeError for a request whose type computed ``dedup``."""
+    for item in items:
+        if isinstance(item, WorkRequest):
+            refuse_dedup(item.options, f"{where}, given {item!r},")

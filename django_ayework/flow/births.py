@@ -10,6 +10,7 @@ from typing import Any
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.flow.gate_payload import encode_releases, encoded_input
 from django_ayework.flow.options import Resolved, encode_options, resolve
+from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
 from django_ayework.store.rows import WorkRow
@@ -38,20 +39,25 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """A work to insert; a gate brings the request it was built from, others the chains that block them."""
+    """A work to insert, unless ``dedup`` finds one.
+
+    A gate brings the request it was built from, others the chains that block them.
+    """
 
     row: WorkRow
     gate: GateRequest[Any] | None = None
     blockers: tuple[str, ...] = ()
+    dedup: Dedup | None = None
 
 
 def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime) -> Birth:
     """Return the row of a request, its options resolved and its input encoded."""
     resolved = resolve(request, given, now, family.released)
     if isinstance(request, GateRequest):
-        return Birth(gate_row(request, resolved, family, now), request)
+        row = gate_row(request, resolved, family, now)
+        return Birth(row, gate=request, dedup=resolved.dedup)
     row = work_row(request, resolved, family, now, encoded_input(request))
-    return Birth(row, blockers=resolved.blockers)
+    return Birth(row, blockers=resolved.blockers, dedup=resolved.dedup)
 
 
 def all_born(requests: Iterable[WorkRequest[Any, Any]], family: Family, now: datetime) -> list[Birth]:
@@ -121,4 +127,5 @@ def new_row(
         started_at=None,
         ended_at=None,
         completed_by=None,
+        dedup_key=resolved.dedup.key if resolved.dedup else None,
     )

@@ -13,6 +13,7 @@ from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
 from django_ayework.flow.births import Birth, Family, born
 from django_ayework.flow.closing import close
+from django_ayework.flow.dedup import originals, require_dedup_fits
 from django_ayework.flow.deferral import after_commit
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger
@@ -52,7 +53,7 @@ def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handl
     own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
     if own_id is not None:
         request = with_id(request, check_id(own_id, "id"))
-    birth = birth_of(request, given)
+    birth = birth_of(request, given, on_commit)
     if on_commit:
         require_free(own_id)
         after_commit(partial(in_own_transaction, partial(insert_here, birth, own_id)))
@@ -76,20 +77,30 @@ def with_id(request: WorkRequest[R, G], id: str) -> WorkRequest[R, G]:
     return replace(request, id=id)
 
 
-def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> Birth:
+def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit: bool) -> Birth:
     """Return the row to insert; everything that can be wrong with a request is found here, before any SQL."""
     options = checked(given)
     if needs_clock(request, options):
         clock.synchronise()
-    return born(request, cast(Mapping[str, Any], options), Family(), clock.now())
+    birth = born(request, cast(Mapping[str, Any], options), Family(), clock.now())
+    require_dedup_fits(birth, on_commit)
+    return birth
 
 
 def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
+    if birth.dedup is not None:
+        return in_own_transaction(partial(insert_unless_there, birth, own_id))
     if birth.gate is None and not birth.blockers:
         return insert_here(birth, own_id)
     with atomic():
         return insert_here(birth, own_id)
+
+
+def insert_unless_there(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
+    """Insert a work, or give the one that is there: one transaction, for the lock on the key to last."""
+    match = originals([birth]).get(birth.row.id)
+    return insert_here(birth, own_id) if match is None else existing_handle(match)
 
 
 def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
@@ -119,7 +130,9 @@ def enqueue_all(
         raise TypeError("enqueue_many() takes no id=: one id cannot be several works'.")
     given = dict(options)
     on_commit = given.pop("on_commit", False)
-    births = [birth_of(request, given) for request in require_requests(requests, "enqueue_many(works)")]
+    births = [
+        birth_of(request, given, on_commit) for request in require_requests(requests, "enqueue_many(works)")
+    ]
     if on_commit:
         after_commit(partial(in_own_transaction, partial(insert_all, births, together)))
         root = births[0].row.id if together and births else None
@@ -131,14 +144,24 @@ def insert_all(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]
     """Insert works in one transaction."""
     if not births:
         return []
+    if any(birth.dedup for birth in births):
+        return in_own_transaction(partial(insert_all_here, births, together))
     with atomic():
-        ledger = Ledger(births[0].row.queued_at)
-        if together:
-            births = grouped(ledger, births)
-        taken = ledger.bear(births)
-        close(ledger)
-    remember_uncommitted([birth.row.id for birth in births if birth.row.id not in taken])
-    return handles_of(births, taken)
+        return insert_all_here(births, together)
+
+
+def insert_all_here(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]]:
+    """Insert those works that are not there, within the transaction at hand."""
+    there = originals(births)
+    fresh: Sequence[Birth] = [birth for birth in births if birth.row.id not in there]
+    ledger = Ledger(births[0].row.queued_at)
+    if together:
+        fresh = grouped(ledger, fresh)
+    taken = ledger.bear(fresh)
+    close(ledger)
+    remember_uncommitted([birth.row.id for birth in fresh if birth.row.id not in taken])
+    new = {birth.row.id: birth.row.group for birth in fresh if birth.row.id not in taken}
+    return handles_of([there.get(birth.row.id, birth.row.id) for birth in births], new)
 
 
 def grouped(ledger: Ledger, births: Sequence[Birth]) -> Sequence[Birth]:
@@ -156,12 +179,14 @@ def grouped(ledger: Ledger, births: Sequence[Birth]) -> Sequence[Birth]:
     ]
 
 
-def handles_of(births: Sequence[Birth], taken: set[str]) -> list[Handle[Any, Any]]:
-    """Return a handle for each birth; what was queued before, or earlier in the list, is told apart."""
+def handles_of(ids: Sequence[str], new: Mapping[str, str]) -> list[Handle[Any, Any]]:
+    """Return a handle for each id; what was there before, or came earlier in the list, is told apart.
+
+    ``new`` are the works just inserted, with their groups.
+    """
     handles: list[Handle[Any, Any]] = []
-    groups = groups_of(taken)
-    for birth in births:
-        id = birth.row.id
-        handles.append(Handle(id, groups.get(id, birth.row.group), deduplicated=id in groups))
-        groups.setdefault(id, birth.row.group)
+    groups = groups_of({id for id in ids if id not in new})
+    for id in ids:
+        handles.append(Handle(id, groups.get(id) or new.get(id, id), deduplicated=id in groups))
+        groups.setdefault(id, new.get(id, id))
     return handles

@@ -15,6 +15,7 @@ from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.deadlines import resolve_deadline
+from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import later
 
 DEFAULT_QUEUE = "default"
@@ -45,6 +46,7 @@ class Resolved:
     deadline: datetime | None
     blockers: tuple[str, ...]
     stored: StoredOptions
+    dedup: Dedup | None = None
 
 
 def resolve(
@@ -75,6 +77,7 @@ def resolve(
             released=released,
             blocked=bool(options.get("blockers")),
         ),
+        dedup=options.get("dedup"),
     )
 
 
@@ -129,8 +132,8 @@ def decode_options(text: str) -> StoredOptions:
 
 
 def needs_clock(request: WorkRequest[Any, Any], given: QueueOptions) -> bool:
-    """Tell whether a relative time must be measured on the database's clock."""
+    """Tell whether a relative time (a window of ``dedup`` too) must be measured on the database's clock."""
     if isinstance(request, GateRequest) and request.timeout is not None:
         return True
     options = {**constants_of(request), **request.options, **given}
-    return bool(options.get("delay") or options.get("expires"))
+    return bool(options.get("delay") or options.get("expires") or options.get("dedup"))

@@ -1,4 +1,3 @@
-
 import django_ayework.models.fields
 import django_ayework.models.indexes
 from django.db import migrations, models

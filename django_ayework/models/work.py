@@ -44,6 +44,7 @@ class Work(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     completed_by = IdentifierField(max_length=64, null=True, blank=True)
+    dedup_key = IdentifierField(max_length=190, null=True, blank=True)
 
     class Meta:
         """Each index is named after what reads it."""
@@ -80,6 +81,13 @@ class Work(models.Model):
                 fields=["about_type", "about_id"],
                 name="ayework_about",
                 where=Q(about_type__isnull=False),
+                leading=(),
+            ),
+            PartialIndex(
+                # The end comes before the birth: of a key that recurs, all but the last few have ended.
+                fields=["type", "dedup_key", "ended_at", "queued_at"],
+                name="ayework_dedup",
+                where=Q(dedup_key__isnull=False),
                 leading=(),
             ),
         )

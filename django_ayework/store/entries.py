@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django_ayework.models import StoreEntry
-from django_ayework.store.database import connection, rows, stored_moment
+from django_ayework.store.database import atomic, connection, rows, stored_moment
 
 
 def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime) -> bool:
@@ -30,6 +30,8 @@ def is_set(key: str, now: datetime) -> bool:
 
 
 def delete_expired(now: datetime, limit: int) -> int:
-    """Delete up to ``limit`` expired keys."""
-    keys = list(rows(StoreEntry).filter(expires_at__lte=now).values_list("key", flat=True)[:limit])
-    return rows(StoreEntry).filter(key__in=keys, expires_at__lte=now).delete()[0] if keys else 0
+    """Delete up to ``limit`` expired keys, passing over those that a transaction is using."""
+    with atomic():
+        expired = rows(StoreEntry).filter(expires_at__lte=now).select_for_update(skip_locked=True)
+        keys = list(expired.values_list("key", flat=True)[:limit])
+        return rows(StoreEntry).filter(key__in=keys).delete()[0] if keys else 0

@@ -45,6 +45,7 @@ class WorkRow(NamedTuple):
     started_at: datetime | None
     ended_at: datetime | None
     completed_by: str | None
+    dedup_key: str | None
 
     def after(self, transition: Transition) -> WorkRow:
         """Return the row as a transition leaves it: no worker holds it any more."""

@@ -3,7 +3,7 @@
 import django_ayework
 
 NAMES = """
-Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError ChainNotFound Context Count Defer
+Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError ChainNotFound Context Count Dedup Defer
 Explanation Handle Instruction InvalidWorkId NotEncodable NotRetryable NotTriggerable
 PayloadTooLarge Queue Reschedule Result Retry Status UnknownWorkType Void WaitInTransaction
 WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest WorkState WorkType Worker

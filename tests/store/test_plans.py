@@ -11,6 +11,7 @@ from django_ayework.store.ahead import works_ahead
 from django_ayework.store.clock import clock
 from django_ayework.store.counts import dead_letters, depths_of
 from django_ayework.store.database import atomic
+from django_ayework.store.dedup import Search, newest_matches
 from django_ayework.store.leases import lock_lapsed, lock_overdue
 from django_ayework.store.look import look, queues_with_work
 from django_ayework.testing.factories import WorkFactory
@@ -29,13 +30,16 @@ NUMBERS = {
 COLUMNS = (
     "type, queue, reason, priority, fairness, input, options, error, attempt, delivery, chain_index, "
     "queued_at, run_at, "
-    "id, status, ended_at"
+    "id, status, ended_at, dedup_key"
 )
 
 
 @pytest.fixture(scope="module")
 def crowded(django_db_setup, django_db_blocker):
-    """A table with 200 000 finished and 200 000 far-future works; emptied afterwards."""
+    """A table with 200 000 finished and 200 000 far-future works; emptied afterwards.
+
+    The finished ones have had one dedup key, over and over; the others have one each.
+    """
     with django_db_blocker.unblock():
         crowd()
         yield
@@ -52,11 +56,12 @@ def crowd() -> None:
             ("s", "scheduled", now + timedelta(days=1), None),
         ):
             name = f"CONCAT('{prefix}', n)" if connection.vendor == "mysql" else f"'{prefix}' || n"
+            key = "'tick'" if ended_at else name
             cast = "CAST(%s AS timestamptz)" if connection.vendor == "postgresql" else "%s"
             cursor.execute(
                 f"INSERT INTO django_ayework_work ({COLUMNS}) "
                 f"SELECT 'shop.add', 'default', '', 0, '', '{{}}', '{{}}', '', 0, 0, 0, {cast}, {cast}, "
-                f"{name}, '{status}', {cast} FROM ({NUMBERS[connection.vendor]}) AS numbers",
+                f"{name}, '{status}', {cast}, {key} FROM ({NUMBERS[connection.vendor]}) AS numbers",
                 [moment(now), moment(run_at), moment(ended_at) if ended_at else None],
             )
         table = "TABLE django_ayework_work" if connection.vendor == "mysql" else "django_ayework_work"
@@ -162,3 +167,17 @@ class TestPlans:
         assert_reads_through("ayework_claim", plans)
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
         assert works_ahead(last.id, "default", 1000) == 19
+
+    @pytest.mark.parametrize("keys", [["s7"], [f"s{number}" for number in range(1, 100)]])
+    @pytest.mark.parametrize("scope", ["incomplete", "any"])
+    def test_looking_for_a_dedup_key_reads_the_works_of_that_key_alone(self, keys, scope):
+        since = clock.now() - timedelta(days=1)
+        search = Search("shop.add", scope, since, ("s8",))
+        assert_reads_through("ayework_dedup", plans_of(lambda: newest_matches(search, keys)))
+
+    def test_looking_for_a_key_that_recurs_passes_over_all_that_have_ended(self):
+        current = WorkFactory(dedup_key="tick").id
+        search = Search("shop.add", "incomplete", None, ())
+        plans = plans_of(lambda: newest_matches(search, ["tick"]))
+        assert_reads_through("ayework_dedup", plans)
+        assert newest_matches(search, ["tick"]) == {"tick": current}

@@ -10,6 +10,7 @@ from typing import Any, Never, assert_type
 from django.db.models.signals import post_save
 
 from django_ayework import (
+    Dedup,
     Handle,
     Status,
     WorkState,
@@ -32,6 +33,8 @@ def queueing() -> None:
     assert_type(
         enqueue(add(a=1, b=2), delay=timedelta(seconds=5), priority=10, on_commit=True), Handle[int, int]
     )
+    assert_type(enqueue(add(a=1, b=2), dedup=Dedup("k", "any", 60, ["id"])), Handle[int, int])
+    assert_type(enqueue(clean(), dedup=Dedup("k", exclude=[enqueue(clean())])), Handle[None, Never])
     assert_type(enqueue(clean()), Handle[None, Never])
     assert_type(enqueue(dependency(on=["a"], queue=[add(a=1, b=2)])), Handle[None, int])
     assert_type(enqueue("types.add", {"a": 1, "b": 2}, id="mine"), Handle[Any, Any])
@@ -98,6 +101,7 @@ def covariant(handle: Handle[int, int]) -> Handle[int | None, object]:
 
 def refused() -> None:
     """Mistakes that the checkers see."""
+    Dedup("k", scope="all")  # type: ignore[arg-type]  # expected to be refused: no such scope
     enqueue(add)  # type: ignore[call-overload]  # expected to be refused: the type itself, not a request
     enqueue(add(a=1, b=2), {"a": 1})  # type: ignore[call-overload]  # expected to be refused: two inputs
     enqueue(add(a=1, b=2), delay="soon")  # type: ignore[call-overload]  # expected to be refused: no duration
