@@ -109,8 +109,11 @@ def fire(row: WorkRow, now: datetime) -> Move:
 
 
 def unblock(row: WorkRow, now: datetime) -> Move:
-    """A work's blockers have succeeded: it is due, no earlier than its own time, and no older than now."""
-    run_at = max(row.run_at, now)
+    """A work's blockers have succeeded: it is due, no earlier than its own time, and no older than now.
+
+    One that was queued without a delay is due now, whatever the clock of the host said that queued it.
+    """
+    run_at = now if row.run_at <= row.queued_at else max(row.run_at, now)
     transition = Transition(
         id=row.id,
         delivery=row.delivery,

@@ -179,3 +179,11 @@ def test_a_dead_work_whose_blockers_succeeded_is_retried_like_any_other():
 def test_what_is_no_list_of_chains_is_refused():
     with pytest.raises(TypeError, match=r"expected blockers to be a list of handles or chain ids"):
         enqueue(gather(), blockers="one")
+
+
+def test_a_work_without_a_delay_is_due_when_unblocked_though_its_hosts_clock_is_ahead():
+    blocker = enqueue(add(a=1, b=1))
+    with time_travel(30):
+        handle = enqueue(gather(), blockers=[blocker])
+    complete(blocker.id, "done")
+    assert handle.state().status == "pending"
