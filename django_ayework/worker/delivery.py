@@ -27,6 +27,8 @@ class Delivery:
         self.started_at: float | None = None
         self.ended = False
         self.withdrawn = False
+        self.settled = False  # in a transaction of the attempt's own
+        self.lost: AbortReason | None = None  # the attempt has met the one who took the work
         self._lock = threading.Lock()
 
     def start(self) -> bool:
