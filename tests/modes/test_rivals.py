@@ -71,7 +71,7 @@ def test_complete_refuses_a_work_that_was_ended_by_hand(stage, mode, act, reason
         act(handle.id)
         before = list(Work.objects.values())
         stage.go.set()
-    assert stage.seen == [("Aborted", reason)]
+    assert (stage.seen, stage.entered) == ([("Aborted", reason)], 0)
     assert notes() == ["prepare 1"]
     assert list(Work.objects.values()) == before
     assert (before[0]["status"], Attempt.objects.count()) == (status, 0)
@@ -84,7 +84,7 @@ def test_complete_refuses_a_work_that_is_gone(stage, mode):
         arrive(stage)
         Work.objects.all().delete()
         stage.go.set()
-    assert stage.seen == [("Aborted", "not_found")]
+    assert (stage.seen, stage.entered) == ([("Aborted", "not_found")], 0)
     assert (notes(), Work.objects.count()) == (["prepare 1"], 0)
 
 
@@ -106,7 +106,7 @@ def test_complete_refuses_a_work_that_another_worker_has(stage, mode, told):
         Work.objects.bulk_update([row], ["status", "worker", "delivery", "attempt", "leased_until"])
         stage.go.set()
         eventually(lambda: stage.seen)
-    assert stage.seen == [("Aborted", "taken_by_another_worker")]
+    assert (stage.seen, stage.entered) == ([("Aborted", "taken_by_another_worker")], 0)
     assert notes() == ["prepare 1"]
     assert Work.objects.get(id=handle.id).status == "running"
 

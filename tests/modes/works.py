@@ -24,6 +24,7 @@ class Stage:
         self.go = threading.Event()
         self.arrived = threading.Event()
         self.seen: list[object] = []
+        self.entered = 0  # bodies of complete
 
     def hold(self, ctx: Context) -> None:
         """Wait for the test, in the first attempt."""
@@ -107,6 +108,12 @@ def held_atomic(ctx: Context):
     return ctx.queue([add(a=1, b=2), ctx.result("done")])
 
 
+def held_body(ctx: Context):
+    stage.entered += 1
+    note(ctx, "complete")
+    return ctx.result(f"attempt {ctx.attempt}")
+
+
 @work(name="modes.held_between", retry=TWICE)
 def held_between(ctx: Context):
     with ctx.prepare():
@@ -114,8 +121,7 @@ def held_between(ctx: Context):
     stage.hold(ctx)
     try:
         with ctx.complete():
-            note(ctx, "complete")
-            return ctx.result(f"attempt {ctx.attempt}")
+            return held_body(ctx)
     except Exception as error:
         stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
         raise
@@ -128,7 +134,7 @@ async def held_between_async(ctx: Context):
     while ctx.attempt == 1 and not stage.go.is_set():
         await asyncio.sleep(0.01)
     try:
-        return await ctx.acomplete(lambda: (note(ctx, "complete"), ctx.result(f"attempt {ctx.attempt}"))[1])
+        return await ctx.acomplete(lambda: held_body(ctx))
     except Exception as error:
         stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
         raise
