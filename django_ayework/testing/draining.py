@@ -81,7 +81,7 @@ async def adrain(limit: int | None = None) -> DrainReport:
 
 
 def attempted(delivery: Delivery) -> Settlement | None:
-    """Run an attempt and settle it; return how it ended, None when the work was lost."""
+    """Run an attempt and settle it; return how it ended."""
     services = EngineServices()
     settlement = run(delivery, services, carry_out_here)
     write_progress({id: (delivery.row.delivery, text) for id, text in services.take_progress().items()})
@@ -128,7 +128,7 @@ def stage_due() -> None:
 
 
 def count(report: DrainReport, settlement: Settlement | None) -> None:
-    """Count an attempt by how it ended; one that lost its work is nothing but an attempt."""
+    """Count an attempt by how it ended."""
     if settlement is None:
         return
     ending = settlement.ending

@@ -127,7 +127,7 @@ def run(
     services: EngineServices,
     carry_out: Callable[[Opened], Settlement] = carried_out,
 ) -> Settlement | None:
-    """Run an attempt in this thread; return how it ended, None when the work was lost on the way.
+    """Run an attempt in this thread; return how it ended.
 
     What ``delivery.settled`` tells is written already. ``carry_out`` is another way to call the handler.
     """
@@ -171,11 +171,14 @@ async def awaited(attempt: Opened) -> Any:
 
 
 def ended_by(attempt: Opened, error: BaseException) -> Settlement | None:
-    """Return how an attempt ended that raised: lost, settled before the error came, or failed."""
+    """Return how an attempt ended that raised: settled before the error came, or failed.
+
+    One that lost its work has failed too, which nobody will write down. Unless the handler itself ended its
+    work, in the transaction that was then rolled back: so the work is still ours.
+    """
     delivery = attempt.delivery
     if delivery.lost is not None:
         logger.warning("Work %s was lost while it ran: %s.", delivery.row.id, delivery.lost)
-        return None
     if delivery.settled:
         report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
         return attempt.stages.settlement
@@ -185,7 +188,7 @@ def ended_by(attempt: Opened, error: BaseException) -> Settlement | None:
 def failed(attempt: Opened, error: BaseException) -> Settlement:
     """Judge a failed attempt."""
     explicit = isinstance(error, (Defer, Abort, Reschedule))
-    advice = None if explicit else advice_on(attempt, error)
+    advice = None if explicit or attempt.delivery.lost else advice_on(attempt, error)
     trial = trial_of(attempt.delivery.row, clock.now())
     try:
         verdict = judge(error, advice, trial)

@@ -28,7 +28,7 @@ class Delivery:
         self.ended = False
         self.withdrawn = False
         self.settled = False  # in a transaction of the attempt's own
-        self.lost: AbortReason | None = None  # the attempt has met the one who took the work
+        self.lost: AbortReason | None = None  # a transaction of its own met whoever has it
         self._lock = threading.Lock()
 
     def start(self) -> bool:

@@ -225,7 +225,7 @@ class Worker:
     def _finished(self, delivery: Delivery, settlement: Settlement | None) -> None:
         """Pass an outcome on to be settled, unless the attempt has done so (slots call this).
 
-        Without an outcome the work is left to its lease, or to whoever took it.
+        Without an outcome the work is left to its lease.
         """
         delivery.ended = True
         if settlement is not None and not delivery.settled:

@@ -71,7 +71,7 @@ OUTSIDE = {("modes.plain", "after"), ("modes.staged", "between")}
 @named
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("how", HOWS)
-def test_workers_keep_the_promise(mode, broken, left, added, how):
+def test_workers_keep_the_promise(mode, broken, left, added, how, caplog):
     handle = enqueue(mode(broken=broken, how=how))
 
     with running_worker():
@@ -80,6 +80,7 @@ def test_workers_keep_the_promise(mode, broken, left, added, how):
     assert notes() == left + added
     assert (handle.state().status, handle.state().attempt) == ("success", 2)
     assert Work.objects.count() == 4
+    assert "came too late" not in caplog.text, "an outcome was settled twice"
 
 
 @in_both

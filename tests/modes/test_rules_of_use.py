@@ -7,7 +7,7 @@ import threading
 import pytest
 from django.db import transaction
 
-from django_ayework import Context, Retry, completing, enqueue, work
+from django_ayework import Context, Retry, cancel, complete, completing, enqueue, work
 from django_ayework.errors import ImproperWork, InvalidInstruction, InvalidOption
 from django_ayework.testing import drain, perform
 from tests.app.models import Order
@@ -266,6 +266,19 @@ def test_an_append_that_raises_undoes_an_atomic_work_and_is_its_error():
 
     state = run(handler, atomic=True)
     assert (state.status, state.error) == ("dead", "ZeroDivisionError: division by zero")
+    assert notes() == []
+
+
+@pytest.mark.parametrize("act", [cancel, complete])
+def test_a_work_that_ends_itself_in_its_own_transaction_fails(act):
+    """Its end is rolled back with the rest, so nobody else will end it."""
+
+    def handler(ctx: Context):
+        note(ctx, "handler")
+        act(ctx.id)
+
+    state = run(handler, atomic=True)
+    assert (state.status, state.error.partition(":")[0]) == ("dead", "Aborted")
     assert notes() == []
 
 
