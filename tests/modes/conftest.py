@@ -32,3 +32,12 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     monkeypatch.setattr(works, "stage", fresh)
     yield fresh
     fresh.go.set()
+
+
+@pytest.fixture(autouse=True)
+def undeclared() -> Iterator[None]:
+    """Forget the type under which tests declare handlers of their own."""
+    yield
+    from django_ayework.define.registry import registry
+
+    registry.unregister("modes.case")
