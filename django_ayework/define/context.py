@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, Unpack
@@ -41,6 +42,26 @@ class ContextServices(Protocol):
         """Note how far a work is."""
 
 
+class ContextStages(Protocol):
+    """The transactions of one attempt."""
+
+    def prepare(self) -> AbstractContextManager[None]:
+        """Open a transaction that commits at the end of the block."""
+        ...
+
+    async def aprepare(self, act: Callable[[], T]) -> T:
+        """Run ``act`` in a transaction."""
+        ...
+
+    def complete(self, context: Context) -> AbstractContextManager[None]:
+        """Open the transaction in which the work ends."""
+        ...
+
+    async def acomplete(self, context: Context, act: Callable[[], T]) -> T:
+        """Run ``act`` and end the work in one transaction."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """The facts of one attempt."""
@@ -65,10 +86,15 @@ class Context:
     """
 
     def __init__(
-        self, assignment: Assignment, services: ContextServices, signal: AbortSignal | None = None
+        self,
+        assignment: Assignment,
+        services: ContextServices,
+        signal: AbortSignal | None = None,
+        stages: ContextStages | None = None,
     ) -> None:
         self._assignment = assignment
         self._services = services
+        self._given_stages = stages
         self.signal = signal or AbortSignal()
         #: Every instruction built here, so that one that is not returned can be told of.
         self.built: list[Instruction[Any, Any]] = []
@@ -155,6 +181,40 @@ class Context:
         """Return nothing: no result, and no contribution to the group."""
         return self._build(Void(self))
 
+    def prepare(self) -> AbstractContextManager[None]:
+        """Open a short transaction at the start of a handler; it commits at the end of the block.
+
+        What it wrote stays when the attempt fails later; the next attempt prepares again.
+        """
+        return self._stages.prepare()
+
+    async def aprepare(self, act: Callable[[], T]) -> T:
+        """Run the plain function ``act`` in a transaction of its own; see prepare()."""
+        return await self._stages.aprepare(act)
+
+    def complete(self) -> AbstractContextManager[None]:
+        """Open the transaction in which this work ends, and see that the work is still ours.
+
+        What the block writes commits together with the work's end once the handler has returned, so return
+        from within it. The one instruction built inside is the outcome, else what the handler returns.
+
+        Raises Aborted when the work is somebody else's meanwhile; nothing is written then.
+
+        Example::
+
+            with ctx.complete():
+                Invoice.objects.create(number=number)
+                return ctx.result(number)
+        """
+        return self._stages.complete(self)
+
+    async def acomplete(self, act: Callable[[], T]) -> T:
+        """Run the plain function ``act`` and end this work in one transaction; return what ``act`` returned.
+
+        That is the outcome, or if it is None the one instruction that ``act`` built. See complete().
+        """
+        return await self._stages.acomplete(self, act)
+
     def claim(self, key: str) -> bool:
         """Return True exactly once per key across the fleet, within 24 hours."""
         return self._services.claim(key)
@@ -174,6 +234,12 @@ class Context:
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Note how far this work is; cheap to call often, written now and then."""
         self._services.progress(self.id, {"done": done, "total": total, "note": note})
+
+    @property
+    def _stages(self) -> ContextStages:
+        if self._given_stages is None:
+            raise InvalidInstruction("prepare and complete are for running handlers.", id=self.id)
+        return self._given_stages
 
     def _build(self, node: N) -> N:
         self.built.append(node)

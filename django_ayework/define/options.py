@@ -106,6 +106,13 @@ def check_priority(value: object, name: str) -> int:
     return value
 
 
+def check_flag(value: object, name: str) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        raise InvalidOption(f"expected {name} to be True or False, got: {value!r}.")
+    return value
+
+
 def check_retry(value: object, name: str) -> Retry:
     """Return a retry policy, possibly partial."""
     if not isinstance(value, Retry):

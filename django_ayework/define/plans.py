@@ -40,13 +40,16 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     return EMPTY if instruction is None else compiled(instruction)
 
 
-def root_of(context: Context) -> Instruction[Any, Any] | None:
+def root_of(context: Context, since: int = 0) -> Instruction[Any, Any] | None:
     """Return the one instruction built that is part of no other; None when none was built.
+
+    The first ``since`` instructions are left out: they were built before.
 
     Raises InvalidInstruction when there are several.
     """
-    nested = {id(inner) for node in context.built for inner in nodes_of(node) if inner is not node}
-    roots = [node for node in context.built if id(node) not in nested]
+    built = context.built[since:]
+    nested = {id(inner) for node in built for inner in nodes_of(node) if inner is not node}
+    roots = [node for node in built if id(node) not in nested]
     if len(roots) > 1:
         raise InvalidInstruction(
             f"expected one instruction for {context.type!r}, got {len(roots)}; "

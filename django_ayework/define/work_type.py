@@ -35,6 +35,7 @@ class WorkSettings:
     timeout: float | None = None
     expires: float | None = None
     lease: float | None = None
+    atomic: bool = False
     strict_return: bool | None = None
     codec: Codec | None = None
     options: Callable[..., Mapping[str, Any]] | None = None

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overlo
 from django_ayework.define import seams
 from django_ayework.define.context import Context
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.options import check_name, check_priority, check_retry
+from django_ayework.define.options import check_flag, check_name, check_priority, check_retry
 from django_ayework.define.registry import registry
 from django_ayework.define.work_type import WorkSettings, WorkType
 from django_ayework.errors import ImproperWork, did_you_mean
@@ -83,6 +83,7 @@ class WorkDecorator(Protocol):
         timeout: Seconds | None = ...,
         expires: Seconds | None = ...,
         lease: Seconds | None = ...,
+        atomic: bool = ...,
         strict_return: bool | None = ...,
         codec: Codec | None = ...,
         options: Callable[..., Mapping[str, Any]] | None = ...,
@@ -102,8 +103,9 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The options are the defaults of every work of this type: ``queue`` ("default"), ``priority`` (0; larger
     first), ``fairness``, ``retry``, ``timeout`` (bounds one attempt), ``expires`` (bounds the whole life),
-    ``lease``, ``strict_return``, ``codec``, ``options(**input)`` (computes queueing options), ``on_event``
-    and ``on_failure``. Durations are seconds or timedelta.
+    ``lease``, ``atomic`` (handler and outcome are one transaction), ``strict_return``, ``codec``,
+    ``options(**input)`` (computes queueing options), ``on_event`` and ``on_failure``. Durations are seconds
+    or timedelta.
 
     Raises ImproperWork when the function cannot be a work.
 
@@ -123,6 +125,7 @@ def describe(
     """Build the type and register it."""
     require_function(handler)
     settings = checked_settings(options)
+    require_sync_if_atomic(handler, settings)
     work_type: WorkType[..., Any, Any] = WorkType(
         handler, default_name(handler) if name is None else name, settings
     )
@@ -140,6 +143,15 @@ def require_function(handler: object) -> None:
         raise ImproperWork(
             "expected @work to decorate a plain or async function, "
             f"got the generator {handler.__qualname__}()."
+        )
+
+
+def require_sync_if_atomic(handler: Callable[..., Any], settings: WorkSettings) -> None:
+    """Raise when an async handler is to run in a transaction: Django's belong to plain code."""
+    if settings.atomic and inspect.iscoroutinefunction(handler):
+        raise ImproperWork(
+            f"atomic=True needs a plain function, and {handler.__qualname__}() is async, as transactions of "
+            "Django are for plain code; write it with def, or use await ctx.acomplete(...)."
         )
 
 
@@ -174,6 +186,7 @@ def checked_settings(options: Mapping[str, Any]) -> WorkSettings:
         "timeout": seconds,
         "expires": seconds,
         "lease": seconds,
+        "atomic": check_flag,
     }
     known = [field.name for field in fields(WorkSettings)]
     for key in options:

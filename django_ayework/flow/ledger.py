@@ -29,6 +29,10 @@ from django_ayework.store.waiters import WaiterRow, Watch, insert_waiters
 logger = logging.getLogger("django_ayework")
 
 
+#: What a work with blockers waits for, and what becomes of it when that cannot happen.
+OF_BLOCKERS: tuple[Condition, str] = ("all-success", "dead")
+
+
 class Ledger:
     """Collects what follows from a transaction's transitions."""
 
@@ -112,9 +116,11 @@ class Ledger:
         watched.update({birth.row.id: watches[birth.row.id] for birth in births if birth.blockers})
         if not watched:
             return
-        conditions = {gate.id: (gate.condition, gate.on_unmet) for gate in gates}
+        conditions: dict[str, tuple[Condition, str]] = {
+            gate.id: (gate.condition, gate.on_unmet) for gate in gates
+        }
         waiters = [
-            waiter_row(id, watching, private, *conditions.get(id, ("all-success", "dead")))
+            waiter_row(id, watching, private, *conditions.get(id, OF_BLOCKERS))
             for id, watching in watched.items()
         ]
         insert_waiters(waiters, watched)

@@ -52,6 +52,11 @@ class EngineServices:
         with self._lock:
             self._progress[id] = encoded
 
+    def latest_progress(self, id: str) -> str | None:
+        """Return what is to be written of one work, without forgetting it."""
+        with self._lock:
+            return self._progress.get(id)
+
     def take_progress(self, ids: Iterable[str] | None = None) -> dict[str, str]:
         """Return what is to be written (of these works, or of all), and forget it."""
         with self._lock:

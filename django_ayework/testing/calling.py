@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from asgiref.sync import async_to_sync
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ayework.worker.attempt import Opened, awaited
+from django_ayework.flow.settle import Settlement
+from django_ayework.worker.attempt import Opened, awaited, carried_out
 
+T = TypeVar("T")
 Savepoint = tuple[BaseDatabaseWrapper, Any]
 
 
-def call_here(attempt: Opened) -> Any:
-    """Call a handler, sync or async.
+def carry_out_here(attempt: Opened) -> Settlement:
+    """Call a handler, sync or async, and conclude."""
+    return safely(attempt, lambda: carried_out(attempt, called))
+
+
+def safely(attempt: Opened, act: Callable[[], T]) -> T:
+    """Run a part of an attempt.
 
     A database error would spoil the test's transaction, so it is rolled back to where the handler began. Any
-    other error keeps what the handler wrote, as outside of tests.
+    other error keeps what the handler wrote, as outside of tests; so does one with which a transaction of
+    the attempt's own was rolled back.
     """
     points = [
         (each, each.savepoint()) for each in connections.all(initialized_only=True) if each.in_atomic_block
     ]
     try:
-        returned = called(attempt)
-    except DatabaseError:
-        undo(points)
-        raise
-    except Exception:
+        returned = act()
+    except Exception as error:
+        if isinstance(error, DatabaseError) and error is not attempt.stages.undone_by:
+            undo(points)
+            raise
         with suppress(DatabaseError):
             keep(points)
         raise

@@ -28,7 +28,7 @@ from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.look import look, queues_with_work
 from django_ayework.store.progress import write_progress
-from django_ayework.testing.calling import call_here
+from django_ayework.testing.calling import carry_out_here
 from django_ayework.worker.attempt import is_parked, run
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.delivery import Delivery
@@ -67,6 +67,7 @@ def drain(limit: int | None = None) -> DrainReport:
     try:
         run_commit_callbacks()
         while (limit is None or report.ran < limit) and (delivery := next_due()) is not None:
+            report.ran += 1
             count(report, attempted(delivery))
             ids[delivery.row.id] = None
     finally:
@@ -80,12 +81,13 @@ async def adrain(limit: int | None = None) -> DrainReport:
     return await sync_to_async(drain)(limit)
 
 
-def attempted(delivery: Delivery) -> Settlement:
+def attempted(delivery: Delivery) -> Settlement | None:
     """Run an attempt and settle it; return how it ended."""
     services = EngineServices()
-    settlement = run(delivery, services, call_here)
+    settlement = run(delivery, services, carry_out_here)
     write_progress({id: (delivery.row.delivery, text) for id, text in services.take_progress().items()})
-    settlement = settled(settlement)
+    if settlement is not None and not delivery.settled:
+        settlement = settled(settlement)
     run_commit_callbacks()
     return settlement
 
@@ -126,9 +128,10 @@ def stage_due() -> None:
     run_commit_callbacks()
 
 
-def count(report: DrainReport, settlement: Settlement) -> None:
+def count(report: DrainReport, settlement: Settlement | None) -> None:
     """Count an attempt by how it ended."""
-    report.ran += 1
+    if settlement is None:
+        return
     ending = settlement.ending
     if isinstance(ending, Success):
         report.succeeded += 1

@@ -9,11 +9,11 @@ from django_ayework.define.instructions import Instruction
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow.births import Family, born
 from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Settlement, Success
+from django_ayework.flow.settle import Settlement
 from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
-from django_ayework.testing.calling import call_here
-from django_ayework.worker.attempt import concluded, opened
+from django_ayework.testing.calling import called, safely
+from django_ayework.worker.attempt import Opened, opened
 from django_ayework.worker.delivery import Delivery
 
 
@@ -36,14 +36,21 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     now = clock.now()
     row = born(request, {}, Family(), now).row._replace(attempt=attempt, worker="perform")
     delivery = Delivery(row, lease=(later(now, 30) - now).total_seconds())
-    ready = opened(delivery, EngineServices())
+    ready = opened(delivery, EngineServices(), stored=False)
     if isinstance(ready, Settlement):
         raise AssertionError(f"the work could not be started: {ready.ending}")
     try:
-        returned = call_here(ready)
-        ending = concluded(ready, returned).ending
+        outcome = safely(ready, lambda: outcome_of(ready))
     except Exception as error:
         return Performed(error=error)
-    instruction = returned if isinstance(returned, Instruction) else None
-    value = getattr(instruction, "value", None) if instruction is not None else returned
-    return Performed(value if isinstance(ending, Success) else None, instruction)
+    if isinstance(outcome, Instruction):
+        return Performed(getattr(outcome, "value", None), outcome)
+    return Performed(outcome)
+
+
+def outcome_of(attempt: Opened) -> Any:
+    """Call the handler, see that its outcome can be carried out, and return it."""
+    with attempt.stages.around():
+        returned = called(attempt)
+        attempt.stages.conclude(attempt.context, returned)
+    return attempt.stages.outcome(returned)

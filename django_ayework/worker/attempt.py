@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
+import logging
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -11,16 +11,16 @@ from datetime import timedelta
 from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.context import Assignment, Context, ContextServices
+from django_ayework.define.context import Assignment, Context
 from django_ayework.define.events import FailureInfo, Kind
-from django_ayework.define.plans import plan_of
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
 from django_ayework.define.signature import bind
-from django_ayework.errors import Abort, AttemptTimeout, Defer, InvalidInstruction, Reschedule
+from django_ayework.errors import Abort, AttemptTimeout, Defer, Reschedule
 from django_ayework.flow.events import announce, is_heard, report, resolved_hook, work_event
-from django_ayework.flow.outcomes import success_from
+from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.payloads import codec_of, decode_input
+from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.flow.trials import trial_of
 from django_ayework.rules.deadlines import has_expired
@@ -30,6 +30,9 @@ from django_ayework.rules.verdicts import Verdict, die, error_text, expire, judg
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.stages import Stages
+
+logger = logging.getLogger("django_ayework")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Opened:
     work_type: AnyWorkType
     context: Context
     arguments: dict[str, Any]
+    stages: Stages
 
     def call(self) -> Any:
         """Call the handler."""
@@ -47,8 +51,11 @@ class Opened:
         return self.work_type.handler(*leading, **self.arguments)
 
 
-def opened(delivery: Delivery, services: ContextServices) -> Opened | Settlement:
-    """Return the attempt ready to run, or how it ended before it could: expired, unknown, unreadable."""
+def opened(delivery: Delivery, services: EngineServices, stored: bool = True) -> Opened | Settlement:
+    """Return the attempt ready to run, or how it ended before it could: expired, unknown, unreadable.
+
+    ``stored`` tells whether the work is in the database.
+    """
     row = delivery.row
     if has_expired(row.deadline, clock.now()):
         return Settlement(row, uncounted(expire()))
@@ -59,9 +66,10 @@ def opened(delivery: Delivery, services: ContextServices) -> Opened | Settlement
         arguments = bind(work_type.signature, row.type, (), decode_input(row.input, codec_of(work_type)))
     except Exception as error:  # a codec of the project's own may raise anything
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
-    context = Context(assignment_of(delivery), services, delivery.signal)
+    stages = Stages(delivery, work_type, services, stored)
+    context = Context(assignment_of(delivery), services, delivery.signal, stages)
     announce_start(row)
-    return Opened(delivery, work_type, context, arguments)
+    return Opened(delivery, work_type, context, arguments, stages)
 
 
 def uncounted(verdict: Verdict) -> Verdict:
@@ -109,32 +117,43 @@ def announce_start(row: WorkRow) -> None:
         announce(work_event(Kind.STARTED, row, clock.now()))
 
 
+def carried_out(attempt: Opened, call: Callable[[Opened], Any] = Opened.call) -> Settlement:
+    """Call the handler and conclude, in one transaction where its mode wants one."""
+    with attempt.stages.around():
+        return attempt.stages.conclude(attempt.context, call(attempt))
+
+
 def run(
-    delivery: Delivery, services: ContextServices, call: Callable[[Opened], Any] = Opened.call
-) -> Settlement:
-    """Run an attempt in this thread; ``call`` calls the handler."""
+    delivery: Delivery,
+    services: EngineServices,
+    carry_out: Callable[[Opened], Settlement] = carried_out,
+) -> Settlement | None:
+    """Run an attempt in this thread; return how it ended.
+
+    What ``delivery.settled`` tells is written already. ``carry_out`` is another way to call the handler.
+    """
     attempt = opened(delivery, services)
     if isinstance(attempt, Settlement):
         return attempt
     try:
-        return concluded(attempt, call(attempt))
+        return carry_out(attempt)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        return failed(attempt, error)
+        return ended_by(attempt, error)
 
 
-async def arun(delivery: Delivery, services: ContextServices) -> Settlement:
-    """Run an attempt of an async handler on the event loop."""
+async def arun(delivery: Delivery, services: EngineServices) -> Settlement | None:
+    """Run an attempt of an async handler on the event loop; see run()."""
     attempt = opened(delivery, services)
     if isinstance(attempt, Settlement):
         return attempt
     try:
-        return concluded(attempt, await awaited(attempt))
+        return attempt.stages.conclude(attempt.context, await awaited(attempt))
     except asyncio.CancelledError as error:
         if delivery.signal.reason is AbortReason.SHUTDOWN:
             raise
-        return failed(attempt, error)
+        return ended_by(attempt, error)
     except (Exception, SystemExit) as error:
-        return failed(attempt, error)
+        return ended_by(attempt, error)
 
 
 async def awaited(attempt: Opened) -> Any:
@@ -152,29 +171,25 @@ async def awaited(attempt: Opened) -> Any:
         raise AttemptTimeout(f"the attempt ran longer than its timeout of {timeout} seconds.") from None
 
 
-def concluded(attempt: Opened, returned: Any) -> Settlement:
-    """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt."""
-    require_plain(attempt, returned)
-    own = attempt.work_type.settings.strict_return
-    strict = get_settings().strict_return if own is None else own
-    plan = plan_of(returned, attempt.context, strict)
-    return Settlement(attempt.delivery.row, success_from(plan, attempt.delivery.row))
+def ended_by(attempt: Opened, error: BaseException) -> Settlement | None:
+    """Return how an attempt ended that raised: settled before the error came, or failed.
 
-
-def require_plain(attempt: Opened, returned: Any) -> None:
-    """Raise when a plain function returned a coroutine, which nobody would await."""
-    if inspect.iscoroutine(returned):
-        returned.close()
-        raise InvalidInstruction(
-            f"the handler of {attempt.work_type.name!r} is a plain function that returned a coroutine; "
-            "declare it with async def."
-        )
+    One that lost its work has failed too, which nobody will write down. Unless the handler itself ended its
+    work, in the transaction that was then rolled back: so the work is still ours.
+    """
+    delivery = attempt.delivery
+    if delivery.lost is not None:
+        logger.warning("Work %s was lost while it ran: %s.", delivery.row.id, delivery.lost)
+    if delivery.settled:
+        report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
+        return attempt.stages.settlement
+    return failed(attempt, error.cause if isinstance(error, ContributionFailed) else error)
 
 
 def failed(attempt: Opened, error: BaseException) -> Settlement:
     """Judge a failed attempt."""
     explicit = isinstance(error, (Defer, Abort, Reschedule))
-    advice = None if explicit else advice_on(attempt, error)
+    advice = None if explicit or attempt.delivery.lost else advice_on(attempt, error)
     trial = trial_of(attempt.delivery.row, clock.now())
     try:
         verdict = judge(error, advice, trial)

@@ -35,6 +35,8 @@ class Delivery:
         self.started_at: float | None = None
         self.ended = False
         self.withdrawn = False
+        self.settled = False  # in a transaction of the attempt's own
+        self.lost: AbortReason | None = None  # a transaction of its own met whoever has it
         self._lock = threading.Lock()
 
     def start(self) -> bool:

@@ -61,7 +61,7 @@ class EventLoopThread:
         finally:
             self.finished(delivery, settlement)
 
-    async def _isolated(self, delivery: Delivery) -> Settlement:
+    async def _isolated(self, delivery: Delivery) -> Settlement | None:
         """Give each work a thread of its own for what it runs with ``sync_to_async``, such as queries.
 
         A work that blocks that thread, or was cancelled while it was busy, then holds up no other work.

@@ -17,13 +17,12 @@ from django_ayework.flow.events import report
 from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.flow.services import EngineServices
 from django_ayework.rules.durations import later
-from django_ayework.rules.states import Status
 from django_ayework.store import leases, processes, transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.leases import Holder
 from django_ayework.store.progress import write_progress
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.losses import loss_of
 
 TICK = 0.25
 STALE_AFTER = 1.0
@@ -130,7 +129,7 @@ class Keeper:
         """Tell the attempts whose work is not ours any more."""
         holders = leases.holders_of(delivery.row.id for delivery in doubtful) if doubtful else {}
         for delivery in doubtful:
-            reason = loss_of(delivery, holders.get(delivery.row.id), self.worker_id)
+            reason = loss_of(delivery, holders.get(delivery.row.id))
             if reason is not None and not delivery.ended:
                 delivery.abort(reason)
 
@@ -169,16 +168,3 @@ class Keeper:
         for entry in due:
             self._orphans.remove(entry)
             tell_unhandled(entry[0])
-
-
-def loss_of(delivery: Delivery, holder: Holder | None, worker_id: str) -> AbortReason | None:
-    """Return why a work is not ours any more; None when it still is (its row was only locked)."""
-    if holder is None:
-        return AbortReason.NOT_FOUND
-    if holder.status == Status.CANCELLED:
-        return AbortReason.CANCELLED
-    if holder.status in (Status.SUCCESS, Status.DEAD):
-        return AbortReason.ALREADY_COMPLETED
-    if holder.delivery != delivery.row.delivery or holder.worker != worker_id:
-        return AbortReason.TAKEN_BY_ANOTHER_WORKER
-    return None

@@ -24,8 +24,8 @@ Finished = Callable[[Delivery, Settlement | None], None]
 class Slots:
     """Runs deliveries; ``finished(delivery, settlement)`` is called when an attempt has ended.
 
-    The settlement is None when the delivery was withdrawn, or when the engine itself failed on it: then its
-    lease will lapse, and it is delivered again. Threads are started as they are needed.
+    The settlement is None when the delivery was withdrawn, or when the engine itself failed on it:
+    then its lease will lapse, and it is delivered again. Threads are started as they are needed.
     """
 
     def __init__(self, concurrency: int, services: EngineServices, finished: Finished) -> None:

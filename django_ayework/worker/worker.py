@@ -223,9 +223,12 @@ class Worker:
         transitions.release({row.id: row.delivery}, self.id, now + OFFER_AGAIN, error)
 
     def _finished(self, delivery: Delivery, settlement: Settlement | None) -> None:
-        """Pass an outcome on to be settled; without one the work is left to its lease (slots call this)."""
+        """Pass an outcome on to be settled, unless the attempt has done so (slots call this).
+
+        Without an outcome the work is left to its lease.
+        """
         delivery.ended = True
-        if settlement is not None:
+        if settlement is not None and not delivery.settled:
             self._settler.submit(delivery, settlement)
             self._holdings.finish()
         elif not delivery.withdrawn:

@@ -45,6 +45,27 @@ async def nothing(ctx: Context) -> Void:
 assert_type(nothing(), WorkRequest[None, Never])
 
 
+@work(name="types.staged", atomic=False)
+def staged(ctx: Context) -> Result[int]:
+    """A block that returns ends the function, also to type checkers."""
+    with ctx.prepare():
+        pass
+    with ctx.complete():
+        return ctx.result(1)
+
+
+assert_type(staged(), WorkRequest[int, int])
+
+
+@work(name="types.staged_async")
+async def staged_async(ctx: Context) -> Result[int]:
+    assert_type(await ctx.aprepare(lambda: "read"), str)
+    return await ctx.acomplete(lambda: ctx.result(1))
+
+
+assert_type(staged_async(), WorkRequest[int, int])
+
+
 @work(name="types.sometimes")
 def sometimes(ctx: Context, wanted: bool) -> Queue[int] | None:
     return ctx.queue([add(a=1, b=2)]) if wanted else None

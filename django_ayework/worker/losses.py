@@ -1,0 +1,23 @@
+"""How a worker loses a work it runs, and finds out."""
+
+from __future__ import annotations
+
+from django_ayework.define.signal import AbortReason
+from django_ayework.rules.states import Status
+from django_ayework.store.leases import Holder
+from django_ayework.worker.delivery import Delivery
+
+
+def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
+    """Return why a work is not ours any more; None when it still is (its row was only locked)."""
+    if delivery.settled:
+        return None
+    if holder is None:
+        return AbortReason.NOT_FOUND
+    if holder.status == Status.CANCELLED:
+        return AbortReason.CANCELLED
+    if holder.status in (Status.SUCCESS, Status.DEAD):
+        return AbortReason.ALREADY_COMPLETED
+    if (holder.delivery, holder.worker) != (delivery.row.delivery, delivery.row.worker):
+        return AbortReason.TAKEN_BY_ANOTHER_WORKER
+    return None

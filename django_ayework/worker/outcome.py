@@ -1,0 +1,33 @@
+"""From what a handler returned to what is to be written."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from django_ayework.conf import get_settings
+from django_ayework.define.context import Context
+from django_ayework.define.plans import plan_of
+from django_ayework.define.registry import AnyWorkType
+from django_ayework.errors import InvalidInstruction
+from django_ayework.flow.outcomes import success_from
+from django_ayework.flow.settle import Settlement
+from django_ayework.store.rows import WorkRow
+
+
+def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, returned: object) -> Settlement:
+    """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt."""
+    require_plain(work_type, returned)
+    own = work_type.settings.strict_return
+    strict = get_settings().strict_return if own is None else own
+    return Settlement(row, success_from(plan_of(returned, context, strict), row))
+
+
+def require_plain(work_type: AnyWorkType, returned: Any) -> None:
+    """Raise when a plain function returned a coroutine, which nobody would await."""
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise InvalidInstruction(
+            f"the handler of {work_type.name!r} is a plain function that returned a coroutine; "
+            "declare it with async def."
+        )

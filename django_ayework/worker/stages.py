@@ -1,0 +1,264 @@
+"""The transactions of one attempt: none, one around everything, or those of prepare and complete."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from django_ayework.define.context import Context
+from django_ayework.define.plans import root_of
+from django_ayework.define.registry import AnyWorkType
+from django_ayework.define.signal import AbortReason
+from django_ayework.errors import Aborted, InvalidInstruction
+from django_ayework.flow.services import EngineServices
+from django_ayework.flow.settle import Settlement, settle_here
+from django_ayework.store.database import alias, atomic, connection
+from django_ayework.store.leases import Holder, holders_of
+from django_ayework.store.progress import write_progress
+from django_ayework.store.rows import lock_rows
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.losses import loss_of
+from django_ayework.worker.outcome import require_plain, settlement_of
+
+T = TypeVar("T")
+
+
+class Stages:
+    """Opens the transactions of an attempt, and settles the work in the one that is open at its end.
+
+    With ``stored=False`` the work is in no table: transactions are opened, and nothing is settled.
+    """
+
+    def __init__(
+        self, delivery: Delivery, work_type: AnyWorkType, services: EngineServices, stored: bool = True
+    ) -> None:
+        self.stored = stored
+        #: What was settled in a transaction of the attempt's own.
+        self.settlement: Settlement | None = None
+        #: The error that has rolled back such a transaction.
+        self.undone_by: BaseException | None = None
+        self._delivery = delivery
+        self._work_type = work_type
+        self._services = services
+        self._open = ExitStack()  # the transaction that is open until the handler has returned
+        self._is_open = False
+        self._said: object = None  # the outcome that complete's block has given
+        self._used: set[str] = set()
+        self._preparing = False
+        self._depth = 0
+        self._thread = 0
+
+    # --- for the engine -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def around(self) -> Generator[None]:
+        """Surround a handler and its conclusion: commit what is open at the end, or roll it back."""
+        self._depth, self._thread = len(connection().atomic_blocks), threading.get_ident()
+        try:
+            with self._open:
+                if self._work_type.settings.atomic:
+                    self._begin()
+                yield
+        except BaseException as error:
+            if self._is_open:
+                self.undone_by = error
+            raise
+        if self._is_open and self.stored:
+            self._delivery.settled = True
+
+    def conclude(self, context: Context, returned: object) -> Settlement:
+        """Return the settlement of a handler that returned, written already if a transaction is open."""
+        if self._delivery.lost is not None:
+            raise Aborted(str(self._delivery.lost), id=context.id)
+        if returned is not None and self.settlement is not None and returned is not self._said:
+            raise self._contradiction(returned)
+        if self.settlement is not None:
+            return self.settlement
+        settlement = settlement_of(self._work_type, context, self._delivery.row, self.outcome(returned))
+        if self._is_open:
+            self._settle(settlement)
+            self.settlement = settlement
+        return settlement
+
+    def outcome(self, returned: object) -> Any:
+        """Return the outcome: what complete's block gave, else what the handler returned."""
+        if self._said is None or returned is None or returned is self._said:
+            return returned if self._said is None else self._said
+        raise self._contradiction(returned)
+
+    # --- for the handler ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def prepare(self) -> Generator[None]:
+        """Open a transaction that commits at the end of the block."""
+        self._require("prepare")
+        self._preparing = True
+        try:
+            with self._undoing(), atomic():
+                yield
+        finally:
+            self._preparing = False
+
+    @contextmanager
+    def complete(self, context: Context) -> Generator[None]:
+        """Open a transaction and see that the work is ours; it commits when the handler has returned.
+
+        An error inside rolls it back at once, and with it the instructions that were built.
+        """
+        self._require("complete")
+        before = len(context.built)
+        with self._undoing(), ExitStack() as on_error:
+            on_error.push(self._close)
+            self._begin()
+            self._require_own()
+            with forgetting(context, before):
+                yield
+                self._said = root_of(context, since=before)
+            on_error.pop_all()
+
+    async def aprepare(self, act: Callable[[], T]) -> T:
+        """Run ``act`` in a transaction."""
+        self._require("prepare", is_async=True)
+        self._preparing = True
+        try:
+            return await sync_to_async(self._prepared)(act)
+        finally:
+            self._preparing = False
+
+    async def acomplete(self, context: Context, act: Callable[[], T]) -> T:
+        """Run ``act`` and settle the work in one transaction, which has committed when this returns.
+
+        It cannot stay open until the handler returns: other coroutines share its connection.
+        """
+        self._require("complete", is_async=True)
+        return await sync_to_async(self._completed)(context, act)
+
+    # --- within -------------------------------------------------------------------------------------------
+
+    def _prepared(self, act: Callable[[], T]) -> T:
+        with self._undoing(), atomic():
+            returned = act()
+            require_plain(self._work_type, returned)
+            return returned
+
+    def _completed(self, context: Context, act: Callable[[], T]) -> T:
+        before = len(context.built)
+        with self._undoing(), forgetting(context, before), atomic():
+            self._tell_commit()
+            self._require_own()
+            returned = act()
+            said = root_of(context, since=before) if returned is None else returned
+            settlement = settlement_of(self._work_type, context, self._delivery.row, said)
+            self._settle(settlement)
+        self._said, self.settlement = said, settlement
+        self._delivery.settled = self.stored
+        return returned
+
+    def _begin(self) -> None:
+        """Open the transaction that stays open until the handler has returned."""
+        self._open.enter_context(atomic())
+        self._is_open = True
+        self._tell_commit()
+
+    def _close(self, *error: Any) -> None:
+        """Roll the open transaction back, because of this error."""
+        self._is_open = False
+        self._open.pop_all().__exit__(*error)
+
+    def _tell_commit(self) -> None:
+        """Note the commit before callbacks of the handler's own run: one that raises undoes nothing."""
+        if self.stored:
+            transaction.on_commit(self._committed, using=alias())
+
+    def _committed(self) -> None:
+        self._delivery.settled = True
+
+    @contextmanager
+    def _undoing(self) -> Generator[None]:
+        """Note the error that rolls a transaction back."""
+        try:
+            yield
+        except BaseException as error:
+            self.undone_by = error
+            raise
+
+    def _settle(self, settlement: Settlement) -> None:
+        """Write the outcome within the transaction; raise when the work is somebody else's meanwhile."""
+        if not self.stored:
+            return
+        id, delivery = settlement.row.id, settlement.row.delivery
+        progress = self._services.latest_progress(id)
+        if progress is not None:
+            write_progress({id: (delivery, progress)})
+        if settle_here([settlement]).refused:
+            raise self._lost(loss_of(self._delivery, holders_of([id]).get(id)))
+
+    def _require_own(self) -> None:
+        """Lock the work; raise when it is somebody else's meanwhile."""
+        id = self._delivery.row.id
+        if self.stored:
+            row = lock_rows([id]).get(id)
+            holder = Holder(row.status, row.delivery, row.worker) if row is not None else None
+            if (reason := loss_of(self._delivery, holder)) is not None:
+                raise self._lost(reason)
+
+    def _lost(self, reason: AbortReason | None) -> Aborted:
+        """Note that nothing more is to be written of this attempt; return the error that says why."""
+        self._delivery.lost = reason or AbortReason.TAKEN_BY_ANOTHER_WORKER
+        self._delivery.abort(self._delivery.lost)
+        return Aborted(str(self._delivery.lost), id=self._delivery.row.id)
+
+    def _require(self, stage: str, is_async: bool = False) -> None:
+        """Raise when this is not the moment for a stage."""
+        problem = self._misplaced(stage, is_async) or self._out_of_order(stage)
+        if problem:
+            raise InvalidInstruction(f"{self._work_type.name}: {problem}.", id=self._delivery.row.id)
+        self._used.add(stage)
+
+    def _misplaced(self, stage: str, is_async: bool) -> str:
+        """Return why a stage cannot be used in this kind of handler, or here in it."""
+        if self._work_type.settings.atomic:
+            return f"{stage} cannot be used in an atomic=True work, which is one transaction already"
+        if is_async and not self._work_type.is_async:
+            return f"a{stage} is for async handlers; write with ctx.{stage}()"
+        if is_async:
+            return ""
+        if self._work_type.is_async:
+            return f"{stage} is for plain handlers; write await ctx.a{stage}(a_function)"
+        if threading.get_ident() != self._thread:
+            return f"{stage} can only be used in the thread of the handler"
+        return ""
+
+    def _out_of_order(self, stage: str) -> str:
+        """Return why a stage comes too late or too early."""
+        if stage in self._used:
+            return f"{stage} can only be used once"
+        if "complete" in self._used:
+            return f"{stage} cannot be used after complete"
+        if self._preparing:
+            return f"{stage} cannot be used inside prepare"
+        if not self._work_type.is_async and len(connection().atomic_blocks) != self._depth:
+            return f"{stage} cannot be used inside transaction.atomic(); it opens a transaction itself"
+        return ""
+
+    def _contradiction(self, returned: object) -> InvalidInstruction:
+        return InvalidInstruction(
+            f"the handler of {self._work_type.name!r} returned {returned!r}, but complete has given another "
+            "outcome already; return that one, or nothing.",
+            id=self._delivery.row.id,
+        )
+
+
+@contextmanager
+def forgetting(context: Context, before: int) -> Generator[None]:
+    """Forget the instructions that were built inside, should it fail: they are undone with the rest."""
+    try:
+        yield
+    except BaseException:
+        del context.built[before:]
+        raise
