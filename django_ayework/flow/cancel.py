@@ -13,11 +13,9 @@ from django_ayework.flow.handles import Handle
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.locking import lock_live_work
 from django_ayework.rules.states import Status
-from django_ayework.rules.transitions import Transition
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
-from django_ayework.store.rows import WorkRow
 
 
 def cancel(id: str) -> Handle[Any, Any]:
@@ -35,7 +33,7 @@ def cancel_here(id: str) -> Handle[Any, Any]:
     """Cancel within the transaction at hand: the row is locked, so its status cannot change meanwhile."""
     row = lock_live_work(id, "cancelled")
     ledger = Ledger(clock.now())
-    transition = cancelled(row, ledger)
+    transition = row.becoming(Status.CANCELLED, error=row.error, ended_at=ledger.now)
     transitions.apply([transition])
     after = row.after(transition)
     ledger.ended(after)
@@ -44,19 +42,3 @@ def cancel_here(id: str) -> Handle[Any, Any]:
     ledger.effects.revoked[row.id] = AbortReason.CANCELLED
     close(ledger)
     return Handle(row.id, row.group)
-
-
-def cancelled(row: WorkRow, ledger: Ledger) -> Transition:
-    """Return the end of a work that nobody wants any more."""
-    return Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=frozenset({Status(row.status)}),
-        status=Status.CANCELLED,
-        attempt=row.attempt,
-        run_at=row.run_at,
-        deadline=row.deadline,
-        group_id=row.group_id,
-        error=row.error,
-        ended_at=ledger.now,
-    )

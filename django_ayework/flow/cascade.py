@@ -114,18 +114,7 @@ def unblock(row: WorkRow, now: datetime) -> Move:
     One that was queued without a delay is due now, whatever the clock of the host said that queued it.
     """
     run_at = now if row.run_at <= row.queued_at else max(row.run_at, now)
-    transition = Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=frozenset({Status.BLOCKED}),
-        status=waiting_status(run_at, now),
-        attempt=row.attempt,
-        run_at=run_at,
-        deadline=row.deadline,
-        group_id=row.group_id,
-        error=row.error,
-    )
-    return Move(row, transition, resume)
+    return Move(row, row.becoming(waiting_status(run_at, now), run_at=run_at, error=row.error), resume)
 
 
 def resume(ledger: Ledger, move: Move) -> None:
@@ -159,33 +148,13 @@ def ending(
     group_id: str | None = None,
 ) -> Transition:
     """Return the end of a blocked work."""
-    return Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=frozenset({Status.BLOCKED}),
-        status=status,
-        attempt=row.attempt,
-        run_at=row.run_at,
-        deadline=row.deadline,
-        group_id=group_id or row.group_id,
-        reason=reason,
-        error=error,
-        ended_at=now,
-    )
+    group_id = group_id or row.group_id
+    return row.becoming(status, group_id=group_id, reason=reason, error=error, ended_at=now)
 
 
 def waiting_again(row: WorkRow, now: datetime) -> Transition:
     """Return the way back of an ended waiter; its time counts anew, an explicit deadline stays."""
-    return Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=frozenset({Status(row.status)}),
-        status=Status.BLOCKED,
-        attempt=0,
-        run_at=row.run_at,
-        deadline=deadline_anew(row, now),
-        group_id=row.group_id,
-    )
+    return row.becoming(Status.BLOCKED, attempt=0, deadline=deadline_anew(row, now))
 
 
 def deadline_anew(row: WorkRow, now: datetime) -> datetime | None:

@@ -6,10 +6,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from django_ayework.define.context import Assignment, Context
+from django_ayework.define.context import Context
 from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.signal import AbortReason
+from django_ayework.flow.assignments import assignment_of
 from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.cascade import fire
 from django_ayework.flow.closing import close
@@ -43,7 +44,7 @@ def completing(id: str) -> Generator[Context]:
     """
     with atomic():
         row = lock_live_work(id, "completed")
-        context = Context(assignment_of(row), EngineServices())
+        context = context_of(row)
         yield context
         root = root_of(context)
         if root is not None:
@@ -78,17 +79,8 @@ def complete_here(row: WorkRow, plan: Plan) -> None:
     close(ledger)
 
 
-def assignment_of(row: WorkRow) -> Assignment:
-    """Return what the context shows of a work that no handler runs."""
-    return Assignment(
-        id=row.id,
-        type=row.type,
-        group_id=row.group,
-        chain_id=row.chain,
-        attempt=row.attempt,
-        parent=row.parent_id,
-        dependents=dependents_of(row),
-        blockers=blockers_of([row.id]).get(row.id, ()) if decode_options(row.options).blocked else (),
-        last_error=row.error or None,
-        deadline=row.deadline,
-    )
+def context_of(row: WorkRow) -> Context:
+    """Return the context of a work that no handler runs."""
+    blocked = decode_options(row.options).blocked
+    blockers = blockers_of([row.id])[row.id] if blocked else ()
+    return Context(assignment_of(row, dependents_of(row), blockers), EngineServices())

@@ -87,17 +87,9 @@ def starting_over(row: WorkRow, now: datetime) -> Transition:
     """Return the way back to pending, the error of the last life kept for the handler to see."""
     options = decode_options(row.options)
     deadline = row.deadline if options.explicit_deadline else resolve_deadline(now, options.expires, None)
-    return Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=frozenset({Status(row.status)}),
-        status=Status.PENDING,
-        attempt=0,
-        run_at=now,
-        deadline=deadline,
-        group_id=row.group_id,
-        error="" if row.reason == Reason.UNKNOWN_TYPE or is_parking(row.error) else row.error,
-    )
+    only_parked = row.reason == Reason.UNKNOWN_TYPE or is_parking(row.error)
+    error = "" if only_parked else row.error
+    return row.becoming(Status.PENDING, attempt=0, run_at=now, deadline=deadline, error=error)
 
 
 def retry_waiter(ledger: Ledger, row: WorkRow, waiter: WaiterRow | None) -> None:

@@ -22,8 +22,6 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
 
-RUNNING = frozenset({Status.RUNNING})
-
 
 @dataclass(frozen=True, slots=True)
 class Success:
@@ -97,14 +95,8 @@ def transition_of(settlement: Settlement, now: datetime) -> Transition:
 def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
     """Return the end of a work that succeeded; one that queues others founds its group."""
     founds = bool(success.births) or success.needs_group
-    return Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=frozenset({Status(row.status)}),
-        status=Status.SUCCESS,
-        attempt=row.attempt,
-        run_at=row.run_at,
-        deadline=row.deadline,
+    return row.becoming(
+        Status.SUCCESS,
         group_id=row.group_id or (row.id if founds else None),
         result=success.result,
         ended_at=now,
@@ -115,15 +107,10 @@ def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
 def transition_by(row: WorkRow, verdict: Verdict, now: datetime) -> Transition:
     """Return what a verdict makes of a running work."""
     dead = verdict.status is Status.DEAD
-    return Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=RUNNING,
-        status=verdict.status,
+    return row.becoming(
+        verdict.status,
         attempt=row.attempt if verdict.counts else row.attempt - 1,
         run_at=verdict.run_at or row.run_at,
-        deadline=row.deadline,
-        group_id=row.group_id,
         reason=verdict.reason or "",
         error=row.error if verdict.outcome is Outcome.DEFERRED else verdict.error,
         ended_at=now if dead else None,

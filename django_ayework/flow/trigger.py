@@ -54,14 +54,4 @@ def require_scheduled(ids: Sequence[str], rows: dict[str, WorkRow]) -> None:
 
 def due_now(row: WorkRow, now: datetime) -> Transition:
     """Return a scheduled work's way to pending."""
-    return Transition(
-        id=row.id,
-        delivery=row.delivery,
-        leaves=frozenset({Status.SCHEDULED}),
-        status=Status.PENDING,
-        attempt=row.attempt,
-        run_at=now,
-        deadline=row.deadline,
-        group_id=row.group_id,
-        error=row.error,
-    )
+    return row.becoming(Status.PENDING, run_at=now, error=row.error)

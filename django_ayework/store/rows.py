@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -46,6 +46,21 @@ class WorkRow(NamedTuple):
     ended_at: datetime | None
     completed_by: str | None
     dedup_key: str | None
+
+    def becoming(self, status: Status, **changes: Any) -> Transition:
+        """Return the transition to a status, for a row that was read as it is; what is not named stays.
+
+        Exceptions are what belongs to one status alone (``reason``, ``error``, ``result``, ``ended_at``,
+        ``completed_by``): they are empty unless named.
+        """
+        stays = {name: getattr(self, name) for name in ("attempt", "run_at", "deadline", "group_id")}
+        return Transition(
+            id=self.id,
+            delivery=self.delivery,
+            leaves=frozenset({Status(self.status)}),
+            status=status,
+            **{**stays, **changes},
+        )
 
     def after(self, transition: Transition) -> WorkRow:
         """Return the row as a transition leaves it: no worker holds it any more."""

@@ -11,12 +11,13 @@ from datetime import timedelta
 from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.context import Assignment, Context
+from django_ayework.define.context import Context
 from django_ayework.define.events import FailureInfo, Kind
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
 from django_ayework.define.signature import bind
 from django_ayework.errors import Abort, AttemptTimeout, Defer, Reschedule
+from django_ayework.flow.assignments import assignment_of
 from django_ayework.flow.events import announce, is_heard, report, resolved_hook, work_event
 from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.payloads import codec_of, decode_input
@@ -67,7 +68,9 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
     except Exception as error:  # a codec of the project's own may raise anything
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     stages = Stages(delivery, work_type, services, stored)
-    context = Context(assignment_of(delivery), services, delivery.signal, stages)
+    context = Context(
+        assignment_of(row, delivery.dependents, delivery.blockers), services, delivery.signal, stages
+    )
     announce_start(row)
     return Opened(delivery, work_type, context, arguments, stages)
 
@@ -92,23 +95,6 @@ def is_parked(row: WorkRow) -> bool:
         return False
     grace = timedelta(seconds=get_settings().unknown_type_grace)
     return now - unknown_since(row.error, now) < grace
-
-
-def assignment_of(delivery: Delivery) -> Assignment:
-    """Return the facts a handler may read."""
-    row = delivery.row
-    return Assignment(
-        id=row.id,
-        type=row.type,
-        group_id=row.group,
-        chain_id=row.chain,
-        attempt=row.attempt,
-        parent=row.parent_id,
-        dependents=delivery.dependents,
-        blockers=delivery.blockers,
-        last_error=row.error or None,
-        deadline=row.deadline,
-    )
 
 
 def announce_start(row: WorkRow) -> None:
