@@ -54,6 +54,10 @@ class WorkType(Generic[P, R_co, G_co]):
         self.handler = handler
         self.name = name
         self.settings = settings
+        # Worked out once: every enqueue asks for them, and the settings are frozen.
+        given = {name: getattr(settings, name) for name in CONSTANTS}
+        constants = {name: value for name, value in given.items() if value is not None}
+        self._constants = cast(QueueOptions, constants)
         self.takes_context = wants_context(handler)
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = input_signature(handler)
@@ -85,9 +89,8 @@ class WorkType(Generic[P, R_co, G_co]):
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
     def constants(self) -> QueueOptions:
-        """Return the type's defaults, as options of the level below a request's own."""
-        given = {name: getattr(self.settings, name) for name in CONSTANTS}
-        return cast(QueueOptions, {name: value for name, value in given.items() if value is not None})
+        """Return the type's defaults, as options of the level below a request's own; not to be changed."""
+        return self._constants
 
     def __repr__(self) -> str:
         return f"<WorkType {self.name}>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TypedDict
 
 from django_ayework.rules.durations import Seconds, seconds
 
@@ -62,16 +61,6 @@ def is_whole(value: object) -> bool:
 def is_number(value: object) -> bool:
     """Tell whether a value is a number, as opposed to True, text and the like."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-class RetryFields(TypedDict, total=False):
-    """The fields of :class:`Retry` as a mapping, as the settings have them."""
-
-    attempts: int
-    base: Seconds
-    factor: float
-    max: Seconds
-    jitter: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

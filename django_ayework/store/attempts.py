@@ -28,12 +28,6 @@ def insert_attempts(attempts: Iterable[AttemptRow]) -> None:
     rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts], batch_size=500)
 
 
-def attempts_of(work_id: str) -> list[AttemptRow]:
-    """Return a work's attempts that did not succeed, the first first."""
-    found = rows(Attempt).filter(work_id=work_id).order_by("number", "id")
-    return [AttemptRow._make(row) for row in found.values_list(*AttemptRow._fields)]
-
-
 def last_outcome(work_id: str, attempt: int) -> str | None:
     """Return how the last attempt that did not succeed ended, for a work that stands at ``attempt``.
 
