@@ -19,7 +19,7 @@ DJANGO_SUPERUSER_USERNAME ?= demo
 DJANGO_SUPERUSER_PASSWORD ?= demo
 DJANGO_SUPERUSER_EMAIL ?= demo@example.com
 
-.PHONY: help demo serve test test-next bench check lint format types contracts migrations docs install-test mysql clean
+.PHONY: help demo serve test test-next test-pooled races bench check lint format types contracts migrations docs install-test mysql clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -119,6 +119,13 @@ test-next: ## the SQLite suite on Django 6.1 and Python 3.13
 	fi; \
 	$(NEXT_VENV)/bin/python -c 'import django, sys; print("Python %s, Django %s" % (sys.version.split()[0], django.__version__))'; \
 	AYEWORK_TEST_REQUIRE= AYEWORK_TEST_ONLY=sqlite,redis $(NEXT_VENV)/bin/python -m tests.databases run $(PYTEST_ARGS)
+
+test-pooled: $(VENV)/.installed-test ## workers and races behind PgBouncer, and with Django's pool
+	@$(PY) -m tests.pgbouncer $(PYTEST_ARGS)
+
+races: $(VENV)/.installed-test mysql ## the races in full: more rounds than make test has time for
+	@AYEWORK_RACES=full AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' \
+	  $(PY) -m tests.databases run -m races $(PYTEST_ARGS)
 
 # --- figures -------------------------------------------------------------------------------------------
 

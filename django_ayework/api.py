@@ -11,11 +11,13 @@ from django.dispatch import Signal
 from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
+from django_ayework.flow import delete as deleting
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import retry as retrying
 from django_ayework.flow import trigger as triggering
 from django_ayework.flow.cancel import cancel
 from django_ayework.flow.complete import complete, completing
+from django_ayework.flow.controls import limit, pause, resume
 from django_ayework.flow.explain.explaining import explain
 from django_ayework.flow.handles import get_handle
 from django_ayework.rules.explaining.explanation import Explanation
@@ -27,17 +29,14 @@ G = TypeVar("G")
 @overload
 def enqueue(work: WorkRequest[R, G], /, **options: Unpack[EnqueueOptions]) -> Handle[R, G]: ...
 @overload
-def enqueue(
-    work: str, input: Mapping[str, Any] | None = None, /, **options: Unpack[EnqueueOptions]
-) -> Handle[Any, Any]: ...
-def enqueue(
-    work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None = None, /, **options: Any
-) -> Handle[Any, Any]:
+def enqueue(work: str, input: Any = None, /, **options: Unpack[EnqueueOptions]) -> Handle[Any, Any]: ...
+def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: Any) -> Handle[Any, Any]:
     """Queue a work in the current transaction: it commits and rolls back with it; return its handle.
 
-    ``work`` is a built request, or a type name followed by its input by name. ``on_commit=True`` defers the
-    insert to ``transaction.on_commit``. Queueing one request twice gives the first one's handle, with
-    ``deduplicated`` True; so does ``dedup=Dedup(key)`` when a work of this type and key is there.
+    ``work`` is a built request, or a type name followed by its input: by name, or for a batch type the one
+    input itself. ``on_commit=True`` defers the insert to ``transaction.on_commit``. Queueing one request
+    twice gives the first one's handle, with ``deduplicated`` True; so does ``dedup=Dedup(key)`` when a work
+    of this type and key is there.
 
     Raises UnknownWorkType, TypeError for arguments or options that do not fit, NotEncodable, PayloadTooLarge,
     InvalidWorkId.
@@ -51,10 +50,10 @@ def enqueue(
     return queued(work, input, options)
 
 
-def queued(
-    work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None, options: Mapping[str, Any]
-) -> Handle[Any, Any]:
+def queued(work: WorkRequest[Any, Any] | str, input: Any, options: Mapping[str, Any]) -> Handle[Any, Any]:
     """Queue a built request, or a type name with its input."""
+    if isinstance(work, str):
+        queueing.refuse_arguments(work, options)
     return queueing.enqueue_one(queueing.request_of(work, input), options)
 
 
@@ -72,10 +71,10 @@ def enqueue_many(
 async def aenqueue(work: WorkRequest[R, G], /, **options: Unpack[EnqueueOptions]) -> Handle[R, G]: ...
 @overload
 async def aenqueue(
-    work: str, input: Mapping[str, Any] | None = None, /, **options: Unpack[EnqueueOptions]
+    work: str, input: Any = None, /, **options: Unpack[EnqueueOptions]
 ) -> Handle[Any, Any]: ...
 async def aenqueue(
-    work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None = None, /, **options: Any
+    work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: Any
 ) -> Handle[Any, Any]:
     """See enqueue()."""
     return await sync_to_async(queued)(work, input, options)
@@ -114,7 +113,7 @@ def enqueue_on(
     return disconnect
 
 
-def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
+def retry(id: str, input: Any = None) -> Handle[Any, Any]:
     """Make a dead or cancelled work pending again, with a full budget of attempts; return its handle.
 
     ``expires`` counts anew, an explicit ``deadline`` stays; the group re-opens; waiters that died because of
@@ -126,7 +125,7 @@ def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
     return retrying.retry(id, input)
 
 
-async def aretry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
+async def aretry(id: str, input: Any = None) -> Handle[Any, Any]:
     """See retry()."""
     return await sync_to_async(retry)(id, input)
 
@@ -137,6 +136,30 @@ def trigger(*ids: str) -> list[WorkState]:
     Raises WorkNotFound, and NotTriggerable for a work that is not scheduled.
     """
     return triggering.trigger(ids)
+
+
+def delete_chains(*ids: deleting.Chain, cascade: bool = False) -> list[str]:
+    """Delete chains with all their works; return the ids of those that existed, in the order given.
+
+    ``ids`` are chain ids, which are those of first works; a handle stands for the chain its work belongs to.
+    With ``cascade=True`` the chains that block any of their works go too, recursively, and come last in the
+    list. A handler that is running is told ``not_found``, and what it returns is refused. Whatever watches a
+    work that had not ended is decided as if that were cancelled.
+
+    Raises BlockerReference, and deletes nothing, when one of them blocks, or had blocked, a work that stays.
+
+    Example::
+
+        with transaction.atomic():
+            delete_chains(export.chain_id, cascade=True)
+            export.delete()
+    """
+    return deleting.delete_chains(ids, cascade)
+
+
+async def adelete_chains(*ids: deleting.Chain, cascade: bool = False) -> list[str]:
+    """See delete_chains()."""
+    return await sync_to_async(delete_chains)(*ids, cascade=cascade)
 
 
 async def aexplain(id: str) -> Explanation:
@@ -159,22 +182,47 @@ async def atrigger(*ids: str) -> list[WorkState]:
     return await sync_to_async(trigger)(*ids)
 
 
+async def apause(*, type: str | None = None, queue: str | None = None) -> None:
+    """See pause()."""
+    await sync_to_async(pause)(type=type, queue=queue)
+
+
+async def aresume(*, type: str | None = None, queue: str | None = None) -> None:
+    """See resume()."""
+    await sync_to_async(resume)(type=type, queue=queue)
+
+
+async def alimit(
+    type: str, *, max_running: int | None = None, weight: int | None = None, priority: int | None = None
+) -> None:
+    """See limit()."""
+    await sync_to_async(limit)(type, max_running=max_running, weight=weight, priority=priority)
+
+
 __all__ = [
     "acancel",
     "acomplete",
+    "adelete_chains",
     "aenqueue",
     "aenqueue_many",
     "aexplain",
+    "alimit",
+    "apause",
+    "aresume",
     "aretry",
     "atrigger",
     "cancel",
     "complete",
     "completing",
+    "delete_chains",
     "enqueue",
     "enqueue_many",
     "enqueue_on",
     "explain",
     "get_handle",
+    "limit",
+    "pause",
+    "resume",
     "retry",
     "trigger",
 ]

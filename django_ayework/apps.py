@@ -39,4 +39,25 @@ class AyeworkConfig(AppConfig):
         connections.enqueue = api.enqueue
         connections.aenqueue = api.aenqueue
         new_id.custom = lambda: get_settings().id
+        connect_doers()
         autodiscover_modules("works")
+
+
+def connect_doers() -> None:
+    """Let doers report as workers do, count for the fleet in the Store, and leave no connection behind."""
+    from django.db import connections as databases
+
+    from django_ayework.doers import seams
+    from django_ayework.flow.backlog import backlog_policy
+    from django_ayework.flow.events import report
+    from django_ayework.ports.kv import limits
+    from django_ayework.store.clock import clock
+    from django_ayework.store.database import tidy_connections
+
+    seams.connections.now = clock.now
+    seams.connections.report = report
+    seams.connections.tidy = tidy_connections
+    seams.connections.leave = databases.close_all
+    seams.connections.backlog_policy = backlog_policy
+    seams.connections.fleet_hit = limits.hit
+    seams.connections.fleet_peek = limits.peek

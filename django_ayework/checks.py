@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.apps import AppConfig
@@ -10,6 +10,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.utils.module_loading import import_string
 
 from django_ayework.conf import get_settings, unknown_keys
 from django_ayework.define.registry import registry
@@ -38,9 +39,47 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     return found
 
 
+#: Caches that are not the same for all processes, keep nothing, or cannot add a key in one step.
+UNSHARED_CACHES = ("locmem.LocMemCache", "dummy.DummyCache", "filebased.FileBasedCache")
+
+
+@register("ayework")
+def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W004: a Store in a cache that processes do not share. W005: ON_BACKLOG that is never called."""
+    try:
+        settings = get_settings()
+    except ImproperlyConfigured:  # E002 says so
+        return []
+    found: list[CheckMessage] = []
+    backend = str(django_settings.CACHES.get("default", {}).get("BACKEND", ""))
+    if settings.store == "cache" and backend.endswith(UNSHARED_CACHES):
+        found.append(
+            Warning(
+                f"AYEWORK['STORE'] is 'cache', but {backend} is no cache that processes share, so limits of "
+                "the fleet do not hold.",
+                hint="Let CACHES['default'] be Redis or Memcached, or set AYEWORK['STORE'] to 'database'.",
+                id="ayework.W004",
+            )
+        )
+    if settings.on_backlog is not None and settings.backlog_after is None:
+        found.append(
+            Warning(
+                "AYEWORK['ON_BACKLOG'] is never called, as AYEWORK['BACKLOG_AFTER'] is not set.",
+                hint="Set it to how many seconds tasks may wait.",
+                id="ayework.W005",
+            )
+        )
+    return found
+
+
 @register("ayework")
 def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E005: two handlers of one type name."""
+    """E005: two handlers of one type name. E008: a dotted path that leads nowhere."""
+    return [*check_names(), *check_paths()]
+
+
+def check_names() -> list[CheckMessage]:
+    """Find names that two handlers have."""
     return [
         Error(
             f"Two works are named {name!r}: {first} and {second}.",
@@ -48,6 +87,35 @@ def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
             id="ayework.E005",
         )
         for name, (first, second) in sorted(registry.clashes.items())
+    ]
+
+
+def check_paths() -> Iterator[CheckMessage]:
+    """Find hooks and middlewares that are named by a path which cannot be imported."""
+    for work_type in sorted(registry, key=lambda work_type: work_type.name):
+        settings = work_type.settings
+        hooks = {name: getattr(settings, name) for name in ("on_event", "on_failure", "log_context")}
+        for option, path in [*hooks.items(), *(("middleware", path) for path in settings.middleware)]:
+            try:
+                _ = import_string(path) if isinstance(path, str) else path
+            except ImportError as missing:
+                message = f"{option}= of the work {work_type.name!r} leads nowhere: {missing}."
+                yield Error(message, hint="Correct the dotted path.", id="ayework.E008")
+
+
+@register("ayework")
+def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W003: a type chains to one that is not there, so what it outputs would be dropped."""
+    return [
+        Warning(
+            f"{work_type.name!r} has then={work_type.settings.then!r}, but no work is named so; "
+            "what it outputs is dropped.",
+            hint=did_you_mean(str(work_type.settings.then), registry.names()).strip()
+            or 'Give the name of a type: then="<app_label>.<function name>".',
+            id="ayework.W003",
+        )
+        for work_type in registry
+        if work_type.settings.then is not None and registry.find(work_type.settings.then) is None
     ]
 
 

@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from django_ayework.define.middleware import Middleware, check_middleware
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec, RichJSON
@@ -32,8 +33,12 @@ class Settings:
     database: str = "default"  # alias of the database that holds the queue
     poll_interval: float = 1.0  # seconds between looks of an idle worker
     lease: float = 30.0  # seconds a worker may be silent before its works go to another
+    store: Any = (
+        "database"  # where keys of the fleet are: "database", "cache", "local", a dotted path, a Store
+    )
     concurrency: int = 8  # works one worker runs at a time
     shutdown_grace: float = 25.0  # seconds running works may finish after SIGTERM
+    statement_timeout: float | None = 15.0  # seconds one of a worker's own statements may take; None: any
     retry: Retry = field(default_factory=Retry)  # a mapping of Retry's fields; merged field by field
     retention: Mapping[str, float | None] = field(default_factory=default_retention)  # seconds, by status
     strict_return: bool = True  # an instruction built but not returned fails the attempt
@@ -44,11 +49,21 @@ class Settings:
     on_event: Hook | None = None  # called with every WorkEvent, after commit
     on_error: Hook | None = None  # called with (exception, phase); phase is "commit", "queue" or "hook"
     on_failure: Hook | None = None  # given (exception, FailureInfo); may answer "retry", "abort", Defer(…)
+    log_context: Hook | None = None  # given (input, type); answers what log records say of an attempt
+    middleware: tuple[Middleware, ...] = ()  # around every handler, the outermost first
+    on_backlog: Hook | None = None  # called with a BacklogInfo once tasks have waited for too long
+    backlog_after: float | None = None  # seconds tasks may wait in a doer until it is called; None: never
+    backlog_every: float | None = None  # seconds until it is called again while they do; None: once
+    backpressure: Hook | None = None  # given a PressureInfo before each claim; answers seconds to wait
+    accept: Hook | None = None  # given the WorkState of a claimed work; a worker declines it by False
     unhandled_group: Hook | None = None  # called with a settled group nobody waited for
 
 
 KEYS = {field.name.upper(): field.name for field in fields(Settings)}
 ENDS = ("success", "cancelled", "dead")
+STORES = ("database", "cache", "local")
+#: What a Store can do.
+STORE_METHODS = ("get", "set", "delete", "set_if_absent", "increment", "swap")
 
 
 @functools.cache
@@ -92,6 +107,11 @@ def pause(value: Any, name: str) -> float:
     return number
 
 
+def optional_pause(value: Any, name: str) -> float | None:
+    """Return a duration in seconds, 0 excluded, or None."""
+    return None if value is None else pause(value, name)
+
+
 def whole(value: Any, name: str) -> int:
     """Return a whole number, 0 excluded."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -132,12 +152,37 @@ def hook(value: Any, name: str) -> Any:
     return found
 
 
+def middleware(value: Any, name: str) -> tuple[Middleware, ...]:
+    """Return middlewares as callables."""
+    given = enumerate(check_middleware(value, name))
+    return tuple(hook(one, f"{name}[{position}]") for position, one in given)
+
+
 def codec(value: Any, name: str) -> Codec:
     """Return the codec, given as an object, a class or a dotted path; None is the default one."""
     found = RichJSON() if value is None else imported(value)
     if not (callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))):
         raise TypeError(f"expected {name} to have encode(value) and decode(text), got: {value!r}.")
     return cast(Codec, found)
+
+
+def store(value: Any, name: str) -> Any:
+    """Return the name of one of our Stores, or a Store given as an object, a class or a dotted path."""
+    if value in STORES:
+        return value
+    if isinstance(value, str) and "." not in value:
+        raise ValueError(
+            f"expected {name} to be 'database', 'cache', 'local' or the dotted path of a Store, "
+            f"got: {value!r}.{did_you_mean(value, STORES)}"
+        )
+    found = imported(value)
+    missing = [method for method in STORE_METHODS if not callable(getattr(found, method, None))]
+    if missing:
+        raise TypeError(
+            f"expected {name} to be a Store, got: {value!r}, which has no {', '.join(missing)}; see "
+            "django_ayework.ports.kv.Store."
+        )
+    return found
 
 
 def imported(value: Any) -> Any:
@@ -151,8 +196,10 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "database": alias,
     "poll_interval": pause,
     "lease": pause,
+    "store": store,
     "concurrency": whole,
     "shutdown_grace": duration,
+    "statement_timeout": optional_pause,
     "retry": retry,
     "retention": retention,
     "strict_return": switch,
@@ -163,6 +210,13 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "on_event": hook,
     "on_error": hook,
     "on_failure": hook,
+    "log_context": hook,
+    "middleware": middleware,
+    "on_backlog": hook,
+    "backlog_after": optional_pause,
+    "backlog_every": optional_pause,
+    "accept": hook,
+    "backpressure": hook,
     "unhandled_group": hook,
 }
 

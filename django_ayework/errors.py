@@ -35,6 +35,10 @@ class InvalidOption(AyeworkError, ValueError):
     """A queueing option has a value that cannot be used."""
 
 
+class CronError(AyeworkError, ValueError):
+    """A cron expression, or its time zone, cannot be used; the message says where and why."""
+
+
 class NotEncodable(AyeworkError, TypeError):
     """A value cannot be stored; pass plain data, such as a primary key instead of a model instance."""
 
@@ -75,6 +79,16 @@ class NotRetryable(AyeworkError):
     ) -> None:
         super().__init__(message, id=id)
         self.members = tuple(members)
+
+
+class BlockerReference(AyeworkError):
+    """A chain blocks, or had blocked, a work outside of those to delete, so nothing was deleted."""
+
+    def __init__(
+        self, message: str | None = None, *, id: str | None = None, references: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        self.references = tuple(references)
+        super().__init__(message, id=id or next((chain for chain, _ in self.references), None))
 
 
 class WorkFailed(AyeworkError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
@@ -25,12 +29,11 @@ def eventually(look: Callable[[], T], seconds: float = PATIENCE) -> T:
 
 
 @contextmanager
-def worker_process(env: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def worker_process(env: dict[str, str], *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Run ``ayework_worker`` in a process of its own; it is killed at the latest at the end of the block."""
     command = [sys.executable, "-m", "django", "ayework_worker", *arguments]
-    with subprocess.Popen(
-        command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
+    with subprocess.Popen(command, env=env, **options) as process:
         try:
             yield process
         finally:
@@ -42,3 +45,21 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Wait for the end of a process; return its status and what it printed."""
     output, _ = process.communicate(timeout=PATIENCE)
     return process.returncode, output
+
+
+def health_address(process: subprocess.Popen[str]) -> str:
+    """Read where a process tells its health, which is the first thing it prints."""
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.search(r"http://[\d.:]+", line)
+    assert found, line
+    return found[0]
+
+
+def get(url: str) -> tuple[int, dict[str, Any]]:
+    """Return the status and the body of an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)

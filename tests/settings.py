@@ -34,7 +34,23 @@ def database(url: str) -> dict[str, Any]:
     return config
 
 
-DATABASES = {"default": database(os.environ.get("DATABASE_URL") or f"sqlite:///{ROOT / '.tests.sqlite3'}")}
+def pooled(config: dict[str, Any], way: str) -> dict[str, Any]:
+    """Keep connections in this way; whoever says so is behind PgBouncer (see tests/pgbouncer.py)."""
+    if way:
+        config["DISABLE_SERVER_SIDE_CURSORS"] = True
+    if way == "kept":
+        config["CONN_MAX_AGE"] = None
+    if way == "pool":
+        config["OPTIONS"]["pool"] = {"min_size": 0, "max_size": 20, "timeout": 1}
+    return config
+
+
+DATABASES = {
+    "default": pooled(
+        database(os.environ.get("DATABASE_URL") or f"sqlite:///{ROOT / '.tests.sqlite3'}"),
+        os.environ.get("TEST_CONNECTIONS", ""),
+    )
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 SECRET_KEY = "only for tests"
@@ -55,6 +71,7 @@ INSTALLED_APPS = [
     "django_ayework",
     "example_project.audit",
     "tests.app",
+    "tests.patterns",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

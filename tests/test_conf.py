@@ -31,9 +31,15 @@ class Shouting:
         return text
 
 
-SHOUTING = Shouting()
+class Shelf:
+    """Looks like a Store."""
+
+    get = set = delete = set_if_absent = increment = swap = lambda self, *args: None
+
+
+SHOUTING, SHELF = Shouting(), Shelf()
 NO_HOOK = 5
-HOOKS = ["ON_EVENT", "ON_ERROR", "ON_FAILURE", "UNHANDLED_GROUP"]
+HOOKS = ["ON_EVENT", "ON_ERROR", "ON_FAILURE", "LOG_CONTEXT", "ON_BACKLOG", "UNHANDLED_GROUP"]
 
 
 @pytest.fixture
@@ -63,8 +69,10 @@ def test_every_default(settings, given):
         "database": "default",
         "poll_interval": 1.0,
         "lease": 30.0,
+        "store": "database",
         "concurrency": 8,
         "shutdown_grace": 25.0,
+        "statement_timeout": 15.0,
         "retry": Retry(),
         "retention": {"success": 86_400, "cancelled": 86_400, "dead": None},
         "strict_return": True,
@@ -74,6 +82,13 @@ def test_every_default(settings, given):
         "on_event": None,
         "on_error": None,
         "on_failure": None,
+        "log_context": None,
+        "middleware": (),
+        "on_backlog": None,
+        "backlog_after": None,
+        "backlog_every": None,
+        "accept": None,
+        "backpressure": None,
         "unhandled_group": None,
     }
 
@@ -114,7 +129,10 @@ def test_a_partial_retention_leaves_the_rest_at_its_default(resolved):
 # Durations
 
 
-@pytest.mark.parametrize("key", ["POLL_INTERVAL", "LEASE", "SHUTDOWN_GRACE", "UNKNOWN_TYPE_GRACE"])
+@pytest.mark.parametrize(
+    "key",
+    ["POLL_INTERVAL", "LEASE", "SHUTDOWN_GRACE", "UNKNOWN_TYPE_GRACE", "BACKLOG_AFTER", "BACKLOG_EVERY"],
+)
 def test_durations_are_seconds_or_timedeltas(resolved, key):
     for value in (5, 5.0, timedelta(seconds=5)):
         number = getattr(resolved(**{key: value}), KEYS[key])
@@ -125,6 +143,24 @@ def test_durations_are_seconds_or_timedeltas(resolved, key):
 @pytest.mark.parametrize("key", ["SHUTDOWN_GRACE", "UNKNOWN_TYPE_GRACE"])
 def test_a_grace_may_be_none_at_all(resolved, key):
     assert getattr(resolved(**{key: 0}), KEYS[key]) == 0
+
+
+@pytest.mark.parametrize("key", ["BACKLOG_AFTER", "BACKLOG_EVERY"])
+def test_a_backlog_may_never_be_told_of(resolved, key):
+    assert getattr(resolved(**{key: None}), KEYS[key]) is None
+
+
+# Stores
+
+
+@pytest.mark.parametrize("name", ["database", "cache", "local"])
+def test_a_store_of_ours_has_a_name(resolved, name):
+    assert resolved(STORE=name).store == name
+
+
+@pytest.mark.parametrize("value", [SHELF, Shelf, f"{__name__}.Shelf", f"{__name__}.SHELF"])
+def test_a_store_is_an_object_a_class_or_a_dotted_path(resolved, value):
+    assert type(resolved(STORE=value).store).__name__ == "Shelf"
 
 
 # Hooks
@@ -141,6 +177,12 @@ def test_hooks_are_callables_or_dotted_paths(resolved, key, value):
 @pytest.mark.parametrize("value", [Hook, f"{__name__}.Hook"])
 def test_a_class_is_called_to_make_the_hook(resolved, value):
     assert type(resolved(ON_EVENT=value).on_event).__name__ == "Hook"
+
+
+def test_middlewares_are_callables_paths_and_classes_in_order(resolved):
+    found = resolved(MIDDLEWARE=[hook, f"{__name__}.hook", Hook, f"{__name__}.Hook"]).middleware
+
+    assert [getattr(one, "__name__", type(one).__name__) for one in found] == ["hook", "hook", "Hook", "Hook"]
 
 
 def test_ids_may_be_made_by_a_function_of_the_standard_library(resolved):
@@ -191,6 +233,14 @@ def test_none_is_the_default(resolved, key):
         ("SHUTDOWN_GRACE", -1, "0 seconds or more, got: -1"),
         ("SHUTDOWN_GRACE", "long", "got: 'long' (str)"),
         ("UNKNOWN_TYPE_GRACE", math.inf, "0 seconds or more, got: inf"),
+        ("BACKLOG_AFTER", 0, "greater than 0, got: 0"),
+        ("BACKLOG_EVERY", -1, "0 seconds or more, got: -1"),
+        ("BACKLOG_EVERY", "often", "got: 'often' (str)"),
+        ("STORE", "databse", "of a Store, got: 'databse'. Did you mean 'database'?"),
+        ("STORE", "redis", "'database', 'cache', 'local' or the dotted path of a Store, got: 'redis'"),
+        ("STORE", "nowhere.to.be.found", "nowhere"),
+        ("STORE", Shouting, "which has no get, set, delete, set_if_absent, increment, swap"),
+        ("STORE", None, "to be a Store, got: None"),
         ("STRICT_RETURN", "no", "True or False, got: 'no'"),
         ("RETRY", {"atempts": 3}, "unexpected keyword argument 'atempts'"),
         ("RETRY", {"attempts": 0}, "attempts to be a whole number, 1 or more, got: 0"),
@@ -205,6 +255,12 @@ def test_none_is_the_default(resolved, key):
         ("ON_FAILURE", 5, "a callable or the dotted path of one, got: 5"),
         ("UNHANDLED_GROUP", f"{__name__}.NO_HOOK", "a callable or the dotted path of one, got: "),
         ("ID", "uuid.NAMESPACE_DNS", "a callable"),
+        ("LOG_CONTEXT", 5, "a callable or the dotted path of one, got: 5"),
+        ("MIDDLEWARE", hook, "a list of callables or dotted paths, got: <function hook"),
+        ("MIDDLEWARE", "shop.tenancy", "a list of callables or dotted paths, got: 'shop.tenancy'"),
+        ("MIDDLEWARE", [hook, 5], "[1] to be a callable or the dotted path of one, got: 5"),
+        ("MIDDLEWARE", [f"{__name__}.missing"], "missing"),
+        ("MIDDLEWARE", [f"{__name__}.NO_HOOK"], "[0] to be a callable or the dotted path of one, got: "),
         ("CODEC", hook, "encode(value) and decode(text)"),
         ("CODEC", "json", "json"),
     ],

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the layers that need no database."""
+"""The examples in the docstrings of what needs no database."""
 
 import doctest
 import importlib
@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-PURE = ("django_ayework.errors", "django_ayework.rules", "django_ayework.define")
+PURE = (
+    "django_ayework.errors",
+    "django_ayework.rules",
+    "django_ayework.define",
+    "django_ayework.doers",
+    "django_ayework.hooks",
+    "django_ayework.ports.kv",
+)
 
 
 def modules() -> Iterator[str]:

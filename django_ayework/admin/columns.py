@@ -26,8 +26,9 @@ def short_id(row: Any) -> str:
 
 @admin.display(description=_("type"))
 def type_and_error(work: Any) -> str:
-    """The type, and the first line of the last error."""
-    return format_html("{}<br>{}", work.type, error(work)) if work.error_start else str(work.type)
+    """The type, the unit, and the first line of the last error."""
+    named = str(work.type) if work.unit is None else format_html("{}<br><b>{}</b>", work.type, work.unit)
+    return format_html("{}<br>{}", named, error(work)) if work.error_start else named
 
 
 @admin.display(description=_("status"))

@@ -19,15 +19,15 @@ from django_ayework.rules.states import Status
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(WorkAdmin):
-    """Dead works, the last to die first; once retried they are gone from here."""
+    """Dead works, the last to die first; once retried or deleted they are gone from here."""
 
     retry_permissions: tuple[str, ...] = ("django_ayework.change_deadletter", "django_ayework.change_work")
+    delete_permissions: tuple[str, ...] = ("django_ayework.delete_deadletter", "django_ayework.delete_work")
 
     list_display: Any = (
         columns.short_id,
-        "type",
+        columns.type_and_error,
         columns.reason,
-        columns.error,
         columns.attempt,
         columns.died,
     )

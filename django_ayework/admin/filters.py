@@ -84,5 +84,9 @@ class QueueFilter(ColumnFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
         """Return the queues."""
-        queues = {work_type.settings.queue or DEFAULT_QUEUE for work_type in registry} | {DEFAULT_QUEUE}
-        return [(queue, queue) for queue in sorted(queues)]
+        return [(queue, queue) for queue in declared_queues()]
+
+
+def declared_queues() -> list[str]:
+    """Return the queues that the registered types name, and the default one."""
+    return sorted({work_type.settings.queue or DEFAULT_QUEUE for work_type in registry} | {DEFAULT_QUEUE})

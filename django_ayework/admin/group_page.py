@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db.models.functions import Left
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from django_ayework.admin import columns, words
@@ -58,7 +59,7 @@ def members(group: Group, links: Links) -> Section:
 def member_cells(work: Work, links: Links) -> list[str]:
     """Return a work of the group as cells."""
     return [
-        links.work(work.id, words.short(work.id)),
+        format_html('<span class="ayework-id">{}</span>', links.work(work.id, words.short(work.id))),
         work.type,
         columns.status(work),
         columns.attempt(work),

@@ -15,17 +15,18 @@ from django_ayework.store.database import rows
 
 HELP = _(
     "The id of a work or of a group, the beginning of a type, "
-    "or the object a work is about, such as shop.order:17."
+    "the object a work is about, such as shop.order:17, or a unit of a type, such as site.fetch:page/7."
 )
 
-ABOUT = re.compile(r"(?P<label>\w+\.\w+):(?P<key>.+)")
+ABOUT = re.compile(r"(?P<label>[\w.-]+):(?P<key>.+)")
 
 
 def search(works: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the works that the term names."""
     if about := ABOUT.fullmatch(term):
         label = about["label"].lower()
-        return works.filter(Q(about_type=label, about_id=about["key"]) | named(term))
+        of_unit = Q(type=about["label"], unit=about["key"])
+        return works.filter(Q(about_type=label, about_id=about["key"]) | of_unit | named(term))
     return works.filter(type__startswith=term) if is_by_type(term) else works.filter(named(term))
 
 

@@ -13,6 +13,7 @@ from django_ayework.admin.sections import Fact, Section, Table
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.gate_payload import StoredRequest, decode_releases
+from django_ayework.flow.redaction import input_for_people, releases_for_people
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.conditions import condition_from_plain
 from django_ayework.store.database import rows
@@ -81,7 +82,8 @@ def released(work: Work, links: Links) -> list[Section]:
     try:
         requests = decode_releases(work.input)
     except NotDecodable:
-        return [Section(_("Releases"), [Fact(_("as stored"), boxed(work.input), wide=True)])]
+        stored = boxed(releases_for_people(work.input))
+        return [Section(_("Releases"), [Fact(_("as stored"), stored, wide=True)])]
     known = works_by_id([request.id for request in requests[:SHOWN]])
     table = Table(
         [_("work"), _("type"), _("input"), _("status")],
@@ -92,7 +94,9 @@ def released(work: Work, links: Links) -> list[Section]:
 
 def release_cells(request: WorkRequest[object, object], work: Work | None, links: Links) -> list[str]:
     """Return a work to be released as cells; it has a page once it is queued."""
-    given = request.encoded if isinstance(request, StoredRequest) else ""
+    given = ""
+    if isinstance(request, StoredRequest):
+        given = input_for_people(request.type, request.encoded, None)
     if isinstance(request, GateRequest):
         given = _("a gate watching %(count)d works") % {"count": len(request.watched)}
     return [

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ayework.admin import columns, words
-from django_ayework.admin.links import Links
+from django_ayework.admin.links import Links, linked
 from django_ayework.admin.payloads import boxed, shown
 from django_ayework.admin.sections import Fact, Page, Section, Table
 from django_ayework.admin.waiting import awaited_by, released, waiting
@@ -16,6 +16,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.explain.explaining import explain_row
 from django_ayework.flow.options import StoredOptions, decode_options
 from django_ayework.flow.payloads import codec_of
+from django_ayework.flow.redaction import input_for_people
 from django_ayework.models import Attempt, Work
 from django_ayework.models.labels import OUTCOME_LABELS
 from django_ayework.rules.states import Outcome
@@ -35,7 +36,7 @@ def work_page(work: Work, links: Links) -> Page:
         *failure(work),
         identity(work, links),
         *waiting(work, links),
-        *(released(work, links) if is_gate else [data(work)]),
+        *(released(work, links) if is_gate else [data(work, options)]),
         course(work, options),
         *attempts(work),
         *awaited_by(work.id, links),
@@ -63,6 +64,7 @@ def identity(work: Work, links: Links) -> Section:
         [
             Fact(_("id"), work.id),
             Fact(_("type"), work.type),
+            *unit(work, links),
             Fact(_("queue"), work.queue),
             Fact(_("priority"), str(work.priority)),
             Fact(_("fairness"), work.fairness or words.NOTHING),
@@ -73,13 +75,21 @@ def identity(work: Work, links: Links) -> Section:
     )
 
 
-def data(work: Work) -> Section:
-    """Return what the work was given and what it brought."""
+def unit(work: Work, links: Links) -> list[Fact]:
+    """Return what the work is about within its type, with a link to all works of this unit."""
+    if work.unit is None:
+        return []
+    return [Fact(_("unit"), linked(links.works_where(type=work.type, unit=work.unit), work.unit))]
+
+
+def data(work: Work, options: StoredOptions) -> Section:
+    """Return what the work was given, as far as people may see it, and what it brought."""
     codec = codec_of(registry.find(work.type))
+    given = input_for_people(work.type, work.input, options.redact)
     return Section(
         _("Data"),
         [
-            Fact(_("input"), shown(work.input, codec), wide=True),
+            Fact(_("input"), shown(given, codec), wide=True),
             Fact(_("result"), shown(work.result, codec), wide=True),
         ],
     )
@@ -119,7 +129,7 @@ def attempts(work: Work) -> list[Section]:
     found = list(rows(Attempt).filter(work_id=work.id).order_by("-number", "-id")[: SHOWN_ATTEMPTS + 1])
     if not found:
         return []
-    headings = [_("attempt"), _("outcome"), _("started"), _("ended"), _("worker"), _("error")]
+    headings = [_("attempt"), _("outcome"), _("error"), _("started"), _("ended"), _("worker")]
     note = ""
     if len(found) > SHOWN_ATTEMPTS:
         last = ngettext("The last %(count)d attempt.", "The last %(count)d attempts.", SHOWN_ATTEMPTS)
@@ -134,21 +144,26 @@ def attempt_cells(attempt: Attempt) -> list[str]:
     return [
         str(attempt.number),
         str(OUTCOME_LABELS[Outcome(attempt.outcome)]) if known else attempt.outcome,
+        unfolding(attempt),
         words.full_moment(attempt.started_at),
         words.full_moment(attempt.ended_at),
-        format_html(
-            '<span title="{}">{}</span>', attempt.worker, words.short(attempt.worker) or words.NOTHING
-        ),
-        unfolding(attempt),
+        short_worker(attempt),
     ]
+
+
+def short_worker(attempt: Attempt) -> str:
+    """Return who ran an attempt, shortened; in full on hovering."""
+    short = words.short(attempt.worker) or words.NOTHING
+    return format_html('<span class="ayework-id" title="{}">{}</span>', attempt.worker, short)
 
 
 def unfolding(attempt: Attempt) -> str:
     """Return an attempt's error, under which its traceback unfolds."""
+    first = words.first_line(attempt.error, 300)
     if not attempt.traceback:
-        return words.first_line(attempt.error, 300)
+        return format_html('<span class="ayework-error">{}</span>', first) if first else words.NOTHING
     return format_html(
-        "<details><summary>{}</summary>{}</details>",
-        words.first_line(attempt.error, 300) or _("traceback"),
+        '<details class="ayework-error"><summary>{}</summary>{}</details>',
+        first or _("traceback"),
         boxed(attempt.traceback),
     )

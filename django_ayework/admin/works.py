@@ -22,6 +22,7 @@ from django.urls import URLPattern, path, reverse
 from django_ayework.admin import columns
 from django_ayework.admin.actions import retry_for, retry_selected
 from django_ayework.admin.base import ReadOnlyAdmin
+from django_ayework.admin.deleting import delete_chains_selected
 from django_ayework.admin.filters import QueueFilter, ReasonFilter, StatusFilter, TypeFilter
 from django_ayework.admin.links import Links
 from django_ayework.admin.newest import WorkChangeList
@@ -33,24 +34,25 @@ from django_ayework.rules.states import RETRYABLE
 
 @admin.register(Work)
 class WorkAdmin(ReadOnlyAdmin):
-    """Works, the newest first. Whoever may change works may retry them."""
+    """Works, the newest first. Whoever may change works may retry them, who may delete them, their chains."""
 
     retry_permissions: tuple[str, ...] = ("django_ayework.change_work",)
-    lookups = frozenset({"id__lt", "group_id"})
+    delete_permissions: tuple[str, ...] = ("django_ayework.delete_work",)
+    lookups = frozenset({"id__lt", "group_id", "unit"})
     deferred = ("input", "result", "error")
 
-    actions: Any = (retry_selected,)
+    actions: Any = (retry_selected, delete_chains_selected)
     change_form_template = "admin/django_ayework/work_page.html"
     list_display: Any = (
         columns.short_id,
         columns.type_and_error,
-        "queue",
         columns.standing,
-        "priority",
         columns.attempt,
         columns.queued,
         columns.run,
         columns.ended,
+        "queue",
+        "priority",
     )
     list_filter: ClassVar[Any] = (StatusFilter, ReasonFilter, TypeFilter, QueueFilter)
     ordering: ClassVar[Any] = ("-id",)
@@ -78,11 +80,16 @@ class WorkAdmin(ReadOnlyAdmin):
         user: Any = request.user
         return any(user.has_perm(permission) for permission in self.retry_permissions)
 
+    def has_delete_chains_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the user may delete chains of works. Rows by themselves nobody deletes."""
+        user: Any = request.user
+        return any(user.has_perm(permission) for permission in self.delete_permissions)
+
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show the list; refuse actions of those who have none."""
-        if request.method == "POST" and not self.has_retry_permission(request):
+        if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied
         return super().changelist_view(request, extra_context)
 

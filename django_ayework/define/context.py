@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, Unpack
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeVar, Unpack
 
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
-from django_ayework.define.options import QueueOptions, checked
+from django_ayework.define.options import QueueOptions, checked, combined, refuse_identity
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
 from django_ayework.define.signal import AbortSignal
 from django_ayework.errors import InvalidInstruction
+from django_ayework.rules.outputs import Output
 from django_ayework.rules.states import Status
 
 T = TypeVar("T")
 H = TypeVar("H")
+
+#: No output was given; None would be one, though a bad one.
+NOTHING: Final = object()
 
 
 class ContextServices(Protocol):
@@ -76,6 +81,7 @@ class Assignment:
     blockers: tuple[Any, ...] = ()
     last_error: str | None = None
     deadline: datetime | None = None
+    unit: str | None = None
 
 
 class Context:
@@ -96,8 +102,12 @@ class Context:
         self._services = services
         self._given_stages = stages
         self.signal = signal or AbortSignal()
+        #: What middlewares passed on, by name; the inner ones win.
+        self.extra: Mapping[str, Any] = MappingProxyType({})
         #: Every instruction built here, so that one that is not returned can be told of.
         self.built: list[Instruction[Any, Any]] = []
+        #: What output() was given last.
+        self.given_output: Any = NOTHING
 
     @property
     def id(self) -> str:
@@ -149,6 +159,11 @@ class Context:
         """When this work expires, or None."""
         return self._assignment.deadline
 
+    @property
+    def unit(self) -> str | None:
+        """What this work is about within its type, or None; see output()."""
+        return self._assignment.unit
+
     def result(self, value: T, final: bool = False, append: Callable[[Any], Any] | None = None) -> Result[T]:
         """Return ``value`` as the work's result and its contribution to the group.
 
@@ -168,18 +183,44 @@ class Context:
     def continue_with(self, work: WorkRequest[Any, H], **options: Unpack[QueueOptions]) -> Continue[H]:
         """End this work without a result of its own; the chain goes on with ``work``, once per work.
 
-        Raises InvalidInstruction when the chain was continued before, TypeError for what cannot be a step.
+        Raises InvalidInstruction when the chain was continued before or would block itself, TypeError for
+        what cannot be a step.
         """
         if any(isinstance(node, Continue) for node in self.built):
             raise InvalidInstruction(
                 f"the handler of {self.type!r} called ctx.continue_with(…) twice; a work has one.",
                 id=self.id,
             )
-        return self._build(Continue(self, require_step(work), checked(options)))
+        given = checked(options)
+        refuse_identity(given, "ctx.continue_with(...)")
+        step = Continue(self, require_step(work), given)
+        if self.chain_id in combined(step.options, step.work.options).get("blockers", ()):
+            raise InvalidInstruction(
+                f"the handler of {self.type!r} called ctx.continue_with(…) with its own chain as a blocker; "
+                "a chain that waits for its own end never ends.",
+                id=self.id,
+            )
+        return self._build(step)
 
     def void(self) -> Void:
         """Return nothing: no result, and no contribution to the group."""
         return self._build(Void(self))
+
+    def output(self, units: Output) -> None:
+        """Say which units the type named with ``then=`` is to work on, once this work has succeeded.
+
+        A mapping of unit to input, or a list of units and of ``[unit, input, metadata, priority]``, where the
+        metadata may have ``priority`` and ``delay`` (seconds, from the end of this work). Of several calls
+        the last counts; a mapping that the handler returns takes their place. Bad elements are dropped and
+        logged, and never fail this work.
+
+        Example::
+
+            @work(then="site.fetch")
+            def crawl(ctx: Context, url: str) -> None:
+                ctx.output({link: {"url": link} for link in links_of(url)})
+        """
+        self.given_output = units
 
     def prepare(self) -> AbstractContextManager[None]:
         """Open a short transaction at the start of a handler; it commits at the end of the block.

@@ -11,6 +11,7 @@ from django_ayework.rules.backoff import Retry
 from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import Seconds, require_aware, seconds
 from django_ayework.rules.ids import require_work_id
+from django_ayework.rules.units import require_unit
 
 MAX_NAME_LENGTH = 64
 MAX_PRIORITY = 2**31 - 1
@@ -41,9 +42,10 @@ class QueueOptions(TypedDict, total=False):
 
 
 class EnqueueOptions(QueueOptions, total=False):
-    """What ``enqueue`` accepts besides: ``dedup``, an ``id`` of one's own, and ``on_commit=True``."""
+    """What ``enqueue`` accepts besides: ``dedup``, ``unit``, an ``id`` of one's own, ``on_commit=True``."""
 
     dedup: Dedup | None
+    unit: str | None
     id: str
     on_commit: bool
 
@@ -81,13 +83,14 @@ def combined(given: Mapping[str, Any], lower: Mapping[str, Any]) -> QueueOptions
     return cast(QueueOptions, both)
 
 
-def refuse_dedup(options: Mapping[str, Any], where: str) -> None:
-    """Raise TypeError when options say ``dedup``, where the work is promised to be queued under its id."""
-    if "dedup" in options:
-        raise TypeError(
-            f"{where} takes no dedup=: what waits for the work, or counts it in a group, knows it by its own "
-            "id. Queue it by itself with enqueue(..., dedup=...), and use the handle."
-        )
+def refuse_identity(options: Mapping[str, Any], where: str) -> None:
+    """Raise TypeError when options may find another work, where one is promised to be queued under its id."""
+    for name in ("dedup", "unit"):
+        if name in options:
+            raise TypeError(
+                f"{where} takes no {name}=: what waits for the work, or counts it in a group, knows it by "
+                f"its own id. Queue it by itself with enqueue(..., {name}=...), and use the handle."
+            )
 
 
 def check_name(value: object, name: str) -> str:
@@ -125,6 +128,14 @@ def check_dedup(value: object, name: str) -> Dedup:
     if not isinstance(value, Dedup):
         raise InvalidOption(f"expected {name} to be a Dedup(...), got: {value!r}.")
     return value
+
+
+def check_unit(value: object, name: str) -> str:
+    """Return a unit's name."""
+    try:
+        return require_unit(value)
+    except ValueError as error:
+        raise InvalidOption(f"{name}: {error}.") from None
 
 
 def check_about(value: Any, name: str) -> tuple[str, str]:
@@ -176,4 +187,7 @@ CHECKS: dict[str, Any] = {
     "about": check_about,
     "blockers": check_blockers,
     "dedup": check_dedup,
+    "unit": check_unit,
 }
+#: All that ``enqueue`` takes by name.
+ENQUEUE_OPTIONS = frozenset({*CHECKS, "id", "on_commit"})

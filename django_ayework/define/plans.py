@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django_ayework.define.context import Context
+from django_ayework.define.context import NOTHING, Context
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, nodes_of, requests_of
 from django_ayework.define.options import QueueOptions, combined
 from django_ayework.define.requests import WorkRequest, dependency
@@ -16,12 +16,16 @@ from django_ayework.rules.folding import Contribution
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a success brings: the work's own result, contributions to its group, and new works."""
+    """What a success brings: the work's own result, contributions to its group, and new works.
+
+    ``output`` is what ``ctx.output`` gave, or NOTHING.
+    """
 
     own: Contribution | None = None
     contributions: tuple[Contribution, ...] = ()
     works: tuple[WorkRequest[Any, Any], ...] = ()
     continuation: WorkRequest[Any, Any] | None = None
+    output: Any = NOTHING
 
 
 EMPTY = Plan()
@@ -37,7 +41,8 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     reached = set() if instruction is None else require_own(instruction, context)
     if strict:
         require_all_returned(context, reached)
-    return EMPTY if instruction is None else compiled(instruction)
+    plan = EMPTY if instruction is None else compiled(instruction)
+    return plan if context.given_output is NOTHING else replace(plan, output=context.given_output)
 
 
 def root_of(context: Context, since: int = 0) -> Instruction[Any, Any] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from django_ayework.define.batch_type import BatchType
 from django_ayework.define.work_type import WorkType
 from django_ayework.errors import UnknownWorkType, did_you_mean
 
 AnyWorkType: TypeAlias = WorkType[..., Any, Any]
+AnyBatchType: TypeAlias = BatchType[..., Any, Any]
 
 
 class Registry:
@@ -17,6 +19,7 @@ class Registry:
     def __init__(self) -> None:
         self._types: dict[str, AnyWorkType] = {}
         self.clashes: dict[str, tuple[str, str]] = {}
+        self._targets: set[str | None] = set()
 
     def register(self, work_type: AnyWorkType) -> None:
         """Add a type; the same function again (a reload) replaces itself."""
@@ -24,15 +27,26 @@ class Registry:
         if known is not None and origin(known) != origin(work_type):
             self.clashes[work_type.name] = (origin(known), origin(work_type))
         self._types[work_type.name] = work_type
+        self._note_targets()
 
     def unregister(self, name: str) -> None:
         """Forget a type; an unknown one is ignored."""
         self._types.pop(name, None)
         self.clashes.pop(name, None)
+        self._note_targets()
+
+    def _note_targets(self) -> None:
+        """Work out once which types others chain to: every claim asks."""
+        self._targets = {known.settings.then for known in self._types.values()}
 
     def find(self, name: str) -> AnyWorkType | None:
         """Return the type of this name, or None."""
         return self._types.get(name)
+
+    def batch(self, name: str) -> AnyBatchType | None:
+        """Return the type of this name if its works run in batches, else None."""
+        found = self._types.get(name)
+        return found if isinstance(found, BatchType) else None
 
     def get(self, name: str) -> AnyWorkType:
         """Return the type of this name; raise UnknownWorkType suggesting the nearest."""
@@ -43,6 +57,16 @@ class Registry:
                 "A work is known once its app is in INSTALLED_APPS and its works.py defines it."
             )
         return found
+
+    def order_of(self, name: str) -> Literal["time", "unit"]:
+        """Return what works of a type go by when their priority is the same.
+
+        A type that others chain to (``then=``) goes by unit unless it says otherwise.
+        """
+        found = self._types.get(name)
+        if found is not None and found.settings.order is not None:
+            return found.settings.order
+        return "unit" if name in self._targets else "time"
 
     def names(self) -> list[str]:
         """Return every name, sorted."""

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from django_ayework.define.handles import Handle
 from django_ayework.define.ids import new_id
-from django_ayework.define.options import QueueOptions, refuse_dedup
+from django_ayework.define.options import QueueOptions, refuse_identity
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.ids import require_work_id
@@ -67,10 +67,11 @@ def dependency(
     from queueing) an unopened gate dies as ``expired``. A gate that can never open dies as
     ``unsatisfiable``, or keeps waiting with ``on_unmet="wait"``.
 
-    Raises ValueError for a condition the watched works cannot meet, TypeError for works with ``dedup``.
+    Raises ValueError for a condition the watched works cannot meet, TypeError for works with ``dedup`` or
+    ``unit``.
     """
     on = listed(on)
-    require_undeduplicated(on, "dependency(on=)")
+    require_own_identity(on, "dependency(on=)")
     watched = tuple(watched_ids(on))
     require_condition(condition, len(watched))
     if on_unmet not in ("dead", "wait"):
@@ -101,6 +102,8 @@ def require_step(work: WorkRequest[R_co, G_co]) -> WorkRequest[R_co, G_co]:
     [step] = require_requests([work], "ctx.continue_with(work)")
     if isinstance(step, GateRequest):
         raise TypeError("expected ctx.continue_with(work) to have a work with a handler, got a gate.")
+    if "unit" in step.options:
+        refuse_identity({"unit": step.options}, f"ctx.continue_with(...), given {step!r},")
     return work
 
 
@@ -118,12 +121,12 @@ def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
 def require_new(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
     """Return the requests, else raise TypeError; none may turn out to be a work that is there already."""
     requests = list(require_requests(items, where))
-    require_undeduplicated(requests, where)
+    require_own_identity(requests, where)
     return requests
 
 
-def require_undeduplicated(items: Iterable[Any], where: str) -> None:
-    """Raise TypeError for a request whose type computed ``dedup``."""
+def require_own_identity(items: Iterable[Any], where: str) -> None:
+    """Raise TypeError for a request whose type computed ``dedup`` or ``unit``."""
     for item in items:
         if isinstance(item, WorkRequest):
-            refuse_dedup(item.options, f"{where}, given {item!r},")
+            refuse_identity(item.options, f"{where}, given {item!r},")

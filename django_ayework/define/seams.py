@@ -23,6 +23,11 @@ class Connections:
 connections = Connections()
 
 
+def is_connected() -> bool:
+    """Tell whether the app ``django_ayework`` has been loaded."""
+    return hasattr(connections, "enqueue")
+
+
 def app_label_of(module: str) -> str | None:
     """Return the label of the installed app that a module belongs to, or None."""
     return connections.app_label_of(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from enum import StrEnum
 
 from django_ayework.errors import Aborted, AttemptTimeout
@@ -17,7 +18,7 @@ class AbortReason(StrEnum):
     ALREADY_COMPLETED = "already_completed"  # it was completed without this worker
     NOT_FOUND = "not_found"  # its row is gone
     SHUTDOWN = "shutdown"  # the worker stops and the grace is over
-    ERROR = "error"  # the lease could not be renewed
+    ERROR = "error"  # its lease lapsed as it could not be renewed, or its outcome could not be written
 
 
 class AbortSignal:
@@ -27,6 +28,8 @@ class AbortSignal:
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._reason: AbortReason | None = None
+        #: When an exception told the handler in its own thread, in monotonic seconds.
+        self.heeded_at = float("-inf")
 
     @property
     def aborted(self) -> bool:
@@ -40,15 +43,20 @@ class AbortSignal:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Block until the signal fires or the time is over; return whether it fired."""
-        return self._event.wait(seconds)
+        return self.aborted or self._event.wait(seconds)
 
     def raise_if_aborted(self) -> None:
         """Raise :class:`AttemptTimeout` for a timeout and :class:`Aborted` for any other reason."""
         if not self.aborted:
             return
+        self.heed()
         if self._reason is AbortReason.TIMEOUT:
             raise AttemptTimeout
         raise Aborted(str(self._reason))
+
+    def heed(self) -> None:
+        """Note that the handler is being told, so that nobody interrupts it at once to tell it again."""
+        self.heeded_at = time.monotonic()
 
     def abort(self, reason: AbortReason) -> None:
         """Fire the signal, unless it fired before (the engine calls this)."""

@@ -69,12 +69,22 @@ def bind(signature: Signature, name: str, args: tuple[Any, ...], kwargs: Mapping
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as misfit:
-        raise TypeError(f"{name}: {misfit}; expected {name}{signature_text(signature)}") from None
+        expected, got = f"{name}{signature_text(signature)}", f"{name}{call_text(args, kwargs)}"
+        raise TypeError(f"{name}: {misfit}; expected {expected}, got {got}") from None
     arguments = dict(bound.arguments)
     for parameter in signature.parameters.values():
         if parameter.kind is Parameter.VAR_KEYWORD:
             arguments.update(arguments.pop(parameter.name, {}))
     return arguments
+
+
+def call_text(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return which arguments a call has, without their values, which may be long or secret.
+
+    >>> call_text((1,), {"b": 2})
+    '(…, b=…)'
+    """
+    return f"({', '.join([*('…' for _ in args), *(f'{name}=…' for name in kwargs)])})"
 
 
 def signature_text(signature: Signature) -> str:

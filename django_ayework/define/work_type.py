@@ -6,15 +6,17 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
 
 from django_ayework.define import seams
 from django_ayework.define.handles import Handle
+from django_ayework.define.middleware import Middleware
 from django_ayework.define.options import QueueOptions, checked
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.signature import bind, input_signature, wants_context
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
+from django_ayework.rules.controls import DEFAULT_WEIGHT
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -36,11 +38,20 @@ class WorkSettings:
     expires: float | None = None
     lease: float | None = None
     atomic: bool = False
+    then: str | None = None
+    order: Literal["time", "unit"] | None = None
+    weight: int = DEFAULT_WEIGHT
+    max_running: int = 0
+    interval: float | None = None
     strict_return: bool | None = None
     codec: Codec | None = None
     options: Callable[..., Mapping[str, Any]] | None = None
     on_event: Callable[[Any], object] | str | None = None
     on_failure: Callable[[Exception, Any], object] | str | None = None
+    log_context: Callable[[Mapping[str, Any], str], object] | str | None = None
+    middleware: tuple[Middleware | str, ...] = ()
+    interrupt: bool = False
+    redact: tuple[str, ...] = ()
 
 
 class WorkType(Generic[P, R_co, G_co]):
@@ -76,8 +87,13 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name, which must have been checked."""
-        computed = self.settings.options(**{**self.defaults(), **arguments}) if self.settings.options else {}
+        computed = self.computed(arguments) if self.settings.options else {}
         return WorkRequest(type=self.name, input=arguments, options=checked(computed or {}))
+
+    def computed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return what the type's ``options=`` makes of an input."""
+        compute = self.settings.options
+        return compute(**{**self.defaults(), **arguments}) if compute else None
 
     def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name. Raises TypeError when they do not fit."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Concatenate, Never, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVar, overload
 
 from django_ayework.define import seams
 from django_ayework.define.context import Context
 from django_ayework.define.instructions import Instruction
+from django_ayework.define.middleware import Middleware, check_middleware
 from django_ayework.define.options import check_flag, check_name, check_priority, check_retry
+from django_ayework.define.redaction import check_redact, require_inputs
 from django_ayework.define.registry import registry
 from django_ayework.define.work_type import WorkSettings, WorkType
-from django_ayework.errors import ImproperWork, did_you_mean
+from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.durations import Seconds, seconds
@@ -84,11 +86,20 @@ class WorkDecorator(Protocol):
         expires: Seconds | None = ...,
         lease: Seconds | None = ...,
         atomic: bool = ...,
+        then: str | None = ...,
+        order: Literal["time", "unit"] | None = ...,
+        weight: int = ...,
+        max_running: int = ...,
+        interval: Seconds | None = ...,
         strict_return: bool | None = ...,
         codec: Codec | None = ...,
         options: Callable[..., Mapping[str, Any]] | None = ...,
         on_event: Callable[[Any], object] | str | None = ...,
         on_failure: Callable[[Exception, Any], object] | str | None = ...,
+        log_context: Callable[[Mapping[str, Any], str], object] | str | None = ...,
+        middleware: Sequence[Middleware | str] = ...,
+        interrupt: bool = ...,
+        redact: Sequence[str] = ...,
     ) -> WorkDecorator: ...
 
 
@@ -103,9 +114,14 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The options are the defaults of every work of this type: ``queue`` ("default"), ``priority`` (0; larger
     first), ``fairness``, ``retry``, ``timeout`` (bounds one attempt), ``expires`` (bounds the whole life),
-    ``lease``, ``atomic`` (handler and outcome are one transaction), ``strict_return``, ``codec``,
-    ``options(**input)`` (computes queueing options), ``on_event`` and ``on_failure``. Durations are seconds
-    or timedelta.
+    ``lease``, ``atomic`` (handler and outcome are one transaction), ``then`` (the name of the type that goes
+    on with what a work outputs), ``order`` (what works of equal priority go by: "time", or "unit", which a
+    type that others chain to goes by anyway), ``weight`` (its share of a queue, 20), ``max_running`` (at a
+    time, in the whole fleet; 0 is no limit), ``interval`` (makes it continuous), ``strict_return``,
+    ``codec``, ``options(**input)`` (computes queueing options), ``on_event``, ``on_failure``,
+    ``log_context(input, type)`` (says more in log records), ``middleware`` (surrounds the handler, within
+    that of the settings), ``interrupt`` (raises the abort inside a plain handler) and ``redact`` (paths into
+    the input that people are not shown). Durations are seconds or timedelta.
 
     Raises ImproperWork when the function cannot be a work.
 
@@ -123,25 +139,28 @@ def describe(
     handler: Callable[..., Any], *, name: str | None = None, **options: Any
 ) -> WorkType[..., Any, Any]:
     """Build the type and register it."""
-    require_function(handler)
-    settings = checked_settings(options)
+    require_function(handler, "@work")
+    settings = checked_settings(options, "@work")
     require_sync_if_atomic(handler, settings)
+    require_sync_if_interruptible(handler, settings)
     work_type: WorkType[..., Any, Any] = WorkType(
-        handler, default_name(handler) if name is None else name, settings
+        handler, default_name(handler, "@work") if name is None else name, settings
     )
     require_type_name(work_type.name)
+    require_inputs(work_type.signature, work_type.name, settings.redact)
+    require_no_input_if_continuous(work_type)
     registry.register(work_type)
     return work_type
 
 
-def require_function(handler: object) -> None:
-    """Raise unless the decorated thing is a function whose inputs can be stored by name."""
+def require_function(handler: object, decorator: str) -> None:
+    """Raise unless the decorated thing is a function that runs when it is called."""
     is_callable = callable(handler) and hasattr(handler, "__qualname__")
     if not is_callable or isinstance(handler, (str, type, WorkType)):
-        raise ImproperWork(f"expected @work to decorate a function, got: {handler!r}.")
+        raise ImproperWork(f"expected {decorator} to decorate a function, got: {handler!r}.")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ImproperWork(
-            "expected @work to decorate a plain or async function, "
+            f"expected {decorator} to decorate a plain or async function, "
             f"got the generator {handler.__qualname__}()."
         )
 
@@ -155,13 +174,25 @@ def require_sync_if_atomic(handler: Callable[..., Any], settings: WorkSettings) 
         )
 
 
-def default_name(handler: Callable[..., Any]) -> str:
+def require_sync_if_interruptible(handler: Callable[..., Any], settings: WorkSettings) -> None:
+    """Raise when an async handler is to be interrupted in its thread, which it shares with all others."""
+    if settings.interrupt and inspect.iscoroutinefunction(handler):
+        raise ImproperWork(
+            f"interrupt=True needs a plain function, and {handler.__qualname__}() is async: its timeout "
+            "cancels it for real anyway; leave interrupt out, and watch ctx.signal for other reasons to stop."
+        )
+
+
+def default_name(handler: Callable[..., Any], decorator: str) -> str:
     """Return ``"<app_label>.<function name>"``; raise when the function is in no installed app."""
     label = seams.app_label_of(handler.__module__)
     if label is None:
+        hint = (
+            "" if seams.is_connected() else " (django_ayework itself is not loaded: is it in INSTALLED_APPS?)"
+        )
         raise ImproperWork(
             f"{handler.__module__}.{handler.__qualname__} is in no installed app, so it has no type name; "
-            'give one: @work(name="...").'
+            f'give one: {decorator}(name="...").{hint}'
         )
     return f"{label}.{handler.__name__}"
 
@@ -176,8 +207,58 @@ def require_type_name(name: object) -> None:
         raise ImproperWork(f"type names beginning with @ are reserved, got: {name!r}.")
 
 
-def checked_settings(options: Mapping[str, Any]) -> WorkSettings:
-    """Return the options of ``@work`` with their values checked; unknown ones raise TypeError."""
+def check_type_name(value: object, name: str) -> str:
+    """Return the name of a type, which need not be defined yet."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TYPE_LENGTH:
+        raise InvalidOption(f'expected {name} to be the name of a type, such as "shop.send", got: {value!r}.')
+    return value
+
+
+def check_order(value: object, name: str) -> str:
+    """Return what works of equal priority go by."""
+    if value not in ("time", "unit"):
+        raise InvalidOption(f'expected {name} to be "time" or "unit", got: {value!r}.')
+    return value
+
+
+def check_weight(value: object, name: str) -> int:
+    """Return a share relative to those of other types."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+        raise InvalidOption(f"expected {name} to be a whole number above 0, got: {value!r}.")
+    return value
+
+
+def check_limit(value: object, name: str) -> int:
+    """Return how many may run at a time; 0 is no limit."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise InvalidOption(f"expected {name} to be a whole number, 0 for no limit, got: {value!r}.")
+    return value
+
+
+def check_interval(value: Any, name: str) -> float:
+    """Return the seconds from one work of a continuous type to the next; 0 is at once."""
+    return seconds(value, name)
+
+
+def require_no_input_if_continuous(work_type: WorkType[..., Any, Any]) -> None:
+    """Raise when a type whose works the engine queues by itself could not be called."""
+    missing = [
+        parameter.name
+        for parameter in work_type.signature.parameters.values()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    if work_type.settings.interval is not None and missing:
+        raise ImproperWork(
+            f"interval= makes {work_type.name!r} continuous: its works are queued without input, so "
+            f"{', '.join(missing)} needs a default."
+        )
+
+
+def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequence[str] = ()) -> WorkSettings:
+    """Return the options of a decorator with their values checked; unknown ones raise TypeError.
+
+    ``besides`` are options that the decorator has itself.
+    """
     checks: dict[str, Callable[[Any, str], Any]] = {
         "queue": check_name,
         "priority": check_priority,
@@ -187,11 +268,20 @@ def checked_settings(options: Mapping[str, Any]) -> WorkSettings:
         "expires": seconds,
         "lease": seconds,
         "atomic": check_flag,
+        "interrupt": check_flag,
+        "middleware": check_middleware,
+        "redact": check_redact,
+        "then": check_type_name,
+        "order": check_order,
+        "weight": check_weight,
+        "max_running": check_limit,
+        "interval": check_interval,
     }
     known = [field.name for field in fields(WorkSettings)]
     for key in options:
         if key not in known:
-            raise TypeError(f"{key!r} is not an option of @work.{did_you_mean(key, ['name', *known])}")
+            hint = did_you_mean(key, ["name", *besides, *known])
+            raise TypeError(f"{key!r} is not an option of {decorator}.{hint}")
     given = {
         key: checks[key](value, key) if key in checks else value
         for key, value in options.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_ayework.define.context import Assignment
+from django_ayework.rules.unknown import error_before
 from django_ayework.store.rows import WorkRow
 
 
@@ -19,6 +20,7 @@ def assignment_of(row: WorkRow, dependents: tuple[str, ...], blockers: tuple[Any
         parent=row.parent_id,
         dependents=dependents,
         blockers=blockers,
-        last_error=row.error or None,
+        last_error=error_before(row.error) or None,
         deadline=row.deadline,
+        unit=row.unit,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.flow.gate_payload import encode_releases, encoded_input
 from django_ayework.flow.options import Resolved, encode_options, resolve
@@ -25,6 +26,7 @@ class Family:
     released: bool = False  # queued by a gate
     chain_id: str | None = None  # of a continuation
     chain_index: int = 0
+    dedup: tuple[str | None, str | None] = (None, None)  # key and type of a chain, which its works inherit
 
     @classmethod
     def of(cls, parent: WorkRow) -> Family:
@@ -34,7 +36,19 @@ class Family:
     @classmethod
     def continuing(cls, step: WorkRow) -> Family:
         """Return where the work belongs that continues this one's chain."""
-        return cls(step.group, step.id, chain_id=step.chain, chain_index=step.chain_index + 1)
+        return cls(
+            step.group,
+            step.id,
+            chain_id=step.chain,
+            chain_index=step.chain_index + 1,
+            dedup=(step.dedup_key, step.dedup_type),
+        )
+
+    def dedup_of(self, type: str, dedup: Dedup | None) -> tuple[str | None, str | None]:
+        """Return the key and type by which a new work is found: those of its chain, if it continues one."""
+        if self.chain_id is not None:
+            return self.dedup
+        return (None, None) if dedup is None else (dedup.key, type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,7 @@ def new_row(
     deadline: datetime | None,
 ) -> WorkRow:
     """Return a row with everything that birth leaves open at its start value."""
+    dedup_key, dedup_type = family.dedup_of(request.type, resolved.dedup)
     return WorkRow(
         id=request.id,
         type=request.type,
@@ -127,5 +142,8 @@ def new_row(
         started_at=None,
         ended_at=None,
         completed_by=None,
-        dedup_key=resolved.dedup.key if resolved.dedup else None,
+        dedup_key=dedup_key,
+        dedup_type=dedup_type,
+        unit=resolved.unit,
+        sort_key=(resolved.unit or "") if registry.order_of(request.type) == "unit" else "",
     )

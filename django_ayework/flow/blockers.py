@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,23 +10,30 @@ from django_ayework.define.registry import registry
 from django_ayework.errors import ChainNotFound
 from django_ayework.flow.births import Birth
 from django_ayework.flow.payloads import codec_of, decode_value
-from django_ayework.rules.states import Status, is_terminal
+from django_ayework.rules.states import Status
 from django_ayework.store.chains import chain_ends, last_steps
 from django_ayework.store.waiters import Watch, watched_by_all
 
 Watches = dict[str, tuple[Watch, ...]]
 
 
-def blocked(births: Sequence[Birth]) -> tuple[list[Birth], Watches]:
+def blocked(
+    births: Sequence[Birth], continuing: Collection[str] = (), promised: bool = False
+) -> tuple[list[Birth], Watches]:
     """Return the works with those that must wait as blocked, and what each work with blockers watches.
 
-    Raises ChainNotFound for a blocker that neither exists nor is born with them.
+    ``continuing`` are chains whose last work has ended, and whose next is still to be born: they live.
+
+    Raises ChainNotFound for a blocker that neither exists nor is born with them. Not for works that a gate
+    has ``promised``: their blockers may have been deleted since, which count as cancelled (a second look
+    finds that), and the settlement that opens the gate must not fail for that.
     """
     wanted = {id for birth in births for id in birth.blockers}
     if not wanted:
         return list(births), {}
-    ends = chain_ends(wanted)
-    require_chains(births, {birth.row.id for birth in births}.union(ends))
+    ends = {**chain_ends(wanted), **dict.fromkeys(wanted.intersection(continuing), Status.PENDING)}
+    if not promised:
+        require_chains(births, {birth.row.id for birth in births}.union(ends))
     watches = {birth.row.id: watched(birth, ends) for birth in births if birth.blockers}
     return [waiting(birth, watches.get(birth.row.id, ())) for birth in births], watches
 
@@ -44,9 +51,12 @@ def require_chains(births: Sequence[Birth], known: set[str]) -> None:
 
 
 def watched(birth: Birth, ends: dict[str, Status]) -> tuple[Watch, ...]:
-    """Return what a work watches, with the outcomes of chains that have ended."""
-    outcomes = {id: str(ends[id]) for id in birth.blockers if is_terminal(ends.get(id))}
-    return tuple(Watch(id, True, outcomes.get(id, "")) for id in birth.blockers)
+    """Return what a work watches, with the outcomes of chains that have succeeded.
+
+    A chain that has ended otherwise may be retried at this moment, unseen: that is for the second look.
+    """
+    succeeded = {id for id in birth.blockers if ends.get(id) is Status.SUCCESS}
+    return tuple(Watch(id, True, str(Status.SUCCESS) if id in succeeded else "") for id in birth.blockers)
 
 
 def waiting(birth: Birth, watches: Iterable[Watch]) -> Birth:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import Error
+
 from django_ayework.define.events import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.births import Birth, Family, all_born
@@ -102,6 +104,8 @@ def fire(row: WorkRow, now: datetime) -> Move:
     """
     try:
         births = all_born(decode_releases(row.input), Family(row.group, row.id, released=True), now)
+    except Error:  # the database's own: the whole settlement is to be tried again
+        raise
     except Exception as error:
         return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
     group_id = row.group_id or (row.id if births else None)
@@ -170,7 +174,7 @@ def release(ledger: Ledger, move: Move) -> None:
     """Book a gate that opened."""
     if move.row.group_id is None and move.births:
         ledger.groups.founded(move.row.id)
-    ledger.strays |= ledger.bear(move.births)
+    ledger.strays |= ledger.bear(move.births, promised=True)
     after = move.row.after(move.transition)
     ledger.ended(after)
     ledger.effects.happened(Kind.SUCCEEDED, after)
@@ -193,13 +197,11 @@ def reopen(ledger: Ledger, move: Move) -> None:
     ledger.undecided.add(move.row.id)
 
 
-def unreleased_ids(row: WorkRow) -> Iterable[str]:
-    """Return the ids of the works that a gate has not released, those of nested gates included.
+def unreleased_ids(*works: WorkRow) -> Iterable[str]:
+    """Return the ids of the works that gates have not released, those of nested gates included.
 
     One that somebody else has queued lives a life of its own.
     """
-    if row.type != GATE_TYPE:
-        return ()
-    promised = list(promised_in(row.input))
+    promised = [id for row in works if row.type == GATE_TYPE for id in promised_in(row.input)]
     queued = statuses_of(promised)
     return [id for id in promised if id not in queued]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from django_ayework.conf import get_settings
+from django_ayework.define.registry import registry
 from django_ayework.flow.cascade import Move, close_unopened, ending
 from django_ayework.flow.closing import close, recheck
 from django_ayework.flow.ledger import Ledger
@@ -31,7 +32,9 @@ UNSEEN_WORKERS_KEPT = timedelta(hours=24)
 def reclaim(sparing: Collection[str] = ()) -> int:
     """Take works back whose worker fell silent: again at once, or dead as "worker lost"; return how many.
 
-    ``sparing`` are works that run in this very process, which is alive.
+    Works of types that nobody knows here are left to those who do; if nobody does for as long as
+    ``UNKNOWN_TYPE_GRACE``, they are taken back by anybody. ``sparing`` are works that run in this very
+    process, which is alive.
     """
     return in_own_transaction(partial(reclaim_here, sparing))
 
@@ -39,7 +42,8 @@ def reclaim(sparing: Collection[str] = ()) -> int:
 def reclaim_here(sparing: Collection[str]) -> int:
     """Lock lapsed works that nobody else is settling, and settle them for their lost workers."""
     now = clock.now()
-    lapsed = lock_lapsed(now, BATCH, sparing)
+    forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
+    lapsed = lock_lapsed(now, BATCH, sparing, registry.names(), forsaken)
     settle_here([Settlement(row, judge_lost(trial_of(row, now))) for row in lapsed])
     for row in lapsed:
         logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)

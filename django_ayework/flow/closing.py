@@ -13,14 +13,15 @@ from functools import partial
 
 from django_ayework.flow.cascade import cascade
 from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.units import bear_outputs
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.attempts import insert_attempts
-from django_ayework.store.chains import chain_ends
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import statuses_of
 from django_ayework.store.second_looks import (
     clear_recheck,
+    ends_of_blockers,
     open_edges,
     settled_chains,
     settled_statuses,
@@ -31,7 +32,8 @@ from django_ayework.store.waiters import News, lock_waiters
 
 
 def close(ledger: Ledger) -> None:
-    """Decide waiters, then write the groups; effects wait for the commit."""
+    """Queue what was output, decide waiters, then write the groups; effects wait for the commit."""
+    bear_outputs(ledger)
     cascade(ledger)
     ledger.groups.close(ledger.effects)
     insert_attempts(ledger.attempts)
@@ -66,7 +68,7 @@ def record(waiters: Sequence[str], news: News) -> None:
     ledger = Ledger(clock.now())
     clear_recheck(lock_waiters(waiters))
     ledger.outcomes.update(still_ended(news.works, statuses_of))
-    ledger.chain_outcomes.update(still_ended(news.chains, chain_ends))
+    ledger.chain_outcomes.update(still_ended(news.chains, ends_of_blockers))
     ledger.undecided.update(waiters)
     close(ledger)
 

@@ -19,7 +19,7 @@ from django_ayework.flow.locking import lock_live_work
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Settlement, book, success_of
+from django_ayework.flow.settle import Settlement, book_all, success_of
 from django_ayework.flow.states import dependents_of
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
@@ -74,7 +74,7 @@ def complete_here(row: WorkRow, plan: Plan) -> None:
         success = success_from(plan, row)
         transition = success_of(row._replace(worker=None), success, ledger.now)
         transitions.apply([transition])
-        book(ledger, Settlement(row, success), transition)
+        book_all(ledger, [(Settlement(row, success), transition)])
     ledger.effects.revoked[row.id] = AbortReason.ALREADY_COMPLETED
     close(ledger)
 

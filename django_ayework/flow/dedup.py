@@ -15,7 +15,8 @@ from django_ayework.flow.births import Birth
 from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import seconds
 from django_ayework.store.clock import clock
-from django_ayework.store.dedup import Search, lock_keys, newest_matches
+from django_ayework.store.dedup import Search, newest_matches
+from django_ayework.store.keys import lock_keys
 from django_ayework.store.rows import statuses_of
 
 #: Longer than any sensible transaction: pruning passes over a row that is locked, but need not meet one.
@@ -44,7 +45,7 @@ def originals(births: Sequence[Birth]) -> dict[str, str]:
     if not keyed:
         return {}
     now = clock.now()
-    lock_keys({pair_of(birth) for birth in keyed.values()}, now + LOCKS_KEPT)
+    lock_keys({("dedup", *pair_of(birth)) for birth in keyed.values()}, now + LOCKS_KEPT)
     stored = stored_matches(list(keyed.values()), now)
     known = known_among(keyed)
     found: dict[str, str] = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from django_ayework.define.options import check_id, checked
+from django_ayework.define.options import ENQUEUE_OPTIONS, check_id, checked
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
@@ -18,6 +18,8 @@ from django_ayework.flow.deferral import after_commit
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import needs_clock
+from django_ayework.flow.redaction import arguments_for_people
+from django_ayework.flow.units import place_units, require_unit_fits
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, in_own_transaction
 from django_ayework.store.rows import find_row, groups_of, statuses_of
@@ -26,24 +28,49 @@ R = TypeVar("R")
 G = TypeVar("G")
 
 
-def request_of(work: WorkRequest[Any, Any] | str, input: Mapping[str, Any] | None) -> WorkRequest[Any, Any]:
-    """Return a built request; a type name with its input by name is built now.
+def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any, Any]:
+    """Return a built request; a type name with its input is built now.
 
     Raises UnknownWorkType, suggesting the nearest name, and TypeError when the input does not fit.
     """
     if isinstance(work, str):
-        return registry.get(work).build(named_input(work, input))
+        build = registry.get(work).build
+        return build(one_input(work, input) if registry.batch(work) else named_input(work, input))
     if input is not None:
+        shown = arguments_for_people(registry.find(getattr(work, "type", "")), input)
         raise TypeError(
-            f"expected the input only with a type name, got {input!r} with the built work {work!r}."
+            f"expected the input only with a type name, got {shown!r} with the built work {work!r}."
         )
     return next(iter(require_requests([work], "enqueue(work)")))
+
+
+def refuse_arguments(name: str, options: Mapping[str, Any]) -> None:
+    """Raise TypeError when inputs of a type came among the options, as in a call of the type."""
+    inputs = registry.get(name).signature.parameters
+    misplaced = [key for key in options if key in inputs and key not in ENQUEUE_OPTIONS]
+    if misplaced:
+        raise TypeError(
+            f"expected the input of {name!r} as a mapping, such as "
+            f"enqueue({name!r}, {{{misplaced[0]!r}: …}}), got {', '.join(misplaced)} among the options."
+        )
+
+
+def one_input(name: str, input: Any) -> Any:
+    """Return the input given with the name of a batch type, of whatever kind."""
+    if input is None:
+        raise TypeError(
+            f"expected enqueue({name!r}, input) to have the one input of a batch's work, got none."
+        )
+    return input
 
 
 def named_input(name: str, input: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return the input given with a name."""
     if input is not None and not isinstance(input, Mapping):
-        raise TypeError(f"expected the input of {name!r} as a mapping of names to values, got: {input!r}.")
+        raise TypeError(
+            f"expected the input of {name!r} as a mapping of names to values, "
+            f"got: {arguments_for_people(registry.find(name), input)!r}."
+        )
     return input or {}
 
 
@@ -84,12 +111,13 @@ def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit
         clock.synchronise()
     birth = born(request, cast(Mapping[str, Any], options), Family(), clock.now())
     require_dedup_fits(birth, on_commit)
+    require_unit_fits(birth, on_commit)
     return birth
 
 
 def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
-    if birth.dedup is not None:
+    if birth.dedup is not None or birth.row.unit is not None:
         return in_own_transaction(partial(insert_unless_there, birth, own_id))
     if birth.gate is None and not birth.blockers:
         return insert_here(birth, own_id)
@@ -99,7 +127,10 @@ def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
 
 def insert_unless_there(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work, or give the one that is there: one transaction, for the lock on the key to last."""
-    match = originals([birth]).get(birth.row.id)
+    ledger = Ledger(birth.row.queued_at)
+    there = {**originals([birth]), **place_units(ledger, [birth]).there}
+    close(ledger)
+    match = there.get(birth.row.id)
     return insert_here(birth, own_id) if match is None else existing_handle(match)
 
 
@@ -144,7 +175,7 @@ def insert_all(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]
     """Insert works in one transaction."""
     if not births:
         return []
-    if any(birth.dedup for birth in births):
+    if any(birth.dedup or birth.row.unit for birth in births):
         return in_own_transaction(partial(insert_all_here, births, together))
     with atomic():
         return insert_all_here(births, together)
@@ -152,9 +183,10 @@ def insert_all(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]
 
 def insert_all_here(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]]:
     """Insert those works that are not there, within the transaction at hand."""
-    there = originals(births)
-    fresh: Sequence[Birth] = [birth for birth in births if birth.row.id not in there]
     ledger = Ledger(births[0].row.queued_at)
+    placed = place_units(ledger, births)
+    there = {**originals(placed.fresh), **placed.there}
+    fresh: Sequence[Birth] = [birth for birth in placed.fresh if birth.row.id not in there]
     if together:
         fresh = grouped(ledger, fresh)
     taken = ledger.bear(fresh)

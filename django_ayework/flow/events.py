@@ -83,9 +83,12 @@ def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
         return None
 
 
-def report(error: BaseException, phase: str, message: str) -> None:
-    """Log an error of the engine's surroundings, and tell ``ON_ERROR``, which cannot disturb either."""
-    logger.error("%s (%s phase): %s", message, phase, error, exc_info=error)
+def report(error: BaseException, phase: str, message: str, brief: bool = False) -> None:
+    """Log an error of the engine's surroundings, and tell ``ON_ERROR``, which cannot disturb either.
+
+    ``brief`` leaves the traceback out: it was logged before, and the trouble goes on.
+    """
+    logger.error("%s (%s phase): %s", message, phase, error, exc_info=None if brief else error)
     on_error = get_settings().on_error
     if on_error is not None:
         try:

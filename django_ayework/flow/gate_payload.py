@@ -14,6 +14,7 @@ from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest, WorkRequest, dependency
 from django_ayework.errors import InvalidWorkId, NotDecodable
 from django_ayework.flow.payloads import codec_of, encode_input, sized, storable
+from django_ayework.flow.redaction import releases_for_people
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.conditions import condition_from_plain, condition_to_plain
 from django_ayework.rules.ids import require_work_id
@@ -121,7 +122,7 @@ def parsed(text: str) -> dict[str, Any]:
             return plain
     except ValueError:
         pass
-    raise NotDecodable(f"expected the stored input of a gate, got: {text[:80]!r}.")
+    raise NotDecodable(f"expected the stored input of a gate, got: {releases_for_people(text)[:80]!r}.")
 
 
 def read_request(plain: Mapping[str, Any]) -> WorkRequest[Any, Any]:
@@ -138,7 +139,8 @@ def read_request(plain: Mapping[str, Any]) -> WorkRequest[Any, Any]:
             encoded=read_text(plain["input"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise NotDecodable(f"expected a work that a gate releases, got: {plain!r:.80} ({error}).") from error
+        shown = releases_for_people(f"{plain!r:.80} ({error})")
+        raise NotDecodable(f"expected a work that a gate releases, got: {shown}.") from error
 
 
 def read_gate(plain: Mapping[str, Any], options: Any) -> GateRequest[Any]:

@@ -12,7 +12,8 @@ from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import group_done_is_heard
 from django_ayework.flow.payloads import decode_value
 from django_ayework.rules.folding import Contribution, GroupValue, fold
-from django_ayework.store.groups import GroupRow, insert_groups, lock_groups, write_groups
+from django_ayework.rules.states import Status, is_terminal
+from django_ayework.store.groups import GroupRow, delete_emptied, insert_groups, lock_groups, write_groups
 
 
 class ContributionFailed(Exception):
@@ -30,6 +31,7 @@ class Gain:
 
     is_new: bool = False
     may_exist: bool = False  # somebody else may have made the new group just now
+    shrinks: bool = False  # members are deleted, perhaps all of them
     open: int = 0
     total: int = 0
     dead: int = 0
@@ -66,15 +68,28 @@ class GroupBooks:
         self.gains[group_id].open += 1
         self.gains[group_id].dead -= was_dead
 
+    def member_deleted(self, group_id: str, status: Status | str) -> None:
+        """Note that a member's row is gone; ``status`` is what it had been."""
+        gain = self.gains[group_id]
+        gain.open -= not is_terminal(status)
+        gain.dead -= status == Status.DEAD
+        gain.total -= 1
+        gain.shrinks = True
+
     def contributed(self, group_id: str, work_id: str, contributions: Iterable[Contribution]) -> None:
         """Note what a member contributes to the value, in list order; values are encoded texts."""
         self.gains[group_id].contributions += [(work_id, contribution) for contribution in contributions]
 
     def close(self, effects: Effects) -> None:
-        """Write every gain, groups locked in id order; announce the groups that have settled."""
+        """Write every gain, groups locked in id order; announce the groups that have settled.
+
+        A group whose last member was deleted goes with it, and nobody is told.
+        """
         if not self.gains:
             return
         known = lock_groups(id for id, gain in self.gains.items() if gain.may_exist or not gain.is_new)
+        for id in delete_emptied(id for id in known if self.gains[id].shrinks):
+            del known[id]
         joined = (id for id, gain in self.gains.items() if gain.is_new and gain.total)
         founded = {id: GroupRow(id) for id in joined if id not in known}
         written = {id: self.applied(row) for id, row in {**known, **founded}.items()}

@@ -103,7 +103,7 @@ class Handle(handles.Handle[R_co, G_co]):
             if pause is None:
                 break
             time.sleep(pause)
-        raise WaitTimeout(f"expected the work {self.id} to end within {timeout} seconds.", id=self.id)
+        raise too_late(self.id, timeout)
 
     async def _await(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """See _wait(); between two looks the event loop is free."""
@@ -114,7 +114,7 @@ class Handle(handles.Handle[R_co, G_co]):
             if pause is None:
                 break
             await asyncio.sleep(pause)
-        raise WaitTimeout(f"expected the work {self.id} to end within {timeout} seconds.", id=self.id)
+        raise await sync_to_async(too_late)(self.id, timeout)
 
     def _look(self, look: Callable[[WorkRow], Any]) -> Any:
         """Look once; refuse to wait for what only the end of our own transaction can bring."""
@@ -162,6 +162,17 @@ def existing(id: str) -> WorkRow:
             f"no work has the id {id!r}; it may have been pruned, or its transaction was rolled back.", id=id
         )
     return row
+
+
+def too_late(id: str, timeout: Seconds | None) -> WaitTimeout:
+    """Return the error of a wait that is over, saying how things stand."""
+    row = existing(id)
+    limit = 0.0 if timeout is None else seconds(timeout, "timeout")
+    if is_terminal(row.status):
+        standing = f"it is {row.status}, but others of its group or chain have not ended"
+    else:
+        standing = f"it is {row.status}; explain({id!r}) says why"
+    return WaitTimeout(f"expected the work {id} to end within {limit:g} seconds: {standing}.", id=id)
 
 
 def pauses(timeout: Seconds | None) -> Iterator[float | None]:

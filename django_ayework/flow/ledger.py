@@ -44,6 +44,8 @@ class Ledger:
         self.outcomes: dict[str, Status | None] = {}
         #: The same of chains, by the id of the first work.
         self.chain_outcomes: dict[str, Status | None] = {}
+        #: Chains that go on in this transaction, though their next work may not be born yet.
+        self.continuing: set[str] = set()
         #: Waiters to decide although nothing they watch has news.
         self.undecided: set[str] = set()
         #: Waiters that watch works of other transactions: to be looked at again after commit.
@@ -53,6 +55,8 @@ class Ledger:
         #: Works whose watchers may not have been told: those are looked for after commit.
         self.strays: set[str] = set()
         self.attempts: list[AttemptRow] = []
+        #: Works that settled works have output, queued together when the books close.
+        self.outputs: list[Birth] = []
 
     def ended(self, row: WorkRow, continues: bool = False) -> None:
         """Note that a work has reached a terminal status; ``row`` is how it now is.
@@ -78,15 +82,15 @@ class Ledger:
         if row.group_id is not None:
             self.groups.member_reopened(row.group_id, was_dead)
 
-    def bear(self, births: Sequence[Birth]) -> set[str]:
+    def bear(self, births: Sequence[Birth], promised: bool = False) -> set[str]:
         """Insert works; return the ids that existed already, which are left as they are.
 
-        Raises ChainNotFound for a blocker that does not exist.
+        Raises ChainNotFound for a blocker that does not exist, unless a gate has ``promised`` the works.
         """
         births = list({birth.row.id: birth for birth in births}.values())
         if not births:
             return set()
-        births, watches = blocked(births)
+        births, watches = blocked(births, self.continuing, promised)
         taken = insert_works([birth.row for birth in births])
         fresh = [birth for birth in births if birth.row.id not in taken]
         if taken:
@@ -133,13 +137,12 @@ def waiter_row(
     id: str, watching: Sequence[Watch], private: set[str], condition: Condition, on_unmet: str
 ) -> WaiterRow:
     """Return a new waiter; one that watches what others could be settling is to be looked at again."""
-    missed = sum(watch.outcome in (Status.DEAD, Status.CANCELLED) for watch in watching)
     return WaiterRow(
         work_id=id,
         condition=json.dumps(condition_to_plain(condition)),
         on_unmet=on_unmet,
         total=len(watching),
         succeeded=sum(watch.outcome == Status.SUCCESS for watch in watching),
-        missed=missed,
+        missed=0,
         recheck=any(not watch.outcome and watch.id not in private for watch in watching),
     )

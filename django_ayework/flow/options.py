@@ -32,6 +32,7 @@ class StoredOptions:
     lease: float | None = None
     released: bool = False  # queued by a gate, so its context has dependents
     blocked: bool = False  # has blockers, whose results its context shows
+    redact: tuple[str, ...] = ()  # dotted paths into the input that people are not shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class Resolved:
     blockers: tuple[str, ...]
     stored: StoredOptions
     dedup: Dedup | None = None
+    unit: str | None = None
 
 
 def resolve(
@@ -76,8 +78,10 @@ def resolve(
             lease=options.get("lease"),
             released=released,
             blocked=bool(options.get("blockers")),
+            redact=redacted_by(request),
         ),
         dedup=options.get("dedup"),
+        unit=options.get("unit"),
     )
 
 
@@ -85,6 +89,12 @@ def constants_of(request: WorkRequest[Any, Any]) -> QueueOptions:
     """Return the defaults of the request's type; a gate's has none."""
     work_type = registry.find(request.type)
     return work_type.constants() if work_type is not None else {}
+
+
+def redacted_by(request: WorkRequest[Any, Any]) -> tuple[str, ...]:
+    """Return what the request's type hides from people."""
+    work_type = registry.find(request.type)
+    return work_type.settings.redact if work_type is not None else ()
 
 
 def start_of(levels: tuple[Mapping[str, Any], ...], now: datetime) -> datetime:
@@ -112,9 +122,9 @@ def encode_options(options: StoredOptions) -> str:
     plain: dict[str, Any] = {
         "retry": [retry.attempts, retry.base, retry.factor, retry.max, retry.jitter],
     }
-    for name in ("timeout", "expires", "explicit_deadline", "lease", "released", "blocked"):
+    for name in ("timeout", "expires", "explicit_deadline", "lease", "released", "blocked", "redact"):
         value = getattr(options, name)
-        if value is not None and value is not False:
+        if value is not None and value is not False and value != ():
             plain[name] = value
     return json.dumps(plain, separators=(",", ":"))
 
@@ -126,7 +136,7 @@ def decode_options(text: str) -> StoredOptions:
         plain = json.loads(text)
         names = ("attempts", "base", "factor", "max", "jitter")
         retry = RetryPolicy(**dict(zip(names, plain.pop("retry"), strict=True)))
-        return StoredOptions(retry=retry, **plain)
+        return StoredOptions(retry=retry, redact=tuple(map(str, plain.pop("redact", ()))), **plain)
     except (ValueError, TypeError, KeyError, AttributeError):
         return StoredOptions(retry=RetryPolicy.resolve(get_settings().retry))
 

@@ -6,6 +6,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.plans import Plan
 from django_ayework.define.registry import registry
 from django_ayework.flow.births import Birth, Family, all_born, born
+from django_ayework.flow.outputs import outputs_of
 from django_ayework.flow.payloads import codec_of, encode_result
 from django_ayework.flow.settle import Success
 from django_ayework.rules.folding import Contribution, GroupValue, fold
@@ -20,12 +21,12 @@ def success_from(plan: Plan, row: WorkRow) -> Success:
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
-    births = births_of(plan, row)
+    births, outputs = births_of(plan, row), outputs_of(plan, row)
     differs = any(word.append or word is not plan.own for word in plan.contributions)
-    if row.group_id is None and not births and not differs:
+    if row.group_id is None and not births and not outputs and not differs:
         return Success(result)
     contributions = tuple(encoded(row.type, contribution) for contribution in plan.contributions)
-    return Success(result, contributions, births, needs_group=differs)
+    return Success(result, contributions, births, outputs, needs_group=differs)
 
 
 def births_of(plan: Plan, row: WorkRow) -> tuple[Birth, ...]:

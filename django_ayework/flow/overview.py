@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django_ayework.models import WorkerProcess
 from django_ayework.rules.states import Status
 from django_ayework.store import counts
 from django_ayework.store.clock import clock
 
 #: A worker unseen for this long counts as gone: it beats every 10 seconds.
 GONE_AFTER = timedelta(seconds=35)
-MOST_DEAD_COUNTED = 10_000
+#: Workers that fell silent are shown for that long, the last ones of them.
+STALE_SHOWN_FOR = timedelta(hours=1)
+MOST_STALE_SHOWN = 20
+#: Dead and scheduled works may be many.
+MOST_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOverview:
-    """One queue; ``waiting`` is how many seconds its oldest pending work has been due."""
+    """One queue; ``waiting`` is how many seconds its oldest due work has been so."""
 
     queue: str
     pending: int
@@ -28,7 +33,7 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOverview:
-    """One live worker process; ``silent`` is how many seconds ago it was last seen."""
+    """One worker process; ``silent`` is how many seconds ago it was last seen, ``stale`` whether too long."""
 
     id: str
     name: str
@@ -38,12 +43,14 @@ class WorkerOverview:
     concurrency: int
     running: int
     started_at: datetime
+    seen_at: datetime
     silent: float
+    stale: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Everything ``ayework_status`` shows. ``dead`` is counted up to 10 000."""
+    """Everything ``ayework_status`` shows. Dead works and scheduled ones are counted up to 10 000."""
 
     at: datetime
     workers: list[WorkerOverview]
@@ -55,32 +62,37 @@ def overview() -> Overview:
     """Look at workers, queues and dead letters."""
     clock.synchronise()
     now = clock.now()
-    return Overview(
-        at=now, workers=workers(now), queues=queues(now), dead=counts.dead_letters(MOST_DEAD_COUNTED)
-    )
+    return Overview(at=now, workers=workers(now), queues=queues(now), dead=counts.dead_letters(MOST_COUNTED))
 
 
 def workers(now: datetime) -> list[WorkerOverview]:
-    """Return the live workers."""
-    return [
-        WorkerOverview(
-            id=process.id,
-            name=process.name,
-            host=process.host,
-            pid=process.pid,
-            queues=process.queues,
-            concurrency=process.concurrency,
-            running=process.running,
-            started_at=process.started_at,
-            silent=max(0.0, (now - process.seen_at).total_seconds()),
-        )
-        for process in counts.processes_seen_since(now - GONE_AFTER)
-    ]
+    """Return the live workers, then those that fell silent without a farewell."""
+    seen = [worker_overview(process, now) for process in counts.processes_seen_since(now - STALE_SHOWN_FOR)]
+    live = [worker for worker in seen if not worker.stale]
+    stale = [worker for worker in seen if worker.stale]
+    return [*live, *stale[-MOST_STALE_SHOWN:]]
+
+
+def worker_overview(process: WorkerProcess, now: datetime) -> WorkerOverview:
+    """Return one worker."""
+    return WorkerOverview(
+        id=process.id,
+        name=process.name,
+        host=process.host,
+        pid=process.pid,
+        queues=process.queues,
+        concurrency=process.concurrency,
+        running=process.running,
+        started_at=process.started_at,
+        seen_at=process.seen_at,
+        silent=max(0.0, (now - process.seen_at).total_seconds()),
+        stale=now - process.seen_at > GONE_AFTER,
+    )
 
 
 def queues(now: datetime) -> list[QueueOverview]:
     """Return the queues that have live works."""
-    depths = counts.live_depths()
+    depths = counts.live_depths(MOST_COUNTED)
     return [queue_overview(queue, depths, now) for queue in sorted({depth.queue for depth in depths})]
 
 
@@ -88,12 +100,12 @@ def queue_overview(queue: str, depths: list[counts.Depth], now: datetime) -> Que
     """Return one queue."""
     mine = {depth.status: depth for depth in depths if depth.queue == queue}
     count = {status: mine[status].works if status in mine else 0 for status in Status}
-    oldest = mine[Status.PENDING].oldest if Status.PENDING in mine else None
+    due = [mine[status].oldest or now for status in (Status.PENDING, Status.SCHEDULED) if status in mine]
     return QueueOverview(
         queue=queue,
         pending=count[Status.PENDING],
         running=count[Status.RUNNING],
         scheduled=count[Status.SCHEDULED],
         blocked=count[Status.BLOCKED],
-        waiting=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
+        waiting=max(0.0, (now - min([now, *due])).total_seconds()),
     )

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.registry import AnyWorkType
+from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.errors import NotDecodable, NotEncodable, PayloadTooLarge
 from django_ayework.rules.codec import Codec, RichJSON
+from django_ayework.rules.redaction import HIDDEN
 
 
 def codec_of(work_type: AnyWorkType | None) -> Codec:
@@ -32,7 +33,14 @@ def encoded(value: Any, codec: Codec, part: str, type: str) -> str:
     try:
         return codec.encode(value, part) if isinstance(codec, RichJSON) else codec.encode(value)
     except NotEncodable as error:
-        raise NotEncodable(f"the {part} of {type!r} cannot be stored: {error}", path=error.path) from None
+        why = f"{HIDDEN} at {error.path or part}" if part == "input" and redacts(type) else error
+        raise NotEncodable(f"the {part} of {type!r} cannot be stored: {why}", path=error.path) from None
+
+
+def redacts(type: str) -> bool:
+    """Tell whether a type hides parts of its input from people, whom messages may reach."""
+    work_type = registry.find(type)
+    return work_type is not None and bool(work_type.settings.redact)
 
 
 def sized(text: str, what: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -13,16 +12,18 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import NotRetryable
 from django_ayework.flow.cascade import Move, decision_of, reopen, waiting_again
 from django_ayework.flow.closing import close
+from django_ayework.flow.enqueue import request_of
 from django_ayework.flow.handles import Handle
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.locking import lock_work
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, encode_input
+from django_ayework.flow.units import require_free_unit
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.deadlines import resolve_deadline
 from django_ayework.rules.states import RETRYABLE, Reason, Status
 from django_ayework.rules.transitions import Transition
-from django_ayework.rules.unknown import is_parking
+from django_ayework.rules.unknown import error_before
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
@@ -31,7 +32,7 @@ from django_ayework.store.waiters import WaiterRow, missed_by
 from django_ayework.store.works import replace_input
 
 
-def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
+def retry(id: str, input: Any = None) -> Handle[Any, Any]:
     """Make a dead or cancelled work pending again with a full budget of attempts; return its handle.
 
     Its group re-opens and waiters that died because of it wait again. ``expires`` counts anew, an explicit
@@ -43,7 +44,7 @@ def retry(id: str, input: Mapping[str, Any] | None = None) -> Handle[Any, Any]:
     return in_own_transaction(partial(retry_here, id, input))
 
 
-def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
+def retry_here(id: str, input: Any) -> Handle[Any, Any]:
     """Retry within the transaction at hand."""
     row, waiter = lock_work(id, "retried")
     if row.status not in RETRYABLE:
@@ -53,6 +54,7 @@ def retry_here(id: str, input: Mapping[str, Any] | None) -> Handle[Any, Any]:
             id=id,
         )
     ledger = Ledger(clock.now())
+    require_free_unit(ledger, row)
     if input is not None:
         replace_input(row.id, new_input(row, input))
     if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.FIRE):
@@ -73,22 +75,21 @@ def retry_work(ledger: Ledger, row: WorkRow) -> None:
     ledger.effects.happened(Kind.QUEUED, after)
 
 
-def new_input(row: WorkRow, input: Mapping[str, Any]) -> str:
+def new_input(row: WorkRow, input: Any) -> str:
     """Encode the input that replaces the stored one, checked against the handler."""
     if row.type == GATE_TYPE:
         raise TypeError(
             f"expected no input for the gate {row.id}: what it releases was fixed when it was queued."
         )
-    work_type = registry.get(row.type)
-    return encode_input(row.type, work_type.build(input).input, codec_of(work_type))
+    given = request_of(row.type, input).input
+    return encode_input(row.type, given, codec_of(registry.find(row.type)))
 
 
 def starting_over(row: WorkRow, now: datetime) -> Transition:
     """Return the way back to pending, the error of the last life kept for the handler to see."""
     options = decode_options(row.options)
     deadline = row.deadline if options.explicit_deadline else resolve_deadline(now, options.expires, None)
-    only_parked = row.reason == Reason.UNKNOWN_TYPE or is_parking(row.error)
-    error = "" if only_parked else row.error
+    error = "" if row.reason == Reason.UNKNOWN_TYPE else error_before(row.error)
     return row.becoming(Status.PENDING, attempt=0, run_at=now, deadline=deadline, error=error)
 
 

@@ -30,6 +30,7 @@ class Success:
     result: str | None = None
     contributions: tuple[Contribution, ...] = ()
     births: tuple[Birth, ...] = ()
+    outputs: tuple[Birth, ...] = ()  # works of the type that its own names with then=
     needs_group: bool = False  # the group's value differs from the work's own result
 
 
@@ -64,9 +65,7 @@ def settle_here(settlements: Sequence[Settlement]) -> Report:
     latest = latest_of(settlements)
     planned = [(s, transition_of(s, ledger.now)) for s in latest.values()]
     moved = transitions.apply([transition for _, transition in planned])
-    for settlement, transition in planned:
-        if transition.id in moved:
-            book(ledger, settlement, transition)
+    book_all(ledger, [(s, transition) for s, transition in planned if transition.id in moved])
     close(ledger)
     refused = [s.row.id for s in settlements if s.row.id not in moved or s is not latest[s.row.id]]
     return Report(moved, refused)
@@ -94,7 +93,7 @@ def transition_of(settlement: Settlement, now: datetime) -> Transition:
 
 def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
     """Return the end of a work that succeeded; one that queues others founds its group."""
-    founds = bool(success.births) or success.needs_group
+    founds = bool(success.births or success.outputs) or success.needs_group
     return row.becoming(
         Status.SUCCESS,
         group_id=row.group_id or (row.id if founds else None),
@@ -118,6 +117,21 @@ def transition_by(row: WorkRow, verdict: Verdict, now: datetime) -> Transition:
     )
 
 
+def book_all(ledger: Ledger, won: Sequence[tuple[Settlement, Transition]]) -> None:
+    """Note what follows from transitions that were won.
+
+    Which chains go on comes first: a work that is queued here may wait for a chain whose step has just ended.
+    """
+    ledger.continuing.update(settlement.row.chain for settlement, _ in won if continues(settlement.ending))
+    for settlement, transition in won:
+        book(ledger, settlement, transition)
+
+
+def continues(ending: Success | Verdict) -> bool:
+    """Tell whether the work's chain goes on."""
+    return isinstance(ending, Success) and any(birth.row.chain_id is not None for birth in ending.births)
+
+
 def book(ledger: Ledger, settlement: Settlement, transition: Transition) -> None:
     """Note what follows from a transition that was won."""
     after = settlement.row.after(transition)
@@ -134,9 +148,9 @@ def book_success(ledger: Ledger, settlement: Settlement, success: Success, after
             ledger.groups.founded(after.group_id)
         ledger.groups.contributed(after.group_id, after.id, success.contributions)
     require_new_steps(success, ledger.bear(success.births))
+    ledger.outputs += success.outputs
     ledger.effects.happened(Kind.SUCCEEDED, after)
-    continues = any(birth.row.chain_id is not None for birth in success.births)
-    ledger.ended(after, continues)
+    ledger.ended(after, continues(success))
 
 
 def require_new_steps(success: Success, taken: set[str]) -> None:

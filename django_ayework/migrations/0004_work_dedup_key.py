@@ -2,18 +2,7 @@ import django_ayework.models.fields
 import django_ayework.models.indexes
 from django.db import migrations, models
 
-
-class AddIndexOnline(migrations.AddIndex):
-    """Adds an index without keeping writers out: PostgreSQL must be asked for that, the others do it anyway."""
-
-    atomic = False
-
-    def database_forwards(self, app_label, schema_editor, from_state, to_state):
-        if schema_editor.connection.vendor != "postgresql":
-            return super().database_forwards(app_label, schema_editor, from_state, to_state)
-        model = to_state.apps.get_model(app_label, self.model_name)
-        if self.allow_migrate_model(schema_editor.connection.alias, model):
-            schema_editor.add_index(model, self.index, concurrently=True)
+from django_ayework.migrations._online import AddIndexOnline
 
 
 class Migration(migrations.Migration):

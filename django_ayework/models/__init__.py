@@ -1,10 +1,21 @@
 """Tables, constraints and named indexes; no behaviour."""
 
 from django_ayework.models.attempt import Attempt
+from django_ayework.models.control import WorkControl
 from django_ayework.models.entry import StoreEntry
 from django_ayework.models.group import Group
 from django_ayework.models.process import WorkerProcess
 from django_ayework.models.waiter import Edge, Waiter
 from django_ayework.models.work import DeadLetter, Work
 
-__all__ = ["Attempt", "DeadLetter", "Edge", "Group", "StoreEntry", "Waiter", "Work", "WorkerProcess"]
+__all__ = [
+    "Attempt",
+    "DeadLetter",
+    "Edge",
+    "Group",
+    "StoreEntry",
+    "Waiter",
+    "Work",
+    "WorkControl",
+    "WorkerProcess",
+]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_ayework.models.fields import IdentifierField
+from django_ayework.models.indexes import PartialIndex
 
 
 class WorkerProcess(models.Model):
@@ -23,10 +25,18 @@ class WorkerProcess(models.Model):
     stopped_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        """A handful of rows; no index besides the key."""
+        """The index is over those that have not stopped; it is not touched by heartbeats."""
 
         verbose_name = _("worker process")
         verbose_name_plural = _("worker processes")
+        indexes = (
+            PartialIndex(
+                fields=["started_at"],
+                name="ayework_workers",
+                where=Q(stopped_at__isnull=True),
+                leading=("stopped_at",),
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"

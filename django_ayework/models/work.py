@@ -44,7 +44,13 @@ class Work(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     completed_by = IdentifierField(max_length=64, null=True, blank=True)
+    # The key a chain was queued with, and the type it was queued as: each of its works bears both.
     dedup_key = IdentifierField(max_length=190, null=True, blank=True)
+    dedup_type = IdentifierField(max_length=128, null=True, blank=True)
+    # What the work is about within its type: one live work per unit.
+    unit = IdentifierField(max_length=190, null=True, blank=True)
+    # The unit again where the type is claimed by unit, else empty: works of equal priority go by age.
+    sort_key = IdentifierField(max_length=190, blank=True, default="", db_default="")
 
     class Meta:
         """Each index is named after what reads it."""
@@ -59,7 +65,9 @@ class Work(models.Model):
         )
         indexes = (
             PartialIndex(
-                fields=["queue", "-priority", "run_at", "id"], name="ayework_claim", where=Q(status="pending")
+                fields=["queue", "type", "-priority", "sort_key", "run_at", "id"],
+                name="ayework_lane",
+                where=Q(status="pending"),
             ),
             PartialIndex(fields=["run_at"], name="ayework_due", where=Q(status="scheduled")),
             PartialIndex(fields=["leased_until"], name="ayework_lapsed", where=Q(status="running")),
@@ -85,9 +93,16 @@ class Work(models.Model):
             ),
             PartialIndex(
                 # The end comes before the birth: of a key that recurs, all but the last few have ended.
-                fields=["type", "dedup_key", "ended_at", "queued_at"],
-                name="ayework_dedup",
+                fields=["dedup_type", "dedup_key", "ended_at", "queued_at"],
+                name="ayework_key",
                 where=Q(dedup_key__isnull=False),
+                leading=(),
+            ),
+            PartialIndex(
+                # The end comes first: of a unit that comes again and again, all but the last have ended.
+                fields=["type", "unit", "ended_at"],
+                name="ayework_unit",
+                where=Q(unit__isnull=False),
                 leading=(),
             ),
         )

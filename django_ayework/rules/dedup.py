@@ -29,7 +29,7 @@ class Identified(Protocol):
 class Dedup:
     """Give the work of this type and key that is there, instead of queueing another.
 
-    ``scope="incomplete"`` looks at works that have not ended, ``"any"`` at ended ones too. ``window``
+    ``scope="incomplete"`` looks at works whose chain has not ended, ``"any"`` at ended ones too. ``window``
     (seconds or timedelta) looks only at those queued within it. ``exclude`` are ids or handles to pass over.
 
     >>> Dedup("nightly", window=60).window

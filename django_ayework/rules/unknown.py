@@ -11,13 +11,16 @@ PREFIX = "no worker here knows this type, since "
 OFFER_AGAIN = timedelta(seconds=5)
 
 
-def unknown_error(since: datetime) -> str:
-    """Return what a parked work shows as its error, keeping since when nobody knows its type."""
-    return f"{PREFIX}{since.isoformat()}"
+def unknown_error(since: datetime, before: str = "") -> str:
+    """Return what a parked work shows as its error, keeping since when nobody knows its type.
+
+    ``before`` is the error of its last attempt, which stays below that for whoever takes the work.
+    """
+    return f"{PREFIX}{since.isoformat()}" + (f"\n{before}" if before else "")
 
 
 def is_parking(error: str) -> bool:
-    """Tell whether an error is only the note of a parked work.
+    """Tell whether an error is the note of a parked work.
 
     >>> is_parking("ValueError: no")
     False
@@ -35,7 +38,23 @@ def unknown_since(error: str, now: datetime) -> datetime:
     """
     if is_parking(error):
         try:
-            return require_aware(datetime.fromisoformat(error.removeprefix(PREFIX)), "since")
+            moment = error.removeprefix(PREFIX).partition("\n")[0]
+            return require_aware(datetime.fromisoformat(moment), "since")
         except ValueError:
             pass
     return now
+
+
+def error_before(error: str) -> str:
+    """Return the error that a work had before it was parked; the error itself of one that was not.
+
+    >>> from datetime import UTC
+    >>> error_before(unknown_error(datetime(2026, 1, 1, tzinfo=UTC), "ValueError: no"))
+    'ValueError: no'
+    """
+    return error.partition("\n")[2] if is_parking(error) else error
+
+
+def parked_again(error: str, now: datetime) -> str:
+    """Return what a work shows that is parked, perhaps not for the first time."""
+    return unknown_error(unknown_since(error, now), error_before(error))

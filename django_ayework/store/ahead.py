@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TypeAlias
+
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
+from django_ayework.store.rows import WorkRow
+
+Head: TypeAlias = tuple[int, str, datetime, str]
 
 
-def works_ahead(id: str, queue: str, most: int) -> int:
+def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
     """Count the pending works that a claim takes before this one; ``most + 1`` stands for more than ``most``.
 
-    They are the beginning of the queue in the order of claiming, so at most that many entries of the claim
-    index are read, however long the queue is. A work that was taken meanwhile has none ahead.
+    ``types`` are those that are claimed together with its own. They are the beginnings of the queue's lanes
+    in the order of claiming, so at most that many entries of each are read, however long the queue is. A work
+    that was taken meanwhile has none ahead.
     """
-    pending = rows(Work).filter(status=Status.PENDING, queue=queue).order_by("-priority", "run_at", "id")
-    first = list(pending.values_list("id", flat=True)[: most + 1])
-    if id in first:
-        return first.index(id)
-    return most + 1 if len(first) > most else 0
+    heads = [head for type in types for head in heads_of(row.queue, type, most + 1)]
+    by_unit = bool(row.sort_key)
+    ids = [id for *_, key, _run_at, id in sorted(heads) if bool(key) is by_unit][: most + 1]
+    if row.id in ids:
+        return ids.index(row.id)
+    return most + 1 if len(ids) > most else 0
+
+
+def heads_of(queue: str, type: str, number: int) -> Iterable[Head]:
+    """Return the first works of a lane, as they are ordered."""
+    pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
+    first = pending.order_by("-priority", "sort_key", "run_at", "id")[:number]
+    columns = first.values_list("priority", "sort_key", "run_at", "id")
+    return [(-priority, key, run_at, id) for priority, key, run_at, id in columns]

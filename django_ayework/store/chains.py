@@ -43,6 +43,15 @@ def chain_ends(chain_ids: Iterable[str]) -> dict[str, Status]:
     return {id: Status(row.status) for id, row in last_steps(chain_ids).items()}
 
 
+def chains_of(work_ids: Iterable[str]) -> dict[str, str]:
+    """Read the chains of those works that exist."""
+    found: dict[str, str] = {}
+    for some in chunked(list(work_ids)):
+        pairs = rows(Work).filter(id__in=some).values_list("id", "chain_id")
+        found.update((id, chain_id or id) for id, chain_id in pairs)
+    return found
+
+
 def step_ids(chain_ids: Iterable[str]) -> list[str]:
     """Return the ids of all works of these chains."""
     wanted = list(chain_ids)

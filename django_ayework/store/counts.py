@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from django_ayework.store.database import rows
 
 
 class Depth(NamedTuple):
-    """How many works of a queue stand at a status, and since when the oldest is due."""
+    """How many works of a queue stand at a status, and from when on the oldest is due."""
 
     queue: str
     status: str
@@ -21,9 +22,25 @@ class Depth(NamedTuple):
     oldest: datetime | None
 
 
-def live_depths() -> list[Depth]:
-    """Count live works by queue and status, one status at a time: each has an index of its own."""
-    return [depth for status in sorted(map(str, LIVE)) for depth in depths_of(status)]
+def live_depths(most_scheduled: int) -> list[Depth]:
+    """Count live works by queue and status, one status at a time: each has an index of its own.
+
+    Works of the far future may be many, so of those that are scheduled the first ones are counted.
+    """
+    statuses = sorted(str(status) for status in LIVE if status is not Status.SCHEDULED)
+    depths = [depth for status in statuses for depth in depths_of(status)]
+    return [*depths, *scheduled_depths(most_scheduled)]
+
+
+def scheduled_depths(limit: int) -> list[Depth]:
+    """Count the scheduled works by queue, up to ``limit`` of them: those that are due first."""
+    scheduled = rows(Work).filter(status=Status.SCHEDULED).order_by("run_at")
+    first = list(scheduled.values_list("queue", "run_at")[:limit])
+    oldest = dict(reversed(first))
+    return [
+        Depth(queue, Status.SCHEDULED, works, oldest[queue])
+        for queue, works in sorted(Counter(queue for queue, _ in first).items())
+    ]
 
 
 def depths_of(status: str) -> list[Depth]:

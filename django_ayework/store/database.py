@@ -9,7 +9,14 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
-from django.db import Error, OperationalError, connections, transaction
+from django.db import (
+    Error,
+    OperationalError,
+    close_old_connections,
+    connections,
+    reset_queries,
+    transaction,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.manager import Manager
@@ -54,6 +61,12 @@ def is_postgresql() -> bool:
     return connection().vendor == "postgresql"
 
 
+def tidy_connections() -> None:
+    """Drop this thread's broken and outlived connections, and the query log that DEBUG keeps."""
+    close_old_connections()
+    reset_queries()
+
+
 def stored_moment(moment: datetime | None) -> Any:
     """Return a datetime as a raw statement's parameter."""
     return connection().ops.adapt_datetimefield_value(moment) if moment is not None else None
@@ -87,11 +100,23 @@ def in_own_transaction(use_case: Callable[[], T]) -> T:
 CONTENTION_CODES = frozenset({"40001", "40P01", "55P03", 1205, 1213})
 
 
+#: PostgreSQL: query canceled. MariaDB: statement timeout. MySQL: query timeout.
+TIMEOUT_CODES = frozenset({"57014", 1969, 3024})
+
+
 def is_contention(error: Error) -> bool:
     """Tell whether the database asked us to try the transaction again."""
-    cause = error.__cause__
-    code = getattr(cause, "sqlstate", None) or (error.args[0] if error.args else None)
-    return code in CONTENTION_CODES or "database is locked" in str(error)
+    return code_of(error) in CONTENTION_CODES or "database is locked" in str(error)
+
+
+def has_timed_out(error: Error) -> bool:
+    """Tell whether a statement was ended because it took longer than it may."""
+    return code_of(error) in TIMEOUT_CODES
+
+
+def code_of(error: Error) -> object:
+    """Return what the database calls an error: a text or a number, by vendor."""
+    return getattr(error.__cause__, "sqlstate", None) or (error.args[0] if error.args else None)
 
 
 def chunked(items: Sequence[T], size: int = CHUNK) -> list[Sequence[T]]:

@@ -1,8 +1,7 @@
-"""Finding works by their dedup key, one enqueuer of a key at a time."""
+"""Finding chains by their dedup key."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -10,13 +9,13 @@ from typing import NamedTuple
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
-from django_ayework.models import StoreEntry, Work
+from django_ayework.models import Work
 from django_ayework.rules.dedup import Scope
-from django_ayework.store.database import chunked, connection, rows, stored_moment
+from django_ayework.store.database import chunked, rows
 
 
 class Search(NamedTuple):
-    """What must hold of a match besides its key."""
+    """What must hold of a match besides its key; ``type`` is that of the chain's first work."""
 
     type: str
     scope: Scope
@@ -24,51 +23,52 @@ class Search(NamedTuple):
     exclude: tuple[str, ...]
 
 
-def lock_keys(keys: Iterable[tuple[str, str]], expires_at: datetime) -> None:
-    """Make every other enqueuer of these (type, key) pairs wait until our transaction has ended.
-
-    In one order for all, so that two batches cannot wait for each other. The rows mean nothing once their
-    transaction has ended; they expire so that pruning removes them.
-    """
-    names = sorted({lock_name(type, key) for type, key in keys})
-    quote = connection().ops.quote_name
-    key, expiry = quote("key"), quote("expires_at")
-    into = f"INSERT INTO {quote(StoreEntry._meta.db_table)} ({key}, {quote('value')}, {expiry}) VALUES "
-    on_conflict = (
-        "ON DUPLICATE KEY UPDATE" if connection().vendor == "mysql" else f"ON CONFLICT ({key}) DO UPDATE SET"
-    )
-    end = stored_moment(expires_at)
-    for some in chunked(names):
-        values = ", ".join(["(%s, '', %s)"] * len(some))
-        params = [param for name in some for param in (name, end)]
-        with connection().cursor() as cursor:
-            cursor.execute(f"{into}{values} {on_conflict} {expiry} = %s", [*params, end])
-
-
-def lock_name(type: str, key: str) -> str:
-    """Return the name of a pair's lock row: short, whatever the key's length."""
-    return "dedup:" + hashlib.sha256(f"{type}\0{key}".encode()).hexdigest()
-
-
 def newest_matches(search: Search, keys: Sequence[str]) -> dict[str, str]:
-    """Return, by key, the id of the newest work that matches."""
+    """Return, by key, the id of the newest chain that matches."""
+    newest = newest_live if search.scope == "incomplete" else newest_of_all
+    return {key: id for some in chunked(keys) for key, id in newest(search, some).items()}
+
+
+def newest_of_all(search: Search, keys: Sequence[str]) -> dict[str, str]:
+    """Return the newest chains, ended ones too: they are as old as their first works."""
     newest_first = Window(
         RowNumber(), partition_by=F("dedup_key"), order_by=[F("queued_at").desc(), F("id").desc()]
     )
-    found: dict[str, str] = {}
-    for some in chunked(keys):
-        matching = rows(Work).filter(matches(search), dedup_key__in=some).annotate(place=newest_first)
-        found.update((key, id) for key, id in matching.filter(place=1).values_list("dedup_key", "id") if key)
-    return found
-
-
-def matches(search: Search) -> Q:
-    """Return the condition: which works of a type and key count as there."""
-    condition = Q(type=search.type, dedup_key__isnull=False)
-    if search.scope == "incomplete":
-        condition &= Q(ended_at__isnull=True)
+    firsts = rows(Work).filter(bearing(search, keys), chain_id=None).exclude(id__in=search.exclude)
     if search.since is not None:
-        condition &= Q(queued_at__gte=search.since)
-    if search.exclude:
-        condition &= ~Q(id__in=search.exclude)
-    return condition
+        firsts = firsts.filter(queued_at__gte=search.since)
+    matching = firsts.annotate(place=newest_first).filter(place=1)
+    return {key: id for key, id in matching.values_list("dedup_key", "id") if key}
+
+
+class Live(NamedTuple):
+    """A chain that goes on: when its first work was queued, and what it is found by."""
+
+    queued_at: datetime
+    id: str
+    key: str
+
+
+def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
+    """Return the newest chains of which a work has not ended, whichever of its works that is."""
+    works = rows(Work).filter(bearing(search, keys), ended_at=None)
+    columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
+    found = [Live(queued_at, chain_id or id, key or "") for queued_at, id, chain_id, key in columns]
+    begun = first_queued_at(chain_id for _, _, chain_id, _ in columns if chain_id)
+    chains = [chain._replace(queued_at=begun.get(chain.id, chain.queued_at)) for chain in found]
+    return {
+        chain.key: chain.id
+        for chain in sorted(chains)
+        if chain.id not in search.exclude and (search.since is None or chain.queued_at >= search.since)
+    }
+
+
+def first_queued_at(chains: Iterable[str]) -> dict[str, datetime]:
+    """Return when the first works of chains were queued; one that was deleted is left out."""
+    ids = sorted(set(chains))
+    return dict(rows(Work).filter(id__in=ids).values_list("id", "queued_at")) if ids else {}
+
+
+def bearing(search: Search, keys: Sequence[str]) -> Q:
+    """Return the condition that a work bears one of these keys."""
+    return Q(dedup_type=search.type, dedup_key__in=keys, dedup_key__isnull=False)

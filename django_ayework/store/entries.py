@@ -1,14 +1,21 @@
-"""Keys with an end, set once: the primitive of every claim."""
+"""Keys with an end: what claims are made of, and the Store in the database.
+
+Moments are given by the caller. A key whose end has come is as good as none, deleted or not; one that has no
+end stays.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from django.db.models import Q
+from django.db.models.query import QuerySet
+
 from django_ayework.models import StoreEntry
 from django_ayework.store.database import atomic, connection, rows, stored_moment
 
 
-def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime) -> bool:
+def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime | None) -> bool:
     """Set a key unless it is set and has not expired; return whether it was set. One winner per key."""
     rows(StoreEntry).filter(key=key, expires_at__lte=now).delete()
     quote = connection().ops.quote_name
@@ -26,7 +33,47 @@ def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime) -> 
 
 def is_set(key: str, now: datetime) -> bool:
     """Tell whether a key is set and has not expired."""
-    return rows(StoreEntry).filter(key=key, expires_at__gt=now).exists()
+    return living(key, now).exists()
+
+
+def value_of(key: str, now: datetime) -> str | None:
+    """Return what a key is set to, or None."""
+    return living(key, now).values_list("value", flat=True).first()
+
+
+def put(key: str, value: str, expires_at: datetime | None) -> None:
+    """Set a key, whether it was set or not."""
+    names_its_target = connection().features.supports_update_conflicts_with_target
+    rows(StoreEntry).bulk_create(
+        [StoreEntry(key=key, value=value, expires_at=expires_at)],
+        update_conflicts=True,
+        update_fields=["value", "expires_at"],
+        unique_fields=["key"] if names_its_target else None,
+    )
+
+
+def replace(key: str, expected: str, value: str, now: datetime, expires_at: datetime | None) -> bool:
+    """Set a key if it is set to what is expected; return whether it was. Of several at once, one wins.
+
+    Values are compared byte by byte, but MariaDB and MySQL overlook spaces at their end.
+    """
+    matching = living(key, now).filter(value=expected)
+    return matching.update(value=value, expires_at=expires_at) == 1
+
+
+def lock_value(key: str, now: datetime) -> str | None:
+    """Return what a key is set to, and keep others from changing it until our transaction has ended."""
+    return living(key, now).select_for_update().values_list("value", flat=True).first()
+
+
+def change_value(key: str, value: str) -> None:
+    """Change what a key is set to, and leave its end alone."""
+    rows(StoreEntry).filter(key=key).update(value=value)
+
+
+def remove(key: str) -> None:
+    """Delete a key, if it is there."""
+    rows(StoreEntry).filter(key=key).delete()
 
 
 def delete_expired(now: datetime, limit: int) -> int:
@@ -35,3 +82,8 @@ def delete_expired(now: datetime, limit: int) -> int:
         expired = rows(StoreEntry).filter(expires_at__lte=now).select_for_update(skip_locked=True)
         keys = list(expired.values_list("key", flat=True)[:limit])
         return rows(StoreEntry).filter(key__in=keys).delete()[0] if keys else 0
+
+
+def living(key: str, now: datetime) -> QuerySet[StoreEntry]:
+    """Return the row of a key that has not expired, if there is one."""
+    return rows(StoreEntry).filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), key=key)

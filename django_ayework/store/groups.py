@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from django_ayework.models import Group
+from django.db.models import Exists, OuterRef
+
+from django_ayework.models import Group, Work
 from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import chunked, rows
 
@@ -51,3 +53,17 @@ def find_group(id: str) -> GroupRow | None:
     """Read a group; a work that is alone has none."""
     found = rows(Group).filter(id=id).values_list(*GroupRow._fields).first()
     return GroupRow._make(found) if found else None
+
+
+def delete_emptied(ids: Iterable[str]) -> list[str]:
+    """Delete those of these groups that have no work left; return their ids.
+
+    The caller has locked them: of two transactions that delete the last works of one, the later sees it.
+    """
+    emptied: list[str] = []
+    members = rows(Work).filter(group_id=OuterRef("id"))
+    for some in chunked(sorted(ids)):
+        emptied += rows(Group).filter(~Exists(members), id__in=some).values_list("id", flat=True)
+    for some in chunked(emptied):
+        rows(Group).filter(id__in=some).delete()
+    return emptied

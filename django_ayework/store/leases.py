@@ -6,10 +6,26 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from django.db.models import Q
+
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
-from django_ayework.store.database import atomic, chunked, rows
+from django_ayework.store.database import atomic, chunked, fetch, is_postgresql, rows
 from django_ayework.store.rows import WorkRow, rows_of
+
+#: Each lease is found by its id, and fenced by its delivery; ARRAY() makes the planner lock exactly once.
+RENEW = """
+UPDATE django_ayework_work
+SET leased_until = %s
+WHERE id = ANY(ARRAY(
+    SELECT w.id
+    FROM unnest(%s::text[], %s::bigint[]) AS held(id, delivery)
+    JOIN django_ayework_work AS w ON w.id = held.id AND w.delivery = held.delivery
+    WHERE w.worker = %s AND w.status = 'running'
+    FOR UPDATE OF w SKIP LOCKED
+))
+RETURNING id
+"""
 
 
 class Holder(NamedTuple):
@@ -25,15 +41,27 @@ def renew(deliveries: Mapping[str, int], worker: str, leased_until: datetime) ->
 
     Rows locked by a settlement are skipped: that one is about to end the lease anyway.
     """
+    renew_some = renew_set_based if is_postgresql() else renew_under_locks
     renewed: set[str] = set()
     for some in chunked(sorted(deliveries)):
-        with atomic():
-            held = rows(Work).select_for_update(skip_locked=True)
-            held = held.filter(id__in=some, worker=worker, status=Status.RUNNING).order_by("id")
-            ids = [id for id, delivery in held.values_list("id", "delivery") if deliveries[id] == delivery]
-            rows(Work).filter(id__in=ids).update(leased_until=leased_until)
-        renewed.update(ids)
+        renewed |= renew_some({id: deliveries[id] for id in some}, worker, leased_until)
     return renewed
+
+
+def renew_set_based(deliveries: Mapping[str, int], worker: str, leased_until: datetime) -> set[str]:
+    """One statement, its own transaction."""
+    held = [list(deliveries), list(deliveries.values())]
+    return {row[0] for row in fetch(RENEW, [leased_until, *held, worker])}
+
+
+def renew_under_locks(deliveries: Mapping[str, int], worker: str, leased_until: datetime) -> set[str]:
+    """Lock what is still held, then write it; on SQLite the transaction itself is the lock."""
+    with atomic():
+        held = rows(Work).select_for_update(skip_locked=True)
+        held = held.filter(id__in=list(deliveries), worker=worker, status=Status.RUNNING).order_by("id")
+        ids = [id for id, delivery in held.values_list("id", "delivery") if deliveries[id] == delivery]
+        rows(Work).filter(id__in=ids).update(leased_until=leased_until)
+    return set(ids)
 
 
 def holders_of(ids: Iterable[str]) -> dict[str, Holder]:
@@ -42,11 +70,19 @@ def holders_of(ids: Iterable[str]) -> dict[str, Holder]:
     return {row[0]: Holder._make(row[1:]) for row in found}
 
 
-def lock_lapsed(now: datetime, limit: int, sparing: Collection[str]) -> list[WorkRow]:
-    """Lock running works whose lease has lapsed, the longest first, skipping those locked or spared."""
+def lock_lapsed(
+    now: datetime, limit: int, sparing: Collection[str], types: Collection[str], forsaken: datetime
+) -> list[WorkRow]:
+    """Lock running works of these types whose lease has lapsed, the longest first.
+
+    Those that others have locked, or that are spared, are left out; so that they keep nobody from those
+    behind them, they do not count for ``limit``. A lease that lapsed before ``forsaken`` may be of any type.
+    """
     lapsed = rows(Work).filter(status=Status.RUNNING, leased_until__lt=now).order_by("leased_until")
-    found = rows_of(lapsed.select_for_update(skip_locked=True)[:limit])
-    return [row for row in found if row.id not in sparing]
+    lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=forsaken))
+    if sparing:
+        lapsed = lapsed.exclude(id__in=sparing)
+    return rows_of(lapsed.select_for_update(skip_locked=True)[:limit])
 
 
 def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:

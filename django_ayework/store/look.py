@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from django_ayework.models import Waiter, Work
+from django_ayework.models import Waiter, Work, WorkControl
 from django_ayework.store.database import connection, fetch, stored_moment
 
 #: Each part reads at most one entry of a partial index, whatever the size of the tables.
@@ -15,7 +15,9 @@ SELECT
     (SELECT MIN(run_at) FROM {Work._meta.db_table} WHERE status = 'scheduled'),
     EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'running' AND leased_until < %s),
     EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'blocked' AND deadline < %s),
-    EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck)
+    EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
+    (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
+    (SELECT MAX(id) FROM {WorkControl._meta.db_table})
 """
 
 
@@ -27,13 +29,15 @@ class Look(NamedTuple):
     lapsed: bool
     overdue: bool
     recheck: bool
+    controls: tuple[int, int]  # moves whenever the controls change
 
 
 def look(now: datetime) -> Look:
     """Ask, in one statement."""
     moment = stored_moment(now)
-    first_queue, next_start, *chores = fetch(LOOK, (moment, moment))[0]
-    return Look(first_queue, as_moment(next_start), *map(bool, chores))
+    first_queue, next_start, lapsed, overdue, recheck, version, last = fetch(LOOK, (moment, moment))[0]
+    controls = (int(version or 0), int(last or 0))
+    return Look(first_queue, as_moment(next_start), bool(lapsed), bool(overdue), bool(recheck), controls)
 
 
 def as_moment(value: datetime | str | None) -> datetime | None:
@@ -42,15 +46,3 @@ def as_moment(value: datetime | str | None) -> datetime | None:
     if moment is None or moment.tzinfo is not None:
         return moment
     return moment.replace(tzinfo=connection().timezone)
-
-
-NEXT_QUEUE = f"SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending' AND queue > %s"
-
-
-def queues_with_work(first: str | None) -> list[str]:
-    """Return every queue with pending works, hopping from one to the next through the claim index."""
-    queues = []
-    while first is not None:
-        queues.append(first)
-        first = fetch(NEXT_QUEUE, (first,))[0][0]
-    return queues

@@ -6,9 +6,11 @@ from datetime import datetime
 
 from django.db.models import Exists, OuterRef
 
-from django_ayework.models import Attempt, Edge, Group, Waiter, Work
+from django_ayework.models import Edge, Group, Work
 from django_ayework.rules.states import LIVE
 from django_ayework.store.database import atomic, rows
+from django_ayework.store.deletion import erase
+from django_ayework.store.groups import delete_emptied, lock_groups
 
 
 def delete_ended(status: str, before: datetime, limit: int) -> int:
@@ -18,12 +20,9 @@ def delete_ended(status: str, before: datetime, limit: int) -> int:
     """
     with atomic():
         found = list(prunable(status, before).values_list("id", "group_id")[:limit])
-        ids = [id for id, _ in found]
-        rows(Attempt).filter(work_id__in=ids).delete()
-        rows(Edge).filter(waiter_id__in=ids).delete()
-        rows(Waiter).filter(work_id__in=ids).delete()
-        deleted = rows(Work).filter(id__in=ids, status=status).delete()[0]
-        delete_emptied({group for _, group in found if group})
+        deleted = erase([id for id, _ in found])
+        groups = {group for _, group in found if group}
+        delete_emptied(lock_groups(groups))
     return deleted
 
 
@@ -34,9 +33,3 @@ def prunable(status: str, before: datetime):  # type: ignore[no-untyped-def]  # 
     watched = rows(Edge).filter(Exists(live), watched_id__in=[OuterRef("id"), OuterRef("chain_id")])
     ended = rows(Work).filter(status=status, ended_at__lt=before).order_by("ended_at")
     return ended.filter(~Exists(open_group), ~Exists(watched)).select_for_update(skip_locked=True)
-
-
-def delete_emptied(groups: set[str]) -> None:
-    """Delete groups that have no work left."""
-    members = rows(Work).filter(group_id=OuterRef("id"))
-    rows(Group).filter(~Exists(members), id__in=groups).delete()

@@ -46,6 +46,9 @@ class WorkRow(NamedTuple):
     ended_at: datetime | None
     completed_by: str | None
     dedup_key: str | None
+    dedup_type: str | None
+    unit: str | None
+    sort_key: str
 
     def becoming(self, status: Status, **changes: Any) -> Transition:
         """Return the transition to a status, for a row that was read as it is; what is not named stays.

@@ -63,7 +63,16 @@ def settled_chains(ids: Sequence[str]) -> dict[str, Status]:
     A step that is born while we wait is settled later, by somebody who sees the edge.
     """
     settled_statuses(step_ids(ids))
-    return {id: status for id, status in chain_ends(ids).items() if is_terminal(status)}
+    return {id: status for id, status in ends_of_blockers(ids).items() if is_terminal(status)}
+
+
+def ends_of_blockers(chain_ids: Iterable[str]) -> dict[str, Status]:
+    """Return the status of the last work of each chain that somebody waits for.
+
+    All of them were there when that began, so one that is gone was deleted: it counts as cancelled.
+    """
+    ids = list(chain_ids)
+    return dict.fromkeys(ids, Status.CANCELLED) | chain_ends(ids)
 
 
 def stranded(limit: int) -> list[str]:

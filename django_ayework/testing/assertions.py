@@ -6,7 +6,9 @@ from typing import Any
 
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.errors import NotDecodable
+from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, decode_input
+from django_ayework.flow.redaction import arguments_for_people, input_for_people
 from django_ayework.flow.states import WorkState, state_of
 from django_ayework.models import Work
 from django_ayework.store.database import rows
@@ -61,10 +63,17 @@ def has_input(row: WorkRow, input: dict[str, Any]) -> bool:
 def described(type: AnyWorkType | str | None, input: dict[str, Any]) -> str:
     """Return what was looked for, as a call."""
     name = "" if type is None else type if isinstance(type, str) else type.name
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in input.items())})"
+    shown = arguments_for_people(registry.find(name), input)
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
 
 
 def what_there_is() -> str:
     """Return what is queued instead."""
-    there = [f"{row.type} {row.input}" for row in rows_of(rows(Work).order_by("queued_at", "id")[:10])]
+    first = rows_of(rows(Work).order_by("queued_at", "id")[:10])
+    there = [f"{row.type} {shown_input(row)}" for row in first]
     return f"there is: {'; '.join(there)}." if there else "nothing is."
+
+
+def shown_input(row: WorkRow) -> str:
+    """Return the input of a work as a message may show it."""
+    return input_for_people(row.type, row.input, decode_options(row.options).redact)

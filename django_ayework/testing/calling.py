@@ -12,6 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.flow.settle import Settlement
 from django_ayework.worker.attempt import Opened, awaited, carried_out
+from django_ayework.worker.batches.running import BatchRun, awaited_run
 
 T = TypeVar("T")
 Savepoint = tuple[BaseDatabaseWrapper, Any]
@@ -20,6 +21,16 @@ Savepoint = tuple[BaseDatabaseWrapper, Any]
 def carry_out_here(attempt: Opened) -> Settlement:
     """Call a handler, sync or async, and conclude."""
     return safely(attempt, lambda: carried_out(attempt, called))
+
+
+def call_batch_here(run: BatchRun) -> Any:
+    """Call the handler of a batch."""
+    return safely(run.attempts[0], lambda: call_run(run))
+
+
+def call_run(run: BatchRun) -> Any:
+    """Call the handler of a batch, awaiting an async one."""
+    return async_to_sync(awaited_run)(run) if run.work_type.is_async else run.call()
 
 
 def safely(attempt: Opened, act: Callable[[], T]) -> T:

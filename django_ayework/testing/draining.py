@@ -11,9 +11,11 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from django_ayework.conf import get_settings
-from django_ayework.errors import InvalidInstruction
+from django_ayework.define.registry import registry
+from django_ayework.errors import ChainNotFound, InvalidInstruction
 from django_ayework.flow.chores import expire_gates
 from django_ayework.flow.closing import recheck_leftovers
+from django_ayework.flow.controls import current_controls
 from django_ayework.flow.effects import add_group_listener, remove_group_listener
 from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.orphans import tell_all_unhandled
@@ -23,15 +25,21 @@ from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.trials import as_failure
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Outcome, Status
-from django_ayework.rules.unknown import OFFER_AGAIN, unknown_error, unknown_since
+from django_ayework.rules.unknown import OFFER_AGAIN, parked_again
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.look import look, queues_with_work
+from django_ayework.store.lanes import lanes_with_work
+from django_ayework.store.look import look
 from django_ayework.store.progress import write_progress
-from django_ayework.testing.calling import carry_out_here
+from django_ayework.store.rows import WorkRow
+from django_ayework.testing.calling import call_batch_here, carry_out_here
 from django_ayework.worker.attempt import is_parked, run
+from django_ayework.worker.batches.batch import Batch
+from django_ayework.worker.batches.running import Ended, run_batch
+from django_ayework.worker.batches.sizes import size_of
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.shares import shares_of
 
 logger = logging.getLogger("django_ayework")
 
@@ -66,10 +74,11 @@ def drain(limit: int | None = None) -> DrainReport:
     add_group_listener(tell_all_unhandled)
     try:
         run_commit_callbacks()
-        while (limit is None or report.ran < limit) and (delivery := next_due()) is not None:
-            report.ran += 1
-            count(report, attempted(delivery))
-            ids[delivery.row.id] = None
+        while (limit is None or report.ran < limit) and (due := next_due(limit and limit - report.ran)):
+            for delivery, settlement in attempted(due):
+                report.ran += 1
+                count(report, settlement)
+                ids[delivery.row.id] = None
     finally:
         remove_group_listener(tell_all_unhandled)
     report.states = [state for id in ids if (state := find_state(id)) is not None]
@@ -81,42 +90,56 @@ async def adrain(limit: int | None = None) -> DrainReport:
     return await sync_to_async(drain)(limit)
 
 
-def attempted(delivery: Delivery) -> Settlement | None:
-    """Run an attempt and settle it; return how it ended."""
+def attempted(due: list[Delivery]) -> list[Ended]:
+    """Run a work or a batch and settle it; return how each attempt ended."""
     services = EngineServices()
-    settlement = run(delivery, services, carry_out_here)
-    write_progress({id: (delivery.row.delivery, text) for id, text in services.take_progress().items()})
-    if settlement is not None and not delivery.settled:
-        settlement = settled(settlement)
+    if registry.batch(due[0].type):
+        batch = Batch(due)
+        batch.start()
+        outcomes = run_batch(batch, services, call_batch_here)
+    else:
+        [delivery] = due
+        outcomes = [(delivery, run(delivery, services, carry_out_here))]
+        write_progress({id: (delivery.row.delivery, text) for id, text in services.take_progress().items()})
+    outcomes = [(each, settled(each, settlement)) for each, settlement in outcomes]
     run_commit_callbacks()
-    return settlement
+    return outcomes
 
 
-def settled(settlement: Settlement) -> Settlement:
-    """Settle an attempt, as a failed one when its outcome cannot be written."""
+def settled(delivery: Delivery, settlement: Settlement | None) -> Settlement | None:
+    """Settle an attempt unless it has done so, as a failed one when its outcome cannot be written."""
+    if settlement is None or delivery.settled:
+        return settlement
     try:
         settle([settlement])
-    except (ContributionFailed, InvalidInstruction) as error:
+    except (ChainNotFound, ContributionFailed, InvalidInstruction) as error:
         settlement = as_failure(settlement, error)
         settle([settlement])
     return settlement
 
 
-def next_due() -> Delivery | None:
-    """Claim the next due work of any queue."""
+def next_due(most: int | None) -> list[Delivery]:
+    """Claim the next due work of any queue, or the next batch of ``most`` works; none when nothing is due."""
     while True:
         stage_due()
-        queues = queues_with_work(look(clock.now()).first_queue)
-        if not queues:
-            return None
-        now = clock.now()
-        lease = later(now, get_settings().lease)
-        for delivery in deliveries_of(transitions.claim(queues[0], 1, WORKER, now, lease)):
-            if not is_parked(delivery.row):
-                return delivery
-            error = unknown_error(unknown_since(delivery.row.error, now))
-            held = {delivery.row.id: delivery.row.delivery}
-            transitions.release(held, WORKER, now + OFFER_AGAIN, error)
+        shares = shares_of(lanes_with_work(look(clock.now()).first_queue), current_controls())
+        if not shares:
+            return []
+        due = claim_due(shares[0].queue, shares[0].types, 1)
+        for row in due:
+            if not is_parked(row):
+                size = size_of(row.type) if most is None else min(most, size_of(row.type))
+                return deliveries_of(due + claim_due(row.queue, [row.type], size - 1))
+            now = clock.now()
+            error = parked_again(row.error, now)
+            transitions.release({row.id: row.delivery}, WORKER, now + OFFER_AGAIN, error)
+
+
+def claim_due(queue: str, types: Sequence[str], number: int) -> list[WorkRow]:
+    """Claim so many works of a queue."""
+    now = clock.now()
+    lease = later(now, get_settings().lease)
+    return transitions.claim(queue, dict.fromkeys(types, number), number, WORKER, now, lease)
 
 
 def stage_due() -> None:

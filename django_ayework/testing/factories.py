@@ -45,6 +45,7 @@ class WorkFactory(EngineFactory):
     status = Status.PENDING
     input = '{"a":1,"b":2}'
     options = LazyFunction(lambda: encode_options(StoredOptions(retry=RetryPolicy())))
+    dedup_type = LazyAttribute(lambda work: work.type if getattr(work, "dedup_key", None) else None)
     queued_at = LazyFunction(lambda: clock.now())
     run_at = SelfAttribute("queued_at")
     ended_at = LazyAttribute(lambda work: clock.now() if work.status in TERMINAL else None)
@@ -71,6 +72,18 @@ class GroupFactory(EngineFactory):
     id = LazyFunction(new_uuid7)
     open = 1
     total = 2
+
+
+class WorkControlFactory(EngineFactory):
+    """A type that is paused."""
+
+    class Meta:
+        model = models.WorkControl
+
+    scope = "type"
+    name = Sequence(lambda number: f"shop.type{number}")
+    paused = True
+    changed_at = LazyFunction(lambda: clock.now())
 
 
 class WaiterFactory(EngineFactory):

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django_ayework.define.batch_type import BatchType
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow.births import Family, born
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
+from django_ayework.logs import attempt_logged
 from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
-from django_ayework.testing.calling import called, safely
-from django_ayework.worker.attempt import Opened, opened
+from django_ayework.testing.calling import call_run, called, safely
+from django_ayework.worker.attempt import Opened, facts_of, opened
+from django_ayework.worker.batches.running import BatchRun, require_outputs, success_of
 from django_ayework.worker.delivery import Delivery
 
 
@@ -40,7 +43,8 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     if isinstance(ready, Settlement):
         raise AssertionError(f"the work could not be started: {ready.ending}")
     try:
-        outcome = safely(ready, lambda: outcome_of(ready))
+        with attempt_logged(facts_of(ready)):
+            outcome = safely(ready, lambda: outcome_of(ready))
     except Exception as error:
         return Performed(error=error)
     if isinstance(outcome, Instruction):
@@ -50,7 +54,19 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
 
 def outcome_of(attempt: Opened) -> Any:
     """Call the handler, see that its outcome can be carried out, and return it."""
+    if isinstance(attempt.work_type, BatchType):
+        return output_of(attempt)
     with attempt.stages.around():
         returned = called(attempt)
         attempt.stages.conclude(attempt.context, returned)
     return attempt.stages.outcome(returned)
+
+
+def output_of(attempt: Opened) -> Any:
+    """Call the handler of a batch with this one item, see that its output can be stored, and return it."""
+    run = BatchRun([attempt])
+    [output] = require_outputs(run, call_run(run))
+    if isinstance(output, Exception):
+        raise output
+    success_of(attempt, output)
+    return output

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import Context
@@ -16,14 +18,16 @@ from django_ayework.define.events import FailureInfo, Kind
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
 from django_ayework.define.signature import bind
-from django_ayework.errors import Abort, AttemptTimeout, Defer, Reschedule
+from django_ayework.errors import Abort, Aborted, Defer, Reschedule
 from django_ayework.flow.assignments import assignment_of
 from django_ayework.flow.events import announce, is_heard, report, resolved_hook, work_event
 from django_ayework.flow.group_books import ContributionFailed
-from django_ayework.flow.payloads import codec_of, decode_input
+from django_ayework.flow.log_context import attempt_facts, log_hooks
+from django_ayework.flow.redaction import read_input
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.flow.trials import trial_of
+from django_ayework.logs import AttemptFacts, attempt_logged
 from django_ayework.rules.deadlines import has_expired
 from django_ayework.rules.states import Reason
 from django_ayework.rules.unknown import unknown_since
@@ -31,6 +35,7 @@ from django_ayework.rules.verdicts import Verdict, die, error_text, expire, judg
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.middleware import asurrounded, middlewares_of, surrounded
 from django_ayework.worker.stages import Stages
 
 logger = logging.getLogger("django_ayework")
@@ -47,7 +52,21 @@ class Opened:
     stages: Stages
 
     def call(self) -> Any:
-        """Call the handler."""
+        """Call a plain handler within its middlewares."""
+        interrupt = self.work_type.settings.interrupt
+        handler = self.call_interruptibly if interrupt else self.call_handler
+        return surrounded(handler, middlewares_of(self.work_type), self.context)
+
+    async def acall(self) -> Any:
+        """Await an async handler within its middlewares."""
+        return await asurrounded(self.call_handler, middlewares_of(self.work_type), self.context)
+
+    def call_interruptibly(self) -> Any:
+        """Call the handler itself; an abort may be raised inside it."""
+        return self.delivery.interruptible().call(self.call_handler)
+
+    def call_handler(self) -> Any:
+        """Call the handler itself."""
         leading = (self.context,) if self.work_type.takes_context else ()
         return self.work_type.handler(*leading, **self.arguments)
 
@@ -64,7 +83,7 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
     if work_type is None:
         return Settlement(row, uncounted(die(Reason.UNKNOWN_TYPE, unknown_text(row.type))))
     try:
-        arguments = bind(work_type.signature, row.type, (), decode_input(row.input, codec_of(work_type)))
+        arguments = bind(work_type.signature, row.type, (), read_input(row, work_type))
     except Exception as error:  # a codec of the project's own may raise anything
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     stages = Stages(delivery, work_type, services, stored)
@@ -73,6 +92,13 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
     )
     announce_start(row)
     return Opened(delivery, work_type, context, arguments, stages)
+
+
+async def aopened(delivery: Delivery, services: EngineServices) -> Opened | Settlement:
+    """See opened(); receivers of its signal are plain code and may query: they run in the work's thread."""
+    if is_heard(Kind.STARTED, delivery.row.type):
+        return await sync_to_async(opened)(delivery, services)
+    return opened(delivery, services)
 
 
 def uncounted(verdict: Verdict) -> Verdict:
@@ -103,10 +129,23 @@ def announce_start(row: WorkRow) -> None:
         announce(work_event(Kind.STARTED, row, clock.now()))
 
 
+def facts_of(attempt: Opened) -> AttemptFacts:
+    """Return what log records say of an attempt."""
+    return attempt_facts(attempt.delivery.row, attempt.work_type, attempt.arguments)
+
+
+async def afacts_of(attempt: Opened) -> AttemptFacts:
+    """See facts_of(); the hooks it asks may query."""
+    return await sync_to_async(facts_of)(attempt) if log_hooks(attempt.work_type) else facts_of(attempt)
+
+
 def carried_out(attempt: Opened, call: Callable[[Opened], Any] = Opened.call) -> Settlement:
     """Call the handler and conclude, in one transaction where its mode wants one."""
-    with attempt.stages.around():
-        return attempt.stages.conclude(attempt.context, call(attempt))
+    try:
+        with attempt.stages.around():
+            return attempt.stages.conclude(attempt.context, call(attempt))
+    finally:
+        attempt.delivery.tidy_up()
 
 
 def run(
@@ -121,40 +160,40 @@ def run(
     attempt = opened(delivery, services)
     if isinstance(attempt, Settlement):
         return attempt
-    try:
-        return carry_out(attempt)
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        return ended_by(attempt, error)
+    with attempt_logged(facts_of(attempt)):
+        try:
+            return carry_out(attempt)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            return ended_by(attempt, error)
 
 
 async def arun(delivery: Delivery, services: EngineServices) -> Settlement | None:
     """Run an attempt of an async handler on the event loop; see run()."""
-    attempt = opened(delivery, services)
+    attempt = await aopened(delivery, services)
     if isinstance(attempt, Settlement):
         return attempt
-    try:
-        return attempt.stages.conclude(attempt.context, await awaited(attempt))
-    except asyncio.CancelledError as error:
-        if delivery.signal.reason is AbortReason.SHUTDOWN:
-            raise
-        return ended_by(attempt, error)
-    except (Exception, SystemExit) as error:
-        return ended_by(attempt, error)
+    with attempt_logged(await afacts_of(attempt)):
+        try:
+            return attempt.stages.conclude(attempt.context, await awaited(attempt))
+        except asyncio.CancelledError as error:
+            if delivery.signal.reason is AbortReason.SHUTDOWN:
+                raise
+            return await aended_by(attempt, error)
+        except (Exception, SystemExit) as error:
+            return await aended_by(attempt, error)
 
 
 async def awaited(attempt: Opened) -> Any:
     """Await the handler, cancelling it for real when it runs out of time."""
-    timeout = attempt.delivery.options.timeout
-    limit = asyncio.timeout(timeout)
+    limit = asyncio.timeout(attempt.delivery.options.timeout)
     try:
         async with limit:
-            returned: Awaitable[Any] = attempt.call()
-            return await returned
+            return await attempt.acall()
     except TimeoutError:
         if not limit.expired():
             raise
         attempt.delivery.abort(AbortReason.TIMEOUT)
-        raise AttemptTimeout(f"the attempt ran longer than its timeout of {timeout} seconds.") from None
+        raise attempt.delivery.abort_error() from None
 
 
 def ended_by(attempt: Opened, error: BaseException) -> Settlement | None:
@@ -169,12 +208,21 @@ def ended_by(attempt: Opened, error: BaseException) -> Settlement | None:
     if delivery.settled:
         report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
         return attempt.stages.settlement
+    if isinstance(error, Aborted) and error.reason == delivery.signal.reason == AbortReason.SHUTDOWN:
+        return None  # the worker gives it back, and that costs no attempt
     return failed(attempt, error.cause if isinstance(error, ContributionFailed) else error)
 
 
+async def aended_by(attempt: Opened, error: BaseException) -> Settlement | None:
+    """See ended_by(); a hook that advises is plain code and may query, so it runs in the work's thread."""
+    if advice_hook(attempt.work_type) is None:
+        return ended_by(attempt, error)
+    return await sync_to_async(ended_by)(attempt, error)
+
+
 def failed(attempt: Opened, error: BaseException) -> Settlement:
-    """Judge a failed attempt."""
-    explicit = isinstance(error, (Defer, Abort, Reschedule))
+    """Judge a failed attempt; there is no advice on what the handler decided, nor on an abort."""
+    explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))
     advice = None if explicit or attempt.delivery.lost else advice_on(attempt, error)
     trial = trial_of(attempt.delivery.row, clock.now())
     try:
@@ -185,15 +233,21 @@ def failed(attempt: Opened, error: BaseException) -> Settlement:
     return Settlement(attempt.delivery.row, verdict, storable(story))
 
 
+def advice_hook(work_type: AnyWorkType) -> Any:
+    """Return the type's ``on_failure``, else the settings'."""
+    return work_type.settings.on_failure or get_settings().on_failure
+
+
 def advice_on(attempt: Opened, error: BaseException) -> Any:
-    """Ask the type's ``on_failure``, else the settings'; one that raises is reported and advises nothing."""
-    hook = attempt.work_type.settings.on_failure or get_settings().on_failure
+    """Ask ``on_failure``, plain or async; one that raises is reported and advises nothing."""
+    hook = advice_hook(attempt.work_type)
     if hook is None:
         return None
     row = attempt.delivery.row
     info = FailureInfo(row.id, row.type, row.group, row.attempt, attempt.delivery.options.retry.attempts)
     try:
-        return require_advice(resolved_hook(hook)(error, info))
+        ask = resolved_hook(hook)
+        return require_advice((async_to_sync(ask) if iscoroutinefunction(ask) else ask)(error, info))
     except Exception as raised:
         report(raised, "commit", f"on_failure of {row.type} failed")
         return None

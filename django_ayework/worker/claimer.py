@@ -4,108 +4,183 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from django.db import Error
+
 from django_ayework.conf import get_settings
+from django_ayework.define.registry import registry
 from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.chores import expire_gates, reclaim
 from django_ayework.flow.closing import recheck_leftovers
+from django_ayework.flow.continuous import queue_continuous
+from django_ayework.flow.controls import current_controls
 from django_ayework.flow.events import report
 from django_ayework.flow.options import decode_options
+from django_ayework.rules.controls import Controls
 from django_ayework.rules.durations import later
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.look import Look, look, queues_with_work
+from django_ayework.store.lanes import lanes_with_work
+from django_ayework.store.look import Look, look
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.waiters import watched_by_all
+from django_ayework.worker.acceptance import accepted
+from django_ayework.worker.batches.sizes import NO_ROOM, slots_for
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.rations import Claim, claim_of
+from django_ayework.worker.scope import Scope
+from django_ayework.worker.shares import Share, shares_of
 
 STAGE_BATCH = 500
+#: Seconds in which workers that come back to their database renew their leases.
+LONGEST_PATIENCE = 6.0
 
 
 class Claimer:
     """Finds due works for one worker. One cheap look per poll at rest; none while works keep coming."""
 
-    def __init__(self, worker_id: str, queues: Sequence[str]) -> None:
+    def __init__(self, worker_id: str, scope: Scope) -> None:
         self.worker_id = worker_id
-        self.only = tuple(queues)
-        self.busy: list[str] = []
+        self.scope = scope
+        self.busy: list[Share] = []
+        self.controls = Controls()
+        #: Types with due works that are at their limit.
+        self.held_back: set[str] = set()
         self.next_start: datetime | None = None
+        self._controls_seen: tuple[int, int] | None = None
+        self._room_made = False
         self._turn = 0
         self._looked_at = float("-inf")
+        self._cut_off = False
+        self._patient_until = float("-inf")
 
-    def claim(self, wanted: int, sparing: set[str]) -> list[Delivery]:
-        """Lease up to ``wanted`` works, each queue with due works getting its share.
+    def claim(
+        self, wanted: int, sparing: set[str], room: Mapping[str, int] = NO_ROOM, most: int | None = None
+    ) -> list[Delivery]:
+        """Lease works for ``wanted`` slots, each share with due works getting as many slots as the others.
 
-        What is claimed is ours to run: an error at a later queue may not strand it until its lease lapses.
+        ``room`` is what batches that gather take besides, by type; ``most`` bounds the number of works.
+
+        What is claimed is ours to run: an error at a later one may not strand it until its lease lapses.
         """
         if not self.busy or self.look_is_due():
             self.look_around(sparing)
         claimed: list[WorkRow] = []
-        for queue in self.in_turn():
-            share = min(wanted - len(claimed), -(-wanted // max(1, len(self.busy))))
-            if share <= 0:
-                break
+        left = wanted
+        for share in self.in_turn():
+            slots = max(0, min(left, -(-wanted // max(1, len(self.busy)))))
+            spare = None if most is None else most - len(claimed)
             try:
-                rows = self.claim_from(queue, share)
+                rows = self.claim_from(share, slots, room, spare)
             except Exception as error:
                 if not claimed:
                     raise
-                report(error, "queue", f"the queue {queue!r} could not be claimed from")
+                report(error, "queue", f"the queue {share.queue!r} could not be claimed from")
                 break
+            left -= slots_for((row.type for row in rows), room)
             claimed += rows
-            if len(rows) < share:
-                self.busy.remove(queue)
         return self.delivered(claimed)
 
     def delivered(self, claimed: list[WorkRow]) -> list[Delivery]:
-        """Return claimed rows as deliveries; when that fails, they go back."""
+        """Return claimed rows that this worker accepts as deliveries; when that fails, they go back."""
         try:
-            return deliveries_of(claimed)
+            return accepted(deliveries_of(claimed), self.worker_id)
         except Exception:
             transitions.release({row.id: row.delivery for row in claimed}, self.worker_id)
             raise
 
     def look_is_due(self) -> bool:
-        """Tell whether the last look is a poll ago."""
-        return time.monotonic() - self._looked_at >= get_settings().poll_interval
+        """Tell whether the last look is a poll ago, or what has ended since makes room."""
+        return self._room_made or time.monotonic() - self._looked_at >= get_settings().poll_interval
 
     def look_around(self, sparing: set[str]) -> None:
         """See what there is to do; stage what has become due, and do the chores that are due."""
         now = clock.now()
         self._looked_at = time.monotonic()
-        view = look(now)
+        self._room_made = False
+        view = self.see(now)
         if view.next_start is not None and view.next_start <= now:
             transitions.stage(now, STAGE_BATCH)
             view = look(now)
         self.do_chores(view, sparing)
+        self.heed_controls(view)
+        if queue_continuous(self.intervals()):
+            view = look(now)
         self.next_start = view.next_start
-        found = queues_with_work(view.first_queue)
-        self.busy = [queue for queue in found if not self.only or queue in self.only]
+        self.held_back.clear()
+        served = filter(self.scope.serves, lanes_with_work(view.first_queue))
+        self.busy = shares_of(served, self.controls)
+
+    def heed_controls(self, view: Look) -> None:
+        """Read the controls if they have changed."""
+        if view.controls != self._controls_seen:
+            self.controls = current_controls()
+            self._controls_seen = view.controls
+
+    def intervals(self) -> dict[str, float]:
+        """Return the intervals of the continuous types served here that are not paused."""
+        return {
+            type: control.interval
+            for type, control in self.controls.types.items()
+            if control.interval is not None
+            and not control.paused
+            and self.scope.serves_type(type)
+            and registry.find(type) is not None
+        }
+
+    def see(self, now: datetime) -> Look:
+        """Look. When the database was away, for all perhaps, holders get a moment to renew their leases."""
+        try:
+            view = look(now)
+        except Error:
+            self._cut_off = True
+            raise
+        if self._cut_off:
+            self._cut_off = False
+            self._patient_until = time.monotonic() + min(LONGEST_PATIENCE, get_settings().lease / 3)
+        return view
 
     def do_chores(self, view: Look, sparing: set[str]) -> None:
         """Do for the fleet what nobody else has done."""
-        if view.lapsed:
+        if view.lapsed and time.monotonic() >= self._patient_until:
             reclaim(sparing)
         if view.recheck:
             recheck_leftovers()
         if view.overdue:
             expire_gates()
 
-    def in_turn(self) -> list[str]:
-        """Return the busy queues, a different one first each time."""
+    def in_turn(self) -> list[Share]:
+        """Return the busy shares, a different one first each time."""
         self._turn += 1
         start = self._turn % len(self.busy) if self.busy else 0
         return self.busy[start:] + self.busy[:start]
 
-    def claim_from(self, queue: str, limit: int) -> list[WorkRow]:
-        """Lease works of one queue."""
+    def claim_from(
+        self, share: Share, slots: int, room: Mapping[str, int] = NO_ROOM, most: int | None = None
+    ) -> list[WorkRow]:
+        """Lease works of one share; types that have no more, or no room for more, leave it until a look."""
         now = clock.now()
-        return transitions.claim(queue, limit, self.worker_id, now, later(now, get_settings().lease))
+        lease = later(now, get_settings().lease)
+        claimed = claim_of(Claim(share, slots, self.worker_id, now, lease, room, most), self.controls)
+        self.held_back |= claimed.full
+        if done := claimed.full | claimed.empty:
+            rest = share.without(done)
+            self.busy = [
+                rest if other == share else other for other in self.busy if other != share or rest.types
+            ]
+        return claimed.rows
+
+    def make_room(self, types: Iterable[str]) -> bool:
+        """Note that works of these types have ended; return whether that lets others be claimed."""
+        if self.held_back.isdisjoint(types):
+            return False
+        self._room_made = True
+        return True
 
     def is_idle(self) -> bool:
-        """Tell whether nothing that this worker may run is due."""
+        """Tell whether the last look found nothing due that this worker may run; what a limit holds is."""
         return not self.busy and (self.next_start is None or self.next_start > clock.now())
 
     def pause(self) -> float:

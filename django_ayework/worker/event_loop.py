@@ -11,17 +11,14 @@ from django.db import connections
 
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Settlement
-from django_ayework.worker.attempt import arun
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.batches.running import Ended
+from django_ayework.worker.loads import Load, arun_load, without_outcome
 
 
 class EventLoopThread:
-    """Runs async deliveries; ``finished(delivery, settlement)`` is called on the loop when one has ended."""
+    """Runs async deliveries and batches; ``finished(load, outcomes)`` is called on the loop at the end."""
 
-    def __init__(
-        self, services: EngineServices, finished: Callable[[Delivery, Settlement | None], None]
-    ) -> None:
+    def __init__(self, services: EngineServices, finished: Callable[[Load, list[Ended]], None]) -> None:
         self.services = services
         self.finished = finished
         self._loop = asyncio.new_event_loop()
@@ -29,9 +26,9 @@ class EventLoopThread:
         self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
         self._thread.start()
 
-    def submit(self, delivery: Delivery) -> None:
-        """Hand over a delivery, from any thread."""
-        self._loop.call_soon_threadsafe(self._spawn, delivery)
+    def submit(self, load: Load) -> None:
+        """Hand over what is to run, from any thread."""
+        self._loop.call_soon_threadsafe(self._spawn, load)
 
     def stop(self, timeout: float) -> None:
         """Cancel what still runs, then end the loop; do not wait for longer than ``timeout`` seconds."""
@@ -43,32 +40,32 @@ class EventLoopThread:
         self._loop.run_forever()
         self._loop.close()
 
-    def _spawn(self, delivery: Delivery) -> None:
-        task = self._loop.create_task(self._attempt(delivery))
+    def _spawn(self, load: Load) -> None:
+        task = self._loop.create_task(self._attempt(load))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attempt(self, delivery: Delivery) -> None:
-        """Run one delivery; whatever happens, its end is told."""
-        settlement = None
+    async def _attempt(self, load: Load) -> None:
+        """Run one load; whatever happens, its end is told."""
+        outcomes = without_outcome(load)
         try:
-            if delivery.start():
-                settlement = await self._isolated(delivery)
+            if load.start():
+                outcomes = await self._isolated(load)
         except asyncio.CancelledError:  # the worker stops, and has given the work back
             pass
         except BaseException as error:
-            report(error, "queue", f"the engine failed on work {delivery.row.id}")
+            report(error, "queue", f"the engine failed on {load}")
         finally:
-            self.finished(delivery, settlement)
+            self.finished(load, outcomes)
 
-    async def _isolated(self, delivery: Delivery) -> Settlement | None:
-        """Give each work a thread of its own for what it runs with ``sync_to_async``, such as queries.
+    async def _isolated(self, load: Load) -> list[Ended]:
+        """Give each load a thread of its own for what it runs with ``sync_to_async``, such as queries.
 
         A work that blocks that thread, or was cancelled while it was busy, then holds up no other work.
         """
         async with ThreadSensitiveContext() as context:
             try:
-                return await arun(delivery, self.services)
+                return await arun_load(load, self.services)
             finally:
                 if context in SyncToAsync.context_to_thread_executor:
                     await asyncio.shield(sync_to_async(connections.close_all)())

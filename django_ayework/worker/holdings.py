@@ -18,17 +18,24 @@ class Holdings:
         self._held: dict[str, Delivery] = {}
         self._unfinished = 0
         self._on_room = on_room
-        self.finished = 0  # attempts ended since the start
+        self.finished = 0  # works and batches ended since the start
+        self.attempts = 0  # made since the start, or to be made
         self.low_water = 0
 
     def add(self, deliveries: list[Delivery]) -> None:
         """Note claimed works."""
         with self._lock:
             self._held.update((delivery.row.id, delivery) for delivery in deliveries)
-            self._unfinished += len(deliveries)
+            self._unfinished += in_slots(deliveries)
+            self.attempts += len(deliveries)
+
+    def begin_batch(self) -> None:
+        """Note that works gather for a batch, which will take a slot."""
+        with self._lock:
+            self._unfinished += 1
 
     def finish(self) -> None:
-        """Note that an attempt has ended; its settlement may still be on its way."""
+        """Note that a work or a batch has ended; its settlement may still be on its way."""
         with self._lock:
             self._unfinished -= 1
             self.finished += 1
@@ -49,12 +56,13 @@ class Holdings:
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Forget works that were withdrawn before they started."""
         with self._lock:
-            self._unfinished -= len(deliveries)
+            self._unfinished -= in_slots(deliveries)
+            self.attempts -= len(deliveries)
         self.settle(deliveries)
 
     @property
     def unfinished(self) -> int:
-        """How many claimed works wait for a slot or run."""
+        """How many claimed works and batches gather, wait for a slot, or run."""
         return self._unfinished
 
     def all(self) -> list[Delivery]:
@@ -74,7 +82,16 @@ class Holdings:
         with self._lock:
             return set(self._held)
 
+    def all_begun(self) -> bool:
+        """Tell whether every work held has started, so that none will be given back."""
+        return all(delivery.started_at is not None for delivery in self.all())
+
     def waiting_longer_than(self, seconds: float) -> list[Delivery]:
-        """Return works that were claimed this long ago and have not started."""
+        """Return works that have been ready for this long and have not started."""
         before = time.monotonic() - seconds
-        return [d for d in self.all() if d.started_at is None and d.claimed_at < before]
+        return [d for d in self.all() if d.started_at is None and d.ready_at < before]
+
+
+def in_slots(deliveries: list[Delivery]) -> int:
+    """Return how many slots these take; a batch is counted by itself."""
+    return sum(not delivery.in_batch for delivery in deliveries)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import connections
+from django.db import Error, connections
 
 from django_ayework.conf import get_settings
 from django_ayework.define.signal import AbortReason
@@ -17,14 +17,20 @@ from django_ayework.flow.events import report
 from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.flow.services import EngineServices
 from django_ayework.rules.durations import later
-from django_ayework.store import leases, processes, transitions
+from django_ayework.store import leases, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.progress import write_progress
+from django_ayework.store.sessions import bounded_statements
+from django_ayework.worker import bounds
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.losses import loss_of
+from django_ayework.worker.losses import loss_of, warn_if_late
+from django_ayework.worker.presence import Presence
+from django_ayework.worker.recovery import Recovery
 
 TICK = 0.25
+#: Seconds between two attempts to reach a database that is away; less when leases are short.
+LONGEST_PAUSE = 5.0
 STALE_AFTER = 1.0
 NOTICED_AFTER = 1.0
 ORPHAN_GRACE = 0.1
@@ -37,22 +43,33 @@ class Duty:
     every: float
     act: Callable[[], object]
     due_at: float = 0.0
+    asks: bool = True  # the database
 
 
 class Keeper:
-    """A thread with duties; one that raises is reported and done again at its next turn."""
+    """A thread with duties; one that raises is reported and done again at its next turn.
 
-    def __init__(self, worker_id: str, holdings: Holdings, services: EngineServices) -> None:
+    While the database is away, duties that ask it wait for longer and longer; watching the time does not.
+    """
+
+    def __init__(
+        self, worker_id: str, holdings: Holdings, services: EngineServices, presence: Presence
+    ) -> None:
         self.worker_id = worker_id
         self.holdings = holdings
         self.services = services
+        self.presence = presence
         self._orphans: list[tuple[str, float]] = []
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="ayework-keeper", daemon=True)
+        self.thread = threading.Thread(target=self._serve, name="ayework-keeper", daemon=True)
+        self._recovery = Recovery(TICK, min(LONGEST_PAUSE, get_settings().lease / 6))
+        self._ask_again_at = 0.0
+        self._failing: Duty | None = None
         started = time.monotonic()
         self.pruning = Duty(30.0, self.prune, started + 15.0)
         self.duties = [
-            Duty(0.0, self.watch_time),
+            Duty(0.0, self.watch_time, asks=False),
+            Duty(0.0, self.interrupt, asks=False),
             Duty(0.0, self.tell_orphans),
             Duty(0.5, self.write_progress),
             Duty(0.5, self.release_waiting),
@@ -67,13 +84,13 @@ class Keeper:
     def start(self) -> None:
         """Start the thread."""
         add_group_listener(self.settled)
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """End the thread after its present turn."""
         remove_group_listener(self.settled)
         self._stopping.set()
-        self._thread.join(10)
+        self.thread.join(bounds.LAST_DUTIES)
 
     def settled(self, groups: list[str]) -> None:
         """Note groups that settled here, for the hook ``UNHANDLED_GROUP``."""
@@ -82,20 +99,31 @@ class Keeper:
             self._orphans += [(group, due) for group in groups]
 
     def _serve(self) -> None:
-        while not self._stopping.wait(TICK):
-            for duty in self.duties:
-                if time.monotonic() >= duty.due_at:
-                    duty.due_at = time.monotonic() + duty.every
-                    self._do(duty)
-        self._do(Duty(0, self.tell_orphans))
+        with bounded_statements():
+            while not self._stopping.wait(TICK):
+                for duty in self.duties:
+                    if self._is_due(duty, time.monotonic()):
+                        duty.due_at = time.monotonic() + duty.every
+                        self._do(duty)
+            self._do(Duty(0, self.tell_orphans))
         connections.close_all()
+
+    def _is_due(self, duty: Duty, now: float) -> bool:
+        return now >= duty.due_at and not (duty.asks and now < self._ask_again_at)
 
     def _do(self, duty: Duty) -> None:
         try:
             duty.act()
         except Exception as error:
-            report(error, "queue", f"the duty {getattr(duty.act, '__name__', duty.act)} failed")
+            name = getattr(duty.act, "__name__", duty.act)
+            report(error, "queue", f"the duty {name} failed", brief=self._recovery.goes_on)
             connections.close_all()
+            if isinstance(error, Error):
+                self._failing = duty
+                self._ask_again_at = time.monotonic() + self._recovery.fail()
+        else:
+            if duty is self._failing:  # others may have had nothing to ask
+                self._recovery.succeed()
 
     def watch_time(self) -> None:
         """Tell attempts that have run out of time; async ones are cancelled on their loop as well."""
@@ -103,6 +131,11 @@ class Keeper:
         for delivery in self.holdings.all():
             if delivery.is_overtime(now):
                 delivery.abort(AbortReason.TIMEOUT)
+
+    def interrupt(self) -> None:
+        """Raise the abort inside plain handlers that may be interrupted and were asked to stop."""
+        for delivery in self.holdings.all():
+            delivery.interrupt()
 
     def renew_leases(self) -> None:
         """Renew leases that are a third used, so short works never do; a work that is lost is told why."""
@@ -112,12 +145,19 @@ class Keeper:
             self.renew([delivery for delivery in due if delivery.lease == lease], lease, now)
 
     def renew(self, due: list[Delivery], lease: float, now: float) -> None:
-        """Renew leases of one length."""
+        """Renew leases of one length; a work whose lease lapses because that fails is told of the error."""
         deliveries = {delivery.row.id: delivery.row.delivery for delivery in due}
-        renewed = leases.renew(deliveries, self.worker_id, later(clock.now(), lease))
+        try:
+            renewed = leases.renew(deliveries, self.worker_id, later(clock.now(), lease))
+        except Exception:
+            for delivery in due:
+                if delivery.has_lapsed(now):
+                    delivery.abort(AbortReason.ERROR)
+            raise
         for delivery in due:
             if delivery.row.id in renewed:
-                delivery.renewed_at = now
+                warn_if_late(delivery, "renewed")
+                delivery.renew(now)
         self.tell_losses([delivery for delivery in due if delivery.row.id not in renewed])
 
     def notice_losses(self) -> None:
@@ -151,7 +191,7 @@ class Keeper:
 
     def beat(self) -> None:
         """Tell that this worker is alive."""
-        processes.heartbeat(self.worker_id, clock.now(), self.holdings.unfinished)
+        self.presence.beat(self.holdings.unfinished)
 
     def prune(self) -> None:
         """Delete one batch of what has been kept long enough; the next at the next tick while there is a lot.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import time
+
 from django_ayework.define.signal import AbortReason
 from django_ayework.rules.states import Status
 from django_ayework.store.leases import Holder
 from django_ayework.worker.delivery import Delivery
+
+logger = logging.getLogger("django_ayework")
 
 
 def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
@@ -21,3 +26,11 @@ def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
     if (holder.delivery, holder.worker) != (delivery.row.delivery, delivery.row.worker):
         return AbortReason.TAKEN_BY_ANOTHER_WORKER
     return None
+
+
+def warn_if_late(delivery: Delivery, act: str) -> None:
+    """Log that a work was, say, "settled" although its lease had lapsed: nobody else had taken it."""
+    if delivery.has_lapsed(time.monotonic()):
+        logger.warning(
+            "The lease of work %s had lapsed when it was %s; nobody had taken the work.", delivery.row.id, act
+        )

@@ -18,9 +18,12 @@ from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Report, Settlement, settle
 from django_ayework.flow.trials import as_failure
-from django_ayework.store.database import fetch, is_contention
+from django_ayework.store.database import fetch, has_timed_out, is_contention
 from django_ayework.store.progress import write_progress
+from django_ayework.store.sessions import bounded_statements
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.failures import log_failures
+from django_ayework.worker.losses import warn_if_late
 
 logger = logging.getLogger("django_ayework")
 
@@ -42,12 +45,12 @@ class Settler:
         self._services = services
         self._queue: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
         self._settled = settled
-        self._thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
+        self.thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
         self.gives_up = threading.Event()
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self.thread.start()
 
     def submit(self, delivery: Delivery, settlement: Settlement) -> None:
         """Hand over an outcome."""
@@ -56,16 +59,17 @@ class Settler:
     def stop(self, timeout: float) -> None:
         """Settle everything in hand, then end; give up on a database that stays away for ``timeout``."""
         self._queue.put(None)
-        self._thread.join(timeout)
+        self.thread.join(timeout)
         self.gives_up.set()
-        self._thread.join(1)
+        self.thread.join(1)
 
     def _serve(self) -> None:
         ended = False
-        while not ended:
-            batch, ended = self._next_batch()
-            if batch:
-                self._settle(batch)
+        with bounded_statements():
+            while not ended:
+                batch, ended = self._next_batch()
+                if batch:
+                    self._settle(batch)
         connections.close_all()
 
     def _next_batch(self) -> tuple[list[Outcome], bool]:
@@ -83,17 +87,26 @@ class Settler:
         return batch, True
 
     def _settle(self, batch: list[Outcome]) -> None:
-        """Settle a batch; when it fails as a whole, each outcome on its own."""
+        """Settle a batch; when it fails as a whole, each outcome on its own.
+
+        What cannot be written because the worker stops without its database stays in its holdings.
+        """
         try:
             self._write_progress([delivery for delivery, _ in batch])
             report_ = self._persistently([settlement for _, settlement in batch])
         except Exception as error:
+            if self.gives_up.is_set() and not answers():
+                return
             if len(batch) > 1:
                 for outcome in batch:
                     self._settle([outcome])
                 return
             report_ = self._as_failure(batch[0], error)
         self._settled([delivery for delivery, _ in batch])
+        log_failures([settlement for _, settlement in batch], report_.moved)
+        for delivery, settlement in batch:
+            if settlement.row.id not in report_.refused:
+                warn_if_late(delivery, "settled")
         for id in report_.refused:
             logger.warning("The outcome of work %s came too late: somebody else has moved the work.", id)
 
@@ -109,19 +122,28 @@ class Settler:
     def _persistently(self, settlements: list[Settlement]) -> Report:
         """Settle; while the database is away or busy, try again."""
         refusals, limit = 0, BATCH_REFUSALS if len(settlements) > 1 else MOST_REFUSALS
-        for pause in pauses():
+        for tries, pause in enumerate(pauses()):
             try:
                 return settle(settlements)
             except Error as error:
                 if not may_pass(error):
                     raise
-                report(error, "commit", f"{len(settlements)} outcomes wait for the database")
+                report(error, "commit", f"{len(settlements)} outcomes wait for the database", brief=tries > 0)
                 connections.close_all()
-                refusals += not is_contention(error) and answers()
+                refusals += self._is_refusal(error, len(settlements))
                 if self.gives_up.is_set() or refusals == limit:
                     raise
             self.gives_up.wait(pause)
         raise AssertionError("unreachable")
+
+    def _is_refusal(self, error: Error, outcomes: int) -> bool:
+        """Tell whether the database answers, and would not take these outcomes.
+
+        One alone that took too long waits for whoever has locked its row; in a batch it keeps others waiting.
+        """
+        if is_contention(error) or (has_timed_out(error) and outcomes == 1):
+            return False
+        return answers()
 
     def _as_failure(self, outcome: Outcome, error: Exception) -> Report:
         """Record an outcome that cannot be written as a failed attempt."""
@@ -132,7 +154,7 @@ class Settler:
         except Exception as again:
             report(again, "commit", f"work {settlement.row.id} is left to its lease")
             delivery.abort(AbortReason.ERROR)
-            return Report(refused=[settlement.row.id])
+            return Report()
 
 
 def may_pass(error: Error) -> bool:

@@ -10,21 +10,19 @@ from collections.abc import Callable
 
 from django.db import close_old_connections, connections, reset_queries
 
-from django_ayework.define.registry import registry
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Settlement
-from django_ayework.worker.attempt import run
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.event_loop import EventLoopThread
+from django_ayework.worker.loads import Load, is_async, run_load, without_outcome
 
-Finished = Callable[[Delivery, Settlement | None], None]
+Finished = Callable[[Load, list[Ended]], None]
 
 
 class Slots:
-    """Runs deliveries; ``finished(delivery, settlement)`` is called when an attempt has ended.
+    """Runs deliveries and batches; ``finished(load, outcomes)`` is called when one has ended.
 
-    The settlement is None when the delivery was withdrawn, or when the engine itself failed on it:
+    A settlement is None when the delivery was withdrawn, or when the engine itself failed on it:
     then its lease will lapse, and it is delivered again. Threads are started as they are needed.
     """
 
@@ -33,21 +31,26 @@ class Slots:
         self.services = services
         self.finished = finished
         self._lock = threading.Lock()
-        self._waiting: deque[Delivery] = deque()
+        self._waiting: deque[Load] = deque()
         self._taken = 0  # slots in use
         self._plain = 0  # of these, by plain functions
-        self._inbox: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Load | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._loop: EventLoopThread | None = None
 
-    def submit(self, delivery: Delivery) -> None:
-        """Hand over a delivery; it starts as soon as a slot is free, in the order of handing over."""
+    def submit(self, load: Load) -> None:
+        """Hand over what is to run; it starts as soon as a slot is free, in the order of handing over."""
         with self._lock:
             if self._taken == self.concurrency:
-                self._waiting.append(delivery)
+                self._waiting.append(load)
                 return
             self._taken += 1
-            self._begin(delivery)
+            self._begin(load)
+
+    @property
+    def free(self) -> int:
+        """How many slots are free now."""
+        return self.concurrency - self._taken
 
     def stop(self, timeout: float) -> None:
         """End the threads once they are idle; wait at most ``timeout`` seconds for running handlers."""
@@ -59,44 +62,44 @@ class Slots:
         if self._loop is not None:
             self._loop.stop(timeout)
 
-    def _begin(self, delivery: Delivery) -> None:
-        """Start a delivery whose slot is taken (under the lock)."""
-        if is_async(delivery):
+    def _begin(self, load: Load) -> None:
+        """Start what has a slot (under the lock)."""
+        if is_async(load):
             if self._loop is None:
                 self._loop = EventLoopThread(self.services, self._finished_on_loop)
-            self._loop.submit(delivery)
+            self._loop.submit(load)
             return
         self._plain += 1
         if self._plain > len(self._threads):
             name = f"ayework-slot-{len(self._threads)}"
             self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
             self._threads[-1].start()
-        self._inbox.put(delivery)
+        self._inbox.put(load)
 
     def _serve(self) -> None:
-        """Run deliveries, one after the other, as long as there are any for this thread."""
-        while (delivery := self._inbox.get()) is not None:
-            following: Delivery | None = delivery
+        """Run one load after the other, as long as there are any for this thread."""
+        while (load := self._inbox.get()) is not None:
+            following: Load | None = load
             while following is not None:
                 self._run(following)
                 following = self._next_for_thread()
         connections.close_all()
 
-    def _run(self, delivery: Delivery) -> None:
-        """Run one delivery. Connections live in this thread, and are cared for in it."""
-        settlement = None
+    def _run(self, load: Load) -> None:
+        """Run one load. Connections live in this thread, and are cared for in it."""
+        outcomes = without_outcome(load)
         try:
-            if delivery.start():
+            if load.start():
                 close_old_connections()
-                settlement = run(delivery, self.services)
+                outcomes = run_load(load, self.services)
         except BaseException as error:
-            report(error, "queue", f"the engine failed on work {delivery.row.id}")
+            report(error, "queue", f"the engine failed on {load}")
         finally:
-            self.finished(delivery, settlement)
+            self.finished(load, outcomes)
             tidy_connections()
 
-    def _next_for_thread(self) -> Delivery | None:
-        """Pass this thread's slot on to the next delivery; return it if it runs in a thread."""
+    def _next_for_thread(self) -> Load | None:
+        """Pass this thread's slot on to the next load; return it if it runs in a thread."""
         with self._lock:
             if self._waiting and not is_async(self._waiting[0]):
                 return self._waiting.popleft()
@@ -104,24 +107,18 @@ class Slots:
             self._pass_on()
             return None
 
-    def _finished_on_loop(self, delivery: Delivery, settlement: Settlement | None) -> None:
-        """Pass the slot of an async delivery on."""
-        self.finished(delivery, settlement)
+    def _finished_on_loop(self, load: Load, outcomes: list[Ended]) -> None:
+        """Pass the slot of an async load on."""
+        self.finished(load, outcomes)
         with self._lock:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give a slot that has become free to the next delivery, if there is one (under the lock)."""
+        """Give a slot that has become free to the next load, if there is one (under the lock)."""
         if self._waiting:
             self._begin(self._waiting.popleft())
         else:
             self._taken -= 1
-
-
-def is_async(delivery: Delivery) -> bool:
-    """Tell whether the handler runs on the event loop."""
-    work_type = registry.find(delivery.row.type)
-    return work_type is not None and work_type.is_async
 
 
 def tidy_connections() -> None:

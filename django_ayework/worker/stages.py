@@ -22,7 +22,7 @@ from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.losses import loss_of
+from django_ayework.worker.losses import loss_of, warn_if_late
 from django_ayework.worker.outcome import require_plain, settlement_of
 
 T = TypeVar("T")
@@ -197,6 +197,7 @@ class Stages:
             write_progress({id: (delivery, progress)})
         if settle_here([settlement]).refused:
             raise self._lost(loss_of(self._delivery, holders_of([id]).get(id)))
+        warn_if_late(self._delivery, "settled")
 
     def _require_own(self) -> None:
         """Lock the work; raise when it is somebody else's meanwhile."""
@@ -211,6 +212,7 @@ class Stages:
         """Note that nothing more is to be written of this attempt; return the error that says why."""
         self._delivery.lost = reason or AbortReason.TAKEN_BY_ANOTHER_WORKER
         self._delivery.abort(self._delivery.lost)
+        self._delivery.signal.heed()  # the error that this returns tells the handler
         return Aborted(str(self._delivery.lost), id=self._delivery.row.id)
 
     def _require(self, stage: str, is_async: bool = False) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from types import TracebackType
 
 from django.db import connections
@@ -14,7 +13,6 @@ from django.db import connections
 from django_ayework import signals
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
-from django_ayework.define.registry import registry
 from django_ayework.flow.effects import (
     add_revocation_listener,
     add_sleeper,
@@ -23,20 +21,29 @@ from django_ayework.flow.effects import (
 )
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Settlement
-from django_ayework.models import WorkerProcess
-from django_ayework.rules.unknown import OFFER_AGAIN, unknown_error, unknown_since
-from django_ayework.store import processes, transitions
-from django_ayework.store.clock import clock
+from django_ayework.rules.health import Phase
+from django_ayework.store.sessions import bounded_statements
+from django_ayework.worker import bounds
 from django_ayework.worker.attempt import is_parked
+from django_ayework.worker.batches.dispatch import Dispatch
+from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.demand import Demand
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.keeper import Keeper
+from django_ayework.worker.lag import Lag
+from django_ayework.worker.limits import Limits
+from django_ayework.worker.loads import Load, was_given_back
+from django_ayework.worker.parking import park
+from django_ayework.worker.presence import Presence
+from django_ayework.worker.pressure import Pressure
+from django_ayework.worker.recovery import Recovery
+from django_ayework.worker.scope import Scope, several
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.slots import Slots
-from django_ayework.worker.winding_down import wind_down
+from django_ayework.worker.vitals import Vitals
+from django_ayework.worker.winding_down import ends_in_time, wind_down
 
 logger = logging.getLogger("django_ayework")
 
@@ -47,9 +54,10 @@ FIRST_RECOVERY, LONGEST_RECOVERY = 0.2, 10.0
 class Worker:
     """A worker of this process: threads for plain handlers, one event loop for async ones.
 
-    ``queues`` limits it to these queues (all, when empty); ``concurrency`` is how many works run at a time.
-    With ``burst`` it stops once nothing that it may run is due and nothing runs; with ``max_works`` after
-    that many attempts.
+    ``queues`` limits it to these queues (all, when empty), ``types`` and ``exclude_types`` to types of work;
+    ``concurrency`` is how many works run at a time. With ``burst`` it stops once nothing that it may run is
+    due and nothing runs; with ``max_works`` after that many attempts; with ``max_memory`` once its process
+    uses more megabytes than that.
 
     Example::
 
@@ -65,13 +73,19 @@ class Worker:
         name: str = "",
         burst: bool = False,
         max_works: int | None = None,
+        max_memory: int | None = None,
+        types: Iterable[str] = (),
+        exclude_types: Iterable[str] = (),
     ) -> None:
         self.id = new_uuid7()
         self.name = name
-        self.queues = (queues,) if isinstance(queues, str) else tuple(queues)
+        self.queues = several(queues)
+        self.types = several(types)
+        self.exclude_types = several(exclude_types)
         self.concurrency = concurrency or get_settings().concurrency
         self.burst = burst
-        self.max_works = max_works
+        #: Works that were left to their leases, as the database was away in the end.
+        self.left = 0
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -79,10 +93,17 @@ class Worker:
         self._holdings = Holdings(self._wake.set)
         self._demand = Demand(self.concurrency)
         self._services = EngineServices()
-        self._claimer = Claimer(self.id, self.queues)
+        self._pressure = Pressure()
+        self._lag = Lag()
+        self._claimer = Claimer(self.id, Scope(self.queues, self.types, self.exclude_types))
         self._slots = Slots(self.concurrency, self._services, self._finished)
-        self._settler = Settler(self._services, self._holdings.settle)
-        self._keeper = Keeper(self.id, self._holdings, self._services)
+        self._settler = Settler(self._services, self._settled)
+        self._presence = Presence(self.id, name, self.queues, self.concurrency)
+        self._keeper = Keeper(self.id, self._holdings, self._services, self._presence)
+        self._dispatch = Dispatch(self._holdings, self._slots, self._keeper.tell_losses)
+        self._limits = Limits(max_works, max_memory)
+        threads = (self._settler.thread, self._keeper.thread)
+        self.vitals = Vitals(self.id, self.concurrency, self._holdings, threads)
 
     def start(self) -> None:
         """Start in the background; return at once."""
@@ -91,14 +112,24 @@ class Worker:
         self._thread = threading.Thread(target=self.run, name="ayework-worker", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stop claiming, let running works finish within the grace, release the rest; wait for all that."""
+    def stop(self) -> bool:
+        """Stop claiming, let running works finish within the grace, release the rest; wait for all that.
+
+        A database that does not even refuse may keep it from ending: then it is left behind, and its works
+        to their leases. Return whether it has ended.
+        """
         self.request_stop()
-        if self._thread is not None:
-            self._thread.join()
+        return self._thread is None or ends_in_time(self._thread, self.id)
+
+    def wait(self) -> None:
+        """Wait until the worker begins to end: it was asked to stop, or has done all it was to do."""
+        self._stopping.wait()
 
     def request_stop(self) -> None:
-        """Ask the worker to stop; return at once (safe in a signal handler)."""
+        """Ask the worker to stop; return at once.
+
+        Not for a signal handler of the thread that runs the worker, which it might find waiting.
+        """
         self._stopping.set()
         self._wake.set()
 
@@ -118,61 +149,52 @@ class Worker:
 
     def run(self) -> None:
         """Work in this thread until asked to stop (or, with ``burst``, until nothing is due)."""
-        self._open()
+        last = Phase.STOPPED
         try:
-            self._work()
+            with bounded_statements():
+                self._open()
+                try:
+                    self._work()
+                    if not self._stopping.is_set():
+                        last = Phase.RETIRED if self._limits.reached else Phase.FINISHED
+                finally:
+                    self._close()
         finally:
-            self._close()
+            self._stopping.set()
+            self.vitals.enter(last)
 
     def _open(self) -> None:
         """Announce this worker and start its threads."""
-        self._persist(clock.synchronise)
-        now = clock.now()
-        process = WorkerProcess(
-            id=self.id,
-            name=self.name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            queues=",".join(self.queues),
-            concurrency=self.concurrency,
-            started_at=now,
-            seen_at=now,
-        )
-        self._persist(lambda: processes.register(process))
+        self._presence.announce(self._stopping, self.vitals.progress)
         add_sleeper(self._wake)
         add_revocation_listener(self._holdings.abort)
         for part in (self._settler, self._keeper):
             part.start()
+        if not self._stopping.is_set():
+            self.vitals.enter(Phase.WORKING)
         signals.worker_started.send_robust(sender=Worker, worker=self)
         logger.info(
             "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
         )
 
-    def _persist(self, act: Callable[[], object]) -> None:
-        """Do something once the database answers; give up when asked to stop."""
-        pause = FIRST_RECOVERY
-        while not self._stopping.is_set():
-            try:
-                act()
-                return
-            except Exception as error:
-                report(error, "queue", "the worker waits for the database")
-                connections.close_all()
-            self._stopping.wait(pause)
-            pause = min(pause * 2, LONGEST_RECOVERY)
-
     def _work(self) -> None:
         """Claim and hand out until it is time to stop; an error costs a pause, never the loop."""
-        recovery = FIRST_RECOVERY
+        recovery = Recovery(FIRST_RECOVERY, LONGEST_RECOVERY)
         while not self._is_over():
             self._wake.clear()
+            trouble: Exception | None = None
             try:
                 pause = self._turn()
-                recovery = FIRST_RECOVERY
+                recovery.succeed()
             except Exception as error:
-                report(error, "queue", "the claiming loop failed and carries on")
+                trouble = error
+                report(error, "queue", "the claiming loop failed and carries on", recovery.goes_on)
                 connections.close_all()
-                pause, recovery = recovery, min(recovery * 2, LONGEST_RECOVERY)
+                pause = recovery.fail()
+            finally:
+                self._dispatch.hand_out_due()  # after the turn, which may have filled the batches
+            pause = min(pause, self._dispatch.pause())
+            self.vitals.progress(trouble, rest=pause)
             if pause:
                 self._wake.wait(pause)
 
@@ -180,69 +202,71 @@ class Worker:
         """Claim what fits; return how many seconds there is nothing to do."""
         self._demand.measure(self._holdings.finished)
         self._holdings.low_water = self._demand.low_water
-        wanted = self._wanted()
-        if wanted <= 0:
+        wanted, room = self._wanted(), self._dispatch.room()
+        held_for = self._pressure.pause(self._holdings.unfinished)
+        if held_for or (wanted <= 0 and not room):
             if self._claimer.look_is_due():  # gates expire and works are rescued however busy the slots are
                 self._claimer.look_around(self._holdings.ids())
-            return get_settings().poll_interval
-        self._hand_out(self._claimer.claim(wanted, self._holdings.ids()))
+            self._note_lag(wanted <= 0)
+            return held_for or get_settings().poll_interval
+        left = self._limits.attempts_left(self._holdings.attempts)
+        claimed = self._claimer.claim(wanted, self._holdings.ids(), room, left)
+        self._hand_out(claimed)
+        self._note_lag(len(claimed) >= wanted)
         if self._claimer.busy and self._wanted() > 0:
             return 0.0
         return self._claimer.pause()
 
+    def _note_lag(self, behind: bool) -> None:
+        """Note whether this turn took all there was room for, or had none."""
+        self._lag.note(behind, self._holdings.unfinished, self._claimer.scope.serves_queue)
+
     def _wanted(self) -> int:
-        """Return how many works to claim now; none while enough are in hand."""
+        """Return for how many slots to claim now; none while enough is in hand."""
         held = self._holdings.unfinished
         if held > self._demand.low_water or self._stopping.is_set():
             return 0
-        wanted = self._demand.target - held
-        return wanted if self.max_works is None else min(wanted, self.max_works - self._attempts())
-
-    def _attempts(self) -> int:
-        """Return how many attempts were made or will be; works given back before their start are none."""
-        return self._holdings.finished + self._holdings.unfinished
+        return self._limits.room(self._demand.target - held, self._holdings.attempts)
 
     def _hand_out(self, deliveries: list[Delivery]) -> None:
         """Give works to the slots; those of a type unknown here go back for others."""
         parked = [delivery for delivery in deliveries if is_parked(delivery.row)]
         runnable = [delivery for delivery in deliveries if delivery not in parked]
-        self._holdings.add(runnable)
-        for delivery in runnable:
-            self._slots.submit(delivery)
+        self._dispatch.hand_out(runnable)
         for delivery in parked:
-            self._park(delivery)
+            park(delivery.row, self.id)
 
-    def _park(self, delivery: Delivery) -> None:
-        """Offer a work again later: another worker may know its type."""
-        now, row = clock.now(), delivery.row
-        logger.warning(
-            "Work %s has the type %r, which is unknown here; known are: %s.",
-            row.id, row.type, ", ".join(registry.names()) or "none",
-        )  # fmt: skip
-        error = unknown_error(unknown_since(row.error, now))
-        transitions.release({row.id: row.delivery}, self.id, now + OFFER_AGAIN, error)
+    def _finished(self, load: Load, outcomes: list[Ended]) -> None:
+        """Pass outcomes on to be settled, unless the attempt has done so (slots call this).
 
-    def _finished(self, delivery: Delivery, settlement: Settlement | None) -> None:
-        """Pass an outcome on to be settled, unless the attempt has done so (slots call this).
-
-        Without an outcome the work is left to its lease.
+        Without an outcome a work is left to its lease.
         """
-        delivery.ended = True
-        if settlement is not None and not delivery.settled:
-            self._settler.submit(delivery, settlement)
+        for delivery, settlement in outcomes:
+            delivery.ended = True
+            if settlement is not None:
+                self._pressure.count(settlement)
+            if settlement is not None and not delivery.settled:
+                self._settler.submit(delivery, settlement)
+            elif not delivery.withdrawn:
+                self._settled([delivery])
+        if not was_given_back(load):
             self._holdings.finish()
-        elif not delivery.withdrawn:
-            self._holdings.finish()
-            self._holdings.settle([delivery])
+
+    def _settled(self, deliveries: list[Delivery]) -> None:
+        """Forget settled works; claim again if a limit has held others of their types back."""
+        self._holdings.settle(deliveries)
+        if self._claimer.make_room(delivery.row.type for delivery in deliveries):
+            self._wake.set()
 
     def _is_over(self) -> bool:
         """Tell whether it is time to stop."""
         if self._stopping.is_set():
             return True
+        if self._limits.judge(self._holdings.attempts, self._holdings.all_begun):
+            self.vitals.enter(Phase.RETIRING)
         if self._holdings.all():
             return False
-        spent = self.max_works is not None and self._attempts() >= self.max_works
-        return spent or (self.burst and self._is_drained())
+        return bool(self._limits.reached) or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:
         """Look once more: nothing is due."""
@@ -257,19 +281,13 @@ class Worker:
         remove_sleeper(self._wake)
         remove_revocation_listener(self._holdings.abort)
         self._stopping.set()
-        grace = get_settings().shutdown_grace
-        wind_down(self.id, self._holdings, grace)
+        self._dispatch.hand_out_rest()
+        self.vitals.enter(Phase.STOPPING)
+        until = time.monotonic() + get_settings().shutdown_grace
+        self.left = wind_down(self.id, self._holdings, until)
         self._slots.stop(timeout=1.0)
-        self._settler.stop(timeout=max(5.0, grace))
+        self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
         self._keeper.stop()
-        self._say_goodbye()
-
-    def _say_goodbye(self) -> None:
-        """Note the end, if the database is there to hear it."""
-        try:
-            processes.stopped(self.id, clock.now())
-        except Exception as error:
-            report(error, "queue", "the worker could not note that it stopped")
-        connections.close_all()
+        self.left += len(self._holdings.all())
+        self._presence.leave(self.left)
         signals.worker_stopped.send_robust(sender=Worker, worker=self)
-        logger.info("Worker %s stopped.", self.id)

@@ -34,14 +34,32 @@ def browser(tmp_path: Path) -> Iterator[Any]:
     driver.quit()
 
 
-def test_an_operator_retries_a_dead_letter(browser: Any, live_server: Any) -> None:
+def sign_in(browser: Any, url: str) -> None:
+    """Open a page of the admin as somebody who may do everything."""
     get_user_model().objects.create_superuser("operator", password="open")
-    work, other = die("no luck"), die("other")
-
-    browser.get(live_server.url + address("deadletter_changelist"))
+    browser.get(url)
     browser.find_element("name", "username").send_keys("operator")
     browser.find_element("name", "password").send_keys("open")
     browser.find_element("css selector", "[type=submit]").click()
+
+
+@pytest.mark.parametrize("page", ["work_changelist", "deadletter_changelist"])
+def test_a_phone_shows_what_failed_and_how_it_stands(browser: Any, live_server: Any, page: str) -> None:
+    die("expected the address to have a street, a number, a town and a country, got nothing of the kind")
+    screen = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    sign_in(browser, live_server.url + address(page))
+
+    for seen in ("#result_list .ayework-error", "#result_list td:nth-of-type(3)"):
+        place = browser.find_element("css selector", seen).rect
+        assert place["x"] + place["width"] <= 390
+    assert browser.find_element("css selector", "#result_list tbody tr").rect["height"] < 200
+
+
+def test_an_operator_retries_a_dead_letter(browser: Any, live_server: Any) -> None:
+    work, other = die("no luck"), die("other")
+
+    sign_in(browser, live_server.url + address("deadletter_changelist"))
 
     assert "RuntimeError: no luck" in browser.find_element("id", "result_list").text
     browser.find_element("css selector", f"input[name=_selected_action][value='{work.id}']").click()

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from django_ayework import enqueue, enqueue_many
+from django_ayework import cancel, enqueue, enqueue_many
 from django_ayework.admin import newest
 from django_ayework.admin.search import search
 from django_ayework.models import Work
@@ -14,6 +14,7 @@ from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address, die, ids_on
 from tests.app.models import Order
 from tests.app.works import add, notify, pay
+from tests.outputs.works import fetch, store
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +54,27 @@ def test_works_are_found_by_what_they_are_about(operator: Client) -> None:
     assert found(operator, f"shop.Order:{order.pk}") == [handle.id]
 
 
+def test_works_are_found_by_their_unit(operator: Client) -> None:
+    handles = [enqueue(fetch(), unit=unit) for unit in ("page/7", "page/70", "page/7 and more")]
+    other = enqueue(store(), unit="page/7")
+    assert found(operator, "out.fetch:page/7") == [handles[0].id]
+    assert found(operator, "out.store:page/7") == [other.id]
+
+
+def test_the_page_of_a_work_leads_to_all_works_of_its_unit(operator: Client) -> None:
+    handles = []
+    for _ in range(2):
+        handles.append(enqueue(fetch(), unit="page/7").id)
+        cancel(handles[-1])
+    enqueue(fetch(), unit="page/8")
+    shown = operator.get(address("work_change", handles[0])).content.decode()
+    query = "?type=out.fetch&amp;unit=page%2F7"
+    assert query in shown
+    listed = operator.get(address("work_changelist") + query.replace("&amp;", "&"))
+    assert ids_on(listed) == handles[::-1]
+    assert "<b>page/7</b>" in listed.content.decode()
+
+
 def test_an_id_that_looks_like_a_type_is_found_however_old(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +92,9 @@ def test_dead_letters_are_found_the_same_way(operator: Client) -> None:
     assert found(operator, "shop.add", "deadletter_changelist") == []
 
 
-@pytest.mark.parametrize("term", ["shop.order:17", "0199f3a1-72c4-7a11-9a3e-2f6d2c90b7e1"])
+@pytest.mark.parametrize(
+    "term", ["shop.order:17", "out.fetch:page/7", "0199f3a1-72c4-7a11-9a3e-2f6d2c90b7e1"]
+)
 def test_ids_and_objects_are_found_through_indexes(term: str) -> None:
     WorkFactory.create_batch(50)
     plan = search(Work.objects.all(), term).explain()

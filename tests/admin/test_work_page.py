@@ -69,7 +69,7 @@ def test_a_long_value_is_cut_and_its_length_told(page: Page) -> None:
 def test_a_dead_work_shows_every_attempt_with_its_traceback(page: Page) -> None:
     shown = page(WORK, die("no luck").id)
     assert "exhausted" in shown
-    assert shown.count("<details><summary>RuntimeError: no luck</summary>") == 3
+    assert shown.count('<details class="ayework-error"><summary>RuntimeError: no luck</summary>') == 3
     assert "raise RuntimeError(message)" in shown
     assert "3 / 3" in shown
 
@@ -202,6 +202,7 @@ def test_the_page_of_a_pending_work_takes_a_bounded_number_of_queries(
 ) -> None:
     handles = enqueue_many([add(a=number, b=0) for number in range(50)])
     clock.synchronise()
-    # session, user, work, works ahead, workers, its last attempt, attempts, waiter, who waits for it
-    with django_assert_max_num_queries(9):
+    # session, user, work, controls, types of the queue (2), works ahead, workers, its last attempt, attempts,
+    # waiter, who waits for it
+    with django_assert_max_num_queries(12):
         operator.get(address(WORK, handles[-1].id))

@@ -22,14 +22,15 @@ def modules() -> str:
     """Source that imports all of the layers that know nothing of Django."""
     return """
         import importlib, pkgutil, sys
-        import django_ayework, django_ayework.define, django_ayework.rules
-        for layer in (django_ayework.rules, django_ayework.define):
+        import django_ayework, django_ayework.define, django_ayework.doers, django_ayework.hooks
+        import django_ayework.rules
+        for layer in (django_ayework.rules, django_ayework.doers, django_ayework.define):
             for found in pkgutil.walk_packages(layer.__path__, layer.__name__ + "."):
                 importlib.import_module(found.name)
     """
 
 
-def test_rules_and_definitions_do_without_django(modules):
+def test_rules_doers_and_definitions_do_without_django(modules):
     printed = fresh(
         modules
         + """
@@ -73,7 +74,7 @@ def test_importing_the_package_before_django_is_set_up_is_fine():
     assert printed == "django_ayework.worker.worker django_ayework.api"
 
 
-def test_a_work_declared_without_django_needs_a_name():
+def test_a_work_declared_without_django_needs_a_name_or_the_app():
     printed = fresh(
         """
         from django_ayework import work
@@ -88,5 +89,6 @@ def test_a_work_declared_without_django_needs_a_name():
 
     assert printed.splitlines() == [
         "restock",
-        '__main__.restock is in no installed app, so it has no type name; give one: @work(name="...").',
+        '__main__.restock is in no installed app, so it has no type name; give one: @work(name="..."). '
+        "(django_ayework itself is not loaded: is it in INSTALLED_APPS?)",
     ]

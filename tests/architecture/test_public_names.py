@@ -3,18 +3,34 @@
 import django_ayework
 
 NAMES = """
-Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError ChainNotFound Context Count Dedup Defer
-Explanation Handle Instruction InvalidWorkId NotEncodable NotRetryable NotTriggerable
-PayloadTooLarge Queue Reschedule Result Retry Status UnknownWorkType Void WaitInTransaction
-WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest WorkState WorkType Worker
-acancel acomplete aenqueue aenqueue_many aexplain aretry atrigger cancel complete completing
-condition_met dependency enqueue enqueue_many enqueue_on explain get_handle registry retry trigger
-work
+Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError BatchItem BlockerReference ChainNotFound
+Context Count CronError Dedup Defer Explanation Handle Instruction InvalidWorkId NotEncodable
+NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status UnknownWorkType
+Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest WorkState
+WorkType Worker acancel acomplete adelete_chains aenqueue aenqueue_many aexplain alimit apause
+aresume aretry atrigger batch_work cancel complete completing condition_met delete_chains dependency
+enqueue enqueue_many enqueue_on explain get_handle limit next_after parse_cron pause registry resume
+retry trigger work
 """
 
 
 def test_the_public_names():
     assert django_ayework.__all__ == NAMES.split()
+
+
+DOERS = """
+Allowed BacklogInfo Candidate Denied Doer FixedWindow Hints SlidingWindow TellsRoom TokenBucket
+age balanced priority rate_limited unlimited weights
+"""
+
+
+def test_the_public_names_of_modules_beside():
+    from django_ayework import doers, hooks
+    from django_ayework.ports import kv
+
+    assert doers.__all__ == DOERS.split()
+    assert hooks.__all__ == ["PressureInfo", "adaptive_delay"]
+    assert kv.__all__ == ["Store", "get_store"]
 
 
 def test_they_are_sorted_and_named_once():

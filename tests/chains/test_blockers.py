@@ -14,14 +14,21 @@ from django_ayework import (
     complete,
     enqueue,
     enqueue_many,
+    get_handle,
     retry,
     work,
 )
+from django_ayework.flow.services import EngineServices
+from django_ayework.flow.settle import settle
 from django_ayework.models import Work
 from django_ayework.testing import drain, now, time_travel
+from django_ayework.testing.calling import carry_out_here
+from django_ayework.worker.attempt import run
+from django_ayework.worker.claimer import deliveries_of
 from tests.app.works import add, fail
 from tests.chains.test_chains import count
 from tests.invariants import assert_consistent
+from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
 
@@ -187,3 +194,77 @@ def test_a_work_without_a_delay_is_due_when_unblocked_though_its_hosts_clock_is_
         handle = enqueue(gather(), blockers=[blocker])
     complete(blocker.id, "done")
     assert handle.state().status == "pending"
+
+
+@work(name="t.blockers.wait_for")
+def wait_for(ctx: Context, chain: str):
+    return ctx.queue([gather()], blockers=[chain])
+
+
+@work(name="t.blockers.afterwards")
+def afterwards(ctx: Context, until: int):
+    """Something to do when the whole chain has ended, and the chain's next step."""
+    return ctx.queue(
+        [ctx.queue([gather()], blockers=[ctx.chain_id]), ctx.continue_with(count(n=1, until=until))]
+    )
+
+
+@work(name="t.blockers.circle", retry=Retry(attempts=1))
+def circle(ctx: Context):
+    return ctx.continue_with(gather(), blockers=[ctx.chain_id])
+
+
+@work(name="t.blockers.lost", retry=Retry(attempts=1))
+def lost(ctx: Context):
+    return ctx.queue([gather()], blockers=["nobody"])
+
+
+@work(name="t.blockers.lost_later")
+def lost_later(ctx: Context):
+    return ctx.queue([add(a=1, b=1)]).next(gather(), blockers=["nobody"])
+
+
+def test_a_work_queued_by_a_step_may_wait_for_the_end_of_the_very_chain():
+    handle = enqueue(afterwards(until=3))
+    drain(limit=3)
+    waiting = Work.objects.get(type="t.blockers.gather")
+    assert waiting.status == "blocked"
+    drain()
+    assert handle.chain() == 3
+    assert get_handle(waiting.id).result() == [3]
+
+
+def test_a_work_queued_as_its_blocker_goes_on_waits_although_both_are_settled_in_one_batch():
+    chain = enqueue(count(n=0, until=2))
+    waiting = enqueue(wait_for(chain=chain.id))
+    claimed = deliveries_of(list(claim_all().values()))
+    outcomes = {delivery.row.id: run(delivery, EngineServices(), carry_out_here) for delivery in claimed}
+    settle([outcomes[waiting.id], outcomes[chain.id]])
+    child = Work.objects.get(type="t.blockers.gather")
+    assert child.status == "blocked"
+    drain()
+    assert get_handle(child.id).result() == [2]
+
+
+def test_a_step_blocked_by_its_own_chain_fails_the_attempt():
+    handle = enqueue(circle())
+    drain()
+    assert "with its own chain as a blocker" in handle.state().error
+    assert Work.objects.count() == 1
+
+
+def test_a_blocker_that_does_not_exist_fails_the_attempt():
+    handle = enqueue(lost())
+    drain()
+    assert handle.state().status == "dead"
+    assert "got: 'nobody'" in handle.state().error
+
+
+def test_a_work_that_a_gate_releases_with_an_unknown_blocker_dies_and_spares_what_the_gate_waited_for():
+    enqueue(lost_later())
+    drain()
+    released = Work.objects.get(type="t.blockers.gather")
+    assert (released.status, released.reason) == ("dead", "unsatisfiable")
+    assert "nobody is cancelled" in released.error
+    assert Work.objects.get(type="@work/dependency").status == "success"
+    assert Work.objects.get(type="shop.add").status == "success"

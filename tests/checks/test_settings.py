@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from django.core.checks import ERROR, run_checks
+from django.core.checks import ERROR, WARNING, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from django_ayework.checks import check_settings
+from django_ayework.checks import check_settings, check_store
 from tests.architecture.sources import ROOT
 
 
@@ -62,6 +62,7 @@ def test_e001_every_unknown_key(settings):
         ({"RETENTION": 5}, "AYEWORK['RETENTION']"),
         ({"ON_EVENT": "nowhere.to.be.found"}, "AYEWORK['ON_EVENT']"),
         ({"CODEC": "nowhere.Codec"}, "AYEWORK['CODEC']"),
+        ({"STORE": "databse"}, "AYEWORK['STORE']"),
         ([], "AYEWORK to be a mapping"),
     ],
 )
@@ -89,6 +90,43 @@ def test_e004_naive_times(settings, found):
     message = found({})["E004"]
 
     assert message.hint == "Set USE_TZ = True."
+
+
+def test_w004_a_store_in_a_cache_that_processes_do_not_share(settings):
+    settings.AYEWORK = {"STORE": "cache"}
+    backends = {
+        "locmem.LocMemCache": True,
+        "dummy.DummyCache": True,
+        "filebased.FileBasedCache": True,
+        "redis.RedisCache": False,
+        "memcached.PyMemcacheCache": False,
+        "db.DatabaseCache": False,
+    }
+    warned = {}
+    for backend in backends:
+        path = f"django.core.cache.backends.{backend}"
+        settings.CACHES = {"default": {"BACKEND": path, "LOCATION": "nowhere"}}
+        messages = check_store(None)
+        warned[backend] = [message.id for message in messages] == ["ayework.W004"]
+        assert all(path in message.msg for message in messages)
+
+    assert warned == backends
+
+
+def test_w004_the_cache_does_not_matter_to_other_stores(settings):
+    settings.AYEWORK = {"STORE": "local"}
+
+    assert check_store(None) == []
+
+
+def test_w005_a_hook_that_is_never_called(settings):
+    settings.AYEWORK = {"ON_BACKLOG": print}
+    [message] = check_store(None)
+    assert (message.id, message.level) == ("ayework.W005", WARNING)
+    assert "BACKLOG_AFTER" in message.msg
+
+    settings.AYEWORK = {"ON_BACKLOG": print, "BACKLOG_AFTER": 60}
+    assert check_store(None) == []
 
 
 def test_all_is_said_at_once(settings, found):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework.flow import overview
 from django_ayework.testing import now
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, notify
@@ -41,13 +42,42 @@ def test_it_shows_queues_with_their_depth_and_oldest_age(call: Any, time_travel:
     ]
 
 
-def test_it_shows_live_workers_only(call: Any) -> None:
+def test_it_shows_live_workers_then_those_that_fell_silent(call: Any) -> None:
+    long_ago = now() - timedelta(hours=2)
+    WorkerProcessFactory(host="gone", seen_at=now() - timedelta(minutes=2), started_at=long_ago)
+    WorkerProcessFactory(host="forgotten", seen_at=long_ago)
     WorkerProcessFactory(name="mailer", host="web1", pid=77, queues="mail", running=3, concurrency=8)
-    WorkerProcessFactory(host="gone", seen_at=now() - timedelta(minutes=1))
     WorkerProcessFactory(host="stopped", stopped_at=now())
     lines = call("ayework_status").splitlines()
     assert lines[1] == "  mailer  web1:77  3/8 running  queues: mail  seen 0 s ago"
-    assert lines[2] == "Queues:"
+    assert lines[2].endswith("0/8 running  queues: all  seen 120 s ago (stale)")
+    assert lines[3] == "Queues:"
+
+
+def test_workers_that_fell_silent_do_no_work(call: Any) -> None:
+    WorkerProcessFactory.create_batch(25, seen_at=now() - timedelta(minutes=1))
+    lines = call("ayework_status").splitlines()
+    assert sum("(stale)" in line for line in lines) == 20
+    assert "  none is running; start one with: manage.py ayework_worker" in lines
+
+
+def test_what_is_due_and_not_noticed_counts_as_waiting(call_json: Any, time_travel: Any) -> None:
+    """Without a worker, nobody makes scheduled works pending."""
+    enqueue(add(a=1, b=2), delay=60)
+    enqueue(add(a=1, b=2), delay=3600)
+    [queue] = call_json("ayework_status")["queues"]
+    assert queue["waiting"] == 0
+    time_travel(90)
+    [queue] = call_json("ayework_status")["queues"]
+    assert (round(queue["waiting"]), queue["scheduled"], queue["pending"]) == (30, 2, 0)
+
+
+def test_scheduled_works_are_counted_up_to_a_bound(call_json: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "MOST_COUNTED", 2)
+    for delay, queue in ((30, "a"), (10, "b"), (20, "b")):
+        enqueue(add(a=1, b=2), delay=delay, queue=queue)
+    [queue] = call_json("ayework_status")["queues"]
+    assert (queue["queue"], queue["scheduled"]) == ("b", 2)
 
 
 def test_it_answers_in_json(call_json: Any) -> None:
@@ -59,6 +89,8 @@ def test_it_answers_in_json(call_json: Any) -> None:
     assert answer["dead"] == 1
     [seen] = answer["workers"]
     assert (seen["id"], seen["host"], seen["pid"], seen["queues"]) == (worker.id, "web1", 77, "")
+    assert (seen["stale"], seen["running"], seen["concurrency"]) == (False, 0, 8)
+    assert datetime.fromisoformat(seen["seen_at"]) <= now()
     [queue] = answer["queues"]
     assert queue.pop("waiting") < 60
     assert queue == {"queue": "default", "pending": 1, "running": 0, "scheduled": 0, "blocked": 0}

@@ -24,13 +24,6 @@ def work_off(env: dict[str, str], *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("option", ["--concurrency", "--max-works"])
-@pytest.mark.parametrize("value", ["0", "-3"])
-def test_numbers_that_make_no_sense_are_refused(call: Any, option: str, value: str) -> None:
-    with pytest.raises(CommandError, match=f"expected {option} to be 1 or more, got: {value}."):
-        call("ayework_worker", option, value)
-
-
 def test_what_is_no_number_is_refused(call: Any) -> None:
     with pytest.raises(CommandError, match="invalid int value: 'many'"):
         call("ayework_worker", "--concurrency", "many")

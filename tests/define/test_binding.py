@@ -33,21 +33,21 @@ def test_extra_names_may_be_any_words():
 
 
 @pytest.mark.parametrize(
-    ("call", "matter"),
+    ("call", "matter", "got"),
     [
-        (lambda: add(), "missing a required argument: 'a'"),
-        (lambda: add(b=1), "missing a required argument: 'a'"),
-        (lambda: add(1, 2, 3), "too many positional arguments"),
-        (lambda: add(1, c=3), "got an unexpected keyword argument 'c'"),
-        (lambda: add(1, a=1), "multiple values for argument 'a'"),
-        (lambda: add(ctx=None, a=1), "got an unexpected keyword argument 'ctx'"),
+        (lambda: add(), "missing a required argument: 'a'", "()"),
+        (lambda: add(b=1), "missing a required argument: 'a'", "(b=…)"),
+        (lambda: add(1, 2, 3), "too many positional arguments", "(…, …, …)"),
+        (lambda: add(1, c=3), "got an unexpected keyword argument 'c'", "(…, c=…)"),
+        (lambda: add(1, a=1), "multiple values for argument 'a'", "(…, a=…)"),
+        (lambda: add(ctx=None, a=1), "got an unexpected keyword argument 'ctx'", "(ctx=…, a=…)"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_what_would(call, matter):
+def test_what_does_not_fit_is_refused_with_what_would_and_what_came(call, matter, got):
     with pytest.raises(TypeError) as refusal:
         call()
 
-    assert str(refusal.value) == f"tests.add: {matter}; expected tests.add(a, b=2)"
+    assert str(refusal.value) == f"tests.add: {matter}; expected tests.add(a, b=2), got tests.add{got}"
 
 
 def test_the_expected_call_is_written_as_declared():

@@ -30,7 +30,8 @@ def test_a_type_is_named_after_its_app_and_function(module, name):
 
 @pytest.mark.parametrize("module", ["tests.define.test_naming", "tests.apple.works", "__main__", "shop"])
 def test_outside_an_app_a_name_must_be_given(module):
-    with pytest.raises(ImproperWork, match=rf'{module}.named.*restock is in no installed app.*@work\(name="'):
+    refused = rf'{module}.named.*restock is in no installed app.*@work\(name="\.\.\."\)\.$'
+    with pytest.raises(ImproperWork, match=refused):
         named(module)
 
 

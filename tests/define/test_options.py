@@ -8,7 +8,7 @@ import pytest
 
 from django_ayework import Retry, work
 from django_ayework.define.options import checked, combined
-from django_ayework.errors import AyeworkError, InvalidOption
+from django_ayework.errors import AyeworkError, ImproperWork, InvalidOption
 from tests.define.declared import step
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -77,6 +77,67 @@ def test_the_constants_of_a_type_are_options_of_its_works():
 
 def test_a_type_that_says_nothing_leaves_all_to_others():
     assert step().constants() == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            print,
+            "expected middleware to be a list of callables or dotted paths, got: <built-in function print>.",
+        ),
+        (
+            "shop.tenancy",
+            "expected middleware to be a list of callables or dotted paths, got: 'shop.tenancy'.",
+        ),
+        ([print, 5], "expected middleware[1] to be a callable or the dotted path of one, got: 5."),
+        (["tenancy"], "expected middleware[0] to be a callable or the dotted path of one, got: 'tenancy'."),
+    ],
+)
+def test_middlewares_come_as_a_list_of_callables_or_paths(value, message):
+    with pytest.raises(InvalidOption) as refusal:
+        step(middleware=value)
+    assert str(refusal.value) == message
+    assert step(middleware=[print, "shop.tenancy"]).settings.middleware == (print, "shop.tenancy")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("n", "expected redact to be a list of names such as 'card.number', got: 'n'."),
+        ([5], "expected redact to have names such as 'card.number', got: 5."),
+        (["n."], "expected redact to have names such as 'card.number', got: 'n.'."),
+        ([""], "expected redact to have names such as 'card.number', got: ''."),
+    ],
+)
+def test_what_is_redacted_comes_as_a_list_of_paths(value, message):
+    with pytest.raises(InvalidOption) as refusal:
+        step(redact=value)
+    assert str(refusal.value) == message
+
+
+def test_what_is_redacted_must_be_an_input_for_a_slip_would_show_it():
+    with pytest.raises(ImproperWork) as refusal:
+        work(name="step", redact=["user", "passwrd.old"])(lambda user, password: None)
+    assert str(refusal.value) == (
+        "expected redact= of 'step' to name its inputs (user, password), got: 'passwrd.old'. "
+        "Did you mean 'password'?"
+    )
+    assert work(name="step", redact=("a.b",))(lambda **given: None).settings.redact == ("a.b",)
+
+
+def test_an_async_handler_needs_no_interrupt_and_has_none():
+    async def later(): ...
+
+    with pytest.raises(ImproperWork) as refusal:
+        work(name="step", interrupt=True)(later)
+    assert str(refusal.value).startswith(
+        "interrupt=True needs a plain function, and test_an_async_handler_needs_no_interrupt_and_has_none"
+        ".<locals>.later() is async: its timeout cancels it for real anyway"
+    )
+    assert not work(name="step", interrupt=False)(later).settings.interrupt
+    with pytest.raises(InvalidOption, match="expected interrupt to be True or False, got: 1"):
+        step(interrupt=1)
 
 
 # options=: computed from the input

@@ -115,7 +115,8 @@ def test_unsatisfiable_for_a_work_that_was_never_queued():
     drain()
     text = why(second.id, "unsatisfiable")
     assert f"as {held.id} is cancelled." in text
-    assert text.endswith("does not exist (yet): retry what kept the gate that holds it from opening.")
+    assert "does not exist (yet): retry what kept the gate that holds it from opening;" in text
+    assert text.endswith("if it was deleted, queue this one anew.")
 
 
 @pytest.mark.parametrize("reason", ["", "a-new-one"])

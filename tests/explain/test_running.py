@@ -73,7 +73,9 @@ def test_its_lease_has_lapsed():
     why(work.id, "running", "worker_silent", "lease_lapsed", "no_worker")
     WorkerProcessFactory()
     text = why(work.id, "running", "worker_silent", "lease_lapsed")
-    assert text.endswith("Its lease has lapsed: the next worker to look takes it back to try it again.")
+    assert text.endswith(
+        "Its lease has lapsed: the next worker that knows its type takes it back to try it again."
+    )
 
 
 def test_the_lease_of_its_last_attempt_has_lapsed():

@@ -87,6 +87,15 @@ def test_arguments_that_do_not_fit_by_name() -> None:
         enqueue("shop.add", {"a": 1})
 
 
+def test_an_input_among_the_options() -> None:
+    with pytest.raises(
+        TypeError, match=r"such as enqueue\('shop\.add', \{'a': …\}\), got a, b among the options"
+    ):
+        enqueue("shop.add", a=1, b=2)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"'dealy' is not a queueing option. Did you mean 'delay'"):
+        enqueue("shop.add", {"a": 1, "b": 2}, dealy=5)  # type: ignore[call-overload]
+
+
 def test_an_input_that_is_no_mapping() -> None:
     with pytest.raises(TypeError, match=r"expected the input of 'shop\.add' as a mapping of names to values"):
         enqueue("shop.add", [1, 2])  # type: ignore[call-overload]

@@ -16,11 +16,10 @@ from django_ayework import (
 )
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Group, Work
-from django_ayework.store import transitions
-from django_ayework.store.clock import clock
 from django_ayework.testing import assert_not_enqueued, drain
 from tests.app.works import add
 from tests.invariants import assert_consistent
+from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +30,7 @@ def root(ctx: Context):
 
 
 def running(handle):
-    [row] = transitions.claim("default", 1, "w", clock.now(), clock.now())
+    [row] = claim_all().values()
     assert row.id == handle.id
     return row
 

@@ -18,11 +18,10 @@ from django_ayework import (
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Work
-from django_ayework.store import transitions
-from django_ayework.store.clock import clock
 from django_ayework.testing import assert_enqueued, drain
 from tests.app.works import add, fail
 from tests.invariants import assert_consistent
+from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
 
@@ -45,7 +44,7 @@ def test_a_waiting_work_succeeds_without_its_handler(options):
 
 def test_a_running_work_is_completed_and_its_late_result_refused():
     handle = enqueue(add(a=1, b=2))
-    [row] = transitions.claim("default", 1, "w", clock.now(), clock.now())
+    [row] = claim_all().values()
 
     complete(handle.id, 99)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -141,6 +142,20 @@ def test_waiting_ends_with_the_timeout() -> None:
             wait(timeout=0.01)
         assert raised.value.id == handle.id
     assert isinstance(raised.value, TimeoutError)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_wait_that_was_too_short_says_how_things_stand(drain: Any) -> None:
+    handle = enqueue(parent())
+    with pytest.raises(
+        WaitTimeout, match=rf"within 0 seconds: it is pending; explain\('{handle.id}'\) says why\.$"
+    ):
+        get_handle(handle.id).group(timeout=timedelta(0))
+    drain(limit=1)
+    with pytest.raises(
+        WaitTimeout, match=r"it is success, but others of its group or chain have not ended\.$"
+    ):
+        get_handle(handle.id).group(timeout=0)
 
 
 @pytest.mark.django_db(transaction=True)

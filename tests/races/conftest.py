@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from django.conf import settings
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 HERE = Path(__file__).parent
+
+#: Whether to run the races in full, as ``make races`` does; ``make test`` runs fewer rounds of some.
+FULL = os.environ.get("AYEWORK_RACES") == "full"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from django.db import connections
 
@@ -14,6 +15,7 @@ from django_ayework.rules.states import Reason
 from django_ayework.rules.verdicts import die
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
+from django_ayework.store.lanes import types_with_work
 from django_ayework.store.rows import WorkRow
 
 LEASE = 3600.0
@@ -53,11 +55,19 @@ def race(rounds: int, *acts: Act) -> None:
         raise errors[0]
 
 
+def claim(
+    limit: int, worker: str, now: datetime, leased_until: datetime, queue: str = "default"
+) -> list[WorkRow]:
+    """Claim of all types of a queue."""
+    caps = dict.fromkeys(types_with_work(queue), limit)
+    return transitions.claim(queue, caps, limit, worker, now, leased_until)
+
+
 def claim_all(worker: str = "w", lease: float = LEASE, queue: str = "default") -> dict[str, WorkRow]:
     """Claim every pending work of a queue, by id."""
     claimed: dict[str, WorkRow] = {}
     now = clock.now()
-    while some := transitions.claim(queue, 200, worker, now, later(now, lease)):
+    while some := claim(200, worker, now, later(now, lease), queue):
         claimed.update((row.id, row) for row in some)
     return claimed
 

@@ -8,11 +8,13 @@ import pytest
 from django.db import OperationalError, transaction
 
 from django_ayework import Dedup, enqueue, enqueue_many, work
+from django_ayework.flow.births import Family, born
 from django_ayework.flow.chores import prune
+from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import StoreEntry, Work
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
-from tests.races.rivals import race
+from tests.races.rivals import claim_all, race
 from tests.races.works import step
 
 ROUNDS = 200
@@ -63,6 +65,25 @@ def test_rivals_in_transactions_of_their_own_queue_one_work():
 
     race(ROUNDS, queue, queue, queue)
     assert_one_each(told, ROUNDS)
+
+
+def test_a_chain_is_there_at_every_moment_of_handing_over():
+    firsts = [enqueue(step(number=number), dedup=Dedup(f"k{number}")) for number in range(ROUNDS)]
+    rows = claim_all()
+    told = Told()
+
+    def hand_over(number: int) -> None:
+        row = rows[firsts[number].id]
+        following = born(step(number=number), {}, Family.continuing(row), clock.now())
+        settle([Settlement(row, Success(births=(following,)))])
+
+    def queue(number: int) -> None:
+        told.note(number, enqueue(step(number=number), dedup=Dedup(f"k{number}")))
+
+    race(ROUNDS, hand_over, queue, queue)
+    assert dict(told.ids) == {number: {handle.id} for number, handle in enumerate(firsts)}
+    assert told.new.total() == 0
+    assert Work.objects.filter(ended_at=None).count() == ROUNDS
 
 
 def test_a_rival_of_one_that_rolls_back_queues_the_work():

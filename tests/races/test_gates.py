@@ -13,11 +13,12 @@ from django_ayework.define.ids import new_id
 from django_ayework.flow import chores
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.clock import clock
+from tests.races.conftest import FULL
 from tests.races.rivals import claim_all, ids, kill, race, succeed
 from tests.races.works import step
 
 ROUNDS = 200
-FEWER = 60
+FEWER = 200 if FULL else 60
 
 
 def statuses(gates: list) -> Counter:

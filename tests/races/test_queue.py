@@ -13,6 +13,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.folding import Contribution
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
+from tests.races import rivals
 from tests.races.rivals import claim_all, race
 from tests.races.works import step
 
@@ -26,9 +27,7 @@ def test_two_claimers_never_get_the_same_work():
     def claim(worker: str):
         def act(number: int) -> None:
             now = clock.now()
-            claimed[worker] += [
-                row.id for row in transitions.claim("default", 4, worker, now, later(now, 60))
-            ]
+            claimed[worker] += [row.id for row in rivals.claim(4, worker, now, later(now, 60))]
 
         return act
 
@@ -129,7 +128,7 @@ def test_staging_and_claiming_at_once_start_each_work_once(time_travel):
 
     def claim(number: int) -> None:
         now = clock.now()
-        claimed.extend(row.id for row in transitions.claim("default", 5, "w", now, later(now, 60)))
+        claimed.extend(row.id for row in rivals.claim(5, "w", now, later(now, 60)))
 
     race(
         ROUNDS,

@@ -10,6 +10,11 @@ def step(ctx: Context, number: int = 0):
     return ctx.result(number)
 
 
+@work(name="races.join", options=lambda of: {"blockers": of})
+def join(ctx: Context, of: list[str]):
+    return ctx.result(sum(ctx.blockers))
+
+
 @work(name="races.tally")
 def tally(ctx: Context, number: int):
     return ctx.result(number, append=lambda total: (total or 0) + number)

@@ -1,20 +1,25 @@
 """The hot statements use the indexes named after them, however many other rows there are."""
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.db import connection
 
-from django_ayework.models import Work
+from django_ayework.models import Work, WorkerProcess
 from django_ayework.store import retention, transitions
 from django_ayework.store.ahead import works_ahead
 from django_ayework.store.clock import clock
-from django_ayework.store.counts import dead_letters, depths_of
+from django_ayework.store.counts import dead_letters, depths_of, processes_seen_since, scheduled_depths
 from django_ayework.store.database import atomic
 from django_ayework.store.dedup import Search, newest_matches
-from django_ayework.store.leases import lock_lapsed, lock_overdue
-from django_ayework.store.look import look, queues_with_work
-from django_ayework.testing.factories import WorkFactory
+from django_ayework.store.deletion import erase, lock_steps, steps_among
+from django_ayework.store.groups import delete_emptied
+from django_ayework.store.lanes import Lane, lanes_with_work
+from django_ayework.store.leases import lock_lapsed, lock_overdue, renew
+from django_ayework.store.look import look
+from django_ayework.store.rows import find_row
+from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 
 RETAINED = 200_000
 
@@ -30,7 +35,7 @@ NUMBERS = {
 COLUMNS = (
     "type, queue, reason, priority, fairness, input, options, error, attempt, delivery, chain_index, "
     "queued_at, run_at, "
-    "id, status, ended_at, dedup_key"
+    "id, status, ended_at, dedup_key, dedup_type"
 )
 
 
@@ -61,20 +66,26 @@ def crowd() -> None:
             cursor.execute(
                 f"INSERT INTO django_ayework_work ({COLUMNS}) "
                 f"SELECT 'shop.add', 'default', '', 0, '', '{{}}', '{{}}', '', 0, 0, 0, {cast}, {cast}, "
-                f"{name}, '{status}', {cast}, {key} FROM ({NUMBERS[connection.vendor]}) AS numbers",
+                f"{name}, '{status}', {cast}, {key}, 'shop.add' "
+                f"FROM ({NUMBERS[connection.vendor]}) AS numbers",
                 [moment(now), moment(run_at), moment(ended_at) if ended_at else None],
             )
-        table = "TABLE django_ayework_work" if connection.vendor == "mysql" else "django_ayework_work"
-        cursor.execute(f"ANALYZE {table}")
+    analyse("django_ayework_work")
+
+
+def analyse(table: str) -> None:
+    """Let the planner know what is there."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {'TABLE ' if connection.vendor == 'mysql' else ''}{table}")
         cursor.fetchall() if connection.vendor == "mysql" else None
 
 
-def plans_of(act) -> list[str]:
-    """Run a store function; return the plan of each statement it ran over works."""
+def plans_of(act, table: str = "django_ayework_work") -> list[str]:
+    """Run a store function; return the plan of each statement it ran over works, or over another table."""
     seen = []
 
     def note(execute, sql, params, many, context):
-        if "django_ayework_work" in sql and sql.split()[0] in ("SELECT", "UPDATE", "DELETE"):
+        if table in sql and sql.split()[0] in ("SELECT", "UPDATE", "DELETE"):
             seen.append((sql, params))
         return execute(sql, params, many, context)
 
@@ -99,9 +110,9 @@ def assert_reads_through(index: str, plans: list[str]) -> None:
 
 def scans_table(plan: str) -> bool:
     return {
-        "postgresql": "Seq Scan on django_ayework_work" in plan,
+        "postgresql": re.search(r"Seq Scan on django_ayework_work\b", plan) is not None,
         "sqlite": any(
-            line.split(maxsplit=3)[-1].startswith("SCAN django_ayework_work") and "INDEX" not in line
+            re.search(r"\bSCAN django_ayework_work\b", line) and "INDEX" not in line
             for line in plan.splitlines()
         ),
         "mysql": "django_ayework_work ALL " in plan,
@@ -113,9 +124,18 @@ def scans_table(plan: str) -> bool:
 class TestPlans:
     def test_claiming_reads_pending_works_of_the_queue_in_order(self):
         WorkFactory.create_batch(20)
-        plans = plans_of(lambda: transitions.claim("default", 5, "w", clock.now(), clock.now()))
-        assert_reads_through("ayework_claim", plans)
+        plans = plans_of(
+            lambda: transitions.claim("default", {"shop.add": 5}, 5, "w", clock.now(), clock.now())
+        )
+        assert_reads_through("ayework_lane", plans)
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
+
+    def test_claiming_of_several_types_reads_the_beginnings_of_their_lanes(self):
+        for type in ("shop.add", "shop.pay", "shop.pack"):
+            WorkFactory.create_batch(20, type=type)
+        caps = {"shop.add": 5, "shop.pay": 5, "shop.pack": 5}
+        plans = plans_of(lambda: transitions.claim("default", caps, 5, "w", clock.now(), clock.now()))
+        assert_reads_through("ayework_lane", plans)
 
     def test_staging_reads_due_works(self):
         WorkFactory.create_batch(3, status="scheduled")
@@ -125,7 +145,16 @@ class TestPlans:
         past = clock.now() - timedelta(minutes=1)
         WorkFactory.create_batch(3, status="running", worker="w", leased_until=past)
         with atomic():
-            assert_reads_through("ayework_lapsed", plans_of(lambda: lock_lapsed(clock.now(), 100, ())))
+            plans = plans_of(
+                lambda: lock_lapsed(clock.now(), 100, ("x", "y"), ("shop.add", "shop.pay"), past)
+            )
+            assert_reads_through("ayework_lapsed", plans)
+
+    def test_renewing_reads_the_works_held(self):
+        held = {work.id: 0 for work in WorkFactory.create_batch(40, status="running", worker="w")}
+        plans = plans_of(lambda: renew(held, "w", clock.now()))
+        assert not any(scans_table(plan) for plan in plans), plans
+        assert connection.vendor != "postgresql" or len(plans) == 1
 
     def test_expiring_gates_reads_overdue_ones(self):
         with atomic():
@@ -135,10 +164,11 @@ class TestPlans:
         plans = plans_of(lambda: look(clock.now()))
         assert_reads_through("ayework_due", plans)
 
-    def test_finding_queues_hops_through_the_claim_index(self):
+    def test_finding_lanes_hops_through_their_index(self):
         WorkFactory(queue="mail")
-        plans = plans_of(lambda: queues_with_work("default"))
+        plans = plans_of(lambda: lanes_with_work("default"))
         assert not any(scans_table(plan) for plan in plans), plans
+        assert lanes_with_work("default") == [Lane("mail", "shop.add")]
 
     def test_pruning_reads_ended_works_in_order(self):
         before = clock.now() - timedelta(days=1)
@@ -151,33 +181,78 @@ class TestPlans:
 
     @pytest.mark.parametrize(
         ("status", "index"),
-        [("pending", "ayework_claim"), ("running", "ayework_lapsed"), ("blocked", "ayework_overdue")],
+        [("pending", "ayework_lane"), ("running", "ayework_lapsed"), ("blocked", "ayework_overdue")],
     )
     def test_counting_live_works_reads_those_alone(self, status, index):
         WorkFactory.create_batch(3, status=status)
         assert_reads_through(index, plans_of(lambda: depths_of(status)))
 
+    def test_counting_scheduled_works_reads_the_first_of_them(self):
+        plans = plans_of(lambda: scheduled_depths(100))
+        assert_reads_through("ayework_due", plans)
+        assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
+
     def test_listing_dead_letters_reads_those_alone(self):
         WorkFactory.create_batch(3, status="dead")
         assert_reads_through("ayework_ended", plans_of(lambda: dead_letters(10)))
 
-    def test_works_ahead_are_the_beginning_of_the_claim_index(self):
+    def test_works_ahead_are_the_beginning_of_their_lane(self):
         last = WorkFactory.create_batch(20)[-1]
-        plans = plans_of(lambda: works_ahead(last.id, "default", 1000))
-        assert_reads_through("ayework_claim", plans)
+        row = find_row(last.id)
+        plans = plans_of(lambda: works_ahead(row, ["shop.add"], 1000))
+        assert_reads_through("ayework_lane", plans)
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
-        assert works_ahead(last.id, "default", 1000) == 19
+        assert works_ahead(row, ["shop.add"], 1000) == 19
 
     @pytest.mark.parametrize("keys", [["s7"], [f"s{number}" for number in range(1, 100)]])
     @pytest.mark.parametrize("scope", ["incomplete", "any"])
     def test_looking_for_a_dedup_key_reads_the_works_of_that_key_alone(self, keys, scope):
         since = clock.now() - timedelta(days=1)
         search = Search("shop.add", scope, since, ("s8",))
-        assert_reads_through("ayework_dedup", plans_of(lambda: newest_matches(search, keys)))
+        assert_reads_through("ayework_key", plans_of(lambda: newest_matches(search, keys)))
 
     def test_looking_for_a_key_that_recurs_passes_over_all_that_have_ended(self):
         current = WorkFactory(dedup_key="tick").id
         search = Search("shop.add", "incomplete", None, ())
         plans = plans_of(lambda: newest_matches(search, ["tick"]))
-        assert_reads_through("ayework_dedup", plans)
+        assert_reads_through("ayework_key", plans)
         assert newest_matches(search, ["tick"]) == {"tick": current}
+
+    @pytest.mark.parametrize("chains", [1, 100])
+    def test_deleting_reads_the_works_of_the_chains_alone(self, chains):
+        ids = [f"f{number}" for number in range(1, chains + 1)]
+        later = [WorkFactory(chain_id=id, chain_index=1).id for id in ids]
+        assert_reads_through("ayework_chain", plans_of(lambda: steps_among(ids)))
+        with atomic():
+            plans = plans_of(lambda: lock_steps([*ids, *later]))
+        plans += plans_of(lambda: erase([*ids, *later]))
+        assert not any(map(scans_table, plans)), plans
+
+    def test_finding_a_group_empty_reads_its_works_alone(self):
+        ids = [GroupFactory().id for _ in range(3)]
+        WorkFactory(group_id=ids[0])
+        assert_reads_through("ayework_group", plans_of(lambda: delete_emptied(ids)))
+
+
+@pytest.fixture(scope="module")
+def retired(django_db_setup, django_db_blocker):
+    """A table with 5 000 workers that have stopped; emptied afterwards."""
+    now = clock.now()
+    common = {"host": "h", "pid": 1, "concurrency": 8, "started_at": now, "seen_at": now, "stopped_at": now}
+    with django_db_blocker.unblock():
+        WorkerProcess.objects.bulk_create(WorkerProcess(id=f"w{n}", **common) for n in range(5_000))
+        analyse("django_ayework_workerprocess")
+        yield
+        WorkerProcess.objects.all().delete()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("retired")
+def test_finding_workers_reads_those_that_have_not_stopped():
+    """Processes that are replaced often leave thousands of rows a day."""
+    WorkerProcessFactory.create_batch(3)
+    found = []
+    since = clock.now() - timedelta(minutes=1)
+    plans = plans_of(lambda: found.extend(processes_seen_since(since)), "django_ayework_workerprocess")
+    assert any("ayework_workers" in plan for plan in plans), plans
+    assert len(found) == 3

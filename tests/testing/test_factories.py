@@ -19,6 +19,7 @@ from django_ayework.testing.factories import (
     GroupFactory,
     StoreEntryFactory,
     WaiterFactory,
+    WorkControlFactory,
     WorkerProcessFactory,
     WorkFactory,
 )
@@ -34,6 +35,7 @@ ALL = [
     AttemptFactory,
     WorkerProcessFactory,
     StoreEntryFactory,
+    WorkControlFactory,
 ]
 
 

@@ -14,9 +14,11 @@ from django_ayework import (
     Handle,
     Status,
     WorkState,
+    adelete_chains,
     aenqueue,
     aenqueue_many,
     aretry,
+    delete_chains,
     dependency,
     enqueue,
     enqueue_many,
@@ -42,6 +44,7 @@ def queueing() -> None:
     assert_type(add.enqueue(a=1, b=2), Handle[int, int])
     assert_type(get_handle("a"), Handle[Any, Any])
     assert_type(retry("a"), Handle[Any, Any])
+    assert_type(delete_chains("a", enqueue(add(a=1, b=2)), get_handle("b"), cascade=True), list[str])
     assert_type(
         enqueue_on(post_save, make_work=lambda **given: receipt(order_id=given["instance"].pk)),
         Callable[[], None],
@@ -55,6 +58,7 @@ async def queueing_later() -> None:
     assert_type(await aenqueue_many([add(a=1, b=2)]), list[Handle[int, int]])
     assert_type(await add.aenqueue(a=1, b=2), Handle[int, int])
     assert_type(await aretry("a"), Handle[Any, Any])
+    assert_type(await adelete_chains(enqueue(clean())), list[str])
 
 
 def waiting() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
-from django_ayework import Context, WorkRequest, work
+from django_ayework import BatchItem, Context, WorkRequest, batch_work, work
 
 
 @work(name="types.bare")
@@ -46,3 +46,19 @@ def anything(a: int) -> Any:
 
 
 assert_type(anything(a=1), WorkRequest[Any, Any])
+
+
+@batch_work(name="types.bare_batch")
+def bare_batch(items):
+    return [item.input for item in items]
+
+
+assert_type(bare_batch(1), WorkRequest[Any, Any])
+
+
+@batch_work(name="types.half_bare_batch")
+def half_bare_batch(items: list[BatchItem[int]]):
+    return [item.input for item in items]
+
+
+assert_type(half_bare_batch(1).id, str)

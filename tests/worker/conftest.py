@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
+DEFAULT_PORTS = {"postgresql": 5432, "mysql": 3306}
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
@@ -40,3 +41,33 @@ def short_lease_env(process_env: dict[str, str]) -> dict[str, str]:
 def quick_polls(settings: object) -> None:
     """Workers of this process look often."""
     settings.AYEWORK = {"POLL_INTERVAL": 0.05}  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def proxy(transactional_db: None) -> Iterator[object]:
+    """A proxy before the test database; whoever uses ``cut_off_env`` goes through it."""
+    from django.db import connection
+
+    from tests.proxies import Proxy
+
+    config = connection.settings_dict
+    if str(config.get("HOST", "")).startswith("/"):
+        pytest.skip("the database is reached through a file")
+    with Proxy(
+        config["HOST"] or "127.0.0.1", int(config["PORT"] or DEFAULT_PORTS[connection.vendor])
+    ) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def cut_off_env(process_env: dict[str, str], proxy: object) -> dict[str, str]:
+    """The environment of worker processes that go through the proxy."""
+    from django.db import connection
+
+    from tests.conftest import database_url
+
+    config = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": proxy.port}  # type: ignore[attr-defined]
+    return process_env | {
+        "DJANGO_SETTINGS_MODULE": "tests.worker.settings_cut_off",
+        "DATABASE_URL": database_url(config),
+    }

@@ -2,6 +2,7 @@
 
 import os
 
+from django_ayework.worker import bounds
 from tests.settings import *  # noqa: F403
 from tests.settings import INSTALLED_APPS
 
@@ -12,3 +13,4 @@ AYEWORK = {
     "SHUTDOWN_GRACE": 1.0,
     "RETRY": {"base": 0.05, "max": 0.1},
 }
+bounds.EXIT = float(os.environ.get("TEST_EXIT", "5"))

@@ -10,11 +10,12 @@ from django.db import OperationalError
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, Success
-from django_ayework.models import Attempt, Group, Work
-from django_ayework.store import transitions
+from django_ayework.models import Attempt, Group, Work, WorkerProcess
+from django_ayework.store import processes, transitions
 from django_ayework.store.rows import WorkRow
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import keeper as keeper_module
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.delivery import Delivery
@@ -184,8 +185,8 @@ def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypat
     """It is not renewed for ever: another delivery may go well."""
     from django_ayework.worker import slots
 
-    run = Flaky(slots.run, 1, error=AssertionError("a bug of the engine"))
-    monkeypatch.setattr(slots, "run", run)
+    run = Flaky(slots.run_load, 1, error=AssertionError("a bug of the engine"))
+    monkeypatch.setattr(slots, "run_load", run)
     handle = enqueue(quick(), retry=Retry(attempts=2))
     with running_worker(concurrency=1) as worker:
         eventually(lambda: run.left == 0 and not worker._holdings.all())
@@ -208,6 +209,28 @@ def test_a_duty_that_fails_is_done_again(stage, monkeypatch):
         eventually(lambda: len(beats) > 1)
 
 
+def test_a_database_that_stays_away_is_told_at_length_once(stage, monkeypatch, caplog):
+    """Claiming, and each duty that has something to ask, although others have nothing to ask and succeed."""
+    monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
+    monkeypatch.setattr(keeper_module, "TICK", 0.01)
+    with running_worker(concurrency=1) as worker:
+        away = Flaky(worker._claimer.look_around, 4)
+        monkeypatch.setattr(worker._claimer, "look_around", away)
+        duty = next(duty for duty in worker._keeper.duties if duty.act == worker._keeper.renew_leases)
+        duty.act = Flaky(duty.act, 4)
+        eventually(lambda: not away.left and not duty.act.left)
+    for told in ("the claiming loop failed", "the duty"):
+        at_length = [bool(record.exc_info) for record in caplog.records if told in record.getMessage()]
+        assert at_length == [True, False, False, False]
+
+
+def test_a_worker_that_was_forgotten_is_back_with_its_next_heartbeat(stage):
+    with running_worker(name="back") as worker:
+        eventually(lambda: WorkerProcess.objects.filter(id=worker.id).delete()[0])
+        worker._keeper.beat()
+        assert WorkerProcess.objects.get().name == "back"
+
+
 def test_no_thread_outlives_its_worker(stage):
     before = set(threading.enumerate())
     with running_worker(concurrency=3):
@@ -218,7 +241,7 @@ def test_no_thread_outlives_its_worker(stage):
 
 def test_a_worker_that_cannot_reach_the_database_stops_when_told_to(monkeypatch):
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
-    monkeypatch.setattr(worker_module.processes, "register", Flaky(None, 10**9))
+    monkeypatch.setattr(processes, "register", Flaky(None, 10**9))
     worker = Worker()
     worker.start()
     worker.stop()
@@ -244,6 +267,53 @@ def test_an_outcome_that_a_database_refuses_again_and_again_holds_nobody_up(stag
             handle.result(timeout=20)
         eventually(lambda: Work.objects.get(id=refused.id).status == "dead")
     assert "this row is refused" in Work.objects.get(id=refused.id).error
+
+
+class TookTooLong(Exception):
+    """What a driver raises when the server ends a statement."""
+
+    sqlstate = "57014"
+
+
+def timed_out() -> OperationalError:
+    error = OperationalError("canceling statement due to statement timeout")
+    error.__cause__ = TookTooLong()
+    return error
+
+
+def test_an_outcome_whose_row_is_locked_for_long_waits_and_is_no_failure(stage, monkeypatch):
+    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(settler_module, "LONGEST_PAUSE", 0.001)
+    settle = Flaky(settler_module.settle, settler_module.MOST_REFUSALS + 5, timed_out())
+    monkeypatch.setattr(settler_module, "settle", settle)
+    handle = enqueue(quick(number=3))
+    with running_worker():
+        assert handle.result(timeout=20) == 3
+    assert settle.left == 0
+    assert not Attempt.objects.exists()
+
+
+def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_for_it(monkeypatch):
+    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
+    enqueue_many([quick(number=number) for number in range(3)])
+    locked, *others = claim_all().values()
+    settle, is_locked = settler_module.settle, threading.Event()
+    is_locked.set()
+
+    def settle_unless_locked(settlements):
+        if is_locked.is_set() and locked.id in {settlement.row.id for settlement in settlements}:
+            raise timed_out()
+        return settle(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle_unless_locked)
+    settler = Settler(EngineServices(), lambda deliveries: None)
+    for row in (*others, locked):
+        settler.submit(Delivery(row, 30.0), settlement_of(row))
+    settler.start()
+    eventually(lambda: Work.objects.filter(status="success").count() == 2)
+    is_locked.clear()
+    settler.stop(10)
+    assert statuses() == {"success"}
 
 
 def test_the_last_progress_of_a_quick_work_is_kept(stage):

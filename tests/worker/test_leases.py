@@ -5,16 +5,31 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 
 from django_ayework import enqueue, enqueue_many
+from django_ayework.define.signal import AbortReason
+from django_ayework.flow import chores
 from django_ayework.flow.chores import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.testing import now, running_worker
+from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import claimer as claimer_module
+from django_ayework.worker import keeper
+from django_ayework.worker.scope import Scope
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.races.rivals import claim_all
-from tests.worker.works import hold, long_lease, quick, short_lease, until_aborted
+from tests.worker.works import (
+    hold,
+    hold_async,
+    hold_atomic,
+    long_lease,
+    quick,
+    short_lease,
+    until_aborted,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -135,3 +150,143 @@ def test_a_worker_does_not_reclaim_what_it_runs_itself(stage):
         stage.go.set()
         assert handle.result(timeout=10) == 0
     assert Work.objects.get(id=handle.id).delivery == 1
+
+
+# A lease that lapsed while nobody else took the work
+
+
+def lapse(worker: Worker, in_database: bool = True) -> None:
+    """Let every lease that the worker holds be over, as after a long pause of its host."""
+    if in_database:
+        Work.objects.filter(status="running").update(leased_until=now() - timedelta(seconds=1))
+    for delivery in worker._holdings.all():
+        delivery.lapses_at = float("-inf")
+
+
+@pytest.mark.parametrize("kind", [hold, hold_async, hold_atomic], ids=lambda kind: kind.name)
+def test_a_late_outcome_counts_as_long_as_nobody_took_the_work(stage, caplog, kind):
+    handle = enqueue(kind())
+    with running_worker() as worker:
+        eventually(lambda: stage.started)
+        lapse(worker, in_database=kind is not hold_atomic)  # which has locked all of SQLite
+        stage.go.set()
+        eventually(lambda: handle.state().status == "success")
+    assert Work.objects.get().delivery == 1
+    assert caplog.text.count(f"The lease of work {handle.id} had lapsed when it was settled") == 1
+
+
+def test_a_lease_that_lapsed_is_renewed_as_long_as_nobody_took_the_work(stage, caplog):
+    handle = enqueue(hold())
+    with running_worker() as worker:
+        eventually(lambda: stage.started)
+        lapse(worker)
+        hasten_renewal(worker)
+        eventually(lambda: leased_until(handle) > now())
+        stage.go.set()
+        handle.result(timeout=10)
+    assert f"The lease of work {handle.id} had lapsed when it was renewed" in caplog.text
+    assert "when it was settled" not in caplog.text
+
+
+def test_an_outcome_in_time_is_no_reason_to_warn(stage, caplog):
+    handles = enqueue_many([quick(number=number) for number in range(5)])
+    with running_worker():
+        for handle in handles:
+            handle.result(timeout=10)
+    assert "lapsed" not in caplog.text
+
+
+def cannot_renew(*args: object) -> None:
+    raise OperationalError("server closed the connection unexpectedly")
+
+
+def test_an_attempt_whose_lease_lapses_because_it_cannot_be_renewed_is_told(stage, monkeypatch):
+    """Somebody else may have the work by now. If nobody does, its outcome counts."""
+    handle = enqueue(until_aborted())
+    with running_worker() as worker:
+        eventually(lambda: stage.started)
+        monkeypatch.setattr(keeper.leases, "renew", cannot_renew)
+        lapse(worker)
+        hasten_renewal(worker)
+        eventually(lambda: stage.seen)
+        assert handle.result(timeout=10) == "attempt 1"
+    assert stage.seen == ["error"]
+
+
+def test_while_the_lease_lasts_a_renewal_that_fails_is_tried_again(stage, monkeypatch):
+    failed: list[object] = []
+    monkeypatch.setattr(keeper.leases, "renew", lambda *args: failed.append(args) or cannot_renew())
+    handle = enqueue(until_aborted())
+    with running_worker() as worker:
+        eventually(lambda: stage.started)
+        hasten_renewal(worker)
+        eventually(lambda: len(failed) > 2)
+        [delivery] = worker._holdings.all()
+        assert not delivery.signal.aborted
+        delivery.abort(AbortReason.TIMEOUT)
+        handle.result(timeout=10)
+    assert stage.seen == ["timeout"]
+
+
+# Taking works back
+
+
+def lost(seconds: float, **fields: object) -> str:
+    """A work whose lease lapsed this long ago."""
+    lapsed = now() - timedelta(seconds=seconds)
+    work = WorkFactory(status="running", worker="gone", attempt=1, delivery=1, leased_until=lapsed, **fields)
+    return str(work.id)
+
+
+def pending() -> list[str]:
+    return list(Work.objects.filter(status="pending").values_list("id", flat=True))
+
+
+def test_works_are_taken_back_a_few_at_a_time_the_longest_lost_first(monkeypatch):
+    monkeypatch.setattr(chores, "BATCH", 1)
+    ids = [lost(seconds) for seconds in (20, 60, 40)]
+    taken = []
+    for _ in ids:
+        assert reclaim() == 1
+        taken += [id for id in pending() if id not in taken]
+    assert taken == [ids[1], ids[2], ids[0]]
+
+
+def test_works_of_its_own_keep_a_worker_from_none_of_the_others(monkeypatch):
+    """Its host slept, so its own leases have lapsed for longer than anybody's."""
+    monkeypatch.setattr(chores, "BATCH", 2)
+    own = [lost(600) for _ in range(5)]
+    others = [lost(5) for _ in range(2)]
+    assert reclaim(own) == 2
+    assert sorted(pending()) == sorted(others)
+
+
+def test_works_of_unknown_types_are_left_to_workers_that_know_them(time_travel):
+    known, unknown = lost(5), lost(600, type="other.app")
+    assert reclaim() == 1
+    assert pending() == [known]
+    assert reclaim() == 0
+    time_travel(3600)
+    assert reclaim() == 1, "nobody knows it; it may not run for ever"
+    work = Work.objects.get(id=unknown)
+    assert (work.status, work.attempt) == ("pending", 1)
+    assert list(Attempt.objects.filter(work_id=unknown).values_list("outcome", flat=True)) == ["lost"]
+
+
+def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_a_moment(
+    settings, monkeypatch
+):
+    """It was away for all of them, and each is about to renew its own."""
+    settings.AYEWORK = {"LEASE": 0.5}
+    lapsed = WorkFactory(status="running", worker="w", leased_until=now() - timedelta(seconds=1))
+    claimer = claimer_module.Claimer("another", Scope())
+
+    def fail(*args) -> None:
+        raise OperationalError("gone")
+
+    with monkeypatch.context() as away, pytest.raises(OperationalError):
+        away.setattr(claimer_module, "look", fail)
+        claimer.look_around(set())
+    claimer.look_around(set())
+    assert Work.objects.get(id=lapsed.id).status == "running"
+    eventually(lambda: claimer.look_around(set()) or Work.objects.get(id=lapsed.id).status == "pending")

@@ -11,7 +11,7 @@ from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.chores import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
 from tests.processes import ended, eventually, worker_process
-from tests.worker.works import at, at_async, quick
+from tests.worker.works import at, at_async, at_in_thread, dies, quick
 
 
 def work_of(handle) -> Work:
@@ -56,10 +56,11 @@ def test_a_second_signal_ends_the_worker_at_once(process_env, tmp_path: Path):
     assert work_of(running).status == "running"
 
 
-@pytest.mark.parametrize("kind", [at, at_async])
+@pytest.mark.parametrize("kind", [at, at_async, at_in_thread])
 def test_a_work_that_outlasts_the_grace_goes_back_unharmed(short_lease_env, tmp_path: Path, kind):
+    """Also one in a thread that would keep the process from ending."""
     running = enqueue(kind(place=str(tmp_path)))
-    with worker_process(short_lease_env) as process:
+    with worker_process(short_lease_env | {"TEST_EXIT": "0.5"}) as process:
         eventually(lambda: started(tmp_path))
         process.send_signal(signal.SIGTERM)
         status, output = ended(process)
@@ -88,16 +89,19 @@ def test_the_works_of_a_killed_worker_go_to_another(short_lease_env, tmp_path: P
 
 
 def test_a_work_that_kills_its_workers_ends_dead(short_lease_env, tmp_path: Path):
-    handle = enqueue(at(place=str(tmp_path)))
-    for attempt in (1, 2):
-        with worker_process(short_lease_env) as victim:
-            eventually(lambda: started(tmp_path).count("\n") == attempt)  # noqa: B023  # awaited in the loop
-            victim.kill()
-            ended(victim)
+    handle = enqueue(dies(place=str(tmp_path)))
+    after = enqueue(quick(), priority=-1)
+    for _ in range(2):
+        with worker_process(short_lease_env, "--concurrency", "1") as victim:
+            assert ended(victim)[0] == 9
     eventually(lambda: reclaim() or work_of(handle).status == "dead")
     work = work_of(handle)
     assert (work.reason, work.error, work.attempt) == ("exhausted", "worker lost", 2)
+    assert started(tmp_path) == "1\n2\n"
     assert sorted(Attempt.objects.values_list("number", "outcome")) == [(1, "lost"), (2, "lost")]
+    with worker_process(short_lease_env, "--burst") as process:
+        assert ended(process)[0] == 0
+    assert work_of(after).status == "success"
 
 
 def test_no_lease_lapses_while_its_worker_lives(short_lease_env, tmp_path: Path):

@@ -196,6 +196,15 @@ def test_a_worker_keeps_to_its_queues(stage):
     assert stage.started == [1]
 
 
+def test_a_worker_keeps_to_its_types(stage):
+    handles = [enqueue(quick(number=1)), enqueue(hold_async(number=2)), enqueue(hold(number=3))]
+    stage.go.set()
+    Worker(types=["worker.quick", "worker.hold"], exclude_types="worker.hold", burst=True).run()
+    assert [handle.state().status for handle in handles] == ["success", "pending", "pending"]
+    Worker(exclude_types=["worker.hold"], burst=True).run()
+    assert [handle.state().status for handle in handles] == ["success", "success", "pending"]
+
+
 def test_pruning_a_lot_takes_turns_with_renewing(monkeypatch):
     """A million rows to prune may not keep the keeper from its other duties."""
     calls = []

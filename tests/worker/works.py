@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from asgiref.sync import sync_to_async
 
 from django_ayework import Context, Retry, work
 
@@ -134,6 +137,20 @@ def at(ctx: Context, place: str, number: int = 0) -> str:
     return f"attempt {ctx.attempt}"
 
 
+@work(name="worker.dies", retry=Retry(attempts=2, base=0, jitter=0))
+def dies(ctx: Context, place: str) -> None:
+    """Take its whole process along."""
+    with (Path(place) / "started-0").open("a") as file:
+        file.write(f"{ctx.attempt}\n")
+    os._exit(9)
+
+
+@work(name="worker.hold_atomic", atomic=True)
+def hold_atomic() -> None:
+    stage.enter(0)
+    stage.go.wait(NEVER_IN_A_TEST)
+
+
 @work(name="worker.at_async", retry=Retry(attempts=2))
 async def at_async(ctx: Context, place: str, number: int = 0) -> str:
     """See ``at``."""
@@ -144,3 +161,20 @@ async def at_async(ctx: Context, place: str, number: int = 0) -> str:
     while not (folder / "go").exists() and time.monotonic() < until:
         await asyncio.sleep(0.01)
     return f"attempt {ctx.attempt}"
+
+
+@work(name="worker.until_aborted_at", retry=Retry(attempts=5, base=0, jitter=0))
+def until_aborted_at(ctx: Context, place: str) -> str:
+    """Tell through files that it runs, and why it was told to stop; its second run ends at once."""
+    folder = Path(place)
+    (folder / f"started-{ctx.attempt}").touch()
+    if ctx.attempt == 1 and ctx.signal.wait(NEVER_IN_A_TEST):
+        (folder / "reason").write_text(str(ctx.signal.reason))
+    return f"attempt {ctx.attempt}"
+
+
+@work(name="worker.at_in_thread")
+async def at_in_thread(ctx: Context, place: str) -> None:
+    """Block a thread that only the end of the process ends."""
+    (Path(place) / "started-0").write_text("1\n")
+    await sync_to_async(time.sleep)(NEVER_IN_A_TEST)

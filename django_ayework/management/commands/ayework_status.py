@@ -12,7 +12,7 @@ from django_ayework.management.output import JSONCommand
 class Command(JSONCommand):
     """Show who works, what waits and what died."""
 
-    help = "Show live workers, queues with their depth and oldest age, and the number of dead letters."
+    help = "Show workers, queues with their depth and oldest age, and the number of dead letters."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Look, then print."""
@@ -28,8 +28,9 @@ def as_text(seen: Overview) -> str:
             f"  {worker.name or worker.id}  {worker.host}:{worker.pid}"
             f"  {worker.running}/{worker.concurrency} running"
             f"  queues: {worker.queues or 'all'}  seen {worker.silent:.0f} s ago"
+            f"{' (stale)' if worker.stale else ''}"
         )
-    if not seen.workers:
+    if all(worker.stale for worker in seen.workers):
         lines.append("  none is running; start one with: manage.py ayework_worker")
     lines.append("Queues:")
     for queue in seen.queues:

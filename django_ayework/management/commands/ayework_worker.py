@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-from types import FrameType
+import socket
+import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_ayework.define.registry import registry
+from django_ayework.management.worker_check import check_worker
+from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
+from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
+from django_ayework.worker.reloading import is_reloaded, serve_until_changed, start_again_and_again
+from django_ayework.worker.serving import exit_in_time, serve
+from django_ayework.worker.supervisor.births import inherited
+from django_ayework.worker.supervisor.supervisor import Supervisor
+from django_ayework.worker.supervisor.tie import Tie
 from django_ayework.worker.worker import Worker
 
 
@@ -21,36 +28,77 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the worker's options."""
-        parser.add_argument("--queues", default="", help="Only these queues, comma separated. Default: all.")
-        parser.add_argument(
-            "--concurrency", type=int, help='Works at a time. Default: AYEWORK["CONCURRENCY"].'
-        )
-        parser.add_argument("--burst", action="store_true", help="Stop once nothing is due and nothing runs.")
-        parser.add_argument("--max-works", type=int, help="Stop after this many attempts.")
-        parser.add_argument("--name", default="", help="A name to tell this worker by.")
+        add_worker_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Build the worker, connect the signals, run."""
-        for option in ("concurrency", "max_works"):
-            if options[option] is not None and options[option] < 1:
-                raise CommandError(
-                    f"expected --{option.replace('_', '-')} to be 1 or more, got: {options[option]}."
-                )
+        """Read the options, then check, supervise or work."""
+        chosen = worker_options(options)
+        if options["check"]:
+            return self.end(check_worker(chosen, self.stdout))
         show_engine_log(options["verbosity"])
-        worker = Worker(
-            queues=[queue.strip() for queue in options["queues"].split(",") if queue.strip()],
-            concurrency=options["concurrency"],
-            name=options["name"],
-            burst=options["burst"],
-            max_works=options["max_works"],
-        )
+        if options["reload"] and not is_reloaded():
+            return self.end(start_again_and_again())
+        if (birth := inherited()) is not None:
+            return self.end(self.live(chosen, *birth))
+        server = self.health_server(options["health_host"], options["health_port"])
+        if chosen.processes > 1:
+            return self.end(self.supervise(chosen, server))
+        self.end(self.work(chosen, server, options["reload"]))
+
+    def work(self, chosen: WorkerOptions, server: HealthServer | None, reloads: bool) -> int:
+        """Be the one worker there is."""
+        worker = chosen.worker()
+        self.greet(worker)
+        if server is not None:
+            server.ask = lambda: report_on(worker.vitals)
+            serve_in_thread(server)
+        if reloads:
+            serve_until_changed(worker)
+            return 0
+        return serve(worker)
+
+    def supervise(self, chosen: WorkerOptions, server: HealthServer | None) -> int:
+        """Keep several workers alive."""
+        self.stdout.write(f"Supervisor of {chosen.processes} processes. Stop with Ctrl-C.")
+
+        def life(end: socket.socket, place: int) -> int:
+            return self.live(chosen, end, place)
+
+        return Supervisor(chosen.processes, life, server).run()
+
+    def live(self, chosen: WorkerOptions, end: socket.socket, place: int) -> int:
+        """Be one of several workers."""
+        worker = chosen.worker(place)
+        self.greet(worker)
+        tie = Tie(end, worker)
+        return serve(worker, second_ends=lambda: not tie.holds)
+
+    def health_server(self, host: str, port: int | None) -> HealthServer | None:
+        """Listen where health is asked for, if anywhere."""
+        if port is None:
+            return None
+        try:
+            server = HealthServer(host, port)
+        except (OSError, OverflowError) as error:
+            raise CommandError(f"cannot listen on {host}:{port} for --health-port: {error}.") from None
+        self.stdout.write(f"Health is told at {server.url}/live and {server.url}/ready.")
+        return server
+
+    def greet(self, worker: Worker) -> None:
+        """Say who works here."""
         self.stdout.write(
             f"Worker {worker.id}: {worker.concurrency} at a time, "
             f"{', '.join(worker.queues) or 'all queues'}, {len(registry.names())} types of work. "
             "Stop with Ctrl-C."
         )
-        stop_on_signals(worker)
-        worker.run()
+        self.stdout.flush()
+
+    def end(self, status: int) -> None:
+        """End with a status; on the command line that comes soon, whatever handlers have left behind."""
+        if getattr(self, "_called_from_command_line", False):
+            exit_in_time(status)
+        if status:
+            sys.exit(status)
 
 
 def show_engine_log(verbosity: int) -> None:
@@ -60,15 +108,3 @@ def show_engine_log(verbosity: int) -> None:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     if logger.level == logging.NOTSET and verbosity > 0:
         logger.setLevel(logging.INFO)
-
-
-def stop_on_signals(worker: Worker) -> None:
-    """Stop the worker on the first signal, the process on the second."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if worker.is_stopping:
-            os._exit(128 + number)
-        worker.request_stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)

@@ -116,7 +116,8 @@ def unsatisfiable(ending: Ending, when: str) -> str:
     if retryable:
         text += f" Retry {', '.join(retryable)}, and it waits again."
     if unborn:
-        text += f" {', '.join(unborn)} {UNBORN}: retry what kept the gate that holds it from opening."
+        text += f" {', '.join(unborn)} {UNBORN}: retry what kept the gate that holds it from opening;"
+        text += " if it was deleted, queue this one anew."
     if not retryable and not unborn:
         text += " These have moved on since: retry it."
     return text

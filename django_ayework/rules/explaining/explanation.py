@@ -19,6 +19,11 @@ class Code(StrEnum):
     WORKERS_BUSY = "workers_busy"  # every slot that could take it is in use
     BEHIND_OTHERS = "behind_others"  # works of its queue go first
     NEXT = "next"  # nothing holds it back
+    # what operators have decided
+    TYPE_PAUSED = "type_paused"
+    QUEUE_PAUSED = "queue_paused"
+    AT_LIMIT = "at_limit"  # as many works of its type run as may
+    OUTRANKED = "outranked"  # types of higher priority go first
     # its own time
     NOT_DUE = "not_due"  # its moment has not come
     DUE = "due"  # its moment has come, a worker has yet to notice

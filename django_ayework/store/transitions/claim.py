@@ -2,54 +2,100 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
-from django_ayework.store.database import atomic, fetch, is_postgresql, rows
+from django_ayework.store.database import atomic, chunked, fetch, is_postgresql, rows
+from django_ayework.store.lanes import IN_LANE
 from django_ayework.store.rows import COLUMNS, WorkRow, rows_of
+
+WORK = Work._meta.db_table
 
 #: The subselect picks and locks in the index's order; ARRAY() makes the planner run it exactly once.
 CLAIM = f"""
-UPDATE django_ayework_work
+UPDATE {WORK}
 SET status = 'running', attempt = attempt + 1, delivery = delivery + 1,
     worker = %s, leased_until = %s, started_at = %s
-WHERE id = ANY(ARRAY(
-    SELECT id
-    FROM django_ayework_work
-    WHERE status = 'pending' AND queue = %s
-    ORDER BY priority DESC, run_at, id
-    LIMIT %s
-    FOR UPDATE SKIP LOCKED
-))
+WHERE id = ANY(ARRAY({{picked}}))
 RETURNING {", ".join(COLUMNS)}
 """
 
+CLAIM_LANE = CLAIM.format(
+    picked=f"""
+    SELECT id FROM {WORK}
+    WHERE status = 'pending' AND queue = %s AND type = %s
+    ORDER BY {IN_LANE} LIMIT %s
+    FOR UPDATE SKIP LOCKED
+"""
+)
 
-def claim(queue: str, limit: int, worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:
-    """Lease up to ``limit`` due works of a queue, by priority, then age; return them in that order.
+#: The heads of the lanes are merged without locks, which tells how many to take of each; a lane whose head is
+#: taken by a rival meanwhile gives the works behind it.
+CLAIM_LANES = CLAIM.format(
+    picked=f"""
+    SELECT taken.id
+    FROM (
+        SELECT head.type, count(*) AS number
+        FROM (
+            SELECT candidate.*
+            FROM unnest(%s::text[], %s::int[]) AS lane(type, cap)
+            CROSS JOIN LATERAL (
+                SELECT type, priority, run_at, id FROM {WORK}
+                WHERE status = 'pending' AND queue = %s AND type = lane.type
+                ORDER BY {IN_LANE} LIMIT lane.cap
+            ) AS candidate
+            ORDER BY candidate.priority DESC, candidate.run_at, candidate.id LIMIT %s
+        ) AS head
+        GROUP BY head.type
+    ) AS share
+    CROSS JOIN LATERAL (
+        SELECT id FROM {WORK}
+        WHERE status = 'pending' AND queue = %s AND type = share.type
+        ORDER BY {IN_LANE} LIMIT share.number
+        FOR UPDATE SKIP LOCKED
+    ) AS taken
+"""
+)
 
-    Nobody waits for a rival: rows locked by another claim are skipped.
+
+def claim(
+    queue: str, caps: Mapping[str, int], limit: int, worker: str, now: datetime, leased_until: datetime
+) -> list[WorkRow]:
+    """Lease up to ``limit`` due works of a queue, of each type in ``caps`` at most so many.
+
+    By priority, then age, whatever their type; within a type that is ordered by units, by priority, then
+    unit. Returned in that order. Nobody waits for a rival: rows locked by another claim are skipped.
     """
+    caps = {type: min(cap, limit) for type, cap in caps.items() if cap > 0}
+    if not caps or limit <= 0:
+        return []
     claimed = claim_set_based if is_postgresql() else claim_under_locks
-    works = claimed(queue, limit, worker, now, leased_until)
-    return sorted(works, key=lambda row: (-row.priority, row.run_at, row.id))
+    works = claimed(queue, caps, limit, worker, now, leased_until)
+    return sorted(works, key=lambda row: (-row.priority, row.sort_key, row.run_at, row.id))
 
 
 def claim_set_based(
-    queue: str, limit: int, worker: str, now: datetime, leased_until: datetime
+    queue: str, caps: Mapping[str, int], limit: int, worker: str, now: datetime, leased_until: datetime
 ) -> list[WorkRow]:
     """One statement, its own transaction."""
-    return [WorkRow._make(row) for row in fetch(CLAIM, (worker, leased_until, now, queue, limit))]
+    lease = (worker, leased_until, now)
+    if len(caps) == 1:
+        found = fetch(CLAIM_LANE, (*lease, queue, *next(iter(caps.items()))))
+    else:
+        found = fetch(CLAIM_LANES, (*lease, list(caps), list(caps.values()), queue, limit, queue))
+    return [WorkRow._make(row) for row in found]
 
 
 def claim_under_locks(
-    queue: str, limit: int, worker: str, now: datetime, leased_until: datetime
+    queue: str, caps: Mapping[str, int], limit: int, worker: str, now: datetime, leased_until: datetime
 ) -> list[WorkRow]:
     """Lock the candidates, then write them; on SQLite the transaction itself is the lock."""
     with atomic():
-        due = rows(Work).filter(status=Status.PENDING, queue=queue).order_by("-priority", "run_at", "id")
-        works = rows_of(due.select_for_update(skip_locked=True)[:limit])
+        shares = caps if len(caps) == 1 else shares_of_lanes(queue, caps, limit)
+        works = [row for type, number in shares.items() for row in lock_lane(queue, type, number)]
         for attempt, delivery in {(row.attempt, row.delivery) for row in works}:
             alike = [row.id for row in works if (row.attempt, row.delivery) == (attempt, delivery)]
             rows(Work).filter(id__in=alike).update(
@@ -71,3 +117,27 @@ def claim_under_locks(
         )
         for row in works
     ]
+
+
+def lock_lane(queue: str, type: str, number: int) -> list[WorkRow]:
+    """Lock the first works of a lane that nobody else has locked."""
+    pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
+    first = pending.order_by("-priority", "sort_key", "run_at", "id")
+    return rows_of(first.select_for_update(skip_locked=True)[:number])
+
+
+#: Lanes in one statement; SQLite allows 500 parts.
+LANES = 100
+HEAD = (
+    f"SELECT * FROM (SELECT priority, run_at, id, type FROM {WORK} "
+    f"WHERE status = 'pending' AND queue = %s AND type = %s ORDER BY {IN_LANE} LIMIT %s) AS head"
+)
+
+
+def shares_of_lanes(queue: str, caps: Mapping[str, int], limit: int) -> Mapping[str, int]:
+    """Return how many works to take of each lane so that those of the queue come in order."""
+    heads: list[tuple[int, object, str, str]] = []
+    for some in chunked(list(caps.items()), LANES):
+        params = [param for lane in some for param in (queue, *lane)]
+        heads += [(-row[0], *row[1:]) for row in fetch(" UNION ALL ".join([HEAD] * len(some)), params)]
+    return Counter(type for *_, type in sorted(heads)[:limit])

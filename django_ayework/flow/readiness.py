@@ -1,0 +1,84 @@
+"""Whether workers could run: what the database lacks, and which queues nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db import Error
+
+from django_ayework.define.registry import registry
+from django_ayework.errors import did_you_mean
+from django_ayework.rules.budget import Budget
+from django_ayework.store.database import alias
+from django_ayework.store.lanes import queues_with_work
+from django_ayework.store.server import missing_migrations, most_connections, name_of_server, pool_size
+
+DEFAULT_QUEUE = "default"
+
+
+class Weight(StrEnum):
+    """What a finding means for whoever starts a worker."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    weight: Weight
+    text: str
+
+
+def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Iterator[Finding]:
+    """Look at all that a worker of these queues and types needs, as far as there is something to see."""
+    try:
+        yield Finding(Weight.OK, f"the database {alias()!r} answers: {name_of_server()}")
+        missing = missing_migrations()
+    except Error as error:
+        yield Finding(
+            Weight.PROBLEM, f"the database {alias()!r} does not answer: {' '.join(str(error).split())}"
+        )
+        return
+    if missing:
+        text = f"migrations are missing: {', '.join(missing)}. Run: manage.py migrate --database {alias()}"
+        yield Finding(Weight.PROBLEM, text)
+        return
+    yield Finding(Weight.OK, "all migrations are applied")
+    yield from findings_on_connections(budget)
+    yield from findings_on_queues(queues, types)
+
+
+def findings_on_connections(budget: Budget) -> Iterator[Finding]:
+    """See whether the connections that workers need are to be had."""
+    limit, pool = most_connections(), pool_size()
+    if limit is not None and budget.most > limit:
+        text = f"the server takes {limit} connections of everybody, fewer than these workers may use"
+        yield Finding(Weight.NOTE, text)
+    if pool is not None and pool < budget.per_process:
+        yield Finding(
+            Weight.PROBLEM,
+            f"the pool of a process has {pool} connections, and its worker needs {budget.per_process}: "
+            f'set OPTIONS["pool"] = {{"max_size": {budget.per_process}}}',
+        )
+
+
+def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Finding]:
+    """See whether works come to these queues: by a type's own choice, or because some wait there."""
+    uses = {type.name: type.settings.queue or DEFAULT_QUEUE for type in registry}
+    known = sorted({*uses.values(), *queues_with_work()})
+    for queue in queues:
+        if queue in known:
+            yield Finding(Weight.OK, f"the queue {queue!r} is known")
+        elif hint := did_you_mean(queue, known):
+            yield Finding(Weight.PROBLEM, f"no type of work uses the queue {queue!r}.{hint}")
+        else:
+            yield Finding(Weight.NOTE, f"only works queued with queue={queue!r} will come to that queue")
+    for type in types if queues else ():
+        if uses[type] not in queues:
+            text = f"works of the type {type!r} go to the queue {uses[type]!r}, which is not served"
+            yield Finding(Weight.NOTE, text)

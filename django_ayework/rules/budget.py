@@ -1,0 +1,41 @@
+"""How many database connections workers use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: What the engine's own threads in one process are for; each has one connection.
+OWN = ("claiming", "settling", "keeping leases")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most connections that processes of one command line have open to the queue's database.
+
+    Handlers have one each while they run: plain ones in their thread, async ones in a thread of their own.
+    Neither the event loop, nor the main thread, nor a supervisor has any. A process that is replaced keeps
+    its connections until what it runs has ended, so ``replaced`` processes may be there twice for a while.
+
+    >>> budget = Budget(concurrency=8, processes=4, replaced=True)
+    >>> budget.per_process, budget.usual, budget.most
+    (11, 44, 88)
+    """
+
+    concurrency: int
+    processes: int = 1
+    replaced: bool = False
+
+    @property
+    def per_process(self) -> int:
+        """How many one process has."""
+        return self.concurrency + len(OWN)
+
+    @property
+    def usual(self) -> int:
+        """How many all processes have, while none is being replaced."""
+        return self.per_process * self.processes
+
+    @property
+    def most(self) -> int:
+        """How many there may be for a moment."""
+        return self.usual * 2 if self.replaced and self.processes > 1 else self.usual

@@ -1,0 +1,78 @@
+"""Controls of types and queues: a small table that workers read anew whenever it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from django.db.models import Count, F
+
+from django_ayework.models import Work, WorkControl
+from django_ayework.rules.states import Status
+from django_ayework.store.database import connection, rows, stored_moment
+from django_ayework.store.lanes import queues_with_work
+
+Scope: TypeAlias = Literal["type", "queue"]
+
+
+def all_controls() -> list[WorkControl]:
+    """Read every row."""
+    return list(rows(WorkControl).all())
+
+
+def find_control(scope: Scope, name: str) -> WorkControl | None:
+    """Read one row."""
+    return rows(WorkControl).filter(scope=scope, name=name).first()
+
+
+def ensure_controls(scope: Scope, names: Iterable[str], now: datetime) -> None:
+    """Insert the rows that are missing, with nothing decided."""
+    quote = connection().ops.quote_name
+    columns = ", ".join(map(quote, ("scope", "name", "paused", "version", "changed_at")))
+    verb, ending = (
+        ("INSERT IGNORE", "") if connection().vendor == "mysql" else ("INSERT", "ON CONFLICT DO NOTHING")
+    )
+    into = f"{verb} INTO {quote(WorkControl._meta.db_table)} ({columns}) VALUES (%s, %s, %s, 1, %s) {ending}"
+    with connection().cursor() as cursor:
+        for name in sorted(set(names)):
+            cursor.execute(into, (scope, name, False, stored_moment(now)))
+
+
+def change_control(scope: Scope, name: str, changes: Mapping[str, Any], now: datetime) -> None:
+    """Write what an operator has decided; the version grows, so that every worker reads it."""
+    ensure_controls(scope, [name], now)
+    changed = {**changes, "version": F("version") + 1, "changed_at": now}
+    rows(WorkControl).filter(scope=scope, name=name).update(**changed)
+
+
+def lock_type_controls(types: Iterable[str]) -> dict[str, WorkControl]:
+    """Lock the rows of types, in one order for all; whoever claims of a limited type must hold its row."""
+    locked = rows(WorkControl).select_for_update().filter(scope="type", name__in=list(types))
+    return {row.name: row for row in locked.order_by("name")}
+
+
+def running_counts(types: Iterable[str]) -> dict[str, int]:
+    """Count the running works of these types in the whole fleet; reads the running works alone."""
+    running = rows(Work).filter(status=Status.RUNNING, type__in=list(types))
+    counted = running.order_by().values("type").annotate(number=Count("id")).values_list("type", "number")
+    return dict(counted)
+
+
+def due_types(types: Iterable[str], now: datetime) -> list[str]:
+    """Return which of these continuous types may have their next work queued by now."""
+    waiting = rows(WorkControl).filter(scope="type", name__in=list(types), next_at__gt=now)
+    not_yet = set(waiting.values_list("name", flat=True))
+    return sorted(set(types) - not_yet)
+
+
+def is_due_or_running(type: str) -> bool:
+    """Tell whether a work of this type is pending or running; each is looked for where only those are."""
+    works = rows(Work).filter(type=type)
+    pending = works.filter(status=Status.PENDING, queue__in=queues_with_work())
+    return pending.exists() or works.filter(status=Status.RUNNING).exists()
+
+
+def set_next_at(type: str, next_at: datetime) -> None:
+    """Note when the next work of a continuous type may be queued; its row is locked by the caller."""
+    rows(WorkControl).filter(scope="type", name=type).update(next_at=next_at)

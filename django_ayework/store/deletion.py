@@ -1,0 +1,81 @@
+"""Deleting works: finding those of a chain, locking them, and taking away all that is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from django.db.models import QuerySet
+
+from django_ayework.models import Attempt, Edge, Waiter, Work
+from django_ayework.store.database import chunked, rows
+
+
+class Step(NamedTuple):
+    """What whoever deletes a work must know of it; its input and result stay in the database."""
+
+    id: str
+    type: str
+    status: str
+    group_id: str | None
+    chain_id: str | None
+
+    @property
+    def chain(self) -> str:
+        """The id of the chain, which is that of its first work."""
+        return self.chain_id or self.id
+
+
+def steps_among(chain_ids: Sequence[str]) -> list[Step]:
+    """Read the works of those of these chains that exist."""
+    found: list[Step] = []
+    for some in chunked(chain_ids):
+        found += selected(rows(Work).filter(id__in=some, chain_id=None))
+        found += selected(rows(Work).filter(chain_id__in=some))
+    return found
+
+
+def lock_steps(ids: Iterable[str]) -> list[Step]:
+    """Lock works in id order; those that are gone are left out."""
+    locked: list[Step] = []
+    for some in chunked(sorted(ids)):
+        locked += selected(rows(Work).select_for_update().filter(id__in=some).order_by("id"))
+    return locked
+
+
+def selected(works: QuerySet[Work]) -> list[Step]:
+    """Run a query over works."""
+    return [Step._make(values) for values in works.values_list(*Step._fields)]
+
+
+def blocking(waiters: Sequence[str]) -> list[str]:
+    """Return the chains that block, or had blocked, any of these works, each once."""
+    found: dict[str, None] = {}
+    for some in chunked(waiters):
+        edges = rows(Edge).filter(waiter_id__in=some, chain=True).order_by("waiter_id", "position")
+        found.update(dict.fromkeys(edges.values_list("watched_id", flat=True)))
+    return list(found)
+
+
+def references_to(chain_ids: Sequence[str], sparing: Collection[str]) -> list[tuple[str, str]]:
+    """Return each of these chains with each work that it blocks, or had blocked, the spared ones left out."""
+    found: list[tuple[str, str]] = []
+    for some in chunked(chain_ids):
+        edges = rows(Edge).filter(watched_id__in=some, chain=True).order_by("watched_id", "waiter_id")
+        found += edges.values_list("watched_id", "waiter_id")
+    return [(chain, waiter) for chain, waiter in found if waiter not in sparing]
+
+
+def erase(ids: Sequence[str]) -> int:
+    """Delete works whose rows the caller has locked, with their attempts and what they wait for.
+
+    Edges of others that watch them stay: they tell how a work ended, and may be there before it. Returns how
+    many works there were.
+    """
+    deleted = 0
+    for some in chunked(ids):
+        rows(Attempt).filter(work_id__in=some).delete()
+        rows(Edge).filter(waiter_id__in=some).delete()
+        rows(Waiter).filter(work_id__in=some).delete()
+        deleted += rows(Work).filter(id__in=some).delete()[0]
+    return deleted

@@ -1,0 +1,1 @@
+"""Works that are run together: how they gather, and how a batch of them runs."""

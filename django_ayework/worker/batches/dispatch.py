@@ -1,0 +1,95 @@
+"""From claims to slots: single works at once, those of a batch type together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from django_ayework.define.registry import AnyBatchType, registry
+from django_ayework.flow.events import report
+from django_ayework.worker.batches.batch import Batch
+from django_ayework.worker.batches.gathering import Gathering
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.slots import Slots
+
+#: Seconds that works may have gathered without being looked at again before they run.
+TRUSTED_FOR = 0.05
+
+
+class Dispatch:
+    """Hands claimed works to the slots. For one thread.
+
+    A batch counts as one from its first work on, so that a slot is left for it.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        slots: Slots,
+        tell_losses: Callable[[list[Delivery]], object],
+        tick: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._holdings = holdings
+        self._slots = slots
+        self._tell_losses = tell_losses
+        self._gathering = Gathering(tick)
+
+    def hand_out(self, deliveries: list[Delivery]) -> None:
+        """Take in claimed works, and start what can start."""
+        batch_types = {delivery.type: registry.batch(delivery.type) for delivery in deliveries}
+        for delivery in deliveries:
+            delivery.in_batch = batch_types[delivery.type] is not None
+        self._holdings.add(deliveries)
+        for delivery in deliveries:
+            batch_type = batch_types[delivery.type]
+            if batch_type is None:
+                self._slots.submit(delivery)
+            else:
+                self._gather(delivery, batch_type)
+
+    def _gather(self, delivery: Delivery, batch_type: AnyBatchType) -> None:
+        """Let a work wait for others of its type, and start its batch if that is full now."""
+        if self._gathering.is_empty(delivery.type):
+            self._holdings.begin_batch()
+        delivery.ready_at = float("inf")
+        batch = self._gathering.add(delivery, batch_type)
+        if batch is not None:
+            self._submit(batch)
+
+    def hand_out_due(self) -> None:
+        """Start the batches whose first work has waited long enough."""
+        for batch in self._gathering.due():
+            self._submit(batch)
+
+    def hand_out_rest(self) -> None:
+        """Start the batches there are slots for, as nothing more is claimed; the others may be given back."""
+        for batch in self._gathering.all():
+            if self._slots.free > 0:
+                self._look_after(batch.deliveries, trusted_for=0.0)
+                batch.start()
+                self._slots.submit(batch)
+
+    def room(self) -> dict[str, int]:
+        """Return how many more works the gathering batches take, by type."""
+        return self._gathering.room()
+
+    def pause(self) -> float:
+        """Return how many seconds are left until a batch is due."""
+        return self._gathering.pause()
+
+    def _submit(self, batch: Batch) -> None:
+        self._look_after(batch.deliveries)
+        for delivery in batch.deliveries:
+            delivery.ready_at = time.monotonic()
+        self._slots.submit(batch)
+
+    def _look_after(self, deliveries: Iterable[Delivery], trusted_for: float = TRUSTED_FOR) -> None:
+        """See which works were cancelled, completed or lost while they gathered: those are left out."""
+        before = time.monotonic() - trusted_for
+        doubtful = [delivery for delivery in deliveries if delivery.claimed_at < before]
+        try:
+            if doubtful:
+                self._tell_losses(doubtful)
+        except Exception as error:  # the outcomes of such works are refused anyway
+            report(error, "queue", "works of a batch could not be looked at before they run")

@@ -1,0 +1,18 @@
+"""How long things may take, in seconds. Read as ``bounds.NAME`` where they are needed."""
+
+from __future__ import annotations
+
+#: After the grace: what has ended is settled, threads end, goodbye is said.
+FAREWELL = 10.0
+#: Of these, for outcomes that are in hand when the grace is over.
+LAST_OUTCOMES = 4.0
+#: Of these, for the keeper's last turn.
+LAST_DUTIES = 2.0
+#: What a supervisor gives its children beyond their grace and farewell.
+PATIENCE = 5.0
+#: A process whose worker has ended may take that long to end itself, such as for ``atexit``.
+EXIT = 5.0
+#: A claiming loop without progress for that long, and not at rest, is stuck.
+STALL = 60.0
+#: How often a child tells its supervisor how it is.
+BEAT = 1.0

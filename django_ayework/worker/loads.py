@@ -1,0 +1,43 @@
+"""What takes a slot: one work, or a batch of them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from django_ayework.define.registry import registry
+from django_ayework.flow.services import EngineServices
+from django_ayework.worker.attempt import arun, run
+from django_ayework.worker.batches.batch import Batch
+from django_ayework.worker.batches.running import Ended, arun_batch, run_batch
+from django_ayework.worker.delivery import Delivery
+
+Load: TypeAlias = Delivery | Batch
+
+
+def is_async(load: Load) -> bool:
+    """Tell whether the handler runs on the event loop."""
+    work_type = registry.find(load.type)
+    return work_type is not None and work_type.is_async
+
+
+def run_load(load: Load, services: EngineServices) -> list[Ended]:
+    """Run in this thread; return how each attempt ended."""
+    return run_batch(load, services) if isinstance(load, Batch) else [(load, run(load, services))]
+
+
+async def arun_load(load: Load, services: EngineServices) -> list[Ended]:
+    """Run on the event loop; return how each attempt ended."""
+    return (
+        await arun_batch(load, services) if isinstance(load, Batch) else [(load, await arun(load, services))]
+    )
+
+
+def without_outcome(load: Load) -> list[Ended]:
+    """Return the outcomes of what did not run, or on which the engine itself failed."""
+    deliveries = load.deliveries if isinstance(load, Batch) else (load,)
+    return [(delivery, None) for delivery in deliveries]
+
+
+def was_given_back(load: Load) -> bool:
+    """Tell whether a work was given back before its start; a batch takes its slot even if all of its were."""
+    return not isinstance(load, Batch) and load.withdrawn

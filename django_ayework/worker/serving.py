@@ -1,0 +1,70 @@
+"""One worker as a whole process: OS signals, and an end that comes in time whatever the database does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from types import FrameType
+
+from django_ayework.rules.health import ALIVE
+from django_ayework.worker import bounds
+from django_ayework.worker.bell import Bell
+from django_ayework.worker.worker import Worker
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int:
+    """Run a worker until it has done all it was to do, or a signal stops it; return the exit status.
+
+    The worker runs in a thread of its own: this one hears signals even while a statement does not return.
+    The status is 0 after an orderly end, and 1 when works were left to their leases. A second signal ends the
+    process at once, unless ``second_ends`` answers that it is somebody else's to do so.
+    """
+    with closing(Bell()) as bell:
+        worker.vitals.listeners.append(bell.ring)
+        bell.hear_signals()
+        heard = hear_signals(second_ends)
+        worker.start()
+        while not heard and worker.vitals.phase in ALIVE:
+            bell.wait()
+        return 0 if worker.stop() and not worker.left else 1
+
+
+def hear_signals(second_ends: Callable[[], bool] = lambda: True) -> list[int]:
+    """Return a list into which signals go that ask for an end; the second one ends the process at once."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        if len(heard) > 1 and second_ends():
+            os._exit(128 + number)
+
+    for number in SIGNALS:
+        signal.signal(number, hear)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a supervisor holds them back until somebody hears
+    return heard
+
+
+def exit_in_time(status: int) -> None:
+    """See that this process ends soon: threads of handlers that do not return could keep it for ever."""
+
+    def end() -> None:
+        time.sleep(bounds.EXIT)
+        os._exit(status)
+
+    threading.Thread(target=end, name="ayework-exit", daemon=True).start()
+
+
+def leave(status: int) -> None:
+    """End a forked process at once: what its parent has prepared for its own end is not for it."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)

@@ -1,0 +1,51 @@
+"""Shares: what a worker divides its claims among, so that a flood here does not hold up works there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django_ayework.define.registry import registry
+from django_ayework.rules.controls import Controls
+from django_ayework.store.lanes import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Types of one queue that are served together: by priority and age, or if ``ranked`` by weight."""
+
+    queue: str
+    types: tuple[str, ...]
+    ranked: bool = False
+
+    def without(self, types: Iterable[str]) -> Share:
+        """Return the share without some of its types."""
+        gone = set(types)
+        return Share(self.queue, tuple(type for type in self.types if type not in gone), self.ranked)
+
+
+def shares_of(lanes: Iterable[Lane], controls: Controls) -> list[Share]:
+    """Return the shares of lanes that are not paused.
+
+    A queue is one, and so is each of its types that is ordered by units or runs in batches. Where types have
+    weights or priorities of their own, those decide among all types of the queue.
+
+    >>> shares_of([Lane("mail", "shop.send"), Lane("mail", "shop.warn")], Controls())
+    [Share(queue='mail', types=('shop.send', 'shop.warn'), ranked=False)]
+    """
+    served: dict[str, list[str]] = defaultdict(list)
+    for queue, type in lanes:
+        if controls.permits(queue, type):
+            served[queue].append(type)
+    return [share for queue, types in served.items() for share in shares_of_queue(queue, types, controls)]
+
+
+def shares_of_queue(queue: str, types: list[str], controls: Controls) -> list[Share]:
+    """Return the shares of one queue."""
+    if len(types) > 1 and any(controls.of(type).is_ranked for type in types):
+        return [Share(queue, tuple(types), ranked=True)]
+    alone = [type for type in types if registry.order_of(type) == "unit" or registry.batch(type)]
+    by_time = tuple(type for type in types if type not in alone)
+    own = [Share(queue, (type,)) for type in alone]
+    return [Share(queue, by_time), *own] if by_time else own

@@ -1,0 +1,1 @@
+"""Several worker processes on one host, kept alive by one that does no work itself."""

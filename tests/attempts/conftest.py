@@ -1,0 +1,61 @@
+"""What surrounds one attempt of a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+Configure = Callable[..., None]
+
+
+@pytest.fixture
+def configure(settings: Any) -> Configure:
+    """Set keys of ``AYEWORK`` for this test, over those set before."""
+
+    def configure(**keys: Any) -> None:
+        settings.AYEWORK = {"POLL_INTERVAL": 0.05, **getattr(settings, "AYEWORK", {}), **keys}
+
+    return configure
+
+
+@pytest.fixture
+def reported(configure: Configure) -> list[tuple[str, str]]:
+    """What ``ON_ERROR`` hears: the error's text and the phase."""
+    heard: list[tuple[str, str]] = []
+    configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
+    return heard
+
+
+@pytest.fixture(autouse=True)
+def undeclared() -> Iterator[None]:
+    """Forget the types that a test declared."""
+    from django_ayework.define.registry import registry
+
+    known = set(registry.names())
+    yield
+    for name in set(registry.names()) - known:
+        registry.unregister(name)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> object:
+    """Give the works of this process a fresh stage."""
+    from tests.attempts import works
+
+    fresh = works.Stage()
+    monkeypatch.setattr(works, "stage", fresh)
+    return fresh
+
+
+@pytest.fixture
+def quick_keeper(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of this process look often, and interrupt soon."""
+    from django_ayework.worker import keeper
+
+    configure()
+    monkeypatch.setattr(keeper, "TICK", 0.005)

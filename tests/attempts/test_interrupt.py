@@ -1,0 +1,394 @@
+"""``interrupt=True``: the abort is raised inside a plain handler, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from django_ayework import Aborted, Context, Retry, cancel, complete, enqueue, enqueue_many, work
+from django_ayework.define.signal import AbortReason, AbortSignal
+from django_ayework.flow.chores import reclaim
+from django_ayework.models import Attempt, Work
+from django_ayework.store import transitions
+from django_ayework.testing import drain, now, running_worker
+from django_ayework.worker import interruption
+from django_ayework.worker.interruption import Interruption, class_like, set_exception
+from django_ayework.worker.worker import Worker
+from tests.app.models import Order
+from tests.attempts import works
+from tests.attempts.works import (
+    after,
+    be_busy,
+    busy,
+    catches,
+    catches_in_transaction,
+    for_a_while,
+    late,
+    querying,
+    staged,
+    stubborn,
+)
+from tests.processes import eventually
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("stage", "quick_keeper"),
+    # An interruption that lands in a finaliser, as drivers have them, is printed and goes no further.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+TIMED_OUT = "AttemptTimeout: the attempt ran longer than its timeout of 60.0 seconds."
+
+
+@contextmanager
+def run_out_of_time(request: Any) -> Iterator[Any]:
+    """Run a work until it is busy, then let its time be over; the next works run in the same thread."""
+    handle = enqueue(request)
+    with running_worker(concurrency=1) as worker:
+        eventually(works.stage.started.is_set)
+        worker._holdings.abort({handle.id: AbortReason.TIMEOUT})
+        yield handle
+
+
+def ended(handle: Any) -> Any:
+    return eventually(lambda: (state := handle.state()).status in ("success", "dead", "cancelled") and state)
+
+
+def notes() -> list[str]:
+    return list(Order.objects.order_by("pk").values_list("reference", flat=True))
+
+
+# When it comes
+
+
+def test_a_handler_that_runs_out_of_time_is_interrupted(stage):
+    handle = enqueue(busy(), timeout=0.02)
+    with running_worker(concurrency=1):
+        state = ended(handle)
+    assert state.reason == "exhausted"
+    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.02 seconds."
+    assert stage.seen == [("AttemptTimeout", None)]
+    assert "in be_busy" in Attempt.objects.get().traceback
+
+
+def test_it_is_tried_again_like_after_any_failure(stage):
+    handle = enqueue(busy(), timeout=0.02, retry=Retry(attempts=2, base=0, jitter=0))
+    with running_worker(concurrency=1):
+        assert ended(handle).attempt == 2
+    assert stage.seen == [("AttemptTimeout", None)] * 2
+
+
+def test_without_it_a_handler_that_returns_late_succeeds():
+    handle = enqueue(late())
+    with running_worker(concurrency=1):
+        assert handle.result(timeout=20) == "late"
+
+
+@pytest.mark.parametrize(
+    ("act", "reason", "status"),
+    [(cancel, "cancelled", "cancelled"), (complete, "already_completed", "success")],
+)
+def test_a_handler_whose_work_is_taken_by_hand_is_interrupted(configure, stage, act, reason, status):
+    advice: list[object] = []
+    configure(ON_FAILURE=lambda error, info: advice.append(error))
+    handle = enqueue(busy())
+    with running_worker(concurrency=1):
+        eventually(stage.started.is_set)
+        act(handle.id)
+        eventually(lambda: stage.seen)
+    assert stage.seen == [("Aborted", reason)]
+    assert (handle.state().status, handle.state().last_error) == (status, None)
+    assert not advice, "nobody is asked about a work that is lost"
+
+
+def test_a_handler_whose_work_went_to_another_worker_is_interrupted(stage):
+    handle = enqueue(busy(), retry=Retry(attempts=5))
+    with running_worker(concurrency=1) as worker:
+        eventually(stage.started.is_set)
+        Work.objects.update(leased_until=now() - timedelta(seconds=1))
+        assert reclaim() == 1
+        Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
+        for delivery in worker._holdings.all():
+            delivery.renewed_at = float("-inf")
+        eventually(lambda: stage.seen)
+    assert stage.seen == [("Aborted", "taken_by_another_worker")]
+    assert (handle.state().status, handle.state().attempt) == ("scheduled", 1)
+
+
+def test_a_worker_that_stops_is_not_held_up(configure, stage):
+    configure(SHUTDOWN_GRACE=0.05)
+    before = set(threading.enumerate())
+    handle = enqueue(busy())
+    with running_worker(concurrency=1):
+        eventually(stage.started.is_set)
+    assert stage.seen == [("Aborted", "shutdown")]
+    assert (handle.state().status, handle.state().attempt) == ("pending", 0)
+    eventually(lambda: set(threading.enumerate()) <= before, seconds=5)
+
+
+def test_a_handler_that_stops_when_its_worker_does_has_not_failed(configure, stage, monkeypatch):
+    """Even if it is quicker than the worker is in giving its work back."""
+    configure(SHUTDOWN_GRACE=0.05)
+
+    @work(name="attempts.case", retry=Retry(attempts=1))
+    def stops(ctx: Context) -> None:
+        stage.started.set()
+        ctx.signal.wait(60)
+        ctx.signal.raise_if_aborted()
+
+    def release_late(*args: Any) -> int:
+        eventually(lambda: not threads_of_slots_are_busy(worker))
+        return release(*args)
+
+    release = transitions.release
+    handle = enqueue(stops())
+    with running_worker(concurrency=1) as worker:
+        eventually(stage.started.is_set)
+        monkeypatch.setattr(transitions, "release", release_late)
+    assert (handle.state().status, handle.state().attempt) == ("pending", 0)
+    assert not Attempt.objects.exists()
+
+
+def threads_of_slots_are_busy(worker: Worker) -> bool:
+    return bool(worker._slots.free < worker.concurrency)
+
+
+def test_a_handler_that_catches_it_is_interrupted_again(stage, monkeypatch):
+    """So that no ``except Exception`` in a loop keeps a slot for ever."""
+    monkeypatch.setattr(interruption, "AGAIN_AFTER", 0.02)
+    with run_out_of_time(stubborn()) as handle:
+        assert handle.result(timeout=20) == "gave in"
+    assert stage.seen == ["again"] * 3
+
+
+def test_drain_has_nobody_who_could_interrupt(stage):
+    @work(name="attempts.case", interrupt=True, timeout=0)
+    def brief() -> str:
+        return "done"
+
+    handle = enqueue(brief())
+    drain()
+    assert handle.state().result == "done"
+
+
+def test_a_middleware_meets_it_as_an_error_of_the_handler(stage):
+    def tell(ctx: Context, call_next: Any) -> Any:
+        try:
+            return call_next()
+        except Aborted as error:
+            stage.seen.append(f"middleware: {error.reason}")
+            raise
+
+    async def atell(ctx: Context, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        finally:
+            stage.seen.append("async middleware")
+
+    declared = work(name="attempts.case", interrupt=True, middleware=[tell, atell])(lambda: be_busy())
+    handle = enqueue(declared())
+    with running_worker(concurrency=1):
+        eventually(stage.started.is_set)
+        cancel(handle.id)
+        eventually(lambda: len(stage.seen) == 2)
+    assert stage.seen == ["async middleware", "middleware: cancelled"]
+
+
+# Transactions and connections
+
+
+def test_the_next_work_in_the_thread_gets_a_connection_of_its_own(stage):
+    with run_out_of_time(querying()) as handle:
+        assert ended(handle).error == TIMED_OUT
+        assert enqueue(after()).result(timeout=20) == "ayework-slot-0"
+    first, second = stage.seen
+    assert first is not second
+    assert first.connection is None or first.closed_in_transaction
+    assert notes() == ["after"]
+
+
+def test_one_that_catches_it_may_succeed(stage):
+    with run_out_of_time(catches()) as handle:
+        assert handle.result(timeout=20) == "caught"
+        enqueue(after()).result(timeout=20)
+    assert notes() == ["caught", "after"]
+
+
+def test_an_atomic_work_that_catches_it_fails_all_the_same(stage):
+    """Nobody can tell what its transaction would commit."""
+    with run_out_of_time(catches_in_transaction()) as handle:
+        assert ended(handle).error == TIMED_OUT
+        enqueue(after()).result(timeout=20)
+    assert notes() == ["after"]
+
+
+def test_what_complete_had_written_is_undone():
+    with run_out_of_time(staged()) as handle:
+        assert ended(handle).error == TIMED_OUT
+        enqueue(after()).result(timeout=20)
+    assert notes() == ["prepared", "after"]
+
+
+@pytest.mark.races
+def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
+    """Some end, some do not; whichever, exactly what they committed is there, and threads live on."""
+    from django_ayework.worker import keeper
+
+    monkeypatch.setattr(keeper, "TICK", 0.0005)
+    shuffled = random.Random(7)
+    handles = enqueue_many([for_a_while(turns=shuffled.randrange(6)) for _ in range(300)])
+    with running_worker(concurrency=3):
+        states = [ended(handle) for handle in handles]
+        assert enqueue(after()).result(timeout=20).startswith("ayework-slot-")
+    succeeded = [state for state in states if state.status == "success"]
+    errors = {state.error for state in states if state.status == "dead"}
+    assert errors == {"AttemptTimeout: the attempt ran longer than its timeout of 0.0 seconds."}
+    assert len(succeeded) < 300
+    ended_ones = [note for note in notes() if note.startswith("ended")]
+    assert len(succeeded) <= len(ended_ones) <= 300
+    assert "half" not in notes()
+
+
+# One call
+
+
+def interruptible(reason: AbortReason = AbortReason.CANCELLED) -> Interruption:
+    signal = AbortSignal()
+    signal.abort(reason)
+    return Interruption(signal, lambda: Aborted(str(reason), id="w"))
+
+
+def struck_while(interrupted: Interruption, handler: Any) -> Any:
+    """Call a handler while another thread strikes all the time."""
+    over = threading.Event()
+
+    def strike() -> None:
+        while not over.is_set():
+            interrupted.strike()
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    try:
+        return interrupted.call(handler)
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_the_exception_is_like_the_error_it_stands_for():
+    with pytest.raises(Aborted) as raised:
+        struck_while(interruptible(), be_busy)
+    assert (raised.value.reason, raised.value.id) == ("cancelled", "w")
+    assert str(raised.value) == "The attempt was asked to stop: cancelled."
+    assert type(raised.value).__name__ == "Aborted"
+
+
+def test_nothing_comes_before_the_handler_or_after_it():
+    interrupted = interruptible()
+    interrupted.strike()
+    assert interrupted.call(lambda: "done") == "done"
+    interrupted.strike()
+    assert interrupted.arrived is None
+
+
+def test_what_was_set_can_be_taken_back():
+    """A thread that is blocked outside of Python meets an exception as soon as it is back."""
+    held, trying = threading.Lock(), threading.Event()
+    met: list[BaseException | None] = []
+
+    def blocked() -> None:
+        try:
+            trying.set()
+            with held:
+                len("")
+            met.append(None)
+        except Aborted as error:
+            met.append(error)
+
+    for takes_back in (False, True):
+        trying.clear()
+        thread = threading.Thread(target=blocked)
+        with held:
+            thread.start()
+            eventually(trying.is_set)
+            assert thread.ident is not None
+            set_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
+            if takes_back:
+                set_exception(thread.ident, None)
+        thread.join(20)
+    assert [type(error).__name__ for error in met] == ["Aborted", "NoneType"]
+
+
+def test_a_handler_that_was_told_is_left_to_clean_up():
+    """``raise_if_aborted`` has raised the same, so nobody interrupts what the handler does about it."""
+    interrupted = interruptible()
+
+    def heeds() -> str:
+        try:
+            interrupted._signal.raise_if_aborted()
+        except Aborted:
+            for _ in range(50_000):
+                ""
+        return "cleaned up"
+
+    assert struck_while(interrupted, heeds) == "cleaned up"
+
+
+def test_a_handler_is_not_interrupted_where_it_would_leave_a_lock_taken():
+    interrupted = interruptible()
+
+    class Lock:
+        def __enter__(self) -> None:
+            interrupted.strike()
+
+        def __exit__(self, *error: object) -> None:
+            interrupted.strike()
+
+    class Logging(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            interrupted.strike()
+
+    def careful() -> str:
+        logger = logging.Logger("attempts")
+        logger.addHandler(Logging())
+        with Lock():
+            logger.warning("inside")
+        return "unharmed"
+
+    assert interrupted.call(careful) == "unharmed"
+
+
+def test_patience_with_delicate_places_ends(monkeypatch):
+    monkeypatch.setattr(interruption, "PATIENCE", 0.01)
+
+    class Lock:
+        def __enter__(self) -> None:
+            be_busy()
+
+        def __exit__(self, *error: object) -> None: ...
+
+    def stuck() -> None:
+        with Lock():
+            pass
+
+    with pytest.raises(Aborted):
+        struck_while(interruptible(), stuck)
+
+
+def test_a_connection_that_cannot_be_closed_is_reported(reported, monkeypatch):
+    def fail() -> None:
+        raise OSError("no such socket")
+
+    with monkeypatch.context() as patched, pytest.raises(Aborted):
+        patched.setattr(connections["default"], "close", fail)
+        struck_while(interruptible(), be_busy)
+    assert reported == [("no such socket", "queue")]
+    assert works.stage.started.is_set()

@@ -1,0 +1,263 @@
+"""Inputs that people are not shown: not in the admin, not in logs, events or messages."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from django_ayework import (
+    BatchItem,
+    Context,
+    NotEncodable,
+    Retry,
+    batch_work,
+    dependency,
+    enqueue,
+    explain,
+    registry,
+    retry,
+    work,
+)
+from django_ayework.errors import ImproperWork
+from django_ayework.management.commands.ayework_explain import Command as Explain
+from django_ayework.models import Attempt, Work
+from django_ayework.rules.redaction import HIDDEN
+from django_ayework.testing import assert_enqueued, assert_not_enqueued, drain
+from tests.admin.kit import address
+from tests.app.works import add
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "hunter2-4111"
+ONCE = Retry(attempts=1)
+
+
+@pytest.fixture
+def page(db: None) -> Any:
+    """The text of a work's page in the admin."""
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("operator"))
+
+    def page(id: str) -> str:
+        return client.get(address("work_change", id)).content.decode()
+
+    return page
+
+
+@pytest.fixture
+def pay() -> Any:
+    @work(name="attempts.pay", retry=ONCE, redact=["password", "card.number"])
+    def pay(password: str = "", card: Any = None, amount: Any = 1) -> int:
+        if amount == 0:
+            raise ValueError("nothing to pay")
+        return len(password)
+
+    return pay
+
+
+def secrets(**more: Any) -> dict[str, Any]:
+    return {"password": SECRET, "card": {"number": SECRET, "holder": "Ann"}, **more}
+
+
+# What is stored, and what is shown of it
+
+
+def test_the_handler_is_given_everything_and_it_is_stored_as_it_is(pay):
+    handle = enqueue(pay(**secrets()))
+    drain()
+    assert handle.result(timeout=0) == len(SECRET)
+    assert Work.objects.get().input.count(SECRET) == 2
+
+
+def test_the_admin_hides_what_the_paths_lead_to(pay, page):
+    shown = page(enqueue(pay(**secrets(amount=17))).id)
+    assert SECRET not in shown
+    assert f"&quot;password&quot;: &quot;{HIDDEN}&quot;" in shown
+    assert f"&quot;number&quot;: &quot;{HIDDEN}&quot;" in shown
+    assert "&quot;holder&quot;: &quot;Ann&quot;" in shown
+    assert "&quot;amount&quot;: 17" in shown
+
+
+def test_an_admin_that_does_not_know_the_type_hides_it_too(pay, page):
+    """What to hide is stored with the work."""
+    handle = enqueue(pay(**secrets(amount=17)))
+    registry.unregister("attempts.pay")
+    shown = page(handle.id)
+    assert SECRET not in shown
+    assert "&quot;amount&quot;: 17" in shown
+
+
+def test_what_is_to_be_hidden_later_is_hidden_of_works_that_wait_already(page):
+    def declare(**options: Any) -> Any:
+        return work(name="attempts.pay", **options)(lambda password, pin=SECRET: None)
+
+    handle = enqueue(declare(redact=["pin"])(password=SECRET, pin=SECRET))
+    declare(redact=["password"])
+    assert SECRET not in page(handle.id)
+
+
+def test_an_input_that_cannot_be_read_is_hidden_altogether(pay, page):
+    handle = enqueue(pay(**secrets()))
+    Work.objects.update(input='{"password": "' + SECRET)
+    drain()
+    state = handle.state()
+    assert (state.status, state.reason) == ("dead", "bad_input")
+    assert state.error == (
+        f"NotDecodable: expected a stored input to be arguments by name, got: {HIDDEN} "
+        "(the type redacts its input)."
+    )
+    assert SECRET not in page(handle.id)
+
+
+def test_types_that_hide_nothing_say_what_could_not_be_read():
+    handle = enqueue(add(a=1, b=2))
+    Work.objects.update(input='{"a": "' + SECRET)
+    drain()
+    assert SECRET in handle.state().error
+
+
+# Gates
+
+
+def test_the_works_that_a_gate_holds_are_shown_without_it(pay, page):
+    gate = enqueue(dependency(["never"], [pay(**secrets(amount=17)), add(a=1, b=2)]))
+    shown = page(gate.id)
+    assert SECRET not in shown
+    assert "17" in shown
+    assert "&quot;b&quot;:2" in shown
+    registry.unregister("attempts.pay")
+    assert SECRET not in page(gate.id), "of a type that is not known here nobody can tell"
+
+
+@pytest.mark.parametrize("stored", ['{"queue":[{"x":"%s"', '{"queue":[{"id":"a","input":"%s"}]}'])
+def test_a_gate_that_cannot_be_read_is_hidden_altogether(pay, page, stored):
+    watched = enqueue(add(a=1, b=2))
+    gate = enqueue(dependency([watched], [pay(**secrets())]))
+    Work.objects.filter(id=gate.id).update(input=stored % SECRET)
+    assert SECRET not in page(gate.id)
+    drain()
+    assert gate.state().reason == "bad_input"
+    assert HIDDEN in gate.state().error
+    assert SECRET not in page(gate.id)
+
+
+# Messages
+
+
+class Chatty:
+    """A codec whose errors quote what they are given."""
+
+    def encode(self, value: Any) -> str:
+        raise NotEncodable(f"what is {value}?", path="input['password']")
+
+    def decode(self, text: str) -> Any:
+        raise ValueError(text)
+
+
+def test_an_input_that_cannot_be_stored_is_refused_without_quoting_it():
+    quiet = work(name="attempts.chatty", codec=Chatty(), redact=["password"])(lambda password: None)
+    with pytest.raises(NotEncodable) as refusal:
+        enqueue(quiet(password=SECRET))
+    assert str(refusal.value) == (
+        f"the input of 'attempts.chatty' cannot be stored: {HIDDEN} at input['password']"
+    )
+    loud = work(name="attempts.loud", codec=Chatty())(lambda password: None)
+    with pytest.raises(NotEncodable, match=f"what is .*{SECRET}"):
+        enqueue(loud(password=SECRET))
+
+
+def test_arguments_that_do_not_fit_are_refused_without_quoting_them(pay):
+    for call in (
+        lambda: enqueue(pay(**secrets()), secrets()),  # type: ignore[call-overload]
+        lambda: enqueue("attempts.pay", SECRET),  # type: ignore[call-overload]
+        lambda: enqueue("attempts.pay", {**secrets(), "amuont": 1}),
+        lambda: pay(**secrets(), amuont=1),
+    ):
+        with pytest.raises(TypeError) as refusal:
+            call()
+        assert SECRET not in str(refusal.value)
+
+
+def test_units_that_cannot_be_queued_are_logged_without_quoting_them(caplog):
+    @work(name="attempts.fetch", then="attempts.store")
+    def fetch(ctx: Context) -> Any:
+        ctx.output([["good", {"n": 1}], ["bad", SECRET]])
+        return ctx.void()
+
+    work(name="attempts.store", redact=["password"])(lambda n=0, password="": None)
+    enqueue(fetch())
+    drain()
+    assert f"for attempts.store, 1 could not be queued: {HIDDEN}" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_of_a_batch_the_one_input_can_be_hidden_or_what_is_in_it(page):
+    def handler(items: list[BatchItem[Any]]) -> list[str]:
+        return [item.input["password"] for item in items]
+
+    for path in ("input", "input.password"):
+        batch = batch_work(name="attempts.batch", redact=[path])(handler)
+        handle = enqueue(batch({"password": SECRET, "n": 17}))
+        shown = page(handle.id)
+        assert SECRET not in shown
+        assert ("&quot;n&quot;: 17" in shown) == (path == "input.password")
+        drain()
+        assert handle.result(timeout=0) == SECRET
+    with pytest.raises(ImproperWork, match=r"redact= of 'attempts.batch' to name its inputs \(input\)"):
+        batch_work(name="attempts.batch", redact=["password"])(handler)
+
+
+def test_a_retry_with_another_input_is_refused_without_quoting_it(pay):
+    handle = enqueue(pay(**secrets(amount=0)))
+    drain()
+    with pytest.raises(TypeError) as refusal:
+        retry(handle.id, secrets(amuont=1))
+    assert SECRET not in str(refusal.value)
+
+
+def test_the_testing_kit_tells_what_is_queued_without_it(pay):
+    enqueue(pay(**secrets()))
+    gate = enqueue(dependency(["never"], [pay(**secrets())]))
+    for claim in (
+        lambda: assert_enqueued(add),
+        lambda: assert_enqueued(pay, password="other " + SECRET),
+        lambda: assert_not_enqueued(pay, password=SECRET),
+    ):
+        with pytest.raises(AssertionError) as told:
+            claim()
+        assert SECRET not in str(told.value)
+    assert "attempts.pay" in str(told.value)
+    assert gate.state() is not None
+
+
+def test_nothing_that_an_attempt_leaves_tells_it(pay, page, configure, caplog, capsys):
+    """The state, events, explanations, commands, the log, the attempt's row."""
+    heard: list[Any] = []
+    configure(ON_EVENT=heard.append, ON_ERROR=lambda *error: heard.append(error))
+    caplog.set_level(logging.DEBUG, logger="django_ayework")
+
+    @work(name="attempts.parent", retry=ONCE)
+    def parent(ctx: Context) -> Any:
+        return ctx.queue([pay(**secrets(amount=0))])
+
+    root = enqueue(parent())
+    drain()
+    child = Work.objects.get(type="attempts.pay")
+    Explain().handle(id=child.id, json=True)
+    Explain().handle(id=child.id, json=False)
+    told = [
+        repr(heard),
+        repr(explain(child.id)),
+        capsys.readouterr().out,
+        caplog.text,
+        repr(root.state()),
+        repr(list(Attempt.objects.values())),
+        page(child.id),
+        repr(pay(**secrets())),
+    ]
+    assert "ValueError: nothing to pay" in told[0]
+    assert [text for text in told if SECRET in text] == []

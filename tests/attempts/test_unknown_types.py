@@ -1,0 +1,148 @@
+"""Works of a type that nobody here knows: offered again and again, then dead, and always visible as such."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from django_ayework import Context, Retry, WorkState, enqueue, explain, get_handle, registry, retry, work
+from django_ayework.models import Attempt, Work
+from django_ayework.testing import drain, now, time_travel
+from django_ayework.testing.factories import WorkFactory
+from tests.admin.kit import address
+
+pytestmark = pytest.mark.django_db
+
+TYPE = "attempts.unknown"
+GRACE = 3600
+
+
+def stated(id: str) -> WorkState:
+    state = get_handle(id).state()
+    assert state is not None
+    return state
+
+
+@pytest.fixture
+def parked() -> str:
+    """The id of a work that was offered once, to somebody who does not know it."""
+    id = str(WorkFactory(type=TYPE, input="{}").id)
+    assert drain().ran == 0
+    return id
+
+
+def appear(handler: Any = None, **options: Any) -> Any:
+    """Deploy the code that knows the type."""
+    return work(name=TYPE, **options)(handler or (lambda: "known at last"))
+
+
+def test_it_is_offered_again_after_five_seconds(parked):
+    assert 4 < (stated(parked).start_at - now()).total_seconds() <= 5
+    appear()
+    time_travel(4)
+    assert drain().ran == 0
+    time_travel(1.1)
+    assert drain().succeeded == 1
+
+
+def test_it_waits_for_a_worker_that_appears_within_the_grace(parked):
+    """Offered all the time, or only at the very end: its grace counts from the first offer."""
+    for _ in range(9):
+        time_travel(GRACE / 10)
+        assert drain().ran == 0
+    time_travel(GRACE / 10 - 10)
+    assert drain().ran == 0
+    assert (stated(parked).status, stated(parked).attempt) == ("scheduled", 0)
+    appear()
+    time_travel(6)
+    assert drain().succeeded == 1
+    state = stated(parked)
+    assert (state.result, state.attempt, state.last_error) == ("known at last", 1, None)
+
+
+def test_it_dies_when_nobody_appears_within_the_grace(parked):
+    time_travel(GRACE - 10)
+    assert drain().ran == 0
+    time_travel(11)
+    assert drain().dead == 1
+    state = stated(parked)
+    assert (state.status, state.reason, state.attempt) == ("dead", "unknown_type", 0)
+    assert f"no worker knew {TYPE!r}" in (state.error or "")
+    assert not Attempt.objects.exists(), "nobody has tried"
+
+
+def test_a_retry_gives_it_the_whole_grace_again(parked):
+    time_travel(GRACE + 1)
+    assert drain().dead == 1
+    retry(parked)
+    assert drain().ran == 0
+    time_travel(GRACE - 1)
+    assert drain().ran == 0
+    assert stated(parked).status == "scheduled"
+
+
+def test_a_worker_that_knew_it_meanwhile_starts_the_grace_anew():
+    handle = enqueue(appear(fails_once, retry=Retry(attempts=3, base=0, jitter=0))())
+    registry.unregister(TYPE)
+    drain()
+    time_travel(GRACE - 10)
+    appear(fails_once)
+    drain(limit=1)
+    registry.unregister(TYPE)
+    drain()
+    time_travel(GRACE - 10)
+    drain()
+    assert stated(handle.id).status == "scheduled"
+
+
+def fails_once(ctx: Context) -> str:
+    if ctx.attempt == 1:
+        raise ValueError("no luck")
+    return f"met {ctx.last_error}"
+
+
+def test_the_handler_still_sees_what_its_last_attempt_met():
+    handle = enqueue(appear(fails_once, retry=Retry(attempts=3, base=0, jitter=0))())
+    assert drain(limit=1).retried == 1
+    registry.unregister(TYPE)
+    for _ in range(3):
+        drain()
+        time_travel(5.1)
+    note, before = (stated(handle.id).last_error or "").split("\n")
+    assert note.startswith("no worker here knows this type, since ")
+    assert before == "ValueError: no luck"
+    appear(fails_once)
+    drain()
+    assert (stated(handle.id).result, stated(handle.id).attempt) == ("met ValueError: no luck", 2)
+
+
+def test_a_handler_that_was_only_parked_before_has_met_no_error(parked):
+    seen: list[Any] = []
+    appear(lambda ctx: seen.append(ctx.last_error))
+    time_travel(6)
+    drain()
+    assert seen == [None]
+
+
+def test_explanations_and_the_admin_say_so(parked):
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("operator"))
+
+    def pages() -> list[str]:
+        addresses = [address("work_change", parked), address("work_changelist")]
+        return [client.get(one).content.decode() for one in addresses]
+
+    assert f"No worker that took it has known its type {TYPE!r} since" in str(explain(parked))
+    own, listed = pages()
+    assert "No worker that took it has known its type" in own
+    assert "no worker here knows this type, since" in listed
+    time_travel(GRACE + 1)
+    drain()
+    assert [reason.code for reason in explain(parked).reasons] == ["unknown_type"]
+    own, listed = pages()
+    assert "no worker knew its type" in own
+    assert "unknown type" in listed
+    assert Work.objects.get(reason="unknown_type").id == parked

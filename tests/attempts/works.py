@@ -1,0 +1,124 @@
+"""Plain handlers that may be interrupted, and what they note for their tests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections, transaction
+
+from django_ayework import Aborted, AttemptTimeout, Context, Retry, work
+from tests.app.models import Order
+
+NEVER_IN_A_TEST = 60.0
+ONCE = Retry(attempts=1)
+
+
+class Stage:
+    """What handlers of this process note; a test gets a fresh one through the fixture ``stage``."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.seen: list[Any] = []
+
+
+stage = Stage()
+
+
+def be_busy(turn: Callable[[], object] = int) -> None:
+    """Never look at ``ctx.signal``."""
+    stage.started.set()
+    until = time.monotonic() + NEVER_IN_A_TEST
+    while time.monotonic() < until:
+        turn()
+    raise AssertionError("it was never interrupted")
+
+
+@work(name="attempts.busy", interrupt=True, retry=ONCE)
+def busy() -> None:
+    try:
+        be_busy()
+    except (AttemptTimeout, Aborted) as error:
+        stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
+        raise
+
+
+@work(name="attempts.late", timeout=0.01, retry=ONCE)
+def late(ctx: Context) -> str:
+    ctx.signal.wait(NEVER_IN_A_TEST)
+    return "late"
+
+
+def half_a_transaction() -> None:
+    with transaction.atomic():
+        Order.objects.create(reference="half")
+        Order.objects.filter(reference="half").exists()
+        transaction.set_rollback(True)
+
+
+@work(name="attempts.querying", interrupt=True, retry=ONCE, timeout=60)
+def querying() -> None:
+    """Be interrupted somewhere in the middle of a transaction."""
+    stage.seen.append(connections["default"])
+    with transaction.atomic():
+        Order.objects.create(reference="undone")
+        be_busy(half_a_transaction)
+
+
+@work(name="attempts.after")
+def after() -> str:
+    """Use the database in the thread in which another handler was interrupted."""
+    stage.seen.append(connections["default"])
+    Order.objects.create(reference="after")
+    return threading.current_thread().name
+
+
+@work(name="attempts.catches", interrupt=True, retry=ONCE, timeout=60)
+def catches() -> str:
+    try:
+        be_busy()  # not in a driver, which may put an error of its own in its place
+    except AttemptTimeout:
+        Order.objects.create(reference="caught")
+    return "caught"
+
+
+@work(name="attempts.catches_atomic", interrupt=True, retry=ONCE, timeout=60, atomic=True)
+def catches_in_transaction() -> str:
+    Order.objects.create(reference="undone")
+    try:
+        be_busy()
+    except AttemptTimeout:
+        return "caught"
+    return "never"
+
+
+@work(name="attempts.staged", interrupt=True, retry=ONCE, timeout=60)
+def staged(ctx: Context) -> Any:
+    with ctx.prepare():
+        Order.objects.create(reference="prepared")
+    with ctx.complete():
+        Order.objects.create(reference="undone")
+        be_busy(lambda: Order.objects.exists())
+        return ctx.result("never")
+
+
+@work(name="attempts.stubborn", interrupt=True, retry=ONCE, timeout=60)
+def stubborn() -> str:
+    """Catch whatever comes, time and again."""
+    for _ in range(3):
+        try:
+            be_busy()
+        except AttemptTimeout:
+            stage.seen.append("again")
+    return "gave in"
+
+
+@work(name="attempts.random", interrupt=True, retry=ONCE, timeout=0)
+def for_a_while(turns: int) -> int:
+    """End by itself, or be interrupted wherever it is by then."""
+    for _ in range(turns):
+        half_a_transaction()
+    Order.objects.create(reference=f"ended {turns}")
+    return turns

@@ -1,0 +1,293 @@
+"""How the works of a batch end: together where the handler failed, and each by itself in all else."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_ayework import Abort, Defer, Reschedule, Retry, WorkFailed, batch_work, enqueue, enqueue_many
+from django_ayework.models import Attempt, Work
+from tests.batches.works import AT_ONCE, hundred, three, three_async
+
+pytestmark = pytest.mark.django_db
+
+KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
+
+
+def raising(error: BaseException, times: int):
+    """Raise in the first so many runs, then double."""
+    left = [error] * times
+
+    def act(items):
+        if left:
+            raise left.pop()
+        return [2 * item.input for item in items]
+
+    return act
+
+
+@KINDS
+def test_each_work_gets_the_output_of_its_place(drain, stage, kind):
+    handles = enqueue_many([kind(number) for number in range(7)])
+    report = drain()
+    assert (report.ran, report.succeeded) == (7, 7)
+    assert [handle.result() for handle in handles] == [0, 2, 4, 6, 8, 10, 12]
+    assert stage.runs == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [(item.id, item.attempt) for item in stage.items] == [(handle.id, 1) for handle in handles]
+
+
+def test_a_tuple_will_do(drain, stage):
+    stage.act = lambda items: tuple(item.input for item in items)
+    assert enqueue(three(1)) and drain().succeeded == 1
+
+
+@KINDS
+def test_when_the_handler_raises_each_is_retried(drain, stage, kind):
+    stage.act = raising(RuntimeError("no luck"), times=1)
+    handles = enqueue_many([kind(number) for number in range(3)])
+    report = drain()
+    assert (report.ran, report.retried, report.succeeded) == (6, 3, 3)
+    assert [handle.result() for handle in handles] == [0, 2, 4]
+    assert [item.attempt for item in stage.items] == [1, 1, 1, 2, 2, 2]
+    assert set(Attempt.objects.values_list("outcome", "error")) == {("failed", "RuntimeError: no luck")}
+    assert "raise left.pop()" in Attempt.objects.first().traceback
+
+
+def test_each_has_a_budget_of_its_own(drain, stage):
+    stage.act = raising(RuntimeError("no luck"), times=2)
+    short, long = enqueue(three(1), retry=Retry(attempts=1)), enqueue(three(2))
+    drain()
+    assert (short.state().status, short.state().reason) == ("dead", "exhausted")
+    assert (long.result(), long.state().attempt) == (4, 3)
+    assert stage.runs == [[1, 2], [2], [2]]
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        ([], 'batch "{0}" returned 0 outputs for 3 inputs; return a list with one output per item'),
+        ([1, 2], 'batch "{0}" returned 2 outputs for 3 inputs; '),
+        ((1, 2, 3, 4), 'batch "{0}" returned 4 outputs for 3 inputs; '),
+        (None, 'batch "{0}" returned a non-list (None) for 3 inputs; '),
+        ({1: 1, 2: 2, 3: 3}, 'batch "{0}" returned a non-list ({{1: 1, 2: 2, 3: 3}}) for 3 inputs; '),
+        ("abc", "batch \"{0}\" returned a non-list ('abc') for 3 inputs; "),
+    ],
+    ids=["none", "too few", "too many", "nothing", "mapping", "text"],
+)
+def test_outputs_that_do_not_match_the_inputs_fail_the_run_and_are_retried(
+    drain, stage, kind, returned, text
+):
+    runs = iter([returned])
+    stage.act = lambda items: next(runs, None) if len(stage.runs) == 1 else [0] * len(items)
+    enqueue_many([kind(number) for number in range(3)])
+    report = drain()
+    assert (report.retried, report.succeeded) == (3, 3)
+    for error in Attempt.objects.values_list("error", flat=True):
+        assert error.startswith("InvalidInstruction: " + text.format(kind.name))
+
+
+def test_a_plain_handler_that_returns_a_coroutine_is_told_so(drain, stage):
+    async def later():
+        return [1]
+
+    stage.act = lambda items: later()
+    handle = enqueue(three(1), retry=Retry(attempts=1))
+    drain()
+    assert "is a plain function that returned a coroutine" in handle.state().error
+
+
+@KINDS
+def test_a_deferral_defers_every_work_and_uses_no_attempt(drain, stage, kind, time_travel):
+    stage.act = raising(Defer(delay=60), times=1)
+    handles = enqueue_many([kind(number) for number in range(3)])
+    report = drain()
+    assert (report.ran, report.deferred) == (3, 3)
+    assert {(handle.state().status, handle.state().attempt) for handle in handles} == {("scheduled", 0)}
+    time_travel(61)
+    assert drain().succeeded == 3
+    assert len(stage.runs) == 2
+    assert [item.attempt for item in stage.items] == [1] * 6
+
+
+def test_a_failure_that_is_judged_a_deferral_defers_the_batch(drain, stage, time_travel):
+    """As a service's "too many requests" is, which concerns the call and not its items."""
+
+    @batch_work(
+        name="t.batches.judged", on_failure=lambda error, info: Defer(delay=15), retry=Retry(attempts=2)
+    )
+    def judged(items):
+        stage.enter(items)
+        if len(stage.runs) == 1:
+            raise ConnectionError("429")
+        return [item.attempt for item in items]
+
+    handles = enqueue_many([judged(number) for number in range(5)])
+    drain()
+    time_travel(16)
+    drain()
+    assert [handle.result() for handle in handles] == [1] * 5
+    assert len(stage.runs) == 2
+
+
+def test_advice_is_asked_for_each_work(drain, stage):
+    asked = []
+
+    def advise(error, info):
+        asked.append((str(error), info.id, info.type, info.attempt, info.attempts))
+        return "abort" if info.id == handles[1].id else None
+
+    @batch_work(name="t.batches.advised", on_failure=advise, retry=AT_ONCE)
+    def advised(items):
+        stage.enter(items)
+        if len(stage.runs) == 1:
+            raise ValueError("odd")
+        return [0] * len(items)
+
+    handles = enqueue_many([advised(number) for number in range(3)])
+    drain()
+    assert [handle.state().status for handle in handles] == ["success", "dead", "success"]
+    assert handles[1].state().reason == "aborted"
+    assert asked == [("odd", handle.id, "t.batches.advised", 1, 3) for handle in handles]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "attempt"),
+    [(Abort("no card"), "dead", 1), (Reschedule(delay=60), "scheduled", 1)],
+    ids=["abort", "reschedule"],
+)
+def test_what_the_handler_says_holds_for_all(drain, stage, error, status, attempt):
+    stage.act = raising(error, times=1)
+    handles = enqueue_many([three(number) for number in range(3)])
+    drain()
+    assert {(handle.state().status, handle.state().attempt) for handle in handles} == {(status, attempt)}
+
+
+def test_an_output_that_is_an_exception_fails_its_work_alone(drain, stage):
+    answers = {1: ValueError("odd"), 2: Defer(delay=60), 3: Abort("no card"), 4: "four"}
+    stage.act = lambda items: [answers[item.input] for item in items]
+    handles = [enqueue(hundred(number), retry=Retry(attempts=1)) for number in answers]
+    report = drain()
+    assert (report.succeeded, report.dead, report.deferred) == (1, 2, 1)
+    states = [handle.state() for handle in handles]
+    assert [state.status for state in states] == ["dead", "scheduled", "dead", "success"]
+    assert [state.reason for state in states] == ["exhausted", None, "aborted", None]
+    with pytest.raises(WorkFailed, match="ValueError: odd"):
+        handles[0].result()
+    assert handles[3].result() == "four"
+
+
+def test_an_output_that_cannot_be_stored_fails_its_work_alone(drain, stage):
+    stage.act = lambda items: [object() if item.input == 1 else item.input for item in items]
+    handles = [enqueue(three(number), retry=Retry(attempts=1)) for number in range(3)]
+    drain()
+    assert [handle.state().status for handle in handles] == ["success", "dead", "success"]
+    assert "NotEncodable" in handles[1].state().error
+
+
+def test_an_output_of_none_is_no_result(drain, stage):
+    stage.act = lambda items: [None] * len(items)
+    handle = enqueue(three(1))
+    drain()
+    assert (handle.result(), handle.group()) == (None, None)
+
+
+def test_a_work_past_its_deadline_is_left_out(drain, stage, time_travel):
+    late = enqueue(three(1), expires=10)
+    good = enqueue(three(2))
+    time_travel(11)
+    report = drain()
+    assert (late.state().reason, late.state().attempt) == ("expired", 0)
+    assert (good.result(), stage.runs, report.ran) == (4, [[2]], 2)
+
+
+def test_a_work_that_cannot_be_read_is_left_out(drain, stage):
+    bad, good = enqueue(three(1)), enqueue(three(2))
+    Work.objects.filter(id=bad.id).update(input='{"number":1}')
+    drain()
+    assert bad.state().reason == "bad_input"
+    assert (good.result(), stage.runs) == (4, [[2]])
+
+
+def test_a_batch_of_which_nothing_can_run_does_not_run(drain, stage, time_travel):
+    enqueue(three(1), expires=10)
+    time_travel(11)
+    assert drain().dead == 1
+    assert stage.runs == []
+
+
+def test_the_shortest_timeout_of_its_works_bounds_an_async_run(drain, stage):
+    import asyncio
+
+    @batch_work(name="t.batches.slow", timeout=60, retry=Retry(attempts=1))
+    async def slow(items):
+        await asyncio.sleep(60)
+
+    handles = [enqueue(slow(1)), enqueue(slow(2), timeout=0.01)]
+    drain()
+    assert {handle.state().error for handle in handles} == {
+        "AttemptTimeout: the batch ran longer than 0.01 seconds, the shortest timeout of its works."
+    }
+
+
+def test_draining_keeps_to_its_limit(drain, stage):
+    enqueue_many([three(number) for number in range(7)])
+    assert drain(limit=2).ran == 2
+    assert drain(limit=4).ran == 4
+    assert stage.runs == [[0, 1], [2, 3, 4], [5]]
+
+
+def test_the_important_go_first(drain, stage):
+    enqueue_many([three(number) for number in range(3)])
+    enqueue_many([three(number) for number in (10, 11)], priority=5)
+    drain()
+    assert stage.runs == [[10, 11, 0], [1, 2]]
+
+
+def test_an_output_is_made_of_queries_too(drain, stage):
+    """The handler runs in the test's own thread and transaction."""
+    stage.act = lambda items: [Work.objects.filter(status="running").count()] * len(items)
+    handles = enqueue_many([three(number) for number in range(2)])
+    drain()
+    assert [handle.result() for handle in handles] == [2, 2]
+
+
+def test_events_are_told_of_each(drain, settings):
+    heard = []
+    settings.AYEWORK = {"ON_EVENT": heard.append}
+    handles = enqueue_many([three(number) for number in range(2)])
+    drain()
+    for handle in handles:
+        assert [event.kind for event in heard if event.id == handle.id] == ["queued", "started", "succeeded"]
+
+
+class TestPerforming:
+    @KINDS
+    def test_one_item_alone(self, perform, stage, kind):
+        performed = perform(kind(4), attempt=2)
+        assert (performed.result, performed.error) == (8, None)
+        assert [(item.input, item.attempt) for item in stage.items] == [(4, 2)]
+        assert Work.objects.count() == 0
+
+    def test_errors_are_handed_over(self, perform, stage):
+        raised, given = ValueError("raised"), ValueError("given")
+        stage.act = raising(raised, times=1)
+        assert perform(three(1)).error is raised
+        stage.act = lambda items: [given]
+        assert perform(three(1)).error is given
+
+    def test_so_is_what_the_engine_has_to_say(self, perform, stage):
+        stage.act = lambda items: []
+        assert "returned 0 outputs for 1 inputs" in str(perform(three(1)).error)
+        stage.act = lambda items: [object()]
+        assert "cannot be stored" in str(perform(three(1)).error)
+
+
+def test_a_work_retried_by_hand_can_be_given_another_input(drain, stage):
+    from django_ayework import retry
+
+    stage.act = raising(Abort("no"), times=1)
+    handle = enqueue(three(1))
+    drain()
+    retry(handle.id, 21)
+    drain()
+    assert handle.result() == 42

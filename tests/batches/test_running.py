@@ -1,0 +1,324 @@
+"""Batches in a real worker of this process."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.db import OperationalError
+
+from django_ayework import Defer, cancel, enqueue, enqueue_many
+from django_ayework.flow.settle import Settlement, Success, settle
+from django_ayework.models import Work
+from django_ayework.store import transitions
+from django_ayework.testing import running_worker
+from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import keeper
+from django_ayework.worker.batches import dispatch
+from django_ayework.worker.worker import Worker
+from tests.batches.clocks import Ticks
+from tests.batches.works import hold, hold_async, hold_single, hundred, patient, single, three, three_async
+from tests.processes import eventually
+from tests.races.rivals import claim_all
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
+
+KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
+
+
+def statuses() -> list[str]:
+    return sorted(Work.objects.values_list("status", flat=True))
+
+
+@KINDS
+def test_seven_works_run_in_batches_of_three_and_each_once(stage, kind):
+    handles = enqueue_many([kind(number) for number in range(7)])
+    with running_worker():
+        assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4, 6, 8, 10, 12]
+    assert [0, 1, 2] in stage.runs
+    assert sorted(number for run in stage.runs for number in run) == list(range(7))
+    assert set(Work.objects.values_list("attempt", "delivery")) == {(1, 1)}
+
+
+def test_a_batch_that_is_not_full_runs_when_its_time_has_come(stage, settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 60}
+    handles = enqueue_many([hundred(number) for number in range(4)])
+    with running_worker():
+        assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4, 6]
+    assert stage.runs == [[0, 1, 2, 3]]
+
+
+def test_works_that_come_one_by_one_gather(stage):
+    with running_worker(concurrency=1):
+        for number in range(3):
+            enqueue(patient(number))
+            eventually(lambda: Work.objects.filter(status="pending").count() == 0)
+        eventually(lambda: stage.runs)
+    assert stage.runs == [[0, 1, 2]]
+
+
+def test_just_before_it_runs_a_batch_takes_in_what_has_come_unannounced(stage, settings):
+    """As from another process, of whose works nobody tells before the next poll."""
+    settings.AYEWORK = {"POLL_INTERVAL": 60}
+    ticks = Ticks()
+    worker = Worker()
+    worker._dispatch._gathering._tick = ticks
+    with worker:
+        first = enqueue(patient(0))
+        eventually(lambda: first.state().status == "running")
+        WorkFactory(type=patient.name, input='{"input":1}')
+        ticks.now += 61
+        worker._wake.set()
+        first.result(timeout=20)
+    assert stage.runs == [[0, 1]]
+
+
+@KINDS
+def test_when_a_batch_fails_its_works_are_retried(stage, kind):
+    def act(items):
+        if len(stage.runs) == 1:
+            raise ConnectionError("no luck")
+        return [2 * item.input for item in items]
+
+    stage.act = act
+    handles = enqueue_many([kind(number) for number in range(3)])
+    with running_worker():
+        assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4]
+    assert {handle.state().attempt for handle in handles} == {2}
+
+
+def test_when_a_batch_is_deferred_it_runs_twice(stage):
+    stage.act = lambda items: defer() if len(stage.runs) == 1 else [item.attempt for item in items]
+    handles = enqueue_many([three(number) for number in range(3)])
+    with running_worker():
+        assert [handle.result(timeout=20) for handle in handles] == [1, 1, 1]
+    assert stage.runs == [[0, 1, 2]] * 2
+
+
+def defer():
+    raise Defer(delay=0.1)
+
+
+@pytest.mark.parametrize("kind", [hold, hold_async], ids=["plain", "async"])
+def test_a_batch_takes_one_slot(stage, kind):
+    handles = enqueue_many([kind(number) for number in range(8)])
+    others = enqueue_many([hold_single() for _ in range(2)])
+    with running_worker(concurrency=3):
+        eventually(lambda: stage.inside == 3)
+        stage.go.set()
+        assert [handle.result(timeout=20) for handle in handles] == [2 * number for number in range(8)]
+        assert [handle.result(timeout=20) for handle in others] == [None, None]
+    assert stage.most_inside == 3
+
+
+def test_a_slot_is_left_for_a_batch_that_gathers(stage):
+    """Else it would wait for ever behind works that keep coming."""
+    with running_worker(concurrency=1) as worker:
+        enqueue(patient(0))
+        eventually(lambda: Work.objects.filter(status="running").exists())
+        enqueue(single(number=1))
+        enqueue_many([patient(1), patient(2)])
+        eventually(lambda: statuses() == ["success"] * 4)
+        assert worker._holdings.finished == 2
+    assert stage.runs == [[0, 1, 2], []]
+
+
+def test_batches_and_single_works_share_the_slots_and_the_queue(stage):
+    enqueue_many([three(number) for number in range(60)])
+    enqueue_many([single(number=number) for number in range(30)])
+    with running_worker(concurrency=2):
+        eventually(lambda: statuses() == ["success"] * 90)
+    kinds = [bool(run) for run in stage.runs]
+    assert kinds.count(True) == 20, "every batch was full"
+    assert True in kinds[:4], "neither waits for the end of the other"
+    assert False in kinds[:10]
+
+
+def test_works_that_gather_for_long_are_not_given_back(stage, monkeypatch):
+    released = []
+    release = transitions.release
+    monkeypatch.setattr(transitions, "release", lambda *args: released.append(args) or release(*args))
+    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    enqueue(patient(0))
+    with running_worker() as worker:
+        eventually(lambda: worker._holdings.all())
+        turns = len(worker._holdings.waiting_longer_than(-1))
+        seen_at = time.monotonic()
+        eventually(lambda: time.monotonic() > seen_at + 0.6)  # two turns of the keeper
+        assert (turns, released) == (0, [])
+    assert statuses() == ["success"], "and stopping runs them"
+
+
+def test_leases_of_works_that_gather_are_renewed(stage, settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "LEASE": 0.9}
+    handle = enqueue(patient(0))
+    leases = set()
+
+    def renewed() -> bool:
+        leases.add(Work.objects.get(id=handle.id).leased_until)
+        return len(leases) > 3
+
+    with running_worker(), running_worker():
+        eventually(renewed)
+    assert set(Work.objects.values_list("status", "delivery")) == {("success", 1)}
+
+
+def test_batches_that_wait_behind_a_slow_work_are_given_back_as_others_are(stage, monkeypatch):
+    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    slow = enqueue(hold_single())
+    with running_worker(concurrency=1) as worker:
+        eventually(lambda: stage.inside)
+        worker._demand.rate = 20.0
+        worker._demand.measure = lambda finished: None
+        handles = enqueue_many([three(number) for number in range(3)])
+        worker._wake.set()
+        eventually(lambda: Work.objects.filter(delivery=1, status="pending").count() == 3)
+        worker._demand.rate = 0.0
+        stage.go.set()
+        slow.result(timeout=20)
+        assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4]
+    assert set(Work.objects.values_list("attempt", flat=True)) == {1}
+
+
+def test_a_work_that_is_cancelled_here_while_it_gathers_is_left_out(stage):
+    first, second = enqueue(patient(0)), enqueue(patient(1))
+    with running_worker():
+        eventually(lambda: Work.objects.filter(status="running").count() == 2)
+        cancel(second.id)
+        third = enqueue(patient(2))
+        assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
+    assert stage.runs == [[0, 2]]
+    assert second.state().status == "cancelled"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_so_is_one_that_somebody_else_cancels_or_completes(stage, monkeypatch, fails, caplog):
+    """The database is asked before the run; when it does not answer, the late outcome is refused."""
+    first, second = enqueue(patient(0)), enqueue(patient(1))
+    with running_worker() as worker:
+        eventually(lambda: Work.objects.filter(status="running").count() == 2)
+        before = time.monotonic()
+        eventually(lambda: time.monotonic() > before + dispatch.TRUSTED_FOR)
+        Work.objects.filter(id=second.id).update(
+            status="cancelled", worker=None, leased_until=None, ended_at="2026-01-01T00:00:00Z"
+        )
+        if fails:
+            monkeypatch.setattr(keeper.leases, "holders_of", broken)
+        third = enqueue(patient(2))
+        assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
+        eventually(lambda: not worker._holdings.all())
+    assert stage.runs == ([[0, 1, 2]] if fails else [[0, 2]])
+    assert second.state().status == "cancelled"
+    assert ("came too late" in caplog.text) is fails
+
+
+def broken(*args):
+    raise OperationalError("server closed the connection unexpectedly")
+
+
+def test_outcomes_of_works_lost_during_the_run_are_refused_and_the_others_settle(stage):
+    handles = enqueue_many([hold(number) for number in range(2)])
+    with running_worker() as worker:
+        eventually(lambda: stage.inside)
+        cancel(handles[0].id)
+        stage.go.set()
+        assert handles[1].result(timeout=20) == 2
+        eventually(lambda: not worker._holdings.all())
+    assert handles[0].state().status == "cancelled"
+
+
+def test_a_worker_that_stops_runs_what_has_gathered(stage):
+    handles = enqueue_many([patient(number) for number in range(2)])
+    with running_worker():
+        eventually(lambda: Work.objects.filter(status="running").count() == 2)
+    assert [handle.result() for handle in handles] == [0, 2]
+
+
+def test_what_has_gathered_goes_back_when_no_slot_is_free(stage):
+    slow = enqueue(hold_single())
+    worker = Worker(concurrency=1)
+    worker._demand.measure = lambda finished: None
+    worker._demand.rate = 20.0
+    worker.start()
+    eventually(lambda: stage.inside)
+    handles = enqueue_many([patient(number) for number in range(2)])
+    eventually(lambda: Work.objects.filter(status="running").count() == 3)
+    worker.request_stop()
+    eventually(lambda: Work.objects.filter(status="pending", attempt=0, worker=None).count() == 2)
+    stage.go.set()
+    worker.stop()
+    assert slow.state().status == "success"
+    assert {handle.state().status for handle in handles} == {"pending"}
+    assert stage.runs == [[]]
+
+
+@pytest.mark.parametrize("kind", [hold, hold_async], ids=["plain", "async"])
+def test_a_batch_that_outlasts_the_grace_goes_back_unharmed(stage, settings, kind, caplog):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "SHUTDOWN_GRACE": 0.1}
+    enqueue_many([kind(number) for number in range(2)])
+    with running_worker():
+        eventually(lambda: stage.inside)
+    assert set(Work.objects.values_list("status", "attempt", "error")) == {("pending", 0, "")}
+    assert "came too late" not in caplog.text
+
+
+def test_a_burst_ends_once_its_batches_have_run(stage):
+    enqueue_many([three(number) for number in range(10)])
+    Worker(burst=True).run()
+    assert statuses() == ["success"] * 10
+
+
+@pytest.mark.parametrize("most", [2, 4])
+def test_a_worker_makes_as_many_attempts_as_it_may(stage, most):
+    enqueue_many([three(number) for number in range(9)])
+    Worker(concurrency=4, max_works=most).run()
+    assert statuses() == ["pending"] * (9 - most) + ["success"] * most
+
+
+def test_a_flood_is_claimed_in_bites(stage, monkeypatch):
+    """A worker holds for batches what it can run soon, however many wait."""
+    numbers = []
+    claim = transitions.claim
+
+    def counted(queue, caps, limit, *args):
+        rows = claim(queue, caps, limit, *args)
+        numbers.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(transitions, "claim", counted)
+    enqueue_many([hundred(number) for number in range(1500)])
+    with running_worker(concurrency=2):
+        eventually(lambda: statuses() == ["success"] * 1500)
+    assert numbers[0] == 200
+    assert {len(run) for run in stage.runs} == {100}
+
+
+def test_the_loop_that_fails_to_claim_still_runs_what_is_due(stage, monkeypatch):
+    enqueue_many([three(number) for number in range(2)])
+    claim = transitions.claim
+
+    def claim_once(*args):
+        rows = claim(*args)
+        patch.setattr(transitions, "claim", broken)
+        enqueue(three(2))
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transitions, "claim", claim_once)
+        with running_worker():
+            eventually(lambda: stage.runs)
+    assert stage.runs[0] == [0, 1]
+
+
+def test_a_late_outcome_of_one_work_spoils_no_other(stage):
+    """As when its lease lapsed and another worker ended it."""
+    handles = enqueue_many([hold(number) for number in range(2)])
+    with running_worker() as worker:
+        eventually(lambda: stage.inside)
+        Work.objects.filter(id=handles[0].id).update(status="pending", worker=None, leased_until=None)
+        [row] = claim_all("another").values()
+        settle([Settlement(row, Success('"theirs"'))])
+        stage.go.set()
+        assert handles[1].result(timeout=20) == 2
+        eventually(lambda: not worker._holdings.all())
+    assert handles[0].result() == "theirs"

@@ -1,0 +1,127 @@
+"""Batches that tests can hold up, look into and let fail; worker processes run them too."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django_ayework import BatchItem, Retry, batch_work, work
+
+NEVER_IN_A_TEST = 60.0
+AT_ONCE = Retry(attempts=3, base=0, jitter=0)
+
+
+class Stage:
+    """What batches of this process meet; a test gets a fresh one through the fixture ``stage``."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.runs: list[list[Any]] = []
+        self.items: list[BatchItem[Any]] = []
+        self.inside = self.most_inside = 0
+        self.lock = threading.Lock()
+        #: What the handler does instead of doubling.
+        self.act: Callable[[list[BatchItem[Any]]], Any] | None = None
+
+    def enter(self, items: list[BatchItem[Any]]) -> None:
+        with self.lock:
+            self.runs.append([item.input for item in items])
+            self.items += items
+            self.inside += 1
+            self.most_inside = max(self.most_inside, self.inside)
+
+    def leave(self) -> None:
+        with self.lock:
+            self.inside -= 1
+
+
+stage = Stage()
+
+
+def outputs(items: list[BatchItem[Any]]) -> Any:
+    """Note the run; double the inputs unless the test says otherwise."""
+    stage.enter(items)
+    stage.leave()
+    return stage.act(items) if stage.act else [2 * item.input for item in items]
+
+
+@batch_work(name="batches.three", size=3, max_wait=0.05, retry=AT_ONCE)
+def three(items: list[BatchItem[int]]) -> list[Any]:
+    return outputs(items)
+
+
+@batch_work(name="batches.three_async", size=3, max_wait=0.05, retry=AT_ONCE)
+async def three_async(items: list[BatchItem[int]]) -> list[Any]:
+    return outputs(items)
+
+
+@batch_work(name="batches.hundred", size=100, max_wait=0.025, retry=AT_ONCE)
+def hundred(items: list[BatchItem[int]]) -> list[Any]:
+    return outputs(items)
+
+
+@batch_work(name="batches.patient", size=3, max_wait=NEVER_IN_A_TEST, retry=AT_ONCE)
+def patient(items: list[BatchItem[int]]) -> list[Any]:
+    """Run full batches only, while the test lasts."""
+    return outputs(items)
+
+
+@batch_work(name="batches.hold", size=2, max_wait=0, retry=AT_ONCE)
+def hold(items: list[BatchItem[int]]) -> list[int]:
+    """Hold its slot until the test says go."""
+    now = stage
+    now.enter(items)
+    try:
+        now.go.wait(NEVER_IN_A_TEST)
+    finally:
+        now.leave()
+    return [2 * item.input for item in items]
+
+
+@batch_work(name="batches.hold_async", size=2, max_wait=0, retry=AT_ONCE)
+async def hold_async(items: list[BatchItem[int]]) -> list[int]:
+    """See hold()."""
+    now = stage
+    now.enter(items)
+    try:
+        while not now.go.is_set():
+            await asyncio.sleep(0.01)
+    finally:
+        now.leave()
+    return [2 * item.input for item in items]
+
+
+@work(name="batches.single")
+def single(number: int) -> int:
+    stage.enter([])
+    stage.leave()
+    return number
+
+
+@work(name="batches.hold_single")
+def hold_single() -> None:
+    stage.enter([])
+    stage.go.wait(NEVER_IN_A_TEST)
+    stage.leave()
+
+
+@batch_work(name="batches.at", size=4, max_wait=0.2, retry=AT_ONCE)
+def at(items: list[BatchItem[dict[str, Any]]]) -> list[str]:
+    """Tell through a file that they run, and wait for one that lets them end."""
+    folder = Path(items[0].input["place"])
+    with (folder / "runs").open("a") as file:
+        file.write(" ".join(str(item.input["number"]) for item in items) + "\n")
+    until = time.monotonic() + NEVER_IN_A_TEST
+    while not (folder / "go").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    return [f"{item.input['number']} at attempt {item.attempt}" for item in items]
+
+
+@batch_work(name="batches.patient_at", size=100, max_wait=NEVER_IN_A_TEST)
+def patient_at(items: list[BatchItem[dict[str, Any]]]) -> list[int]:
+    """Run when told to, for they are never a hundred."""
+    return [item.input["number"] for item in items]

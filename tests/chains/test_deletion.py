@@ -1,0 +1,247 @@
+"""Deleting chains: all that is theirs goes, unless a work that stays is blocked by them."""
+
+import logging
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_ayework import (
+    AyeworkError,
+    BlockerReference,
+    Context,
+    Retry,
+    adelete_chains,
+    cancel,
+    complete,
+    delete_chains,
+    enqueue,
+    enqueue_many,
+    get_handle,
+    work,
+)
+from django_ayework.models import Attempt, Edge, Waiter, Work
+from django_ayework.store.chains import steps_of
+from django_ayework.testing import drain
+from tests.app.works import add, fail
+from tests.chains.test_blockers import gather
+from tests.chains.test_chains import count
+from tests.invariants import assert_consistent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def consistent():
+    yield
+    drain()
+    assert_consistent()
+
+
+@work(name="t.deletion.onward")
+def onward(ctx: Context, of: str):
+    """Its continuation is blocked, it is not."""
+    return ctx.continue_with(gather(), blockers=[of])
+
+
+def left() -> set[str]:
+    return set(Work.objects.values_list("id", flat=True))
+
+
+def test_a_chain_goes_with_all_its_works_and_what_is_theirs():
+    kept = enqueue(add(a=1, b=1), delay=60)
+    blocker = enqueue(fail(), retry=Retry(attempts=1))
+    handle = enqueue(count(n=0, until=3))
+    behind = enqueue(gather(), blockers=[blocker])
+    drain()
+    assert (Attempt.objects.count(), Waiter.objects.count(), Edge.objects.count()) == (1, 1, 1)
+
+    assert delete_chains(handle.id, blocker.id, behind.id) == [handle.id, blocker.id, behind.id]
+
+    assert left() == {kept.id}
+    assert (Attempt.objects.count(), Waiter.objects.count(), Edge.objects.count()) == (0, 0, 0)
+
+
+def test_the_ids_come_back_in_the_order_given_each_once_and_missing_ones_are_passed_over():
+    first, second, third = (enqueue(add(a=1, b=1)) for _ in range(3))
+    asked = [third.id, "nobody", first.id, third.id, second.id]
+    assert delete_chains(*asked) == [third.id, first.id, second.id]
+    assert delete_chains(*asked) == []
+    assert delete_chains() == []
+
+
+def test_handles_and_requests_stand_for_their_chains():
+    request = add(a=1, b=1)
+    enqueue(request)
+    handle = enqueue(count(n=0, until=2))
+    drain()
+    last = get_handle(steps_of(handle.id)[-1].id)
+    assert delete_chains(last, request, get_handle("nobody")) == [handle.id, request.id]
+    assert left() == set()
+
+
+def test_the_id_of_a_later_work_is_no_chain():
+    handle = enqueue(count(n=0, until=1))
+    drain()
+    assert delete_chains(steps_of(handle.id)[1].id) == []
+    assert len(left()) == 2
+
+
+def test_a_chain_whose_first_works_were_pruned_is_still_a_chain():
+    handle = enqueue(count(n=0, until=3))
+    drain(limit=3)
+    Work.objects.filter(id=handle.id).delete()
+    assert delete_chains(handle.id) == [handle.id]
+    assert left() == set()
+
+
+def test_what_is_no_id_is_refused():
+    with pytest.raises(ValueError, match=r"got: \['a', 'b'\]"):
+        delete_chains(["a", "b"])  # type: ignore[arg-type]
+
+
+def test_a_rollback_takes_it_back():
+    handle = enqueue(add(a=1, b=1))
+    with pytest.raises(RuntimeError), transaction.atomic():
+        delete_chains(handle.id)
+        assert handle.state() is None
+        raise RuntimeError
+    assert handle.state().status == "pending"
+
+
+def test_it_has_an_async_twin():
+    handle = enqueue(add(a=1, b=1))
+    blocker = enqueue(add(a=1, b=1))
+    enqueue(gather(), blockers=[blocker])
+    with pytest.raises(BlockerReference):
+        async_to_sync(adelete_chains)(blocker)
+    assert async_to_sync(adelete_chains)(handle) == [handle.id]
+
+
+def test_the_log_names_what_went(caplog):
+    handle = enqueue(add(a=1, b=1))
+    caplog.set_level(logging.INFO, "django_ayework")
+    delete_chains(handle.id)
+    drain()
+    assert f"Deleted 1 chains: {handle.id}" in caplog.text
+
+
+# --- works that stay ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [None, "success", "dead", "cancelled"])
+def test_a_chain_that_blocks_another_work_or_had_blocked_it_is_kept(end):
+    blocker, other = enqueue(add(a=1, b=1)), enqueue(add(a=2, b=2))
+    request = fail() if end == "dead" else gather()
+    handle = enqueue(request, blockers=[blocker], retry=Retry(attempts=1))
+    if end is not None:
+        complete(blocker.id)
+        cancel(handle.id) if end == "cancelled" else drain()
+        assert handle.state().status == end
+    before = left()
+
+    with pytest.raises(BlockerReference) as refusal:
+        delete_chains(other, blocker)
+
+    assert refusal.value.references == ((blocker.id, handle.id),)
+    assert refusal.value.id == blocker.id
+    assert isinstance(refusal.value, AyeworkError)
+    assert f"but {blocker.id} blocks the work {handle.id}; nothing was deleted" in str(refusal.value)
+    assert left() == before
+
+
+def test_every_reference_is_told_and_the_first_are_named():
+    blockers = [enqueue(add(a=n, b=0), delay=60) for n in range(2)]
+    waiting = enqueue_many([gather() for _ in range(4)], blockers=blockers)
+    with pytest.raises(BlockerReference, match="and 3 more; nothing") as refusal:
+        delete_chains(*blockers)
+    assert set(refusal.value.references) == {(b.id, w.id) for b in blockers for w in waiting}
+
+
+def test_a_later_work_that_is_blocked_counts_too():
+    blocker = enqueue(add(a=1, b=1), delay=60)
+    chain = enqueue(onward(of=blocker.id))
+    drain()
+    last = steps_of(chain.id)[1].id
+    with pytest.raises(BlockerReference) as refusal:
+        delete_chains(blocker)
+    assert refusal.value.references == ((blocker.id, last),)
+
+
+def test_chains_that_block_only_each_other_go_together():
+    blocker = enqueue(add(a=1, b=1), delay=60)
+    chain = enqueue(onward(of=blocker.id))
+    drain()
+    assert delete_chains(blocker, chain) == [blocker.id, chain.id]
+    assert left() == set()
+
+
+# --- cascade --------------------------------------------------------------------------------------------
+
+
+def diamond():
+    a = enqueue(add(a=1, b=1), delay=60)
+    b, c = (enqueue(gather(), blockers=[a]) for _ in range(2))
+    return a, b, c, enqueue(gather(), blockers=[b, c])
+
+
+def test_a_cascade_takes_what_blocks_in_turn_each_once():
+    a, b, c, d = diamond()
+    kept = enqueue(add(a=1, b=1), delay=60)
+    assert delete_chains(d, cascade=True) == [d.id, b.id, c.id, a.id]
+    assert left() == {kept.id}
+
+
+def test_without_a_cascade_what_blocks_stays():
+    a, b, c, d = diamond()
+    assert delete_chains(d) == [d.id]
+    assert left() == {a.id, b.id, c.id}
+
+
+def test_what_was_asked_for_comes_first():
+    a, b, c, d = diamond()
+    assert delete_chains(a, d, cascade=True) == [a.id, d.id, b.id, c.id]
+
+
+def test_a_cascade_follows_the_blockers_of_every_work_of_a_chain():
+    blocker = enqueue(count(n=0, until=5), delay=60)
+    chain = enqueue(onward(of=blocker.id))
+    drain()
+    assert delete_chains(chain, cascade=True) == [chain.id, blocker.id]
+    assert left() == set()
+
+
+def test_a_cascade_is_refused_when_a_blocker_blocks_another_work_too():
+    a, b, _, d = diamond()
+    other = enqueue(gather(), blockers=[a])
+    before = left()
+    with pytest.raises(BlockerReference) as refusal:
+        delete_chains(d, cascade=True)
+    assert refusal.value.references == ((a.id, other.id),)
+    with pytest.raises(BlockerReference):
+        delete_chains(b, cascade=True)
+    assert left() == before
+    assert len(delete_chains(d, other, cascade=True)) == 5
+
+
+def test_a_blocker_that_was_pruned_is_passed_over():
+    blocker = enqueue(add(a=1, b=1))
+    handle = enqueue(gather(), blockers=[blocker])
+    drain()
+    Work.objects.filter(id=blocker.id).delete()
+    assert delete_chains(handle, cascade=True) == [handle.id]
+
+
+def test_the_number_of_statements_does_not_grow_with_the_works():
+    def statements(works: int) -> int:
+        blockers = enqueue_many([add(a=1, b=1) for _ in range(works)], together=True)
+        chains = enqueue_many([count(n=0, until=2) for _ in range(works)])
+        drain()
+        handles = enqueue_many([gather() for _ in range(works)], blockers=blockers)
+        with CaptureQueriesContext(connection) as captured:
+            deleted = delete_chains(*(handle.id for handle in [*handles, *chains]), cascade=True)
+        assert len(deleted) == 3 * works
+        return len(captured)
+
+    assert statements(30) == statements(3) < 30

@@ -1,0 +1,19 @@
+"""Controls of types and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def empty() -> Iterator[None]:
+    """Nothing has run yet."""
+    from tests.controls import works
+
+    works.RAN.clear()
+    yield

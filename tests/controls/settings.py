@@ -1,0 +1,7 @@
+"""The suite's settings for worker processes that know the works of this folder."""
+
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.controls", "tests.controls.continuous"]
+AYEWORK = {"POLL_INTERVAL": 0.1, "SHUTDOWN_GRACE": 60.0}

@@ -1,0 +1,222 @@
+"""Workers heed controls, whatever they do at the moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_ayework import Context, enqueue, enqueue_many, limit, pause, registry, resume, work
+from django_ayework.errors import ImproperWork
+from django_ayework.models import Work, WorkControl
+from django_ayework.testing import now, running_worker
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.scope import Scope
+from django_ayework.worker.worker import Worker
+from tests.controls.works import RAN, declared, other, plain
+from tests.invariants import assert_consistent
+from tests.processes import ended, eventually, worker_process
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05}
+
+
+def count(type: str, status: str) -> int:
+    return Work.objects.filter(type=type, status=status).count()
+
+
+def test_a_pause_is_heeded_by_a_worker_that_is_busy():
+    with running_worker(concurrency=1):
+        enqueue(plain()).result(timeout=20)
+        pause(type="controls.plain")
+        eventually(lambda: WorkControl.objects.filter(paused=True).exists())
+        # The pause is seen at a look; from then on nothing of the type is claimed, and the others are.
+        enqueue(other()).result(timeout=20)
+        handle = enqueue(plain(label="late"))
+        enqueue(other(label="second")).result(timeout=20)
+        enqueue(other(label="third")).result(timeout=20)
+        resume(type="controls.plain")
+        handle.result(timeout=20)
+    assert RAN == ["plain", "other", "second", "third", "late"]
+
+
+def test_a_burst_ends_though_a_paused_type_has_works():
+    enqueue(plain())
+    enqueue(other())
+    pause(type="controls.plain")
+    Worker(burst=True).run()
+    assert RAN == ["other"]
+    assert count("controls.plain", "pending") == 1
+
+
+def test_a_burst_waits_for_what_a_limit_holds_back():
+    enqueue_many([declared() for _ in range(10)])
+    Worker(burst=True, concurrency=4).run()
+    assert count("controls.declared", "success") == 10
+
+
+def test_a_limit_holds_among_the_threads_of_a_worker():
+    handles = enqueue_many([declared() for _ in range(40)])
+    with running_worker(concurrency=8):
+        seen = [handle.result(timeout=30) for handle in handles]
+    assert max(seen) <= 2
+    assert_consistent()
+
+
+def test_a_limit_changed_while_a_worker_runs_is_heeded():
+    limit("controls.declared", max_running=1)
+    handles = enqueue_many([declared() for _ in range(20)])
+    with running_worker(concurrency=8):
+        assert max(handle.result(timeout=30) for handle in handles) == 1
+        limit("controls.declared", max_running=0)
+        eventually(lambda: WorkControl.objects.filter(max_running=0).exists())
+        enqueue(other()).result(timeout=20)
+        for handle in enqueue_many([declared() for _ in range(20)]):
+            handle.result(timeout=30)
+
+
+def test_a_limit_whose_row_was_deleted_is_counted_all_the_same():
+    WorkControl.objects.all().delete()
+    handles = enqueue_many([declared() for _ in range(10)])
+    with running_worker(concurrency=8):
+        assert max(handle.result(timeout=30) for handle in handles) <= 2
+    assert WorkControl.objects.filter(name="controls.declared").count() == 1
+
+
+def test_two_processes_never_exceed_a_limit(process_env):
+    handles = enqueue_many([declared() for _ in range(300)])
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.controls.settings"}
+    with worker_process(env, "--burst") as one, worker_process(env, "--burst") as another:
+        for process in (one, another):
+            status, output = ended(process)
+            assert status == 0, output
+    results = Counter(handle.result(timeout=0) for handle in handles)
+    assert set(results) <= {1, 2}, results
+    assert len(set(Work.objects.values_list("completed_by", flat=True))) == 2, "both processes took part"
+    assert_consistent()
+
+
+def test_a_type_of_higher_priority_goes_first_whatever_the_age_and_weight():
+    enqueue_many([other(label=f"other {n}") for n in range(5)])
+    enqueue_many([plain(label=f"plain {n}") for n in range(5)])
+    limit("controls.plain", priority=1)
+    limit("controls.other", weight=1000)
+    Worker(burst=True, concurrency=1).run()
+    assert [label.split()[0] for label in RAN] == ["plain"] * 5 + ["other"] * 5
+
+
+def test_weights_divide_what_is_claimed():
+    limit("controls.plain", weight=30)
+    limit("controls.other", weight=10)
+    enqueue_many([other() for _ in range(200)])
+    enqueue_many([plain() for _ in range(200)])
+    Worker(burst=True, concurrency=1, max_works=120).run()
+    ran = Counter(RAN)
+    assert 120 <= ran["plain"] + ran["other"] <= 125
+    assert 2 < ran["plain"] / ran["other"] < 4
+
+
+def test_no_more_are_claimed_at_once_than_allowed():
+    enqueue_many([plain() for _ in range(5)])
+    WorkControl.objects.create(scope="type", name="controls.plain", max_claimed=1, changed_at=now())
+    claimer = Claimer("w", Scope())
+    assert [len(claimer.claim(4, set())) for _ in range(6)] == [1, 1, 1, 1, 1, 0]
+
+
+@pytest.fixture
+def poll() -> Iterator[Any]:
+    """A continuous type, which every worker of this process knows during the test."""
+
+    @work(name="controls.poll", interval=60)
+    def poll(ctx: Context) -> None:
+        RAN.append(ctx.unit or "")
+
+    yield poll
+    registry.unregister("controls.poll")
+
+
+class TestContinuous:
+    def test_a_work_is_queued_whenever_none_is_due_or_running_and_the_interval_has_passed(self, poll):
+        Worker(burst=True).run()
+        [first] = Work.objects.filter(type="controls.poll")
+        assert first.status == "success"
+        assert [first.unit] == RAN
+        assert float(first.unit) == pytest.approx(first.queued_at.timestamp(), abs=5)
+        Worker(burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 1
+        WorkControl.objects.filter(name="controls.poll").update(next_at=now())
+        Worker(burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 2
+
+    def test_one_that_is_due_or_running_keeps_the_next_from_being_queued(self, poll):
+        enqueue(poll(), queue="nobody")
+        Worker(queues=["default"], burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 1
+        Work.objects.update(status="running", worker="elsewhere", leased_until=now() + timedelta(hours=1))
+        Worker(queues=["default"], burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 1
+        Work.objects.update(
+            status="scheduled", worker=None, leased_until=None, run_at=now() + timedelta(hours=1)
+        )
+        Worker(queues=["default"], burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 2
+
+    def test_operators_can_stop_it_pause_it_and_change_the_interval(self, poll):
+        row = WorkControl.objects.create(
+            scope="type", name="controls.poll", continuous=False, changed_at=now()
+        )
+        Worker(burst=True).run()
+        assert Work.objects.count() == 0
+        row.continuous, row.paused = None, True
+        row.save()
+        Worker(burst=True).run()
+        assert Work.objects.count() == 0
+        row.paused, row.interval = False, 86400
+        row.save()
+        before = now()
+        Worker(burst=True).run()
+        assert Work.objects.count() == 1
+        row.refresh_from_db()
+        assert (row.next_at - before).total_seconds() == pytest.approx(86400, abs=600)
+
+    def test_workers_that_do_not_serve_the_type_do_not_queue_it(self, poll):
+        worker = Worker(burst=True)
+        worker._claimer.scope = Scope(exclude_types=("controls.poll",))
+        worker.run()
+        assert Work.objects.count() == 0
+
+    def test_processes_that_look_at_once_queue_one(self, process_env):
+        env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.controls.settings"}
+        with worker_process(env, "--burst") as one, worker_process(env, "--burst") as another:
+            for process in (one, another):
+                status, output = ended(process)
+                assert status == 0, output
+        assert Work.objects.filter(type="controls.poll").count() == 1
+
+    def test_a_type_that_needs_an_input_cannot_be_continuous(self):
+        with pytest.raises(ImproperWork, match=r"queued without input, so a, b needs a default"):
+            work(name="controls.needs", interval=5)(lambda a, b, c=1, **rest: None)
+
+
+def test_what_a_limit_held_back_is_claimed_once_there_is_room_however_busy_others_are(settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 3600}
+    enqueue_many([declared() for _ in range(3)], queue="a")
+    enqueue_many([plain() for _ in range(9)], queue="b")
+    claimer = Claimer("w", Scope())
+
+    def claimed(number: int) -> Counter[str]:
+        return Counter(delivery.row.type for delivery in claimer.claim(number, set()))
+
+    assert claimed(6) == {"controls.declared": 2, "controls.plain": 3}
+    assert claimed(2) == {"controls.plain": 2}
+    assert not claimer.make_room(["controls.plain"])
+    Work.objects.filter(type="controls.declared", status="running").update(status="success", ended_at=now())
+    assert claimer.make_room(["controls.declared"])
+    assert claimed(2) == {"controls.declared": 1, "controls.plain": 1}

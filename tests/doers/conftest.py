@@ -1,0 +1,31 @@
+"""What the tests of doers share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.doers.kit import Stage, Time
+
+
+@pytest.fixture
+def time() -> Time:
+    """A clock that stands still, and the alarms that go by it."""
+    return Time()
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Tasks that run in real threads until they are told to end."""
+    stage = Stage()
+    yield stage
+    stage.end_all()
+
+
+@pytest.fixture
+def reported(settings: Any) -> list[tuple[str, str]]:
+    """What ``ON_ERROR`` hears: the error's text and the phase."""
+    heard: list[tuple[str, str]] = []
+    settings.AYEWORK = {"ON_ERROR": lambda error, phase: heard.append((str(error), phase))}
+    return heard

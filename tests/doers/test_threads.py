@@ -1,0 +1,216 @@
+"""The threads of doers: alarms and crews."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from functools import partial
+
+import pytest
+
+from django_ayework import doers
+from django_ayework.doers import alarm as alarm_module
+from django_ayework.doers import crew as crew_module
+from django_ayework.doers import seams
+from django_ayework.doers.alarm import ThreadAlarm
+from django_ayework.doers.crew import Crew
+from tests.doers.kit import PATIENCE
+from tests.processes import eventually
+
+
+class Bell:
+    """Rings of an alarm, each of which lasts until it is told to end."""
+
+    def __init__(self) -> None:
+        self.rings = 0
+        self.rang, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def ring(self) -> None:
+        self.rings += 1
+        self.rang.release()
+        assert self.go_on.acquire(timeout=PATIENCE)
+
+    def wait(self) -> None:
+        assert self.rang.acquire(timeout=PATIENCE)
+
+
+@pytest.fixture
+def bell():
+    bell = Bell()
+    yield bell
+    for _ in range(9):
+        bell.go_on.release()
+
+
+def test_an_alarm_rings_in_a_thread_of_its_own():
+    threads, rang = [], threading.Event()
+    ThreadAlarm(lambda: (threads.append(threading.current_thread()), rang.set())).set(0.0)
+
+    assert rang.wait(PATIENCE)
+    assert threads[0] is not threading.current_thread()
+
+
+def test_the_soonest_of_several_times_counts(bell):
+    alarm = ThreadAlarm(bell.ring)
+    alarm.set(3600.0)
+    alarm.set(0.0)
+    bell.wait()
+    assert alarm._due_at is None  # the later time was replaced
+    alarm.set(0.0)
+    alarm.set(3600.0)
+    bell.go_on.release()
+    bell.wait()
+    assert alarm._due_at is None
+
+
+def test_what_is_set_during_a_ring_rings_once_more_and_never_at_the_same_time(bell):
+    alarm = ThreadAlarm(bell.ring)
+    alarm.set(0.0)
+    bell.wait()
+    for _ in range(5):
+        alarm.set(0.0)
+    assert bell.rings == 1
+    bell.go_on.release()
+    bell.wait()
+    bell.go_on.release()
+
+    assert bell.rings == 2
+    assert alarm._due_at is None
+
+
+def test_an_alarm_that_is_cancelled_does_not_ring(bell):
+    alarm = ThreadAlarm(bell.ring)
+    alarm.set(3600.0)
+    alarm.cancel()
+    assert alarm._due_at is None
+    alarm.set(0.0)
+    bell.wait()
+
+
+def test_an_alarm_survives_what_its_ring_raises():
+    rings = threading.Semaphore(0)
+
+    def ring() -> None:
+        rings.release()
+        raise SystemExit
+
+    alarm = ThreadAlarm(ring)
+    for _ in range(3):
+        alarm.set(0.0)
+        assert rings.acquire(timeout=PATIENCE)
+
+
+def test_the_thread_of_an_alarm_ends_when_it_is_not_used_and_comes_again(monkeypatch):
+    monkeypatch.setattr(alarm_module, "LINGER", 0.0)
+    threads = []
+    alarm = ThreadAlarm(lambda: threads.append(threading.current_thread()))
+    for count in (1, 2, 3):
+        alarm.set(0.0)
+        eventually(lambda count=count: len(threads) == count)
+        threads[-1].join(PATIENCE)
+        assert not threads[-1].is_alive()
+
+    assert len(set(threads)) == 3
+
+
+@pytest.mark.parametrize("make", [doers.unlimited, partial(doers.balanced, 1)])
+def test_connections_are_cared_for_around_each_task(monkeypatch, make):
+    log, doer = [], make()
+
+    def note(what: str) -> None:
+        log.append((threading.current_thread(), what))
+
+    monkeypatch.setattr(seams.connections, "tidy", partial(note, "tidy"))
+    doer.submit(partial(note, "task"))
+    doer.drained()
+    [thread] = [thread for thread, what in log if what == "task"]
+
+    assert [what for other, what in log if other is thread] == ["tidy", "task", "tidy"]
+
+
+def test_connections_are_closed_when_threads_end(monkeypatch):
+    monkeypatch.setattr(crew_module, "LINGER", 0.0)
+    monkeypatch.setattr(alarm_module, "LINGER", 0.0)
+    seen, left = set(), set()
+    monkeypatch.setattr(seams.connections, "leave", lambda: left.add(threading.current_thread()))
+    doer = doers.rate_limited(1, 60)
+    doer.on_room(lambda: seen.add(threading.current_thread()))
+    doer.submit(lambda: None)
+    eventually(lambda: len(seen) == 2 and seen <= left)
+
+    assert sorted(thread.name for thread in seen) == ["ayework-alarm", "ayework-doer"]
+
+
+def test_a_crew_uses_its_threads_again():
+    crew, threads, done = Crew(), [], threading.Semaphore(0)
+
+    def act() -> None:
+        threads.append(threading.current_thread())
+        done.release()
+
+    for _ in range(5):
+        crew.run(act)
+        assert done.acquire(timeout=PATIENCE)
+        eventually(lambda: crew._unfinished == 0)
+
+    assert len(set(threads)) == 1
+
+
+def test_the_threads_of_a_crew_end_when_there_is_nothing_to_do(monkeypatch):
+    monkeypatch.setattr(crew_module, "LINGER", 0.0)
+    crew, threads = Crew(), []
+    crew.run(lambda: threads.append(threading.current_thread()))
+    eventually(lambda: crew._threads == 0)
+    crew.run(lambda: threads.append(threading.current_thread()))
+    eventually(lambda: len(threads) == 2)
+
+    assert threads[0] is not threads[1]
+
+
+def test_what_comes_just_when_a_thread_gives_up_is_not_left_behind(monkeypatch):
+    ran = []
+
+    class Late(queue.SimpleQueue):
+        """Something comes right after the thread has found nothing."""
+
+        def get(self, timeout):
+            try:
+                return super().get(timeout=0)
+            except queue.Empty:
+                if ran == ["first"]:
+                    crew.run(lambda: ran.append("second"))
+                raise
+
+    crew = Crew()
+    crew._inbox = Late()
+    crew.run(lambda: ran.append("first"))
+    eventually(lambda: ran == ["first", "second"])
+
+
+def test_when_no_thread_can_be_started_another_does_the_work(monkeypatch):
+    crew, go, ran = Crew(), threading.Event(), []
+    crew.run(lambda: go.wait(PATIENCE))
+
+    def refuse(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    crew.run(lambda: ran.append(1))
+    go.set()
+    eventually(lambda: ran == [1])
+
+
+def test_an_alarm_whose_thread_could_not_start_rings_when_it_is_set_again(monkeypatch):
+    rang = threading.Event()
+    alarm = ThreadAlarm(rang.set)
+
+    def refuse(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        alarm.set(0.0)
+    alarm.set(5.0)
+    alarm.set(0.0)
+
+    assert rang.wait(PATIENCE)

@@ -1,0 +1,174 @@
+"""What the engine has told, held against what its tables say."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from django.db.models import Model
+
+from django_ayework.define.events import Kind, WorkEvent
+from django_ayework.models import Work
+from django_ayework.rules.states import LIVE, RETRYABLE, Status
+from tests.invariants import Tables
+
+#: Every event since the last step.
+EVENTS: list[WorkEvent] = []
+
+
+class History:
+    """The tables as they were after the last step, and what may be expected of the next."""
+
+    def __init__(self) -> None:
+        EVENTS.clear()
+        self.before = Tables()
+        self.counted_by_hand: set[str] = set()
+        self._counted: Counter[str | None] = Counter()
+        self._first_seen: dict[str, int] = {}
+        self.steps = 0
+        self._expect_as_usual()
+
+    def _expect_as_usual(self) -> None:
+        self._is_heard, self._is_undone, self._is_pruned = True, False, False
+
+    def ids(self, statuses: Iterable[str] = frozenset(Status)) -> list[str]:
+        """The works of these statuses, the oldest first."""
+        works = self.before.works
+        return [id for id in sorted(works, key=self._place) if works[id].status in statuses]
+
+    def _place(self, id: str) -> tuple[int, str]:
+        return self._first_seen[id], id
+
+    @property
+    def ever(self) -> Collection[str]:
+        """Every id there ever was."""
+        return self._first_seen.keys()
+
+    # --- what is known of the step ------------------------------------------------------------------------
+
+    def unheard(self) -> None:
+        """Events of this step are lost."""
+        self._is_heard = False
+
+    def undone(self) -> None:
+        """This step was rolled back."""
+        self._is_undone = True
+
+    def pruned(self) -> None:
+        """This step deletes what has ended."""
+        self._is_pruned = True
+
+    # --- what must hold -----------------------------------------------------------------------------------
+
+    def look(self) -> History:
+        """Read the tables, and assert that what has changed is what was told."""
+        now, before = Tables(), self.before
+        if self._is_undone:
+            assert plain(now) == plain(before), "a rollback has left something behind"
+            assert not EVENTS, f"a rollback has told of {EVENTS}"
+        succeeded = [work for id, work in now.works.items() if has_ended_well(work, before.works.get(id))]
+        if self._is_heard:
+            assert_told_of_ends(succeeded)
+            assert_told_of_births(now, before)
+            assert_told_of_groups(now, before)
+        self._assert_kept(now, before)
+        for id, work in before.works.items():
+            if work.status == Status.SUCCESS and id in now.works:
+                assert now.works[id].status == Status.SUCCESS, f"{work} had succeeded"
+        self._assert_counted(now, succeeded)
+        EVENTS.clear()
+        self.before = now
+        self.steps += 1
+        for id in now.works:
+            self._first_seen.setdefault(id, self.steps)
+        self._expect_as_usual()
+        return self
+
+    def _assert_kept(self, now: Tables, before: Tables) -> None:
+        """Nothing is gone but what was pruned, and that only from groups that were done."""
+        gone = before.works.keys() - now.works.keys()
+        assert self._is_pruned or not gone, f"works were deleted: {gone}"
+        for group in filter(None, {before.works[id].group_id for id in gone}):
+            assert before.groups[group].open == 0, f"works of the open group {group} were deleted"
+        now.pruned = before.pruned | {id: before.works[id].group_id for id in gone}
+
+    def _assert_counted(self, now: Tables, succeeded: Sequence[Work]) -> None:
+        """Each contribution was folded into its group's value, and once."""
+        counting = [work for work in succeeded if self._counts(work)]
+        assert all(work.group_id for work in counting), "what differs from the own result needs a group"
+        self._counted.update(work.group_id for work in counting)
+        for id, group in now.groups.items():
+            value = json.loads(group.value) if group.value else 0
+            assert value == self._counted[id], f"group {id} has the value {value}, not {self._counted[id]}"
+
+    def _counts(self, work: Work) -> bool:
+        if work.completed_by is None:
+            return work.id in self.counted_by_hand
+        return json.loads(work.input)["plan"].get("counts") == "one"
+
+    def assert_good_end(self) -> None:
+        """Nothing can run any more, and what could not be mended waits for something that was not mended."""
+        works = self.before.works
+        left = [
+            (
+                str(works[id]),
+                works[id].status,
+                works[id].reason,
+                works[id].error,
+                works[id].attempt,
+                works[id].run_at,
+            )
+            for id in self.ids(LIVE - {Status.BLOCKED})
+        ]
+        assert not left, f"works are left over: {left}"
+        for id in self.ids(RETRYABLE):
+            missed = [edge for edge in self.before.edges_of[id] if edge.outcome in RETRYABLE]
+            lost = [edge for edge in missed if is_lost(self.before.watched_by(edge))]
+            assert lost or works[id].reason == "bad_input", f"{works[id]} cannot be mended: {missed}"
+
+
+def has_ended_well(work: Work, before: Work | None) -> bool:
+    return work.status == Status.SUCCESS and (before is None or before.status != Status.SUCCESS)
+
+
+def is_lost(watched: Work | None) -> bool:
+    """Whether a work was pruned or never released, or has ended badly."""
+    return watched is None or watched.status in RETRYABLE
+
+
+def told(kind: Kind) -> Counter[Any]:
+    return Counter(event.id or event.group_id for event in EVENTS if event.kind == kind)
+
+
+def assert_told_of_ends(succeeded: Sequence[Work]) -> None:
+    """Each success, a gate's too, was told once."""
+    assert told(Kind.SUCCEEDED) == {work.id: 1 for work in succeeded}
+
+
+def assert_told_of_births(now: Tables, before: Tables) -> None:
+    """Each new work was told of once; of the others only those can have been queued that had ended badly."""
+    queued = told(Kind.QUEUED)
+    for id in now.works.keys() - before.works.keys():
+        assert queued.pop(id) == 1, f"{id} was queued more than once"
+    for id in queued:
+        assert before.works[id].status in RETRYABLE, f"{before.works[id]} was queued again"
+
+
+def assert_told_of_groups(now: Tables, before: Tables) -> None:
+    """Each group that has settled was told of once."""
+    told_of = told(Kind.GROUP_DONE)
+    for id, group in now.groups.items():
+        earlier = before.groups[id].done_at if id in before.groups else None
+        has_settled = group.done_at is not None and group.done_at != earlier
+        assert told_of[id] == has_settled, f"group {id} settled: {has_settled}, told: {told_of[id]}"
+
+
+def plain(tables: Tables) -> list[Any]:
+    """The tables as values that can be compared."""
+    rows: list[Model] = [*tables.works.values(), *tables.groups.values(), *tables.waiters.values()]
+    return [
+        {name: value for name, value in vars(row).items() if name != "_state"}
+        for row in [*rows, *tables.edges]
+    ]

@@ -1,0 +1,79 @@
+"""The shop of the page: its models, its services, and the works of the section that a test module names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+class Shop:
+    """The page's ``shop`` with one section pasted into its ``works.py``."""
+
+    def __init__(self, section: str, modules: dict[str, ModuleType]) -> None:
+        self.section = section
+        self.models = modules["shop.models"]
+        self.services = modules["shop.services"]
+        self.works = modules["shop.works"]
+
+    def use(self) -> dict[str, Any]:
+        """Run the section's example of use; return what it has named."""
+        from tests.patterns.page import block
+
+        return block(self.section, "").run()
+
+    def order(self, **values: Any) -> Any:
+        """Make an order of an article that is in stock."""
+        values = {"email": "ann@example.com", "cents": 1000, **values}
+        article = values.pop("article", None) or self.models.Article.objects.create(stock=5)
+        return self.models.Order.objects.create(article=article, **values)
+
+    def state_of(self, order: Any) -> str:
+        """Return an order's state as it is stored."""
+        return self.models.Order.objects.get(pk=order.pk).state
+
+
+@pytest.fixture
+def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Paste the section ``SECTION`` of the test's module; its types are gone after the test."""
+    from django_ayework.define.registry import registry
+
+    section = request.module.SECTION
+    types, clashes = dict(registry._types), dict(registry.clashes)
+    yield Shop(section, pasted(section, monkeypatch))
+    registry._types, registry.clashes = types, clashes
+    registry._note_targets()
+
+
+def pasted(section: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """Make the modules that the page imports, the works last, as they import the others."""
+    from tests.patterns import models, page
+
+    services, works = ModuleType("shop.services"), ModuleType(page.WORKS)
+    package = ModuleType("shop")
+    package.__dict__.update(models=models, services=services, works=works)
+    modules = {"shop": package, "shop.models": models, "shop.services": services, "shop.works": works}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    exec(page.block("What they share", "shop/services.py").code(), services.__dict__)
+    exec(page.block(section, "shop/works.py").code(), works.__dict__)
+    return modules
+
+
+@pytest.fixture(autouse=True)
+def consistent(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check every invariant after each test that has a database."""
+    has_database = request.node.get_closest_marker("django_db") is not None
+    if has_database:
+        request.getfixturevalue("_django_db_helper")
+    yield
+    if has_database:
+        from tests.invariants import assert_consistent
+
+        assert_consistent()

@@ -1,0 +1,27 @@
+"""Stores of every kind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+@pytest.fixture
+def redis_cache(settings: Any, redis_url: str) -> Iterator[dict[str, str]]:
+    """A cache in Redis, the default one; whatever was set in it is deleted afterwards."""
+    import redis
+    from django.core.cache import caches
+
+    backend, prefix = "django.core.cache.backends.redis.RedisCache", f"ayework-tests-{uuid.uuid4()}"
+    settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": redis_url, "KEY_PREFIX": prefix}}
+    yield settings.CACHES["default"]
+    caches["default"].close()
+    with redis.Redis.from_url(redis_url) as client:
+        for key in client.scan_iter(match=f"{prefix}*", count=1000):
+            client.delete(key)

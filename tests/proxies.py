@@ -1,0 +1,102 @@
+"""A TCP proxy on loopback that can be cut: what a network does to a database."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+
+class Proxy:
+    """Passes bytes on between whoever connects to ``port`` and a server; use it in a ``with`` block.
+
+    ``cut()`` breaks every connection and refuses new ones, ``hush()`` lets nothing through and tells nobody,
+    ``mend()`` undoes both for whoever connects from then on.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._peers: dict[socket.socket, socket.socket] = {}
+        self._lock = threading.RLock()
+        self._is_cut = self._is_silent = self._is_over = False
+        self.refused = 0
+        self._thread = threading.Thread(target=self._pass_on, name="proxy", daemon=True)
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over = True
+        self._thread.join(5)
+        self.cut()
+        self._socket.close()
+        self._selector.close()
+
+    def cut(self) -> None:
+        with self._lock:
+            self._is_cut = True
+            for one in list(self._peers):
+                self._hang_up(one)
+
+    def hush(self) -> None:
+        self._is_silent = True
+
+    def mend(self) -> None:
+        with self._lock:
+            self._is_cut = self._is_silent = False
+            for one in list(self._peers):  # what was said to nobody is lost
+                self._hang_up(one)
+
+    @property
+    def connections(self) -> int:
+        return len(self._peers) // 2
+
+    def _pass_on(self) -> None:
+        while not self._is_over:
+            for key, _ in self._selector.select(0.05):
+                with self._lock, suppress(OSError):
+                    if key.fileobj is self._socket:
+                        self._accept()
+                    elif not self._is_silent and key.fileobj in self._peers:
+                        self._copy(key.fileobj)
+            if self._is_silent:
+                threading.Event().wait(0.05)
+
+    def _accept(self) -> None:
+        client, _ = self._socket.accept()
+        if self._is_cut:
+            self.refused += 1
+            reset(client)
+            return
+        server = socket.create_connection(self._server, timeout=5)
+        for one, other in ((client, server), (server, client)):
+            self._peers[one] = other
+            self._selector.register(one, selectors.EVENT_READ)
+
+    def _copy(self, one: socket.socket) -> None:
+        try:
+            if data := one.recv(65_536):
+                self._peers[one].sendall(data)
+                return
+        except OSError:
+            pass
+        self._hang_up(one)
+
+    def _hang_up(self, one: socket.socket) -> None:
+        for end in (one, self._peers.get(one)):
+            if end is not None and self._peers.pop(end, None) is not None:
+                self._selector.unregister(end)
+                reset(end)
+
+
+def reset(end: socket.socket) -> None:
+    """Close without a farewell, as a broken network does."""
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()

@@ -1,0 +1,44 @@
+"""A rival in a process of its own: acts round after round, each at the word of the test.
+
+It reads lines: first its acts, as JSON; then one for each round, with the microseconds to wait. It answers
+each with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import django
+
+
+def main() -> None:
+    django.setup()
+    from django_ayework.errors import AyeworkError
+    from tests.races.acts import prepared
+
+    acts = [prepared(*act) for act in json.loads(sys.stdin.readline())]
+    answer("ready")
+    for act in acts:
+        wait(int(sys.stdin.readline()) / 1_000_000)
+        try:
+            answer(act())
+        except AyeworkError as refusal:
+            answer(type(refusal).__name__)
+
+
+def wait(seconds: float) -> None:
+    """Stay awake: to sleep takes longer than what is to be met."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        continue
+
+
+def answer(outcome: Any) -> None:
+    print(json.dumps(outcome), flush=True)
+
+
+if __name__ == "__main__":
+    main()

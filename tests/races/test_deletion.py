@@ -1,0 +1,245 @@
+"""Deleting at the same moment: a chain is gone whole or there whole, and nobody waits for what is gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext, suppress
+
+import pytest
+from django.db import OperationalError, transaction
+
+from django_ayework import (
+    AlreadyCompleted,
+    BlockerReference,
+    ChainNotFound,
+    WorkNotFound,
+    completing,
+    delete_chains,
+    dependency,
+    enqueue,
+    enqueue_many,
+    retry,
+)
+from django_ayework.errors import NotRetryable
+from django_ayework.models import Edge, Group, Waiter, Work
+from django_ayework.rules.durations import later
+from django_ayework.store import retention
+from django_ayework.store.clock import clock
+from django_ayework.store.database import is_contention
+from tests.races import rivals
+from tests.races.rivals import claim_all, ids, kill, race, succeed
+from tests.races.works import step
+
+ROUNDS = 200
+FEWER = 60
+
+
+def statuses(handles) -> Counter:
+    return Counter(Work.objects.filter(id__in=ids(handles)).values_list("status", flat=True))
+
+
+def assert_gone(handles) -> None:
+    assert not Work.objects.filter(id__in=ids(handles)).exists()
+    assert not Work.objects.filter(chain_id__in=ids(handles)).exists()
+
+
+def deleting(handles, *, cascade: bool = False):
+    return lambda number: delete_chains(handles[number], cascade=cascade)
+
+
+def test_a_settlement_moves_the_work_or_meets_nothing_and_its_gates_are_decided_once():
+    """Every other work dies, every other is in a group with one that goes on."""
+    members = [enqueue_many([step(), step()][: 1 + number % 2], together=True) for number in range(ROUNDS)]
+    firsts = [handles[0] for handles in members]
+    needs_success = enqueue_many([dependency([first], [step()]) for first in firsts])
+    needs_an_end = enqueue_many([dependency([first], [step()], "all-done") for first in firsts])
+    claims = claim_all()
+    refused: list[str] = []
+
+    def settle(number: int) -> None:
+        end = kill if number % 4 < 2 else succeed
+        refused.extend(end(claims[firsts[number].id]).refused)
+
+    race(ROUNDS, settle, deleting(firsts))
+
+    assert_gone(firsts)
+    assert statuses(needs_an_end) == {"success": ROUNDS}
+    opened = statuses(needs_success)["success"]
+    assert opened <= ROUNDS // 2
+    assert opened == sum(first.id not in refused for number, first in enumerate(firsts) if number % 4 >= 2)
+    assert Group.objects.filter(total=1, open=1).count() >= ROUNDS // 2
+
+
+def test_a_continuation_born_meanwhile_goes_with_its_chain():
+    chains = enqueue_many([step() for _ in range(ROUNDS)])
+
+    def hand_over(number: int) -> None:
+        with suppress(WorkNotFound, AlreadyCompleted), completing(chains[number].id) as ctx:
+            ctx.continue_with(step())
+
+    race(ROUNDS, hand_over, deleting(chains))
+    assert not Work.objects.exists()
+    assert not Group.objects.exists()
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_work_queued_behind_a_chain_keeps_it_or_is_refused_or_dies(has_ended):
+    """Half of those who queue hold their transaction open for a moment."""
+    chains = enqueue_many([step() for _ in range(ROUNDS)])
+    if has_ended:
+        succeed(*claim_all().values())
+    behind = [step() for _ in range(ROUNDS)]
+    told: dict[int, set[str]] = {number: set() for number in range(ROUNDS)}
+
+    def queue(number: int) -> None:
+        try:
+            with transaction.atomic() if number % 2 else nullcontext():
+                enqueue(behind[number], blockers=[chains[number]])
+                Work.objects.filter(id=behind[number].id).exists()
+        except ChainNotFound:
+            told[number].add("not found")
+
+    def delete(number: int) -> None:
+        try:
+            delete_chains(chains[number])
+        except BlockerReference:
+            told[number].add("referenced")
+
+    race(ROUNDS, queue, delete)
+
+    there = set(Work.objects.filter(id__in=ids(chains)).values_list("id", flat=True))
+    stands = dict(Work.objects.filter(id__in=ids(behind)).values_list("id", "status"))
+    for number, (chain, work) in enumerate(zip(chains, behind, strict=True)):
+        if "referenced" in told[number]:
+            assert (chain.id in there, stands[work.id]) == (True, "pending" if has_ended else "blocked")
+        elif "not found" in told[number]:
+            assert chain.id not in there and work.id not in stands
+        else:
+            assert (chain.id in there, stands[work.id]) == (False, "pending" if has_ended else "dead")
+
+
+def test_a_claim_takes_the_work_and_loses_it_or_finds_none():
+    works = enqueue_many([step() for _ in range(ROUNDS)])
+    claimed = []
+
+    def claim(number: int) -> None:
+        now = clock.now()
+        claimed.extend(rivals.claim(1, "w", now, later(now, 60)))
+
+    race(ROUNDS, claim, deleting(works))
+    assert not Work.objects.exists()
+    assert sorted(succeed(*claimed).refused) == sorted(row.id for row in claimed)
+
+
+def test_a_gate_opens_or_is_gone_and_whoever_waits_for_its_works_hears_of_it():
+    members = enqueue_many([step() for _ in range(ROUNDS)])
+    released = [step() for _ in range(ROUNDS)]
+    gates = enqueue_many([dependency([m], [r]) for m, r in zip(members, released, strict=True)])
+    behind = enqueue_many([dependency([r], [step()], "all-done") for r in released])
+    claims = claim_all()
+
+    race(ROUNDS, lambda number: succeed(claims[members[number].id]), deleting(gates))
+
+    assert_gone(gates)
+    assert statuses(members) == {"success": ROUNDS}
+    born = statuses(released)["pending"]
+    assert statuses(behind) == Counter({"blocked": born, "success": ROUNDS - born})
+    succeed(*(row for id, row in claim_all().items() if id in set(ids(released))))
+    assert statuses(behind) == {"success": ROUNDS}
+
+
+def test_a_gate_is_decided_once_when_one_of_its_works_is_deleted_and_the_other_ends():
+    pairs = [enqueue_many([step(), step()]) for _ in range(ROUNDS)]
+    gates = enqueue_many([dependency(pair, [step()], "all-done") for pair in pairs])
+    claims = claim_all()
+
+    race(
+        ROUNDS,
+        lambda number: succeed(claims[pairs[number][0].id]),
+        deleting([second for _, second in pairs]),
+    )
+
+    assert statuses(gates) == {"success": ROUNDS}
+    parents = Work.objects.exclude(parent_id=None).values_list("parent_id", flat=True)
+    assert Counter(parents) == {gate.id: 1 for gate in gates}
+
+
+def test_a_cascade_meets_the_end_of_the_blocker():
+    blockers = enqueue_many([step() for _ in range(FEWER)])
+    waiting = [enqueue(step(), blockers=[blocker]) for blocker in blockers]
+    claims = claim_all()
+
+    race(FEWER, lambda number: succeed(claims[blockers[number].id]), deleting(waiting, cascade=True))
+
+    assert not Work.objects.exists()
+    assert (Edge.objects.count(), Waiter.objects.count()) == (0, 0)
+
+
+def test_a_retry_revives_the_work_or_finds_none():
+    members = enqueue_many([step() for _ in range(FEWER)])
+    gates = enqueue_many([dependency([member], [step()]) for member in members])
+    kill(*claim_all().values())
+
+    def again(number: int) -> None:
+        with suppress(WorkNotFound, NotRetryable):
+            retry(members[number].id)
+
+    race(FEWER, again, deleting(members))
+    assert_gone(members)
+    assert statuses(gates) == {"dead": FEWER}
+
+
+def test_of_rivals_who_delete_the_same_each_chain_is_deleted_by_one():
+    """They come in opposite orders, one of them from below; the groups empty at the same moment."""
+    quartets = []
+    for _ in range(FEWER):
+        a, b = enqueue_many([step(), step()], together=True)
+        quartets.append([a, b, *enqueue_many([step(), step()], blockers=[a, b])])
+    deleted: list[str] = []
+
+    def delete(order: int, cascade: bool = False):
+        def act(number: int) -> None:
+            try:
+                deleted.extend(delete_chains(*quartets[number][::order], cascade=cascade))
+            except BlockerReference:
+                pytest.fail("all that refer to a chain are deleted with it")
+
+        return act
+
+    race(FEWER, delete(1), delete(-1), lambda number: deleting_top(quartets[number], deleted))
+    assert Counter(deleted) == {handle.id: 1 for quartet in quartets for handle in quartet}
+    assert not Work.objects.exists()
+    assert not Group.objects.exists()
+
+
+def deleting_top(quartet, deleted: list[str]) -> None:
+    """Delete the last of four with what blocks it, which the third keeps while it is there."""
+    try:
+        deleted.extend(delete_chains(quartet[3], cascade=True))
+    except BlockerReference as refusal:
+        assert {work for _, work in refusal.references} == {quartet[2].id}
+
+
+def test_rivals_who_delete_the_last_two_of_a_group_delete_it():
+    pairs = [enqueue_many([step(), step()], together=True) for _ in range(FEWER)]
+    firsts, seconds = ([pair[place] for pair in pairs] for place in (0, 1))
+    race(FEWER, deleting(firsts), deleting(seconds))
+    assert not Group.objects.exists()
+
+
+def test_pruning_meanwhile_leaves_no_group_behind(time_travel):
+    pairs = [enqueue_many([step(), step()], together=True) for _ in range(ROUNDS)]
+    succeed(*claim_all().values())
+    time_travel(60)
+
+    def prune(number: int) -> None:
+        try:
+            retention.delete_ended("success", clock.now(), 2)
+        except OperationalError as error:
+            assert is_contention(error), error
+
+    race(ROUNDS, prune, deleting([first for first, _ in pairs]))
+    while retention.delete_ended("success", clock.now(), 500):
+        continue
+    assert not Work.objects.exists()
+    assert not Group.objects.exists()

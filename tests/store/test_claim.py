@@ -1,0 +1,79 @@
+"""Claiming: which of the due works of a queue go first, and how many of each type."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_ayework.models import Work
+from django_ayework.store import transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.lanes import Lane, lanes_with_work
+from django_ayework.store.look import look
+from django_ayework.testing.factories import WorkFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def pending(label: str, type: str, age: int = 0, **columns) -> None:
+    """Make a pending work that has been due for so many seconds."""
+    WorkFactory(id=label, type=type, run_at=clock.now() - timedelta(seconds=age), **columns)
+
+
+def claimed(caps: dict[str, int], limit: int, queue: str = "default") -> list[str]:
+    now = clock.now()
+    return [row.id for row in transitions.claim(queue, caps, limit, "w", now, now + timedelta(minutes=1))]
+
+
+def test_works_of_several_types_go_by_priority_then_age_whatever_their_type():
+    pending("old", "t.b", age=30)
+    pending("older", "t.a", age=40)
+    pending("new", "t.a", age=10)
+    pending("urgent", "t.c", priority=5)
+    pending("whenever", "t.c", age=90, priority=-5)
+    caps = dict.fromkeys(["t.a", "t.b", "t.c"], 9)
+    assert claimed(caps, 3) == ["urgent", "older", "old"]
+    assert claimed(caps, 3) == ["new", "whenever"]
+
+
+def test_no_more_of_a_type_are_taken_than_its_cap():
+    for number in range(5):
+        pending(f"a{number}", "t.a", age=50 - number)
+        pending(f"b{number}", "t.b", age=20 - number)
+    assert claimed({"t.a": 2, "t.b": 9}, 5) == ["a0", "a1", "b0", "b1", "b2"]
+    assert claimed({"t.a": 1}, 5) == ["a2"]
+    assert claimed({"t.a": 0, "t.b": 0}, 5) == []
+    assert claimed({}, 5) == []
+    assert claimed({"t.a": 5}, 0) == []
+
+
+def test_types_that_are_not_asked_for_and_other_queues_are_left():
+    pending("mine", "t.a")
+    pending("other type", "t.b", age=60)
+    pending("other queue", "t.a", age=60, queue="mail")
+    assert claimed({"t.a": 5, "t.c": 5}, 5) == ["mine"]
+
+
+def test_units_of_a_type_go_by_name_within_a_priority():
+    for unit, priority in (("b", 0), ("c", 0), ("a", 0), ("z", 1)):
+        pending(unit, "t.a", unit=unit, sort_key=unit, priority=priority)
+    assert claimed({"t.a": 2}, 2) == ["z", "a"]
+    assert claimed({"t.a": 9}, 9) == ["b", "c"]
+
+
+def test_what_is_claimed_is_running_and_leased():
+    pending("w1", "t.a", attempt=1, delivery=3)
+    assert claimed({"t.a": 1, "t.b": 1}, 1) == ["w1"]
+    row = Work.objects.get(id="w1")
+    assert (row.status, row.attempt, row.delivery, row.worker) == ("running", 2, 4, "w")
+    assert row.leased_until is not None
+
+
+def test_lanes_are_the_types_of_each_queue():
+    for queue, type in (("mail", "t.b"), ("default", "t.a"), ("mail", "t.a"), ("mail", "t.b")):
+        WorkFactory(queue=queue, type=type)
+    WorkFactory(queue="done", status="success")
+    first = look(clock.now()).first_queue
+    assert lanes_with_work(first) == [Lane("default", "t.a"), Lane("mail", "t.a"), Lane("mail", "t.b")]
+    assert lanes_with_work(None) == []

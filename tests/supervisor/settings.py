@@ -1,0 +1,22 @@
+"""The settings of supervisors and their children: they are quick to notice, and short of patience."""
+
+import os
+import threading
+
+from django_ayework.worker import bounds
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker", "tests.supervisor"]
+AYEWORK = {
+    "POLL_INTERVAL": 0.1,
+    "LEASE": float(os.environ.get("TEST_LEASE", "30")),
+    "SHUTDOWN_GRACE": float(os.environ.get("TEST_GRACE", "60")),
+}
+bounds.FAREWELL = 1.0
+bounds.PATIENCE = 0.5
+bounds.BEAT = 0.1
+bounds.STALL = float(os.environ.get("TEST_STALL", "60"))
+
+if os.environ.get("TEST_THREAD"):  # which makes a fork unsafe
+    threading.Thread(target=threading.Event().wait, daemon=True).start()

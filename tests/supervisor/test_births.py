@@ -1,0 +1,71 @@
+"""What a supervisor sees to before it has a child."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import closing
+
+import pytest
+from django.db import connection
+
+from django_ayework.worker.supervisor import births
+from django_ayework.worker.supervisor import supervisor as supervisor_module
+from django_ayework.worker.supervisor.births import forget_connections, forks, inherited
+from django_ayework.worker.supervisor.supervisor import Supervisor
+
+
+def test_no_connection_is_shared_with_a_child():
+    connection.ensure_connection()
+    forget_connections()
+    assert connection.connection is None
+
+
+def test_it_forks_unless_another_thread_would_be_cut_off():
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    assert forks() == (threading.active_count() == 1)
+    thread.start()
+    try:
+        assert not forks()
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_it_does_not_fork_on_macos(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(births.threading, "active_count", lambda: 1)
+    assert forks()
+    monkeypatch.setattr(births.sys, "platform", "darwin")
+    assert not forks()
+
+
+def test_what_a_child_inherits_is_not_passed_on_to_its_own_children(monkeypatch: pytest.MonkeyPatch):
+    ours, theirs = births.line()
+    with ours:
+        monkeypatch.setenv(births.INHERITANCE, f"{theirs.detach()},3")
+        birth = inherited()
+        assert birth is not None
+        end, place = birth
+        with end:
+            assert (place, end.get_inheritable()) == (3, False)
+    assert births.INHERITANCE not in os.environ
+    assert inherited() is None
+
+
+def test_a_system_without_room_for_another_process_is_given_time(monkeypatch: pytest.MonkeyPatch, caplog):
+    def fail(*args):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(supervisor_module, "give_birth", fail)
+    supervisor = Supervisor(1, life=lambda end, place: 0)
+    with closing(supervisor._bell):
+        for _ in range(3):
+            supervisor._fill_places()
+    assert [record.getMessage() for record in caplog.records] == [
+        "Process 1 could not be started (Resource temporarily unavailable); next try at once.",
+        "Process 1 could not be started (Resource temporarily unavailable); next try in 1 s.",
+    ]
+    health, signs = supervisor.report()
+    assert (health.live, health.ready, signs) == (True, False, [])
+    assert health.reasons == ("process 1: it is to be started in 1 s",)

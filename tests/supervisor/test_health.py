@@ -1,0 +1,42 @@
+"""The health of all children, as their supervisor tells it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+from tests.processes import ended, eventually, get, health_address, worker_process
+from tests.supervisor.kit import children, supervisor
+
+
+def test_a_process_that_makes_no_progress_is_noticed(env):
+    with supervisor(env | {"TEST_STALL": "1"}, "--health-port", "0") as process:
+        url = health_address(process)
+        frozen, other = children()
+        eventually(lambda: get(f"{url}/ready")[0] == 200)
+        assert sorted(worker["pid"] for worker in get(f"{url}/live")[1]["workers"]) == sorted([frozen, other])
+        os.kill(frozen, signal.SIGSTOP)
+        eventually(lambda: get(f"{url}/live")[0] == 503)
+        [reason] = get(f"{url}/live")[1]["reasons"]
+        assert re.fullmatch(r"process [12]: the claiming loop has made no progress for \d+ s", reason)
+        os.kill(frozen, signal.SIGKILL)
+        eventually(lambda: get(f"{url}/ready")[0] == 200)
+
+
+def test_processes_that_die_again_and_again_are_not_ready(env):
+    with supervisor(env | {"TEST_DIES": "1"}, "--health-port", "0") as process:
+        url = health_address(process)
+        eventually(lambda: "it is to be started in" in " ".join(get(f"{url}/ready")[1]["reasons"]))
+        assert get(f"{url}/live")[0] == 200
+
+
+def test_a_single_worker_tells_its_own_health(env):
+    with worker_process(env, "--health-port", "0") as process:
+        url = health_address(process)
+        eventually(lambda: get(f"{url}/ready")[0] == 200)
+        assert [worker["pid"] for worker in get(f"{url}/live")[1]["workers"]] == [process.pid]
+        with worker_process(env, "--health-port", url.rpartition(":")[2]) as late:
+            status, output = ended(late)
+        assert status == 1
+        assert re.search(r"cannot listen on 127.0.0.1:\d+ for --health-port: .*in use", output)

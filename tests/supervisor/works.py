@@ -1,0 +1,30 @@
+"""Works that say in which process they ran."""
+
+from __future__ import annotations
+
+import os
+
+from django_ayework import work
+from django_ayework.signals import worker_started
+
+memory: list[bytes] = []
+
+
+@work(name="supervisor.where")
+def where() -> int:
+    return os.getpid()
+
+
+@work(name="supervisor.grow")
+def grow(megabytes: int) -> int:
+    """Take memory, and keep it."""
+    memory.append(os.urandom(2**20) * megabytes)
+    return os.getpid()
+
+
+def die(**kwargs: object) -> None:
+    os._exit(7)
+
+
+if os.environ.get("TEST_DIES"):
+    worker_started.connect(die)

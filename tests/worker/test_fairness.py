@@ -1,0 +1,111 @@
+"""Queues share a worker, whatever stands in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from django_ayework import enqueue, enqueue_many
+from django_ayework.testing import running_worker
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.scope import Scope
+from tests.app.works import add
+from tests.outputs.works import store
+from tests.worker.works import quick
+
+
+def queues(deliveries: list[Delivery]) -> list[str]:
+    return list(dict.fromkeys(delivery.row.queue for delivery in deliveries))
+
+
+def shares(deliveries: list[Delivery]) -> Counter[str]:
+    return Counter(delivery.row.queue for delivery in deliveries)
+
+
+@pytest.fixture
+def claimer() -> Claimer:
+    return Claimer("w", Scope())
+
+
+def test_each_queue_gets_its_share_and_another_goes_first_each_time(claimer):
+    for queue in ("a", "b"):
+        enqueue_many([quick() for _ in range(30)], queue=queue)
+    claims = [claimer.claim(9, set()) for _ in range(4)]
+    assert [queues(claim) for claim in claims] == [["b", "a"], ["a", "b"], ["b", "a"], ["a", "b"]]
+    assert [sorted(shares(claim).values()) for claim in claims] == [[4, 5]] * 4
+
+
+def test_what_one_queue_does_not_use_is_the_others(claimer):
+    enqueue_many([quick() for _ in range(30)], queue="a")
+    enqueue(quick(), queue="b")
+    assert shares(claimer.claim(10, set())) == {"a": 9, "b": 1}
+    assert shares(claimer.claim(10, set())) == {"a": 10}
+
+
+@pytest.mark.parametrize("wanted", [1, 8, 200])
+def test_a_work_beside_a_flood_is_claimed_with_the_first_look(claimer, settings, wanted):
+    enqueue_many([quick() for _ in range(2000)], queue="flood", priority=100)
+    claimer.claim(wanted, set())
+    enqueue(add(a=1, b=2), queue="rest")
+    settings.AYEWORK = {"POLL_INTERVAL": 1e-9}  # the poll has passed
+    claimed = [*claimer.claim(wanted, set()), *claimer.claim(wanted, set())]
+    assert "rest" in queues(claimed)
+
+
+def test_a_type_by_units_has_a_share_beside_its_queue(claimer):
+    enqueue_many([quick() for _ in range(50)], priority=5)
+    for unit in "cba":
+        enqueue(store(), unit=unit)
+    claimed = claimer.claim(4, set())
+    assert Counter(delivery.row.type for delivery in claimed) == {"worker.quick": 2, "out.store": 2}
+    assert [delivery.row.unit for delivery in claimed if delivery.row.unit] == ["a", "b"]
+
+
+def test_a_worker_takes_only_what_it_serves():
+    enqueue(quick(), queue="a")
+    enqueue(add(a=1, b=2), queue="a")
+    enqueue(quick(), queue="b")
+    for scope, expected in (
+        (Scope(queues=("b",)), {("b", "worker.quick")}),
+        (Scope(types=("shop.add",)), {("a", "shop.add")}),
+        (Scope(queues=("a",), exclude_types=("shop.add",)), {("a", "worker.quick")}),
+    ):
+        claimed = Claimer("w", scope).claim(9, set())
+        assert {(delivery.row.queue, delivery.row.type) for delivery in claimed} == expected
+
+
+class TestAccept:
+    def test_a_declined_work_goes_back_without_spending_an_attempt(self, claimer, settings):
+        settings.AYEWORK = {"ACCEPT": lambda state: state.queue == "mine"}
+        mine, other = enqueue(quick(), queue="mine"), enqueue(quick(), queue="others")
+        assert [delivery.row.id for delivery in claimer.claim(5, set())] == [mine.id]
+        state = other.state()
+        assert (state.status, state.attempt, state.worker) == ("scheduled", 0, None)
+        assert state.start_at > state.queued_at
+
+    def test_the_hook_is_shown_the_state_of_the_running_work(self, claimer, settings):
+        shown = []
+        settings.AYEWORK = {"ACCEPT": lambda state: shown.append(state) or True}
+        handle = enqueue(quick())
+        claimer.claim(5, set())
+        assert [(state.id, state.status, state.attempt) for state in shown] == [(handle.id, "running", 1)]
+
+    def test_what_stands_behind_declined_works_is_reached_at_once(self, settings):
+        settings.AYEWORK = {"ACCEPT": lambda state: state.type == "shop.add", "POLL_INTERVAL": 3600}
+        enqueue_many([quick() for _ in range(50)], priority=5)
+        handle = enqueue(add(a=1, b=2))
+        with running_worker(concurrency=2):
+            assert handle.result(timeout=20) == 3
+
+    def test_a_hook_that_raises_declines_and_is_reported(self, claimer, settings):
+        reported = []
+        settings.AYEWORK = {
+            "ACCEPT": lambda state: 1 / 0,
+            "ON_ERROR": lambda error, phase: reported.append((type(error), phase)),
+        }
+        handle = enqueue(quick())
+        assert claimer.claim(5, set()) == []
+        assert handle.state().status == "scheduled"
+        assert reported == [(ZeroDivisionError, "queue")]

@@ -1,0 +1,136 @@
+"""The health of a worker, asked for over HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from django.db import OperationalError
+
+from django_ayework import enqueue
+from django_ayework.store import transitions
+from django_ayework.testing import running_worker
+from django_ayework.worker import bounds
+from django_ayework.worker import worker as worker_module
+from django_ayework.worker.health import HealthServer, report_on
+from django_ayework.worker.worker import Worker
+from tests.processes import eventually
+from tests.worker.works import hold, quick
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+
+@pytest.fixture
+def server() -> Iterator[HealthServer]:
+    server = HealthServer("127.0.0.1", 0)
+    yield server
+    server.close()
+
+
+def ask(server: HealthServer, question: str) -> tuple[int, dict]:
+    """Send a request; return the status and the body."""
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(question.encode())
+        server.answer()
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    head, _, body = answer.decode().partition("\r\n\r\n")
+    return int(head.split()[1]), json.loads(body) if body else {}
+
+
+def get(server: HealthServer, path: str) -> tuple[int, dict]:
+    return ask(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+
+def statuses(server: HealthServer) -> tuple[int, int]:
+    return get(server, "/live")[0], get(server, "/ready")[0]
+
+
+def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
+    worker = Worker(concurrency=3)
+    server.ask = lambda: report_on(worker.vitals)
+    assert get(server, "/ready")[1]["reasons"] == ["the worker is starting"]
+    with worker:
+        eventually(lambda: statuses(server) == (200, 200))
+        enqueue(hold())
+        eventually(lambda: stage.started)
+        [told] = get(server, "/ready?verbose=1")[1]["workers"]
+        assert (told["worker"], told["running"], told["concurrency"]) == (worker.id, 1, 3)
+        worker.request_stop()
+        eventually(lambda: statuses(server) == (200, 503))
+        assert get(server, "/ready")[1]["reasons"] == ["the worker is stopping"]
+        stage.go.set()
+
+
+def test_a_worker_without_its_database_is_live_and_not_ready(stage, server, monkeypatch):
+    def fail(*args):
+        raise OperationalError("server closed the connection")
+
+    monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
+    with running_worker() as worker:
+        server.ask = lambda: report_on(worker.vitals)
+        eventually(lambda: statuses(server) == (200, 200))
+        with monkeypatch.context() as broken:
+            broken.setattr(worker_module.Claimer, "look_around", fail)
+            eventually(lambda: statuses(server) == (200, 503))
+            assert "server closed the connection" in get(server, "/ready")[1]["reasons"][0]
+        eventually(lambda: statuses(server) == (200, 200))
+
+
+def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkeypatch):
+    stuck, over = threading.Event(), threading.Event()
+
+    def hang(*args):
+        stuck.set()
+        over.wait(60)
+        return []
+
+    monkeypatch.setattr(bounds, "STALL", 0.2)
+    monkeypatch.setattr(transitions, "claim", hang)
+    enqueue(quick())
+    with running_worker() as worker:
+        server.ask = lambda: report_on(worker.vitals)
+        assert stuck.wait(10)
+        eventually(lambda: statuses(server) == (503, 503))
+        assert "the claiming loop has made no progress for" in get(server, "/live")[1]["reasons"][0]
+        monkeypatch.undo()
+        over.set()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_worker_that_has_lost_a_thread_is_not_live(stage, server):
+    def end() -> None:
+        raise SystemExit
+
+    worker = Worker()
+    worker._keeper.duties[0].act = end
+    with worker:
+        server.ask = lambda: report_on(worker.vitals)
+        eventually(lambda: statuses(server) == (503, 503))
+        assert get(server, "/live")[1]["reasons"] == ["ayework-keeper has ended"]
+
+
+def test_other_questions_are_refused(server):
+    server.ask = lambda: report_on(Worker().vitals)
+    assert get(server, "/")[0] == 404
+    assert ask(server, "POST /live HTTP/1.1\r\n\r\n")[0] == 405
+    assert ask(server, "\r\n\r\n")[0] == 405
+    assert ask(server, "HEAD /live HTTP/1.1\r\n\r\n") == (200, {})
+
+
+def test_whoever_asks_nothing_does_not_keep_the_server_waiting(server, monkeypatch):
+    server.ask = lambda: report_on(Worker().vitals)
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))):
+        server.answer()
+        assert get(server, "/live")[0] == 200
+    server.answer()  # nobody is there
+
+
+def test_it_can_listen_on_another_address():
+    server = HealthServer("::1", 0)
+    assert server.url.startswith("http://[::1]:")
+    server.close()

@@ -1,0 +1,170 @@
+"""The engine's own statements are bounded in time; those of handlers are the project's affair."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from django.conf import settings
+from django.db import OperationalError, connection, connections
+from django.test.utils import CaptureQueriesContext
+
+from django_ayework import enqueue, work
+from django_ayework.store import sessions
+from django_ayework.store.database import has_timed_out
+from django_ayework.store.sessions import bounded_statements
+from django_ayework.testing import running_worker
+from django_ayework.worker.keeper import Keeper
+from django_ayework.worker.worker import Worker
+
+#: By vendor: the seconds that a statement of this session may take, and a statement that takes long.
+BOUND = {
+    "postgresql": "SELECT setting::int / 1000.0 FROM pg_settings WHERE name = 'statement_timeout'",
+    "mysql": "SELECT @@max_statement_time",
+}
+SLOW = {"postgresql": "SELECT pg_sleep(20)", "mysql": "SELECT SLEEP(20)"}
+
+servers = pytest.mark.vendors("postgresql", "mysql")
+#: Behind PgBouncer (see tests/pgbouncer.py) no session is the engine's own.
+is_pooled = bool(settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS"))
+own_session = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
+
+
+def ask(statement: str) -> object:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()[0]
+
+
+def in_thread(act: Callable[[], object]) -> object:
+    """Do something in a thread, and so on a connection, of its own."""
+    seen: list[object] = []
+
+    def run() -> None:
+        try:
+            seen.append(act())
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(30)
+    return seen[0]
+
+
+def bounded() -> object:
+    with bounded_statements():
+        return ask(BOUND[connection.vendor])
+
+
+def unbounded() -> object:
+    return ask(BOUND[connection.vendor])
+
+
+@work(name="worker.bound_of_handler")
+def bound_of_handler() -> float:
+    return float(unbounded())
+
+
+@servers
+@own_session
+def test_a_session_of_the_engine_is_bounded(settings):
+    settings.AYEWORK = {"STATEMENT_TIMEOUT": 2.5}
+    assert float(in_thread(bounded)) == 2.5
+    assert float(in_thread(unbounded)) == float(unbounded())
+
+
+@servers
+def test_without_a_timeout_sessions_are_left_alone(settings):
+    settings.AYEWORK = {"STATEMENT_TIMEOUT": None}
+    assert in_thread(bounded) == in_thread(unbounded)
+
+
+@servers
+@pytest.mark.usefixtures("quick_polls")
+def test_a_handlers_session_is_left_alone():
+    before = float(unbounded())
+    with running_worker():
+        assert enqueue(bound_of_handler()).result(timeout=20) == before
+
+
+@servers
+@own_session
+def test_a_statement_that_takes_too_long_is_ended_and_known_for_what_it_is(settings):
+    settings.AYEWORK = {"STATEMENT_TIMEOUT": 0.05}
+
+    def wait() -> object:
+        with bounded_statements(), pytest.raises(OperationalError) as caught:
+            ask(SLOW[connection.vendor])
+        return has_timed_out(caught.value)
+
+    assert in_thread(wait) is True
+
+
+@pytest.mark.skipif(not is_pooled, reason="the engine has sessions of its own here")
+def test_behind_a_pooler_no_session_is_touched():
+    assert in_thread(bounded) == in_thread(unbounded)
+
+
+@own_session
+@pytest.mark.vendors("postgresql")
+def test_a_session_that_a_pooler_lends_is_left_alone(monkeypatch):
+    """A pooler names another process than the one that serves the statement."""
+    statement_for = sessions.statement_for
+
+    def for_another_process(*args):
+        statement, (server, timeout, _) = statement_for(*args)
+        return statement, [server + 1, timeout, server + 1]
+
+    monkeypatch.setattr(sessions, "statement_for", for_another_process)
+    assert in_thread(bounded) == in_thread(unbounded)
+
+
+@own_session
+@pytest.mark.vendors("postgresql")
+def test_the_engine_compiles_no_statement():
+    def jit() -> object:
+        with bounded_statements():
+            return ask("SHOW jit")
+
+    assert in_thread(jit) == "off"
+
+
+def test_a_connection_of_a_pool_in_this_process_is_left_alone(monkeypatch):
+    monkeypatch.setattr(sessions, "is_lent", lambda connection: True)
+
+    def statements() -> int:
+        with bounded_statements(), CaptureQueriesContext(connection) as queries:
+            connection.ensure_connection()
+        return sum("timeout" in query["sql"] or "max_" in query["sql"] for query in queries)
+
+    assert in_thread(statements) == 0
+
+
+@servers
+@own_session
+@pytest.mark.usefixtures("quick_polls")
+def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
+    found: dict[str, float] = {}
+
+    def note(*args) -> None:
+        found[threading.current_thread().name] = float(unbounded())
+
+    def note_and_settle(*args):
+        note()
+        return settle(*args)
+
+    from django_ayework.worker import settler
+
+    settle = settler.settle
+    monkeypatch.setattr(settler, "settle", note_and_settle)
+    monkeypatch.setattr(Keeper, "watch_time", note)
+    monkeypatch.setattr(Worker, "_is_drained", note)
+    enqueue(bound_of_handler())
+    worker = Worker(burst=True)
+    worker.start()
+    while len(found) < 3 and worker._thread is not None:
+        worker._thread.join(0.01)
+    worker.stop()
+    assert found == {"ayework-worker": 15.0, "ayework-settler": 15.0, "ayework-keeper": 15.0}
