@@ -16,10 +16,12 @@ Connections of the thread may have been anywhere when it came. They are closed, 
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -122,12 +124,33 @@ class Interruption:
 def frames_of_handler(thread: int) -> list[FrameType]:
     """Return the frames of the handler that a thread runs, the innermost first; none once it has ended."""
     frames: list[FrameType] = []
-    frame: FrameType | None = sys._current_frames().get(thread)
-    while frame is not None and frame.f_code is not Interruption._run.__code__:
-        frames.append(frame)
-        frame = frame.f_back
+    with without_garbage_collection():
+        frame: FrameType | None = sys._current_frames().get(thread)
+        while frame is not None and frame.f_code is not Interruption._run.__code__:
+            frames.append(frame)
+            frame = frame.f_back
     is_over = frame is None or (frames and frames[-1].f_code is Interruption._close.__code__)
     return [] if is_over else frames
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Keep other threads from moving on in the middle of looking at their frames.
+
+    Looking makes objects, which may start a collection; what is collected may let other threads run. CPython
+    then looks at memory that is gone, or waits for ever (its issues 106883 and 111363).
+    """
+    with _looking:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if was_enabled:
+                gc.enable()
+
+
+_looking = threading.Lock()
 
 
 def is_delicate(frame: FrameType) -> bool:

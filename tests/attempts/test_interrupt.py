@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -258,6 +260,23 @@ def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
 
 
 # One call
+
+
+def test_no_collection_starts_while_frames_of_another_thread_are_looked_at(monkeypatch):
+    """A collection there could let that thread move on, and CPython look at memory that is gone."""
+    seen: list[bool] = []
+    frames_of = sys._current_frames
+
+    def current_frames() -> dict[int, Any]:
+        seen.append(gc.isenabled())
+        return frames_of()
+
+    monkeypatch.setattr(interruption.sys, "_current_frames", current_frames)
+    with pytest.raises(Aborted):
+        struck_while(interruptible(), be_busy)
+    assert seen
+    assert not any(seen)
+    assert gc.isenabled()
 
 
 def interruptible(reason: AbortReason = AbortReason.CANCELLED) -> Interruption:
