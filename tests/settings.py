@@ -31,6 +31,8 @@ def database(url: str) -> dict[str, Any]:
     elif config["ENGINE"] == "django.db.backends.mysql":
         options |= {"charset": "utf8mb4"}
         config["TEST"]["CHARSET"] = "utf8mb4"
+    else:  # no test stops the server, so none needs what was committed to be on its disk at once
+        options |= {"options": "-c synchronous_commit=off"}
     return config
 
 

@@ -12,8 +12,9 @@ from django.conf import settings
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 HERE = Path(__file__).parent
 
-#: Whether to run the races in full, as ``make races`` does; ``make test`` runs fewer rounds of some.
+#: Whether to run the races in full, as ``make races`` does; ``make test`` runs fewer rounds.
 FULL = os.environ.get("AYEWORK_RACES") == "full"
+ROUNDS = 200 if FULL else 40
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

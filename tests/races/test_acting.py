@@ -6,10 +6,9 @@ import pytest
 
 from django_ayework import AlreadyCompleted, cancel, complete, dependency, enqueue, enqueue_many
 from django_ayework.models import Work
+from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed
 from tests.races.works import step
-
-ROUNDS = 200
 
 
 @pytest.mark.parametrize("act", [cancel, complete])

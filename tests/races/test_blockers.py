@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Work
+from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed
 from tests.races.works import step
-
-ROUNDS = 200
 
 
 def statuses(handles) -> set[str]:

@@ -14,10 +14,9 @@ from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import StoreEntry, Work
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
+from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race
 from tests.races.works import step
-
-ROUNDS = 200
 
 
 @work(name="races.keyed", options=lambda key: {"dedup": Dedup(key)})

@@ -27,11 +27,9 @@ from django_ayework.store import retention
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
 from tests.races import rivals
+from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, ids, kill, race, succeed
 from tests.races.works import step
-
-ROUNDS = 200
-FEWER = 60
 
 
 def statuses(handles) -> Counter:
@@ -165,18 +163,18 @@ def test_a_gate_is_decided_once_when_one_of_its_works_is_deleted_and_the_other_e
 
 
 def test_a_cascade_meets_the_end_of_the_blocker():
-    blockers = enqueue_many([step() for _ in range(FEWER)])
+    blockers = enqueue_many([step() for _ in range(ROUNDS)])
     waiting = [enqueue(step(), blockers=[blocker]) for blocker in blockers]
     claims = claim_all()
 
-    race(FEWER, lambda number: succeed(claims[blockers[number].id]), deleting(waiting, cascade=True))
+    race(ROUNDS, lambda number: succeed(claims[blockers[number].id]), deleting(waiting, cascade=True))
 
     assert not Work.objects.exists()
     assert (Edge.objects.count(), Waiter.objects.count()) == (0, 0)
 
 
 def test_a_retry_revives_the_work_or_finds_none():
-    members = enqueue_many([step() for _ in range(FEWER)])
+    members = enqueue_many([step() for _ in range(ROUNDS)])
     gates = enqueue_many([dependency([member], [step()]) for member in members])
     kill(*claim_all().values())
 
@@ -184,15 +182,15 @@ def test_a_retry_revives_the_work_or_finds_none():
         with suppress(WorkNotFound, NotRetryable):
             retry(members[number].id)
 
-    race(FEWER, again, deleting(members))
+    race(ROUNDS, again, deleting(members))
     assert_gone(members)
-    assert statuses(gates) == {"dead": FEWER}
+    assert statuses(gates) == {"dead": ROUNDS}
 
 
 def test_of_rivals_who_delete_the_same_each_chain_is_deleted_by_one():
     """They come in opposite orders, one of them from below; the groups empty at the same moment."""
     quartets = []
-    for _ in range(FEWER):
+    for _ in range(ROUNDS):
         a, b = enqueue_many([step(), step()], together=True)
         quartets.append([a, b, *enqueue_many([step(), step()], blockers=[a, b])])
     deleted: list[str] = []
@@ -206,7 +204,7 @@ def test_of_rivals_who_delete_the_same_each_chain_is_deleted_by_one():
 
         return act
 
-    race(FEWER, delete(1), delete(-1), lambda number: deleting_top(quartets[number], deleted))
+    race(ROUNDS, delete(1), delete(-1), lambda number: deleting_top(quartets[number], deleted))
     assert Counter(deleted) == {handle.id: 1 for quartet in quartets for handle in quartet}
     assert not Work.objects.exists()
     assert not Group.objects.exists()
@@ -221,9 +219,9 @@ def deleting_top(quartet, deleted: list[str]) -> None:
 
 
 def test_rivals_who_delete_the_last_two_of_a_group_delete_it():
-    pairs = [enqueue_many([step(), step()], together=True) for _ in range(FEWER)]
+    pairs = [enqueue_many([step(), step()], together=True) for _ in range(ROUNDS)]
     firsts, seconds = ([pair[place] for pair in pairs] for place in (0, 1))
-    race(FEWER, deleting(firsts), deleting(seconds))
+    race(ROUNDS, deleting(firsts), deleting(seconds))
     assert not Group.objects.exists()
 
 

@@ -13,12 +13,9 @@ from django_ayework.define.ids import new_id
 from django_ayework.flow import chores
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.clock import clock
-from tests.races.conftest import FULL
+from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, ids, kill, race, succeed
 from tests.races.works import step
-
-ROUNDS = 200
-FEWER = 200 if FULL else 60
 
 
 def statuses(gates: list) -> Counter:
@@ -52,17 +49,17 @@ def test_the_last_two_members_settling_at_once_open_the_gate_once():
 
 
 def test_a_success_and_a_death_at_once_close_the_gate():
-    pairs = [(step(), step()) for _ in range(FEWER)]
+    pairs = [(step(), step()) for _ in range(ROUNDS)]
     gates = [dependency(pair, [step()]) for pair in pairs]
     enqueue_many(gates)
     enqueue_many([member for pair in pairs for member in pair])
     claims = claim_all()
     race(
-        FEWER,
+        ROUNDS,
         lambda number: succeed(claims[pairs[number][0].id]),
         lambda number: kill(claims[pairs[number][1].id]),
     )
-    assert statuses(gates) == {"dead": FEWER}
+    assert statuses(gates) == {"dead": ROUNDS}
     assert not released()
 
 
@@ -97,16 +94,16 @@ def test_a_gate_made_while_the_empty_gate_it_watches_is_made_is_decided():
 
 
 def test_a_gate_made_while_its_member_is_queued_and_settled_is_decided():
-    members = [step() for _ in range(FEWER)]
+    members = [step() for _ in range(ROUNDS)]
     gates = [dependency([member], [step()]) for member in members]
 
     def live(number: int) -> None:
         enqueue(members[number])
         succeed(claim_all()[members[number].id])
 
-    race(FEWER, lambda number: enqueue(gates[number]), live)
+    race(ROUNDS, lambda number: enqueue(gates[number]), live)
     finish()
-    assert statuses(gates) == {"success": FEWER}
+    assert statuses(gates) == {"success": ROUNDS}
 
 
 def test_a_gate_made_while_its_dead_member_is_retried_waits_for_it():
@@ -146,7 +143,7 @@ def test_a_retry_of_the_dead_member_meets_the_settling_of_another():
 
 
 def test_a_retry_that_meets_the_death_itself_revives_what_the_death_closed():
-    members = [step() for _ in range(FEWER)]
+    members = [step() for _ in range(ROUNDS)]
     chains = [[dependency([member], [step()])] for member in members]
     for chain in chains:
         chain.append(dependency(chain[0].releases, [step()]))
@@ -163,15 +160,15 @@ def test_a_retry_that_meets_the_death_itself_revives_what_the_death_closed():
                 while not Work.objects.filter(id=members[number].id, status="dead").exists():
                     continue
 
-    race(FEWER, retry_soon, lambda number: kill(claims[members[number].id]))
-    assert statuses([gate for chain in chains for gate in chain]) == {"blocked": 2 * FEWER}
+    race(ROUNDS, retry_soon, lambda number: kill(claims[members[number].id]))
+    assert statuses([gate for chain in chains for gate in chain]) == {"blocked": 2 * ROUNDS}
     finish()
-    assert statuses([gate for chain in chains for gate in chain]) == {"success": 2 * FEWER}
+    assert statuses([gate for chain in chains for gate in chain]) == {"success": 2 * ROUNDS}
     assert set(Group.objects.values_list("open", "total", "dead")) == {(0, 4, 0)}
 
 
 def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
-    members = [step() for _ in range(FEWER)]
+    members = [step() for _ in range(ROUNDS)]
     gates = [dependency([member], [step()], timeout=60) for member in members]
     enqueue_many(gates)
     time_travel(61)
@@ -180,12 +177,12 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
     enqueue_many(members)
     claims = claim_all()
     race(
-        FEWER,
+        ROUNDS,
         lambda number: retry(gates[number].id),
         lambda number: succeed(claims[members[number].id]),
     )
-    assert statuses(gates) == {"success": FEWER}
-    assert released() == {1: FEWER}
+    assert statuses(gates) == {"success": ROUNDS}
+    assert released() == {1: ROUNDS}
 
 
 def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
@@ -215,7 +212,7 @@ def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
 
 
 def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
-    members = enqueue_many([step() for _ in range(FEWER)])
+    members = enqueue_many([step() for _ in range(ROUNDS)])
     claims = claim_all(lease=60)
     gates = [dependency([member], [step()]) for member in members]
     enqueue_many(gates)
@@ -225,7 +222,7 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
     def settle(number: int) -> None:
         moved.update(succeed(claims[members[number].id]).moved)
 
-    race(FEWER, settle, lambda number: chores.reclaim(everything - {members[number].id}))
+    race(ROUNDS, settle, lambda number: chores.reclaim(everything - {members[number].id}))
     lost = set(Attempt.objects.filter(outcome="lost").values_list("work_id", flat=True))
     assert moved | lost == everything
     assert not moved & lost
@@ -233,8 +230,8 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
         ("pending", "worker lost")
     }
     finish()
-    assert statuses(gates) == {"success": FEWER}
-    assert released() == {1: FEWER}
+    assert statuses(gates) == {"success": ROUNDS}
+    assert released() == {1: ROUNDS}
 
 
 def test_settlements_that_lock_gates_crosswise_both_come_through():

@@ -14,10 +14,9 @@ from django_ayework.rules.folding import Contribution
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from tests.races import rivals
+from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race
 from tests.races.works import step
-
-ROUNDS = 200
 
 
 def test_two_claimers_never_get_the_same_work():

@@ -8,12 +8,10 @@ import pytest
 
 from django_ayework import Count, dependency, enqueue_many
 from django_ayework.models import Group, Work
-from tests.races.conftest import FULL
+from tests.races.conftest import ROUNDS
 from tests.races.rival_processes import race_processes
 from tests.races.rivals import claim_all, ids, kill, succeed
 from tests.races.works import step
-
-ROUNDS = 200 if FULL else 60
 
 
 @pytest.fixture

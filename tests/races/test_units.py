@@ -9,9 +9,8 @@ from django_ayework.models import Work
 from django_ayework.store.clock import clock
 from tests.invariants import assert_consistent
 from tests.outputs.works import fetch, given
+from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed
-
-ROUNDS = 200
 
 
 def output(*units: str) -> tuple[Birth, ...]:
