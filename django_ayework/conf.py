@@ -12,7 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from django_ayework.define.doer_option import check_doer
 from django_ayework.define.middleware import Middleware, check_middleware
+from django_ayework.doers import Doer
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec, RichJSON
@@ -46,6 +48,7 @@ class Settings:
     max_payload: int = 1_000_000  # characters of one encoded input or result
     id: Callable[[], str] | None = None  # makes ids of works; None: UUID version 7
     codec: Codec = field(default_factory=RichJSON)  # encodes inputs, results and group values
+    doer: Doer | None = None  # runs the works of types without one of their own; None: CONCURRENCY slots
     on_event: Hook | None = None  # called with every WorkEvent, after commit
     on_error: Hook | None = None  # called with (exception, phase); phase is "commit", "queue" or "hook"
     on_failure: Hook | None = None  # given (exception, FailureInfo); may answer "retry", "abort", Defer(…)
@@ -158,6 +161,11 @@ def middleware(value: Any, name: str) -> tuple[Middleware, ...]:
     return tuple(hook(one, f"{name}[{position}]") for position, one in given)
 
 
+def doer(value: Any, name: str) -> Doer | None:
+    """Return a doer, given as an object or its dotted path, or as a class to make it with; None for none."""
+    return check_doer(imported(value), name)
+
+
 def codec(value: Any, name: str) -> Codec:
     """Return the codec, given as an object, a class or a dotted path; None is the default one."""
     found = RichJSON() if value is None else imported(value)
@@ -207,6 +215,7 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "max_payload": whole,
     "id": hook,
     "codec": codec,
+    "doer": doer,
     "on_event": hook,
     "on_error": hook,
     "on_failure": hook,

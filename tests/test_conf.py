@@ -79,6 +79,7 @@ def test_every_default(settings, given):
         "unknown_type_grace": 3600.0,
         "max_payload": 1_000_000,
         "id": None,
+        "doer": None,
         "on_event": None,
         "on_error": None,
         "on_failure": None,

@@ -27,6 +27,7 @@ R = TypeVar("R")
 #: What ``@work`` has and a batch cannot have, and why.
 REFUSED = {
     "atomic": "one transaction would undo the works that did well with the one that failed",
+    "doer": "works that gather for one run take one slot of the worker",
     "interrupt": "an interruption meant for one work would end the run of all",
     "interval": "a continuous type has no works that could be gathered",
     "log_context": "one run is about many works",

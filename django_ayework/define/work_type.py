@@ -14,6 +14,7 @@ from django_ayework.define.middleware import Middleware
 from django_ayework.define.options import QueueOptions, checked
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.signature import bind, input_signature, wants_context
+from django_ayework.doers import Doer
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import DEFAULT_WEIGHT
@@ -52,6 +53,7 @@ class WorkSettings:
     middleware: tuple[Middleware | str, ...] = ()
     interrupt: bool = False
     redact: tuple[str, ...] = ()
+    doer: Doer | None = None
 
 
 class WorkType(Generic[P, R_co, G_co]):

@@ -10,12 +10,14 @@ from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVa
 
 from django_ayework.define import seams
 from django_ayework.define.context import Context
+from django_ayework.define.doer_option import check_doer
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.middleware import Middleware, check_middleware
 from django_ayework.define.options import check_flag, check_name, check_priority, check_retry
 from django_ayework.define.redaction import check_redact, require_inputs
 from django_ayework.define.registry import registry
 from django_ayework.define.work_type import WorkSettings, WorkType
+from django_ayework.doers import Doer
 from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
@@ -100,6 +102,7 @@ class WorkDecorator(Protocol):
         middleware: Sequence[Middleware | str] = ...,
         interrupt: bool = ...,
         redact: Sequence[str] = ...,
+        doer: Doer | None = ...,
     ) -> WorkDecorator: ...
 
 
@@ -120,8 +123,9 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     time, in the whole fleet; 0 is no limit), ``interval`` (makes it continuous), ``strict_return``,
     ``codec``, ``options(**input)`` (computes queueing options), ``on_event``, ``on_failure``,
     ``log_context(input, type)`` (says more in log records), ``middleware`` (surrounds the handler, within
-    that of the settings), ``interrupt`` (raises the abort inside a plain handler) and ``redact`` (paths into
-    the input that people are not shown). Durations are seconds or timedelta.
+    that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``redact`` (paths into
+    the input that people are not shown) and ``doer`` (runs the works, in place of the worker's slots).
+    Durations are seconds or timedelta.
 
     Raises ImproperWork when the function cannot be a work.
 
@@ -271,6 +275,7 @@ def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequen
         "interrupt": check_flag,
         "middleware": check_middleware,
         "redact": check_redact,
+        "doer": check_doer,
         "then": check_type_name,
         "order": check_order,
         "weight": check_weight,

@@ -29,6 +29,7 @@ from django_ayework.store.waiters import watched_by_all
 from django_ayework.worker.acceptance import accepted
 from django_ayework.worker.batches.sizes import NO_ROOM, slots_for
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.places import Places, Room, no_room
 from django_ayework.worker.rations import Claim, claim_of
 from django_ayework.worker.scope import Scope
 from django_ayework.worker.shares import Share, shares_of
@@ -41,9 +42,10 @@ LONGEST_PATIENCE = 6.0
 class Claimer:
     """Finds due works for one worker. One cheap look per poll at rest; none while works keep coming."""
 
-    def __init__(self, worker_id: str, scope: Scope) -> None:
+    def __init__(self, worker_id: str, scope: Scope, room_of_doer: Room = no_room) -> None:
         self.worker_id = worker_id
         self.scope = scope
+        self.room_of_doer = room_of_doer
         self.busy: list[Share] = []
         self.controls = Controls()
         #: Types with due works that are at their limit.
@@ -59,18 +61,20 @@ class Claimer:
     def claim(
         self, wanted: int, sparing: set[str], room: Mapping[str, int] = NO_ROOM, most: int | None = None
     ) -> list[Delivery]:
-        """Lease works for ``wanted`` slots, each share with due works getting as many slots as the others.
+        """Lease works for ``wanted`` slots and for what doers have room for.
+
+        Each share with due works gets as much as the others with the same doer, or without one.
 
         ``room`` is what batches that gather take besides, by type; ``most`` bounds the number of works.
 
         What is claimed is ours to run: an error at a later one may not strand it until its lease lapses.
         """
-        if not self.busy or self.look_is_due():
+        if self.knows_of_nothing() or self.look_is_due():
             self.look_around(sparing)
         claimed: list[WorkRow] = []
-        left = wanted
+        places = Places(wanted, self.room_of_doer)
         for share in self.in_turn():
-            slots = max(0, min(left, -(-wanted // max(1, len(self.busy)))))
+            slots = places.of(share, self.busy)
             spare = None if most is None else most - len(claimed)
             try:
                 rows = self.claim_from(share, slots, room, spare)
@@ -79,7 +83,7 @@ class Claimer:
                     raise
                 report(error, "queue", f"the queue {share.queue!r} could not be claimed from")
                 break
-            left -= slots_for((row.type for row in rows), room)
+            places.take(share, slots_for((row.type for row in rows), room))
             claimed += rows
         return self.delivered(claimed)
 
@@ -90,6 +94,15 @@ class Claimer:
         except Exception:
             transitions.release({row.id: row.delivery for row in claimed}, self.worker_id)
             raise
+
+    def knows_of_nothing(self) -> bool:
+        """Tell whether only a look can find works: those known of are for doers without room, if any are."""
+        return all(share.doer is not None and self.room_of_doer(share.doer) <= 0 for share in self.busy)
+
+    def may_claim_more(self, wanted: int) -> bool:
+        """Tell whether there is likely more to claim, for so many slots or for a doer."""
+        places = Places(wanted, self.room_of_doer)
+        return any(places.of(share, self.busy) > 0 for share in self.busy)
 
     def look_is_due(self) -> bool:
         """Tell whether the last look is a poll ago, or what has ended since makes room."""

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from django_ayework.define.signal import AbortReason, AbortSignal
+from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.options import StoredOptions, decode_options
 from django_ayework.store.rows import WorkRow
@@ -35,6 +36,7 @@ class Delivery:
         self.claimed_at = time.monotonic()
         self.ready_at = self.claimed_at  # later while it gathers with others for a batch
         self.in_batch = False  # takes no slot of its own
+        self.doer: Doer | None = None  # runs it, instead of a slot
         self.renewed_at = self.claimed_at if self.lease == lease else float("-inf")
         self.lapses_at = self.claimed_at + lease
         self.started_at: float | None = None

@@ -17,8 +17,9 @@ class Holdings:
         self._lock = threading.Lock()
         self._held: dict[str, Delivery] = {}
         self._unfinished = 0
+        self.in_doers = 0  # works that doers hold, waiting or running
         self._on_room = on_room
-        self.finished = 0  # works and batches ended since the start
+        self.finished = 0  # works and batches that have left their slots
         self.attempts = 0  # made since the start, or to be made
         self.low_water = 0
 
@@ -27,6 +28,7 @@ class Holdings:
         with self._lock:
             self._held.update((delivery.row.id, delivery) for delivery in deliveries)
             self._unfinished += in_slots(deliveries)
+            self.in_doers += in_doers(deliveries)
             self.attempts += len(deliveries)
 
     def begin_batch(self) -> None:
@@ -34,12 +36,15 @@ class Holdings:
         with self._lock:
             self._unfinished += 1
 
-    def finish(self) -> None:
+    def finish(self, in_doer: bool = False) -> None:
         """Note that a work or a batch has ended; its settlement may still be on its way."""
         with self._lock:
-            self._unfinished -= 1
-            self.finished += 1
-            has_room = self._unfinished <= self.low_water
+            if in_doer:
+                self.in_doers -= 1
+            else:
+                self._unfinished -= 1
+                self.finished += 1
+            has_room = in_doer or self._unfinished <= self.low_water
         if has_room:
             self._on_room()
 
@@ -57,13 +62,19 @@ class Holdings:
         """Forget works that were withdrawn before they started."""
         with self._lock:
             self._unfinished -= in_slots(deliveries)
+            self.in_doers -= in_doers(deliveries)
             self.attempts -= len(deliveries)
         self.settle(deliveries)
 
     @property
     def unfinished(self) -> int:
-        """How many claimed works and batches gather, wait for a slot, or run."""
+        """How many claimed works and batches gather, wait for a slot, or run in one."""
         return self._unfinished
+
+    @property
+    def active(self) -> int:
+        """How many claimed works and batches have not ended."""
+        return self._unfinished + self.in_doers
 
     def all(self) -> list[Delivery]:
         """Return every work held."""
@@ -94,4 +105,9 @@ class Holdings:
 
 def in_slots(deliveries: list[Delivery]) -> int:
     """Return how many slots these take; a batch is counted by itself."""
-    return sum(not delivery.in_batch for delivery in deliveries)
+    return sum(not delivery.in_batch and delivery.doer is None for delivery in deliveries)
+
+
+def in_doers(deliveries: list[Delivery]) -> int:
+    """Return how many of these a doer runs."""
+    return sum(delivery.doer is not None for delivery in deliveries)

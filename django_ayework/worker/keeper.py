@@ -191,7 +191,7 @@ class Keeper:
 
     def beat(self) -> None:
         """Tell that this worker is alive."""
-        self.presence.beat(self.holdings.unfinished)
+        self.presence.beat(self.holdings.active)
 
     def prune(self) -> None:
         """Delete one batch of what has been kept long enough; the next at the next tick while there is a lot.

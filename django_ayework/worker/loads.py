@@ -38,6 +38,11 @@ def without_outcome(load: Load) -> list[Ended]:
     return [(delivery, None) for delivery in deliveries]
 
 
+def runs_in_doer(load: Load) -> bool:
+    """Tell whether a doer runs it, instead of a slot."""
+    return not isinstance(load, Batch) and load.doer is not None
+
+
 def was_given_back(load: Load) -> bool:
     """Tell whether a work was given back before its start; a batch takes its slot even if all of its were."""
     return not isinstance(load, Batch) and load.withdrawn

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from django_ayework.define.registry import registry
+from django_ayework.doers import Doer
 from django_ayework.rules.controls import Controls
 from django_ayework.store.lanes import Lane
+from django_ayework.worker.sources import doer_of
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Types of one queue that are served together: by priority and age, or if ``ranked`` by weight."""
+    """Types of one queue that are served together: by priority and age, or if ``ranked`` by weight.
+
+    A ``doer`` runs all of them, or else slots do.
+    """
 
     queue: str
     types: tuple[str, ...]
     ranked: bool = False
+    doer: Doer | None = field(default=None, compare=False, repr=False)
 
     def without(self, types: Iterable[str]) -> Share:
         """Return the share without some of its types."""
         gone = set(types)
-        return Share(self.queue, tuple(type for type in self.types if type not in gone), self.ranked)
+        return replace(self, types=tuple(type for type in self.types if type not in gone))
 
 
 def shares_of(lanes: Iterable[Lane], controls: Controls) -> list[Share]:
     """Return the shares of lanes that are not paused.
 
     A queue is one, and so is each of its types that is ordered by units or runs in batches. Where types have
-    weights or priorities of their own, those decide among all types of the queue.
+    weights or priorities of their own, those decide among all types of the queue, those of each doer apart.
 
     >>> shares_of([Lane("mail", "shop.send"), Lane("mail", "shop.warn")], Controls())
     [Share(queue='mail', types=('shop.send', 'shop.warn'), ranked=False)]
@@ -42,7 +48,20 @@ def shares_of(lanes: Iterable[Lane], controls: Controls) -> list[Share]:
 
 
 def shares_of_queue(queue: str, types: list[str], controls: Controls) -> list[Share]:
-    """Return the shares of one queue."""
+    """Return the shares of one queue: types that different doers run are served apart."""
+    doers = {type: doer_of(type) for type in types}
+    sources: dict[int, list[str]] = defaultdict(list)
+    for type, doer in doers.items():
+        sources[id(doer)].append(type)
+    return [
+        replace(share, doer=doers[share.types[0]])
+        for together in sources.values()
+        for share in shares_of_source(queue, together, controls)
+    ]
+
+
+def shares_of_source(queue: str, types: list[str], controls: Controls) -> list[Share]:
+    """Return the shares of types of a queue that one doer, or slots, run."""
     if len(types) > 1 and any(controls.of(type).is_ranked for type in types):
         return [Share(queue, tuple(types), ranked=True)]
     alone = [type for type in types if registry.order_of(type) == "unit" or registry.batch(type)]

@@ -37,6 +37,7 @@ class Slots:
         self._inbox: queue.SimpleQueue[Load | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._loop: EventLoopThread | None = None
+        self._guests: dict[int, threading.Event] = {}  # by the async load that runs there without a slot
 
     def submit(self, load: Load) -> None:
         """Hand over what is to run; it starts as soon as a slot is free, in the order of handing over."""
@@ -46,6 +47,17 @@ class Slots:
                 return
             self._taken += 1
             self._begin(load)
+
+    def run_here(self, load: Load) -> None:
+        """Run in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
+        if not is_async(load):
+            self._run(load)
+            return
+        ended = threading.Event()
+        with self._lock:
+            self._guests[id(load)] = ended
+            self._event_loop().submit(load)
+        ended.wait()
 
     @property
     def free(self) -> int:
@@ -65,9 +77,7 @@ class Slots:
     def _begin(self, load: Load) -> None:
         """Start what has a slot (under the lock)."""
         if is_async(load):
-            if self._loop is None:
-                self._loop = EventLoopThread(self.services, self._finished_on_loop)
-            self._loop.submit(load)
+            self._event_loop().submit(load)
             return
         self._plain += 1
         if self._plain > len(self._threads):
@@ -75,6 +85,12 @@ class Slots:
             self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
             self._threads[-1].start()
         self._inbox.put(load)
+
+    def _event_loop(self) -> EventLoopThread:
+        """Return the loop, started when it is first needed (under the lock)."""
+        if self._loop is None:
+            self._loop = EventLoopThread(self.services, self._finished_on_loop)
+        return self._loop
 
     def _serve(self) -> None:
         """Run one load after the other, as long as there are any for this thread."""
@@ -108,10 +124,14 @@ class Slots:
             return None
 
     def _finished_on_loop(self, load: Load, outcomes: list[Ended]) -> None:
-        """Pass the slot of an async load on."""
+        """Pass the slot of an async load on, or tell the thread that waits for it."""
         self.finished(load, outcomes)
         with self._lock:
-            self._pass_on()
+            guest = self._guests.pop(id(load), None)
+            if guest is None:
+                self._pass_on()
+        if guest is not None:
+            guest.set()
 
     def _pass_on(self) -> None:
         """Give a slot that has become free to the next load, if there is one (under the lock)."""

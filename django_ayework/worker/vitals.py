@@ -50,7 +50,7 @@ class Vitals:
             silent=max(0.0, time.monotonic() - self._moved_at),
             trouble=self._trouble,
             dead=tuple(thread.name for thread in self._threads if working and not thread.is_alive()),
-            running=self._holdings.unfinished,
+            running=self._holdings.active,
             concurrency=self._concurrency,
             attempts=self._holdings.finished,
             memory=resident_bytes(),

@@ -30,11 +30,12 @@ from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.demand import Demand
+from django_ayework.worker.doing import Doing
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.keeper import Keeper
 from django_ayework.worker.lag import Lag
 from django_ayework.worker.limits import Limits
-from django_ayework.worker.loads import Load, was_given_back
+from django_ayework.worker.loads import Load, runs_in_doer, was_given_back
 from django_ayework.worker.parking import park
 from django_ayework.worker.presence import Presence
 from django_ayework.worker.pressure import Pressure
@@ -95,12 +96,14 @@ class Worker:
         self._services = EngineServices()
         self._pressure = Pressure()
         self._lag = Lag()
-        self._claimer = Claimer(self.id, Scope(self.queues, self.types, self.exclude_types))
         self._slots = Slots(self.concurrency, self._services, self._finished)
         self._settler = Settler(self._services, self._settled)
         self._presence = Presence(self.id, name, self.queues, self.concurrency)
         self._keeper = Keeper(self.id, self._holdings, self._services, self._presence)
-        self._dispatch = Dispatch(self._holdings, self._slots, self._keeper.tell_losses)
+        self._doing = Doing(self._holdings, self._slots, self._keeper.tell_losses)
+        scope = Scope(self.queues, self.types, self.exclude_types)
+        self._claimer = Claimer(self.id, scope, self._doing.room)
+        self._dispatch = Dispatch(self._holdings, self._slots, self._doing, self._keeper.tell_losses)
         self._limits = Limits(max_works, max_memory)
         threads = (self._settler.thread, self._keeper.thread)
         self.vitals = Vitals(self.id, self.concurrency, self._holdings, threads)
@@ -167,6 +170,7 @@ class Worker:
         """Announce this worker and start its threads."""
         self._presence.announce(self._stopping, self.vitals.progress)
         add_sleeper(self._wake)
+        self._doing.open(self._wake.set)
         add_revocation_listener(self._holdings.abort)
         for part in (self._settler, self._keeper):
             part.start()
@@ -203,23 +207,24 @@ class Worker:
         self._demand.measure(self._holdings.finished)
         self._holdings.low_water = self._demand.low_water
         wanted, room = self._wanted(), self._dispatch.room()
-        held_for = self._pressure.pause(self._holdings.unfinished)
-        if held_for or (wanted <= 0 and not room):
+        places = wanted + self._doing.room_in_all()
+        held_for = self._pressure.pause(self._holdings.active)
+        if held_for or (places <= 0 and not room):
             if self._claimer.look_is_due():  # gates expire and works are rescued however busy the slots are
                 self._claimer.look_around(self._holdings.ids())
-            self._note_lag(wanted <= 0)
+            self._note_lag(places <= 0)
             return held_for or get_settings().poll_interval
         left = self._limits.attempts_left(self._holdings.attempts)
         claimed = self._claimer.claim(wanted, self._holdings.ids(), room, left)
         self._hand_out(claimed)
-        self._note_lag(len(claimed) >= wanted)
-        if self._claimer.busy and self._wanted() > 0:
+        self._note_lag(len(claimed) >= places)
+        if self._claimer.may_claim_more(self._wanted()):
             return 0.0
         return self._claimer.pause()
 
     def _note_lag(self, behind: bool) -> None:
         """Note whether this turn took all there was room for, or had none."""
-        self._lag.note(behind, self._holdings.unfinished, self._claimer.scope.serves_queue)
+        self._lag.note(behind, self._holdings.active, self._claimer.scope.serves_queue)
 
     def _wanted(self) -> int:
         """Return for how many slots to claim now; none while enough is in hand."""
@@ -250,7 +255,7 @@ class Worker:
             elif not delivery.withdrawn:
                 self._settled([delivery])
         if not was_given_back(load):
-            self._holdings.finish()
+            self._holdings.finish(runs_in_doer(load))
 
     def _settled(self, deliveries: list[Delivery]) -> None:
         """Forget settled works; claim again if a limit has held others of their types back."""
@@ -279,6 +284,7 @@ class Worker:
     def _close(self) -> None:
         """Stop the parts in the order in which works pass through them."""
         remove_sleeper(self._wake)
+        self._doing.close()
         remove_revocation_listener(self._holdings.abort)
         self._stopping.set()
         self._dispatch.hand_out_rest()

@@ -10,15 +10,17 @@ from django_ayework.flow.events import report
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.gathering import Gathering
 from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.doing import Doing
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.slots import Slots
+from django_ayework.worker.sources import doer_of
 
 #: Seconds that works may have gathered without being looked at again before they run.
 TRUSTED_FOR = 0.05
 
 
 class Dispatch:
-    """Hands claimed works to the slots. For one thread.
+    """Hands claimed works to the slots, or to doers. For one thread.
 
     A batch counts as one from its first work on, so that a slot is left for it.
     """
@@ -27,11 +29,13 @@ class Dispatch:
         self,
         holdings: Holdings,
         slots: Slots,
+        doing: Doing,
         tell_losses: Callable[[list[Delivery]], object],
         tick: Callable[[], float] = time.monotonic,
     ) -> None:
         self._holdings = holdings
         self._slots = slots
+        self._doing = doing
         self._tell_losses = tell_losses
         self._gathering = Gathering(tick)
 
@@ -40,13 +44,16 @@ class Dispatch:
         batch_types = {delivery.type: registry.batch(delivery.type) for delivery in deliveries}
         for delivery in deliveries:
             delivery.in_batch = batch_types[delivery.type] is not None
+            delivery.doer = doer_of(delivery.type)
         self._holdings.add(deliveries)
         for delivery in deliveries:
             batch_type = batch_types[delivery.type]
-            if batch_type is None:
-                self._slots.submit(delivery)
-            else:
+            if batch_type is not None:
                 self._gather(delivery, batch_type)
+            elif delivery.doer is not None:
+                self._doing.submit(delivery, delivery.doer)
+            else:
+                self._slots.submit(delivery)
 
     def _gather(self, delivery: Delivery, batch_type: AnyBatchType) -> None:
         """Let a work wait for others of its type, and start its batch if that is full now."""
