@@ -129,8 +129,8 @@ races: $(VENV)/.installed-test mysql ## the races in full: more rounds than make
 
 # --- figures -------------------------------------------------------------------------------------------
 
-bench: install-test ## figures: statements per job, drain rates, a fan-out; on every database that answers
-	@AYEWORK_TEST_ONLY='$(ONLY)' $(PY) -m bench
+bench: install-test ## figures of speed and of survival, on every database that answers; FIGURES="flood memory"
+	@AYEWORK_TEST_ONLY='$(ONLY)' $(PY) -m bench $(FIGURES)
 
 # --- what else must hold -------------------------------------------------------------------------------
 

@@ -75,6 +75,17 @@ def retain(count: int) -> None:
         )
 
 
+def process_env(lease: float = 30.0) -> dict[str, str]:
+    """Return the environment for a process that uses the scratch database, with leases of these seconds."""
+    from django.db import connection
+
+    from tests.conftest import database_url
+
+    url = database_url(connection.settings_dict)
+    mine = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "bench.settings", "BENCH_LEASE": str(lease)}
+    return os.environ | mine
+
+
 def refresh_statistics() -> None:
     """Let the planner know what is there."""
     from django.db import connection

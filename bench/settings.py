@@ -1,4 +1,6 @@
-"""Settings of the measurements: nothing but the app, on the database of ``DATABASE_URL``."""
+"""Settings of the measurements: nothing but the app and these works, on the database of ``DATABASE_URL``."""
+
+import os
 
 from tests.settings import DATABASES as TEST_DATABASES
 
@@ -6,5 +8,6 @@ DATABASES = TEST_DATABASES
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "only for measurements"
 USE_TZ = True
-INSTALLED_APPS = ["django_ayework"]
+AYEWORK = {"LEASE": float(os.environ.get("BENCH_LEASE", "30"))}
+INSTALLED_APPS = ["django_ayework", "bench"]
 LOGGING = {"version": 1, "root": {"level": "ERROR"}}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from django_ayework import Context, Instruction, work
 
 
@@ -21,3 +24,20 @@ def fan_out(ctx: Context, children: int) -> Instruction[None, int]:
 def report(ctx: Context) -> Instruction[int, int]:
     """Return how many works were joined."""
     return ctx.result(len(ctx.dependents))
+
+
+@work(name="bench.asleep")
+async def asleep(seconds: float) -> None:
+    """Sleep as a call to a service does."""
+    await asyncio.sleep(seconds)
+
+
+@work(name="bench.slow")
+def slow(seconds: float) -> None:
+    """Take a while in a thread."""
+    time.sleep(seconds)
+
+
+@work(name="bench.urgent", queue="urgent")
+def urgent() -> None:
+    """Be looked for in another queue."""
