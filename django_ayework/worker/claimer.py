@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from django.db import Error
@@ -48,6 +48,8 @@ class Claimer:
         self.room_of_doer = room_of_doer
         self.busy: list[Share] = []
         self.controls = Controls()
+        #: Called with the controls once they have changed.
+        self.on_controls: Callable[[Controls], object] = lambda controls: None
         #: Types with due works that are at their limit.
         self.held_back: set[str] = set()
         self.next_start: datetime | None = None
@@ -130,6 +132,7 @@ class Claimer:
         """Read the controls if they have changed."""
         if view.controls != self._controls_seen:
             self.controls = current_controls()
+            self.on_controls(self.controls)
             self._controls_seen = view.controls
 
     def intervals(self) -> dict[str, float]:

@@ -16,6 +16,7 @@ from django_ayework.flow.effects import add_group_listener, remove_group_listene
 from django_ayework.flow.events import report
 from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.flow.services import EngineServices
+from django_ayework.rules.controls import Controls
 from django_ayework.rules.durations import later
 from django_ayework.store import leases, transitions
 from django_ayework.store.clock import clock
@@ -175,13 +176,22 @@ class Keeper:
 
     def release_waiting(self) -> None:
         """Give back works that were claimed for quick slots and wait behind slow ones."""
-        stale = [d for d in self.holdings.waiting_longer_than(STALE_AFTER) if d.withdraw()]
-        if not stale:
+        self.release(self.holdings.waiting_longer_than(STALE_AFTER))
+
+    def release_paused(self, controls: Controls) -> None:
+        """Give back works that were claimed before an operator paused their type or queue."""
+        waiting = [delivery for delivery in self.holdings.all() if delivery.started_at is None]
+        self.release([d for d in waiting if not controls.permits(d.row.queue, d.type)])
+
+    def release(self, waiting: list[Delivery]) -> None:
+        """Give back those of these works that have not started meanwhile; no attempt is spent."""
+        withdrawn = [delivery for delivery in waiting if delivery.withdraw()]
+        if not withdrawn:
             return
         try:
-            transitions.release({d.row.id: d.row.delivery for d in stale}, self.worker_id)
+            transitions.release({d.row.id: d.row.delivery for d in withdrawn}, self.worker_id)
         finally:
-            self.holdings.give_back(stale)
+            self.holdings.give_back(withdrawn)
 
     def write_progress(self) -> None:
         """Write down the latest progress of running works."""

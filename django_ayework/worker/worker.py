@@ -103,6 +103,7 @@ class Worker:
         self._doing = Doing(self._holdings, self._slots, self._keeper.tell_losses)
         scope = Scope(self.queues, self.types, self.exclude_types)
         self._claimer = Claimer(self.id, scope, self._doing.room)
+        self._claimer.on_controls = self._keeper.release_paused
         self._dispatch = Dispatch(self._holdings, self._slots, self._doing, self._keeper.tell_losses)
         self._limits = Limits(max_works, max_memory)
         threads = (self._settler.thread, self._keeper.thread)

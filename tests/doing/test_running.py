@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_ayework import Retry, cancel, doers, enqueue, enqueue_many, work
+from django_ayework import Retry, cancel, doers, enqueue, enqueue_many, pause, resume, work
 from django_ayework.flow.effects import remove_revocation_listener
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
@@ -163,6 +163,21 @@ def test_a_worker_whose_doer_is_full_rests(stage, settings, monkeypatch):
             assert enqueue(plain(label=str(number))).result(timeout=20) == str(number)
         assert len(turns) < 100
         stage.go.set()
+
+
+def test_what_waits_goes_back_when_its_type_is_paused(stage):
+    own = typed(hold, doers.balanced(1, buffer=2))
+    enqueue_many([own(label="own") for _ in range(3)])
+    with running_worker():
+        eventually(lambda: stage.inside["hold"] == 1 and not pending())
+        pause(type=own.name)
+        eventually(lambda: pending() == 2)
+        stage.go.set()
+        assert enqueue(plain(label="other")).result(timeout=20) == "other"
+        eventually(lambda: Work.objects.filter(type=own.name, status="success").count() == 1)
+        assert (pending(), stage.began.count("own")) == (2, 1)
+        resume(type=own.name)
+        eventually(lambda: Work.objects.filter(type=own.name, status="success", attempt=1).count() == 3)
 
 
 def test_a_worker_that_stops_gives_back_what_waits_in_its_doers(stage):
