@@ -16,6 +16,7 @@ from django_ayework.define.works import (
     require_function,
     require_type_name,
 )
+from django_ayework.doers import Doer
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
@@ -27,7 +28,6 @@ R = TypeVar("R")
 #: What ``@work`` has and a batch cannot have, and why.
 REFUSED = {
     "atomic": "one transaction would undo the works that did well with the one that failed",
-    "doer": "works that gather for one run take one slot of the worker",
     "interrupt": "an interruption meant for one work would end the run of all",
     "interval": "a continuous type has no works that could be gathered",
     "log_context": "one run is about many works",
@@ -88,6 +88,7 @@ class BatchDecorator(Protocol):
         expires: Seconds | None = ...,
         lease: Seconds | None = ...,
         order: Literal["time", "unit"] | None = ...,
+        doer: Doer | None = ...,
         weight: int = ...,
         max_running: int = ...,
         codec: Codec | None = ...,

@@ -8,9 +8,10 @@ from functools import partial
 
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.events import report
+from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.loads import without_outcome
+from django_ayework.worker.loads import Load, deliveries_in, without_outcome
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.sources import doers_in_use
 
@@ -55,30 +56,37 @@ class Doing:
         """Return how many more works all doers together may be given now."""
         return min(sum(map(self.room, self._doers)), MOST_HELD)
 
-    def submit(self, delivery: Delivery, doer: Doer) -> None:
-        """Hand a work over. It may wait there for long, so it is not given back for that.
+    def submit(self, load: Load, doer: Doer) -> None:
+        """Hand a work or a batch over. It may wait there for long, so it is not given back for that.
 
-        One that the doer refuses is: it counts as one that waits for a slot.
+        What the doer refuses is: it counts as waiting for a slot.
         """
-        row = delivery.row
+        deliveries = deliveries_in(load)
+        row = deliveries[0].row
         try:
-            doer.submit(partial(self._do, delivery), row.fairness or None, row.priority, row.queued_at)
-            delivery.ready_at = float("inf")
+            doer.submit(partial(self._do, load), row.fairness or None, row.priority, row.queued_at)
         except Exception as error:
-            report(error, "queue", f"{doer!r} refused {delivery}, which goes back")
-
-    def _do(self, delivery: Delivery) -> None:
-        """Run a work in this thread of a doer, unless it was lost or cancelled while it waited."""
-        self._look_after(delivery)
-        if delivery.signal.aborted and delivery.start():
-            self._slots.finished(delivery, without_outcome(delivery))
+            report(error, "queue", f"{doer!r} refused {load}, which goes back")
+            if isinstance(load, Batch):
+                self._holdings.finish(in_doer=True)
         else:
-            self._slots.run_here(delivery)
+            for delivery in deliveries:
+                delivery.ready_at = float("inf")
 
-    def _look_after(self, delivery: Delivery) -> None:
-        """See whether a work that has waited is still ours to run."""
-        if time.monotonic() - delivery.claimed_at > TRUSTED_FOR:
-            try:
-                self._tell_losses([delivery])
-            except Exception as error:  # the outcome of such a work is refused anyway
-                report(error, "queue", f"{delivery} could not be looked at before it runs")
+    def _do(self, load: Load) -> None:
+        """Run in this thread of a doer, unless it was lost or cancelled while it waited."""
+        self._look_after(load)
+        if isinstance(load, Delivery) and load.signal.aborted and load.start():
+            self._slots.finished(load, without_outcome(load))
+        else:
+            self._slots.run_here(load)  # a batch leaves out what was lost
+
+    def _look_after(self, load: Load) -> None:
+        """See whether works that have waited are still ours to run."""
+        before = time.monotonic() - TRUSTED_FOR
+        doubtful = [delivery for delivery in deliveries_in(load) if delivery.claimed_at < before]
+        try:
+            if doubtful:
+                self._tell_losses(doubtful)
+        except Exception as error:  # the outcomes of such works are refused anyway
+            report(error, "queue", f"{load} could not be looked at before it runs")

@@ -17,7 +17,7 @@ class Holdings:
         self._lock = threading.Lock()
         self._held: dict[str, Delivery] = {}
         self._unfinished = 0
-        self.in_doers = 0  # works that doers hold, waiting or running
+        self.in_doers = 0  # works and batches that doers hold, waiting or running
         self._on_room = on_room
         self.finished = 0  # works and batches that have left their slots
         self.attempts = 0  # made since the start, or to be made
@@ -31,10 +31,13 @@ class Holdings:
             self.in_doers += in_doers(deliveries)
             self.attempts += len(deliveries)
 
-    def begin_batch(self) -> None:
-        """Note that works gather for a batch, which will take a slot."""
+    def begin_batch(self, in_doer: bool = False) -> None:
+        """Note that works gather for a batch, which will take a slot, or be one task of a doer."""
         with self._lock:
-            self._unfinished += 1
+            if in_doer:
+                self.in_doers += 1
+            else:
+                self._unfinished += 1
 
     def finish(self, in_doer: bool = False) -> None:
         """Note that a work or a batch has ended; its settlement may still be on its way."""
@@ -109,5 +112,5 @@ def in_slots(deliveries: list[Delivery]) -> int:
 
 
 def in_doers(deliveries: list[Delivery]) -> int:
-    """Return how many of these a doer runs."""
-    return sum(delivery.doer is not None for delivery in deliveries)
+    """Return how many of these a doer runs; a batch is counted by itself."""
+    return sum(not delivery.in_batch and delivery.doer is not None for delivery in deliveries)

@@ -14,6 +14,11 @@ from django_ayework.worker.delivery import Delivery
 Load: TypeAlias = Delivery | Batch
 
 
+def deliveries_in(load: Load) -> tuple[Delivery, ...]:
+    """Return the works of a load."""
+    return load.deliveries if isinstance(load, Batch) else (load,)
+
+
 def is_async(load: Load) -> bool:
     """Tell whether the handler runs on the event loop."""
     work_type = registry.find(load.type)
@@ -34,13 +39,12 @@ async def arun_load(load: Load, services: EngineServices) -> list[Ended]:
 
 def without_outcome(load: Load) -> list[Ended]:
     """Return the outcomes of what did not run, or on which the engine itself failed."""
-    deliveries = load.deliveries if isinstance(load, Batch) else (load,)
-    return [(delivery, None) for delivery in deliveries]
+    return [(delivery, None) for delivery in deliveries_in(load)]
 
 
 def runs_in_doer(load: Load) -> bool:
     """Tell whether a doer runs it, instead of a slot."""
-    return not isinstance(load, Batch) and load.doer is not None
+    return deliveries_in(load)[0].doer is not None
 
 
 def was_given_back(load: Load) -> bool:

@@ -8,12 +8,12 @@ from django_ayework.doers import Doer
 
 
 def doer_of(type: str) -> Doer | None:
-    """Return what runs the works of a type; None for the slots, which run batches in any case."""
+    """Return what runs the works of a type; None for slots, which run batches without a doer of their own."""
     work_type = registry.find(type)
-    if work_type is None or registry.batch(type):
+    if work_type is None:
         return None
-    doer: Doer | None = work_type.settings.doer or get_settings().doer
-    return doer
+    doer: Doer | None = work_type.settings.doer
+    return doer if registry.batch(type) else doer or get_settings().doer
 
 
 def doers_in_use() -> list[Doer]:

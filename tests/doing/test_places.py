@@ -14,7 +14,8 @@ from django_ayework.rules.controls import Controls
 from django_ayework.store.lanes import Lane
 from django_ayework.worker.places import Places
 from django_ayework.worker.shares import Share, shares_of
-from tests.doing.works import note
+from django_ayework.worker.sources import doer_of
+from tests.doing.works import note, note_all
 
 ONE, OTHER = doers.balanced(1), doers.balanced(2)
 
@@ -79,9 +80,11 @@ def test_what_is_no_doer_is_refused(value, why):
         work(name="doing.e", doer=value)(note)
 
 
-def test_a_batch_type_has_no_doer():
-    with pytest.raises(TypeError, match="take one slot"):
-        batch_work(name="doing.f", doer=ONE)(lambda items: None)  # type: ignore[call-overload]
+def test_the_doer_of_the_settings_is_not_for_batches(settings):
+    settings.AYEWORK = {"DOER": ONE}
+    several = batch_work(name="doing.f")(note_all)
+    own = batch_work(name="doing.g", doer=OTHER)(note_all)
+    assert [doer_of(kind.name) for kind in (several, own, work(name="doing.h")(note))] == [None, OTHER, ONE]
 
 
 def test_the_doer_of_the_settings_is_an_object_or_its_path(settings):

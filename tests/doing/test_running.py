@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from django_ayework import Retry, cancel, doers, enqueue, enqueue_many, pause, resume, work
+from django_ayework import Retry, batch_work, cancel, doers, enqueue, enqueue_many, pause, resume, work
 from django_ayework.flow.effects import remove_revocation_listener
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
 from django_ayework.worker import doing, keeper
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
-from tests.doing.works import hold, hold_async, note, plain
+from tests.doing.works import hold, hold_all, hold_async, note, note_all, plain
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
@@ -217,6 +217,30 @@ def test_types_may_share_a_doer(stage):
         stage.go.set()
         eventually(lambda: Work.objects.filter(status="success").count() == 10)
     assert stage.most_inside["hold"] == 2
+
+
+def test_the_doer_of_a_batch_type_counts_batches(stage):
+    own = batch_work(name="doing.several", doer=doers.balanced(2, buffer=0), size=3, max_wait=0.01)(hold_all)
+    handles = enqueue_many([own("x") for _ in range(15)])
+    with Worker(concurrency=1) as worker:
+        eventually(lambda: stage.inside["hold"] == 2)
+        assert enqueue(plain(label="through")).result(timeout=20) == "through"
+        assert (pending(), worker._holdings.unfinished, worker._holdings.in_doers) == (9, 0, 2)
+        stage.go.set()
+        assert [handle.result(timeout=20) for handle in handles] == ["xxx"] * 15
+    assert stage.most_inside["hold"] == 2
+    assert worker._holdings.active == 0
+
+
+def test_a_batch_that_a_doer_refuses_goes_back(stage, caplog, monkeypatch):
+    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    own = batch_work(name="doing.several", doer=Broken(), size=3, max_wait=0.01)(note_all)
+    handles = enqueue_many([own("x") for _ in range(3)])
+    with caplog.at_level(logging.ERROR, "django_ayework"), Worker() as worker:
+        assert [handle.result(timeout=20) for handle in handles] == ["x"] * 3
+    assert "refused a batch of 3 doing.several" in caplog.text
+    assert worker._holdings.active == 0
+    assert set(Work.objects.values_list("attempt", flat=True)) == {1}
 
 
 class Broken:

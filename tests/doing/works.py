@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 
-from django_ayework import work
+from django_ayework import BatchItem, work
 
 NEVER_IN_A_TEST = 60.0
 
@@ -57,6 +57,17 @@ async def hold_async(label: str = "") -> str:
         await asyncio.sleep(0.01)
     stage.leave("hold")
     return label
+
+
+def note_all(items: list[BatchItem[str]]) -> list[str]:
+    stage.enter("batch", "".join(item.input for item in items))
+    stage.leave("batch")
+    return [item.input for item in items]
+
+
+def hold_all(items: list[BatchItem[str]]) -> list[str]:
+    """Let a batch wait until the test says go."""
+    return [hold("".join(item.input for item in items))] * len(items)
 
 
 @work(name="doing.plain")

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Iterable
 
 from django_ayework.define.registry import AnyBatchType, registry
+from django_ayework.doers import Doer
 from django_ayework.flow.events import report
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.gathering import Gathering
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.doing import Doing
 from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.loads import Load
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.sources import doer_of
 
@@ -50,15 +52,13 @@ class Dispatch:
             batch_type = batch_types[delivery.type]
             if batch_type is not None:
                 self._gather(delivery, batch_type)
-            elif delivery.doer is not None:
-                self._doing.submit(delivery, delivery.doer)
             else:
-                self._slots.submit(delivery)
+                self._start(delivery, delivery.doer)
 
     def _gather(self, delivery: Delivery, batch_type: AnyBatchType) -> None:
         """Let a work wait for others of its type, and start its batch if that is full now."""
         if self._gathering.is_empty(delivery.type):
-            self._holdings.begin_batch()
+            self._holdings.begin_batch(delivery.doer is not None)
         delivery.ready_at = float("inf")
         batch = self._gathering.add(delivery, batch_type)
         if batch is not None:
@@ -70,12 +70,13 @@ class Dispatch:
             self._submit(batch)
 
     def hand_out_rest(self) -> None:
-        """Start the batches there are slots for, as nothing more is claimed; the others may be given back."""
+        """Start batches there is a place for, as nothing more is claimed; the others may be given back."""
         for batch in self._gathering.all():
-            if self._slots.free > 0:
+            doer = batch.deliveries[0].doer
+            if (self._slots.free if doer is None else self._doing.room(doer)) > 0:
                 self._look_after(batch.deliveries, trusted_for=0.0)
                 batch.start()
-                self._slots.submit(batch)
+                self._start(batch, doer)
 
     def room(self) -> dict[str, int]:
         """Return how many more works the gathering batches take, by type."""
@@ -89,7 +90,13 @@ class Dispatch:
         self._look_after(batch.deliveries)
         for delivery in batch.deliveries:
             delivery.ready_at = time.monotonic()
-        self._slots.submit(batch)
+        self._start(batch, batch.deliveries[0].doer)
+
+    def _start(self, load: Load, doer: Doer | None) -> None:
+        if doer is None:
+            self._slots.submit(load)
+        else:
+            self._doing.submit(load, doer)
 
     def _look_after(self, deliveries: Iterable[Delivery], trusted_for: float = TRUSTED_FOR) -> None:
         """See which works were cancelled, completed or lost while they gathered: those are left out."""
