@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from django_ayework.define.registry import registry
 from django_ayework.rules.unknown import OFFER_AGAIN, parked_again
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
+from django_ayework.worker.attempt import is_parked
+from django_ayework.worker.delivery import Delivery
 
 logger = logging.getLogger("django_ayework")
 
 
-def park(row: WorkRow, worker_id: str) -> None:
+def told_apart(claimed: Iterable[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+    """Return the works that can run here, and those that may be for others."""
+    known: list[Delivery] = []
+    unknown: list[Delivery] = []
+    for delivery in claimed:
+        (unknown if is_parked(delivery.row) else known).append(delivery)
+    return known, unknown
+
+
+def park(deliveries: Iterable[Delivery], worker_id: str) -> None:
+    """Give claimed works back, to be offered again in a while."""
+    for delivery in deliveries:
+        park_row(delivery.row, worker_id)
+
+
+def park_row(row: WorkRow, worker_id: str) -> None:
     """Give a claimed work back, to be offered again in a while."""
     now = clock.now()
     logger.warning(

@@ -24,7 +24,6 @@ from django_ayework.flow.services import EngineServices
 from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import bounded_statements
 from django_ayework.worker import bounds
-from django_ayework.worker.attempt import is_parked
 from django_ayework.worker.batches.dispatch import Dispatch
 from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.claimer import Claimer
@@ -36,7 +35,7 @@ from django_ayework.worker.keeper import Keeper
 from django_ayework.worker.lag import Lag
 from django_ayework.worker.limits import Limits
 from django_ayework.worker.loads import Load, runs_in_doer, was_given_back
-from django_ayework.worker.parking import park
+from django_ayework.worker.parking import park, told_apart
 from django_ayework.worker.presence import Presence
 from django_ayework.worker.pressure import Pressure
 from django_ayework.worker.recovery import Recovery
@@ -217,7 +216,9 @@ class Worker:
             return held_for or get_settings().poll_interval
         left = self._limits.attempts_left(self._holdings.attempts)
         claimed = self._claimer.claim(wanted, self._holdings.ids(), room, left)
-        self._hand_out(claimed)
+        known, unknown = told_apart(claimed)
+        self._dispatch.hand_out(known)
+        park(unknown, self.id)
         self._note_lag(len(claimed) >= places)
         if self._claimer.may_claim_more(self._wanted()):
             return 0.0
@@ -233,14 +234,6 @@ class Worker:
         if held > self._demand.low_water or self._stopping.is_set():
             return 0
         return self._limits.room(self._demand.target - held, self._holdings.attempts)
-
-    def _hand_out(self, deliveries: list[Delivery]) -> None:
-        """Give works to the slots; those of a type unknown here go back for others."""
-        parked = [delivery for delivery in deliveries if is_parked(delivery.row)]
-        runnable = [delivery for delivery in deliveries if delivery not in parked]
-        self._dispatch.hand_out(runnable)
-        for delivery in parked:
-            park(delivery.row, self.id)
 
     def _finished(self, load: Load, outcomes: list[Ended]) -> None:
         """Pass outcomes on to be settled, unless the attempt has done so (slots call this).
