@@ -71,6 +71,7 @@ def test_every_default(settings, given):
         "lease": 30.0,
         "store": "database",
         "concurrency": 8,
+        "skip_queue_concurrency": 4,
         "shutdown_grace": 25.0,
         "statement_timeout": 15.0,
         "retry": Retry(),
