@@ -230,6 +230,8 @@ def test_none_is_the_default(resolved, key):
         ("CONCURRENCY", 2.5, "a whole number greater than 0, got: 2.5"),
         ("CONCURRENCY", True, "a whole number greater than 0"),
         ("CONCURRENCY", "8", "a whole number greater than 0"),
+        ("SKIP_QUEUE_CONCURRENCY", -1, "a whole number, 0 or more, got: -1"),
+        ("SKIP_QUEUE_CONCURRENCY", True, "a whole number, 0 or more, got: True"),
         ("MAX_PAYLOAD", -1, "a whole number greater than 0"),
         ("SHUTDOWN_GRACE", -1, "0 seconds or more, got: -1"),
         ("SHUTDOWN_GRACE", "long", "got: 'long' (str)"),

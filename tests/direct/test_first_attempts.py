@@ -60,12 +60,12 @@ def test_many_at_once():
     assert set(Work.objects.values_list("status", "attempt", "delivery")) == {("success", 1, 1)}
 
 
-def test_nothing_starts_before_the_commit(stage):
+def test_nothing_starts_before_the_commit(stage, intake):
     with transaction.atomic():
         handle = enqueue(quick(number=1))
         enqueue(works.quick(number=2), skip_queue=True, on_commit=True)
         assert enqueue(works.quick(number=3), skip_queue=True, dedup=Dedup("three")).state()
-        assert not stage.started
+        assert not stage.started and intake.is_idle
     assert handle.result(WAIT)
     eventually(lambda: Work.objects.filter(status="success").count() == 3)
     assert sorted(stage.started) == [1, 2, 3]
@@ -94,8 +94,10 @@ def test_a_work_that_was_there_is_not_started(stage):
     request = works.quick(number=2)
     enqueue(request)
     assert again.deduplicated and enqueue(request, skip_queue=True).deduplicated
-    assert enqueue(quick(number=3)).result(WAIT)
-    assert stage.started == [3]
+    [twice, new] = enqueue_many([request, works.quick(number=3)], skip_queue=True)
+    assert twice.deduplicated and new.result(WAIT) == 3
+    assert enqueue(quick(number=4)).result(WAIT)
+    assert stage.started == [3, 4]
 
 
 def test_a_failed_attempt_counts_and_the_next_one_is_a_workers(stage, configure):

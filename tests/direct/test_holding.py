@@ -87,7 +87,8 @@ def test_cancelling_tells_it_at_once(stage):
     assert handle.state().status == "cancelled"
 
 
-def test_cancelling_in_another_process_is_noticed(stage, monkeypatch):
+def test_cancelling_in_another_process_is_noticed(configure, stage, monkeypatch):
+    configure(LEASE=3600)  # whose renewal would notice it as well
     monkeypatch.setattr(crew, "add_revocation_listener", lambda listener: None)
     monkeypatch.setattr(keeper, "NOTICED_AFTER", 0.0)
     handle = enqueue(works.until_aborted(), skip_queue=True)
@@ -215,6 +216,22 @@ def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
     assert lost.state().status == "pending"
     with running_worker():
         assert lost.result(WAIT)
+
+
+def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
+    heard = []
+    configure(ON_ERROR=lambda error, phase: heard.append(str(error)), SKIP_QUEUE_CONCURRENCY=1)
+    submit = crew.Slots.submit
+
+    def fail(*arguments):
+        monkeypatch.setattr(crew.Slots, "submit", submit)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(crew.Slots, "submit", fail)
+    lost = enqueue(quick(number=1))
+    eventually(lambda: heard == ["can't start new thread"] and lost.state().status == "pending")
+    assert lost.state().attempt == 0
+    assert enqueue(quick(number=2)).result(WAIT)
 
 
 # The end

@@ -49,7 +49,8 @@ class Crew:
         self._given: deque[WorkRow] = deque()
         self._taken = 0  # works given and not ended yet
         self._stopping = False
-        self._is_over = False
+        #: Whether it takes no more works, and its threads are ending.
+        self.is_over = False
         self._services = EngineServices()
         self._holdings = Holdings(self._notify)
         self._slots = Slots(concurrency, self._services, self._finished)
@@ -64,7 +65,7 @@ class Crew:
     def give(self, works: Sequence[WorkRow]) -> bool:
         """Take in as many works as there is room for, without waiting; False when it has ended."""
         with self._changed:
-            if self._is_over or self._stopping:
+            if self.is_over or self._stopping:
                 return False
             room = max(0, self.concurrency - self._taken)
             self._given.extend(works[:room])
@@ -96,7 +97,7 @@ class Crew:
                 while works := self._next():
                     self._start(works)
             finally:
-                self._is_over = True
+                self.is_over = True
                 self._close()
         connections.close_all()
 
@@ -113,21 +114,24 @@ class Crew:
                 told = self._changed.wait(IDLE)
                 if not told and not self._taken and not self._holdings.all():
                     break
-            self._is_over = self._stopping or not self._given
-            works = [] if self._is_over else list(self._given)
+            self.is_over = self._stopping or not self._given
+            works = [] if self.is_over else list(self._given)
             self._given.clear()
             return works
 
     def _start(self, works: list[WorkRow]) -> None:
-        """Claim works and hand them to the slots; what cannot be claimed is in the queue as before."""
+        """Claim works and hand them to the slots; what cannot be claimed is in the queue as before.
+
+        What is claimed, and no thread can be started for, the keeper gives back.
+        """
         started = 0
         try:
             clock.synchronise()
             deliveries = claim_directly(works, self.id)
-            started = len(deliveries)
             self._holdings.add(deliveries)
             for delivery in deliveries:
                 self._slots.submit(delivery)
+                started += 1
         except Exception as error:
             report(error, "queue", f"{len(works)} works that skip the queue are left to workers")
             connections.close_all()

@@ -36,6 +36,11 @@ class Intake:
                 crew.start()
                 self._crew = crew
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no threads are there to run anything."""
+        return self._crew is None or self._crew.is_over
+
     def close(self) -> None:
         """Take no more works, and ask the crew to end; return at once."""
         with self._lock:
