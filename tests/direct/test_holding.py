@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from django.db import OperationalError
 
-from django_ayework import cancel, enqueue, enqueue_many, explain, limit, pause, resume
+from django_ayework import WaitTimeout, cancel, enqueue, enqueue_many, explain, limit, pause, resume
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.chores import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import keeper
 from django_ayework.worker.direct import claiming, crew
-from tests.direct.works import quick
+from tests.direct.works import quick, stops
 from tests.processes import eventually
 from tests.worker import works
 
@@ -174,6 +175,20 @@ def test_what_is_paused_waits(intake, stage, what):
     assert stage.started == [2, 3]
 
 
+def test_what_is_left_to_workers_keeps_no_room(configure):
+    configure(SKIP_QUEUE_CONCURRENCY=1)
+    pause(type="direct.quick")
+    enqueue(quick())
+
+    def starts() -> bool:
+        handle = enqueue(works.quick(), skip_queue=True)
+        with suppress(WaitTimeout):
+            handle.result(0.5)
+        return handle.state().status == "success"
+
+    eventually(starts, seconds=10)
+
+
 def test_a_limit_holds_here_too(stage):
     limit("worker.hold", max_running=1)
     first = held(1)
@@ -239,7 +254,7 @@ def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
 
 def test_what_does_not_end_in_time_is_given_back(configure, stage, intake):
     configure(SHUTDOWN_GRACE=0)
-    handle = enqueue(works.until_aborted(), skip_queue=True)
+    handle = enqueue(stops())
     eventually(lambda: stage.started)
     assert intake.stop()
     assert (handle.state().status, handle.state().attempt) == ("pending", 0)

@@ -137,12 +137,15 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_worker_that_stops_stops_what_skips_the_queue_in_it(env, tmp_path):
-    """A handler enqueues such a work: its worker's process makes the first attempt, and gives it back."""
+    """A handler enqueues such a work: its worker's process makes the first attempt, and gives it back.
+
+    It does so before it ends, for which it has no more time than a worker has.
+    """
     from django_ayework import enqueue
     from tests.direct.works import relay
 
     enqueue(relay(place=str(tmp_path)), skip_queue=False)
-    with worker_process(env) as worker:
+    with worker_process(env | {"TEST_EXIT": "0.2"}) as worker:
         eventually(lambda: started(tmp_path) == ["1"])
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(PATIENCE) == 0

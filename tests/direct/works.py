@@ -76,3 +76,12 @@ def atomic_one(ctx: Context) -> int:
 def relay(place: str) -> None:
     """Enqueue a work that this very process starts."""
     enqueue(staged.at(place=place), skip_queue=True)
+
+
+@work(name="direct.stops", skip_queue=True)
+def stops(ctx: Context) -> None:
+    """Run until it is told to stop, and then stop without an outcome."""
+    staged.stage.started.append(ctx.attempt)
+    ctx.signal.wait(staged.NEVER_IN_A_TEST)
+    staged.stage.seen.append(ctx.signal.reason)
+    ctx.signal.raise_if_aborted()
