@@ -80,7 +80,9 @@ def test_one_past_its_deadline_never_starts(stage):
     assert not stage.started
 
 
-def test_cancelling_tells_it_at_once(stage):
+def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
+    monkeypatch.setattr(keeper, "NOTICED_AFTER", 3600.0)
+    configure(LEASE=3600)
     handle = enqueue(works.until_aborted(), skip_queue=True)
     eventually(lambda: stage.started)
     cancel(handle.id)

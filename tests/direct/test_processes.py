@@ -145,7 +145,7 @@ def test_a_worker_that_stops_stops_what_skips_the_queue_in_it(env, tmp_path):
     from tests.direct.works import relay
 
     enqueue(relay(place=str(tmp_path)), skip_queue=False)
-    with worker_process(env | {"TEST_EXIT": "0.2"}) as worker:
+    with worker_process(env | {"TEST_EXIT": "0.2"}, "--queues=default") as worker:
         eventually(lambda: started(tmp_path) == ["1"])
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(PATIENCE) == 0

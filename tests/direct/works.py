@@ -74,8 +74,8 @@ def atomic_one(ctx: Context) -> int:
 
 @work(name="direct.relay")
 def relay(place: str) -> None:
-    """Enqueue a work that this very process starts."""
-    enqueue(staged.at(place=place), skip_queue=True)
+    """Enqueue a work that this very process starts; its workers do not look for it."""
+    enqueue(staged.at(place=place), skip_queue=True, queue="elsewhere")
 
 
 @work(name="direct.stops", skip_queue=True)
