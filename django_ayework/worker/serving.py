@@ -36,7 +36,9 @@ def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int
         while not heard and worker.vitals.phase in ALIVE:
             bell.wait()
         intake.close()  # what skips the queue has the same grace
-        return 0 if worker.stop() and not worker.left and intake.stop() else 1
+        stopped = worker.stop(), intake.stop()
+        intake.forget()  # the process may go on
+        return 0 if all(stopped) and not worker.left else 1
 
 
 def hear_signals(second_ends: Callable[[], bool] = lambda: True) -> list[int]:
