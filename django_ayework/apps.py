@@ -40,6 +40,7 @@ class AyeworkConfig(AppConfig):
         connections.aenqueue = api.aenqueue
         new_id.custom = lambda: get_settings().id
         connect_doers()
+        connect_intake()
         autodiscover_modules("works")
 
 
@@ -61,3 +62,18 @@ def connect_doers() -> None:
     seams.connections.backlog_policy = backlog_policy
     seams.connections.fleet_hit = limits.hit
     seams.connections.fleet_peek = limits.peek
+
+
+def connect_intake() -> None:
+    """Let works skip the queue; a process in which none does need not know how."""
+    from collections.abc import Sequence
+
+    from django_ayework.flow import direct
+    from django_ayework.store.rows import WorkRow
+
+    def offer(works: Sequence[WorkRow]) -> None:
+        from django_ayework.worker.direct.intake import intake
+
+        intake.offer(works)
+
+    direct.connections.intake = offer

@@ -39,6 +39,7 @@ class Settings:
         "database"  # where keys of the fleet are: "database", "cache", "local", a dotted path, a Store
     )
     concurrency: int = 8  # works one worker runs at a time
+    skip_queue_concurrency: int = 4  # works that skip the queue, at a time in one process; 0: none do
     shutdown_grace: float = 25.0  # seconds running works may finish after SIGTERM
     statement_timeout: float | None = 15.0  # seconds one of a worker's own statements may take; None: any
     retry: Retry = field(default_factory=Retry)  # a mapping of Retry's fields; merged field by field
@@ -119,6 +120,13 @@ def whole(value: Any, name: str) -> int:
     """Return a whole number, 0 excluded."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"expected {name} to be a whole number greater than 0, got: {value!r}.")
+    return value
+
+
+def count(value: Any, name: str) -> int:
+    """Return a whole number, 0 included."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"expected {name} to be a whole number, 0 or more, got: {value!r}.")
     return value
 
 
@@ -206,6 +214,7 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "lease": pause,
     "store": store,
     "concurrency": whole,
+    "skip_queue_concurrency": count,
     "shutdown_grace": duration,
     "statement_timeout": optional_pause,
     "retry": retry,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar, Unpack
 
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
-from django_ayework.define.options import QueueOptions, checked, combined, refuse_identity
+from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
 from django_ayework.define.signal import AbortSignal
 from django_ayework.errors import InvalidInstruction
@@ -192,7 +192,7 @@ class Context:
                 id=self.id,
             )
         given = checked(options)
-        refuse_identity(given, "ctx.continue_with(...)")
+        refuse_of_enqueue(given, "ctx.continue_with(...)")
         step = Continue(self, require_step(work), given)
         if self.chain_id in combined(step.options, step.work.options).get("blockers", ()):
             raise InvalidInstruction(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Never, TypeAlias, TypeVar, Unpack
 
-from django_ayework.define.options import QueueOptions, checked, refuse_identity
+from django_ayework.define.options import QueueOptions, checked, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_new, require_own_identity
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.folding import Contribution
@@ -58,7 +58,7 @@ class Queue(Instruction[None, G_co]):
     def __init__(self, context: object, items: Any, options: QueueOptions) -> None:
         super().__init__(context)
         self.items: list[QueueItem] = list(flattened(items))
-        refuse_identity(options, "ctx.queue(...)")
+        refuse_of_enqueue(options, "ctx.queue(...)")
         require_own_identity(self.items, "ctx.queue(...)")
         self.options = options
         self.links: list[Link] = []
@@ -76,7 +76,7 @@ class Queue(Instruction[None, G_co]):
         require_condition(condition, len({work.id for work in self.last_watched()}))
         followers = tuple(require_new(works, "next(works)"))
         given = checked(options)
-        refuse_identity(given, "next(works)")
+        refuse_of_enqueue(given, "next(works)")
         self.links.append(Link(followers, condition, given))
         return self
 

@@ -42,12 +42,16 @@ class QueueOptions(TypedDict, total=False):
 
 
 class EnqueueOptions(QueueOptions, total=False):
-    """What ``enqueue`` accepts besides: ``dedup``, ``unit``, an ``id`` of one's own, ``on_commit=True``."""
+    """What ``enqueue`` accepts besides: ``dedup``, ``unit``, an ``id`` of one's own, ``on_commit=True``.
+
+    With ``skip_queue=True`` this process makes the first attempt, once the work is committed.
+    """
 
     dedup: Dedup | None
     unit: str | None
     id: str
     on_commit: bool
+    skip_queue: bool
 
 
 def checked(options: Mapping[str, Any]) -> QueueOptions:
@@ -91,6 +95,16 @@ def refuse_identity(options: Mapping[str, Any], where: str) -> None:
                 f"{where} takes no {name}=: what waits for the work, or counts it in a group, knows it by "
                 f"its own id. Queue it by itself with enqueue(..., {name}=...), and use the handle."
             )
+
+
+def refuse_of_enqueue(options: Mapping[str, Any], where: str) -> None:
+    """Raise TypeError for an option that only ``enqueue`` takes."""
+    refuse_identity(options, where)
+    if "skip_queue" in options:
+        raise TypeError(
+            f"{where} takes no skip_queue=: what a handler queues is committed by its worker, which wakes "
+            "others for it. Leave it out, or queue the work by itself with enqueue(..., skip_queue=True)."
+        )
 
 
 def check_name(value: object, name: str) -> str:
@@ -188,6 +202,7 @@ CHECKS: dict[str, Any] = {
     "blockers": check_blockers,
     "dedup": check_dedup,
     "unit": check_unit,
+    "skip_queue": check_flag,
 }
 #: All that ``enqueue`` takes by name.
 ENQUEUE_OPTIONS = frozenset({*CHECKS, "id", "on_commit"})

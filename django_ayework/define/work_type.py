@@ -52,6 +52,7 @@ class WorkSettings:
     log_context: Callable[[Mapping[str, Any], str], object] | str | None = None
     middleware: tuple[Middleware | str, ...] = ()
     interrupt: bool = False
+    skip_queue: bool = False
     redact: tuple[str, ...] = ()
     doer: Doer | None = None
 

@@ -16,6 +16,7 @@ from django_ayework.define.middleware import Middleware, check_middleware
 from django_ayework.define.options import check_flag, check_name, check_priority, check_retry
 from django_ayework.define.redaction import check_redact, require_inputs
 from django_ayework.define.registry import registry
+from django_ayework.define.skipping import require_queue_if_continuous
 from django_ayework.define.work_type import WorkSettings, WorkType
 from django_ayework.doers import Doer
 from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
@@ -101,6 +102,7 @@ class WorkDecorator(Protocol):
         log_context: Callable[[Mapping[str, Any], str], object] | str | None = ...,
         middleware: Sequence[Middleware | str] = ...,
         interrupt: bool = ...,
+        skip_queue: bool = ...,
         redact: Sequence[str] = ...,
         doer: Doer | None = ...,
     ) -> WorkDecorator: ...
@@ -123,9 +125,10 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     time, in the whole fleet; 0 is no limit), ``interval`` (makes it continuous), ``strict_return``,
     ``codec``, ``options(**input)`` (computes queueing options), ``on_event``, ``on_failure``,
     ``log_context(input, type)`` (says more in log records), ``middleware`` (surrounds the handler, within
-    that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``redact`` (paths into
-    the input that people are not shown) and ``doer`` (runs the works, in place of the worker's slots).
-    Durations are seconds or timedelta.
+    that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``skip_queue`` (the
+    process that enqueues a work makes its first attempt), ``redact`` (paths into the input that people are
+    not shown) and ``doer`` (runs the works, in place of the worker's slots). Durations are seconds or
+    timedelta.
 
     Raises ImproperWork when the function cannot be a work.
 
@@ -153,6 +156,7 @@ def describe(
     require_type_name(work_type.name)
     require_inputs(work_type.signature, work_type.name, settings.redact)
     require_no_input_if_continuous(work_type)
+    require_queue_if_continuous(work_type.name, settings)
     registry.register(work_type)
     return work_type
 
@@ -273,6 +277,7 @@ def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequen
         "lease": seconds,
         "atomic": check_flag,
         "interrupt": check_flag,
+        "skip_queue": check_flag,
         "middleware": check_middleware,
         "redact": check_redact,
         "doer": check_doer,

@@ -62,6 +62,7 @@ class Birth:
     gate: GateRequest[Any] | None = None
     blockers: tuple[str, ...] = ()
     dedup: Dedup | None = None
+    skips_queue: bool = False  # this process makes its first attempt
 
 
 def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime) -> Birth:

@@ -15,6 +15,7 @@ from django_ayework.flow.births import Birth, Family, born
 from django_ayework.flow.closing import close
 from django_ayework.flow.dedup import originals, require_dedup_fits
 from django_ayework.flow.deferral import after_commit
+from django_ayework.flow.direct import skips_queue, start_after_commit
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import needs_clock
@@ -112,7 +113,7 @@ def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit
     birth = born(request, cast(Mapping[str, Any], options), Family(), clock.now())
     require_dedup_fits(birth, on_commit)
     require_unit_fits(birth, on_commit)
-    return birth
+    return replace(birth, skips_queue=True) if skips_queue(request, options) else birth
 
 
 def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
@@ -144,6 +145,7 @@ def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     if taken:
         return existing_handle(birth.row.id)
     remember_uncommitted([birth.row.id])
+    start_after_commit([birth])
     return Handle(birth.row.id, birth.row.group, chain_id=birth.row.id)
 
 
@@ -192,6 +194,7 @@ def insert_all_here(births: Sequence[Birth], together: bool) -> list[Handle[Any,
     taken = ledger.bear(fresh)
     close(ledger)
     remember_uncommitted([birth.row.id for birth in fresh if birth.row.id not in taken])
+    start_after_commit(fresh, taken)
     new = {birth.row.id: birth.row.group for birth in fresh if birth.row.id not in taken}
     return handles_of([there.get(birth.row.id, birth.row.id) for birth in births], new)
 

@@ -51,10 +51,11 @@ class Keeper:
     """A thread with duties; one that raises is reported and done again at its next turn.
 
     While the database is away, duties that ask it wait for longer and longer; watching the time does not.
+    Without a ``presence`` it looks after works alone, and leaves what is the fleet's to workers.
     """
 
     def __init__(
-        self, worker_id: str, holdings: Holdings, services: EngineServices, presence: Presence
+        self, worker_id: str, holdings: Holdings, services: EngineServices, presence: Presence | None
     ) -> None:
         self.worker_id = worker_id
         self.holdings = holdings
@@ -76,11 +77,14 @@ class Keeper:
             Duty(0.5, self.release_waiting),
             Duty(0.0, self.renew_leases),
             Duty(2.0, self.notice_losses),
-            Duty(10.0, self.beat, started + 10.0),
             Duty(60.0, clock.synchronise, started + 60.0),
-            Duty(60.0, sweep, started + 30.0),
-            self.pruning,
         ]
+        if presence is not None:
+            self.duties += [
+                Duty(10.0, self.beat, started + 10.0),
+                Duty(60.0, sweep, started + 30.0),
+                self.pruning,
+            ]
 
     def start(self) -> None:
         """Start the thread."""
@@ -201,7 +205,8 @@ class Keeper:
 
     def beat(self) -> None:
         """Tell that this worker is alive."""
-        self.presence.beat(self.holdings.active)
+        if self.presence is not None:
+            self.presence.beat(self.holdings.active)
 
     def prune(self) -> None:
         """Delete one batch of what has been kept long enough; the next at the next tick while there is a lot.

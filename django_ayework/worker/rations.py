@@ -74,11 +74,16 @@ def claim_limited(claim: Claim, controls: Controls, limited: list[str]) -> Claim
     Whoever claims of these types holds their rows until its claim has committed, so the count, in a later
     statement, misses nobody's; works that end meanwhile only make room.
     """
+    hold_limits(limited, claim.now)
+    return taken(claim, controls, running_counts(claim.share.types))
+
+
+def hold_limits(limited: list[str], now: datetime) -> None:
+    """Lock the rows of limited types, which are made where they are missing."""
     missing = set(limited).difference(lock_type_controls(limited))
     if missing:
-        ensure_controls("type", missing, claim.now)
+        ensure_controls("type", missing, now)
         lock_type_controls(limited)
-    return taken(claim, controls, running_counts(claim.share.types))
 
 
 def taken(claim: Claim, controls: Controls, running: dict[str, int]) -> Claimed:

@@ -15,6 +15,7 @@ from types import FrameType
 from django_ayework.rules.health import ALIVE
 from django_ayework.worker import bounds
 from django_ayework.worker.bell import Bell
+from django_ayework.worker.direct.intake import intake
 from django_ayework.worker.worker import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -34,7 +35,10 @@ def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int
         worker.start()
         while not heard and worker.vitals.phase in ALIVE:
             bell.wait()
-        return 0 if worker.stop() and not worker.left else 1
+        intake.close()  # what skips the queue has the same grace
+        stopped = worker.stop(), intake.stop()
+        intake.forget()  # the process may go on
+        return 0 if all(stopped) and not worker.left else 1
 
 
 def hear_signals(second_ends: Callable[[], bool] = lambda: True) -> list[int]:

@@ -152,6 +152,7 @@ def advise(error: Exception, info: object) -> str | None:
     expires=timedelta(hours=1),
     options=lambda **given: {"priority": len(given)},
     on_failure=advise,
+    skip_queue=True,
 )
 def mail(ctx: Context, to: str) -> Instruction[str, str]:
     return ctx.result(to)

@@ -38,6 +38,7 @@ def queueing() -> None:
     assert_type(enqueue(add(a=1, b=2), dedup=Dedup("k", "any", 60, ["id"])), Handle[int, int])
     assert_type(enqueue(clean(), dedup=Dedup("k", exclude=[enqueue(clean())])), Handle[None, Never])
     assert_type(enqueue(clean()), Handle[None, Never])
+    assert_type(enqueue_many([clean()], skip_queue=True), list[Handle[None, Never]])
     assert_type(enqueue(dependency(on=["a"], queue=[add(a=1, b=2)])), Handle[None, int])
     assert_type(enqueue("types.add", {"a": 1, "b": 2}, id="mine"), Handle[Any, Any])
     assert_type(enqueue_many([add(a=1, b=2)], together=True), list[Handle[int, int]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django_ayework.rules.direct import DIRECT
 from django_ayework.rules.explaining.explanation import Code, Reason
 from django_ayework.rules.explaining.fleet import WorkerSeen
 from django_ayework.rules.explaining.words import moment
@@ -21,6 +22,11 @@ class Hold:
     started_at: datetime | None
     leased_until: datetime | None
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether the work has skipped the queue, and no worker has it."""
+        return (self.worker or "").startswith(DIRECT)
+
 
 def running(hold: Hold, now: datetime, gone_after: timedelta) -> list[Reason]:
     """Return who runs the work, and whether it still does."""
@@ -29,7 +35,11 @@ def running(hold: Hold, now: datetime, gone_after: timedelta) -> list[Reason]:
 
 def held(hold: Hold, now: datetime) -> Reason:
     """Return who runs it since when."""
-    who = f"Worker {hold.seen or hold.worker or 'unknown'}"
+    who = (
+        "The process that enqueued it"
+        if hold.is_direct
+        else f"Worker {hold.seen or hold.worker or 'unknown'}"
+    )
     since = f" since {moment(hold.started_at, now)}" if hold.started_at else ""
     lease = f", leased until {moment(hold.leased_until, now)}" if hold.leased_until else ""
     text = f"{who} has it{since}, for attempt {hold.attempt} of {hold.attempts}{lease}."
@@ -48,6 +58,8 @@ def held(hold: Hold, now: datetime) -> Reason:
 def life(hold: Hold, now: datetime, gone_after: timedelta) -> list[Reason]:
     """Return what is wrong with the worker, if anything is."""
     seen = hold.seen
+    if hold.is_direct:
+        return []
     if seen is None:
         text = "There is no trace of that worker; while its lease lasts, nobody else takes the work."
         return [Reason(Code.WORKER_UNKNOWN, text, {"worker": hold.worker})]

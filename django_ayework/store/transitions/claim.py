@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
@@ -22,6 +23,15 @@ SET status = 'running', attempt = attempt + 1, delivery = delivery + 1,
 WHERE id = ANY(ARRAY({{picked}}))
 RETURNING {", ".join(COLUMNS)}
 """
+
+CLAIM_NEW = CLAIM.format(
+    picked=f"""
+    SELECT id FROM {WORK}
+    WHERE id = ANY(%s) AND status = 'pending' AND delivery = 0
+    ORDER BY id
+    FOR UPDATE SKIP LOCKED
+"""
+)
 
 CLAIM_LANE = CLAIM.format(
     picked=f"""
@@ -86,7 +96,25 @@ def claim_set_based(
         found = fetch(CLAIM_LANE, (*lease, queue, *next(iter(caps.items()))))
     else:
         found = fetch(CLAIM_LANES, (*lease, list(caps), list(caps.values()), queue, limit, queue))
-    return [WorkRow._make(row) for row in found]
+    return rows_from(found)
+
+
+def rows_from(found: Iterable[Sequence[Any]]) -> list[WorkRow]:
+    """Return what a statement returned as rows."""
+    return [WorkRow._make(values) for values in found]
+
+
+def claim_new(ids: Collection[str], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:
+    """Lease those of these works that are due and that nobody has ever claimed; return them by id.
+
+    Rows that others have locked are skipped: whoever they are, they are about to move the work.
+    """
+    if is_postgresql():
+        return rows_from(fetch(CLAIM_NEW, (worker, leased_until, now, list(ids))))
+    with atomic():
+        new = rows(Work).filter(id__in=list(ids), status=Status.PENDING, delivery=0).order_by("id")
+        works = rows_of(new.select_for_update(skip_locked=True))
+        return leased(works, worker, now, leased_until)
 
 
 def claim_under_locks(
@@ -96,16 +124,21 @@ def claim_under_locks(
     with atomic():
         shares = caps if len(caps) == 1 else shares_of_lanes(queue, caps, limit)
         works = [row for type, number in shares.items() for row in lock_lane(queue, type, number)]
-        for attempt, delivery in {(row.attempt, row.delivery) for row in works}:
-            alike = [row.id for row in works if (row.attempt, row.delivery) == (attempt, delivery)]
-            rows(Work).filter(id__in=alike).update(
-                status=Status.RUNNING,
-                attempt=attempt + 1,
-                delivery=delivery + 1,
-                worker=worker,
-                leased_until=leased_until,
-                started_at=now,
-            )
+        return leased(works, worker, now, leased_until)
+
+
+def leased(works: list[WorkRow], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:
+    """Write the lease of works that this transaction has locked; return them as they are then."""
+    for attempt, delivery in {(row.attempt, row.delivery) for row in works}:
+        alike = [row.id for row in works if (row.attempt, row.delivery) == (attempt, delivery)]
+        rows(Work).filter(id__in=alike).update(
+            status=Status.RUNNING,
+            attempt=attempt + 1,
+            delivery=delivery + 1,
+            worker=worker,
+            leased_until=leased_until,
+            started_at=now,
+        )
     return [
         row._replace(
             status=Status.RUNNING,

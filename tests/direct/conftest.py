@@ -1,0 +1,55 @@
+"""Works that skip the queue, in a process that really commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def consistent(transactional_db: None) -> Iterator[None]:
+    """Check every invariant after each test."""
+    from tests.invariants import assert_consistent
+
+    yield
+    assert_consistent()
+
+
+@pytest.fixture(autouse=True)
+def stage(consistent: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Give the works of this process a fresh stage; whoever still waits is let go in the end."""
+    from tests.worker import works
+
+    fresh = works.Stage()
+    monkeypatch.setattr(works, "stage", fresh)
+    yield fresh
+    fresh.go.set()
+
+
+@pytest.fixture(autouse=True)
+def intake(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
+    from django_ayework.flow import direct
+    from django_ayework.worker.direct import intake as module
+
+    fresh = module.Intake()
+    monkeypatch.setattr(module, "intake", fresh)
+    monkeypatch.setattr(direct.connections, "held_back", False)
+    yield fresh
+    stage.go.set()
+    assert fresh.stop()
+
+
+@pytest.fixture
+def configure(settings: Any) -> Any:
+    """Set keys of ``AYEWORK`` for this test, over those set before."""
+
+    def configure(**keys: Any) -> None:
+        settings.AYEWORK = {"POLL_INTERVAL": 0.05, **getattr(settings, "AYEWORK", {}), **keys}
+
+    return configure

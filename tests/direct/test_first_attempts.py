@@ -1,0 +1,162 @@
+"""The first attempt is made by the process that enqueued the work, right after the commit."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+
+from django_ayework import Dedup, aenqueue, dependency, enqueue, enqueue_many
+from django_ayework.models import Attempt, Work
+from django_ayework.store.rows import find_row
+from django_ayework.testing import running_worker
+from tests.direct.works import atomic_one, chosen, first, flaky, parent, quick, quick_async, tally
+from tests.processes import eventually
+from tests.worker import works
+
+WAIT = 20
+
+
+def test_a_type_that_skips_the_queue_needs_no_worker():
+    handle = enqueue(quick(number=1))
+    assert handle.result(WAIT).startswith("ayework-slot")
+    state = handle.state()
+    assert (state.status, state.attempt, state.completed_by[:7]) == ("success", 1, "direct-")
+    assert (state.worker, Work.objects.get().leased_until) == (None, None)
+
+
+def test_so_does_a_work_that_is_enqueued_to_and_none_that_is_enqueued_not_to():
+    waits = enqueue(quick(), skip_queue=False)
+    plain = enqueue(works.quick())
+    assert enqueue(works.quick(number=5), skip_queue=True).result(WAIT) == 5
+    assert {waits.state().status, plain.state().status} == {"pending"}
+
+
+def test_the_input_may_decide():
+    waits = enqueue(chosen(urgent=False))
+    assert enqueue(chosen(urgent=True)).result(WAIT).startswith("ayework-slot")
+    assert waits.state().status == "pending"
+    assert enqueue(chosen(urgent=False), skip_queue=True).result(WAIT)
+
+
+def test_an_async_handler_runs_on_an_event_loop():
+    assert enqueue(quick_async()).result(WAIT) == ["ayework-async", "running"]
+
+
+def test_it_can_be_enqueued_from_async_code():
+    handle = async_to_sync(aenqueue)(quick())
+    assert handle.result(WAIT)
+
+
+def test_an_atomic_handler_settles_itself():
+    assert enqueue(atomic_one()).result(WAIT) == 1
+
+
+def test_many_at_once():
+    handles = enqueue_many([tally(number=number) for number in (1, 2, 3)], together=True)
+    assert handles[0].group(WAIT) == 6
+    assert set(Work.objects.values_list("status", "attempt", "delivery")) == {("success", 1, 1)}
+
+
+def test_nothing_starts_before_the_commit(stage, intake):
+    with transaction.atomic():
+        handle = enqueue(quick(number=1))
+        enqueue(works.quick(number=2), skip_queue=True, on_commit=True)
+        assert enqueue(works.quick(number=3), skip_queue=True, dedup=Dedup("three")).state()
+        assert not stage.started and intake.is_idle
+    assert handle.result(WAIT)
+    eventually(lambda: Work.objects.filter(status="success").count() == 3)
+    assert sorted(stage.started) == [1, 2, 3]
+
+
+def test_a_rollback_starts_nothing(stage, intake):
+    with transaction.atomic():
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            enqueue(quick(number=1))
+            enqueue(quick(number=2), on_commit=True)
+            enqueue_many([quick(number=3)])
+            _ = 1 / 0
+        kept = enqueue(quick(number=4))
+    assert kept.result(WAIT)
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        enqueue(quick(number=5))
+        _ = 1 / 0
+    assert intake.stop()
+    assert stage.started == [4]
+    assert Work.objects.count() == 1
+
+
+def test_a_work_that_was_there_is_not_started(stage):
+    enqueue(works.quick(number=1), dedup=Dedup("one"))
+    again = enqueue(works.quick(number=1), dedup=Dedup("one"), skip_queue=True)
+    request = works.quick(number=2)
+    enqueue(request)
+    assert again.deduplicated and enqueue(request, skip_queue=True).deduplicated
+    [twice, new] = enqueue_many([request, works.quick(number=3)], skip_queue=True)
+    assert twice.deduplicated and new.result(WAIT) == 3
+    assert enqueue(quick(number=4)).result(WAIT)
+    assert stage.started == [3, 4]
+
+
+def test_a_failed_attempt_counts_and_the_next_one_is_a_workers(stage, configure):
+    configure()
+    handle = enqueue(flaky())
+    eventually(lambda: handle.state().attempt == 1 and handle.state().status != "running")
+    assert handle.state().last_error == "RuntimeError: attempt 1"
+    with running_worker():
+        assert handle.result(WAIT) == 2
+    assert stage.started == [1, 2]
+    assert not handle.state().completed_by.startswith("direct-")
+    [failed] = Attempt.objects.all()
+    assert (failed.number, failed.outcome, failed.worker[:7]) == (1, "failed", "direct-")
+
+
+def test_a_work_that_comes_back_is_not_taken_twice_by_its_process(stage, intake):
+    """The claim takes works that were never claimed; a second offer of the same work changes nothing."""
+    handle = enqueue(flaky())
+    eventually(lambda: handle.state().status != "running" and handle.state().attempt == 1)
+    Work.objects.update(status="pending")
+    intake.offer([find_row(handle.id)])
+    assert intake.stop()
+    assert stage.started == [1]
+
+
+def test_a_chain_goes_on_in_a_worker(configure):
+    configure()
+    handle = enqueue(first())
+    eventually(lambda: handle.state().status == "success")
+    assert set(Work.objects.exclude(id=handle.id).values_list("status", flat=True)) == {"pending"}
+    with running_worker():
+        names = handle.chain(WAIT)
+    assert all(name.startswith("ayework-slot") for name in names)
+
+
+def test_what_it_queues_goes_through_the_queue(configure, stage):
+    configure()
+    handle = enqueue(parent())
+    eventually(lambda: handle.state().status == "success")
+    assert sorted(Work.objects.values_list("status", flat=True)) == [
+        "blocked",
+        "pending",
+        "pending",
+        "success",
+    ]
+    with running_worker():
+        handle.group(WAIT)
+    assert stage.started[2:] == [3]
+
+
+def test_a_gate_that_waits_for_it_opens(configure):
+    configure()
+    request = quick(number=1)
+    gate = enqueue(dependency([request], [works.quick(number=2)]))
+    enqueue(request)
+    eventually(lambda: gate.state().status == "success")
+    with running_worker():
+        gate.group(WAIT)
+
+
+def test_the_callers_thread_runs_nothing():
+    assert enqueue(quick()).result(WAIT) != threading.current_thread().name

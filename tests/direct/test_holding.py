@@ -1,0 +1,274 @@
+"""While it runs: leases, time, cancelling; and how many run at all."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError
+
+from django_ayework import WaitTimeout, cancel, enqueue, enqueue_many, explain, limit, pause, resume
+from django_ayework.define.signal import AbortReason
+from django_ayework.flow.chores import reclaim
+from django_ayework.models import Work, WorkerProcess
+from django_ayework.testing import now, running_worker
+from django_ayework.worker import keeper
+from django_ayework.worker.direct import claiming, crew
+from tests.direct.works import quick, stops
+from tests.processes import eventually
+from tests.worker import works
+
+WAIT = 20
+
+
+def held(number: int = 0, **options):
+    """Enqueue a work that holds on until the test lets it go, and wait until it runs here."""
+    handle = enqueue(works.hold(number=number), skip_queue=True, **options)
+    eventually(lambda: number in works.stage.started)
+    return handle
+
+
+def threads(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def counts() -> dict[str, int]:
+    statuses = list(Work.objects.values_list("status", flat=True))
+    return {status: statuses.count(status) for status in sorted(set(statuses))}
+
+
+# Leases and time
+
+
+def test_its_lease_is_renewed_so_nobody_takes_it(configure, stage):
+    configure(LEASE=1)
+    handle = held()
+    first = Work.objects.get().leased_until
+    with running_worker():
+        eventually(lambda: Work.objects.get().leased_until > first + timedelta(seconds=1))
+        reclaim()
+        stage.go.set()
+        handle.result(WAIT)
+    assert stage.started == [0]
+    assert handle.state().attempt == 1
+
+
+def test_a_lease_of_its_own_is_written_at_once():
+    held(lease=600)
+    eventually(lambda: Work.objects.get().leased_until > now() + timedelta(seconds=500))
+
+
+def test_a_plain_handler_is_told_when_its_time_is_over(stage):
+    handle = enqueue(works.until_aborted(), skip_queue=True, timeout=0.1)
+    handle.result(WAIT)
+    assert stage.seen == [AbortReason.TIMEOUT]
+
+
+def test_an_async_handler_is_cancelled_when_its_time_is_over(stage):
+    handle = enqueue(works.hold_async(), skip_queue=True, timeout=0.1)
+    eventually(lambda: handle.state().last_error)
+    assert "AttemptTimeout" in handle.state().last_error
+    assert handle.state().attempt == 1
+
+
+def test_one_past_its_deadline_never_starts(stage):
+    handle = enqueue(quick(), deadline=now() - timedelta(seconds=1))
+    eventually(lambda: handle.state().status == "dead")
+    assert (handle.state().reason, handle.state().attempt) == ("expired", 0)
+    assert not stage.started
+
+
+def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
+    monkeypatch.setattr(keeper, "NOTICED_AFTER", 3600.0)
+    configure(LEASE=3600)
+    handle = enqueue(works.until_aborted(), skip_queue=True)
+    eventually(lambda: stage.started)
+    cancel(handle.id)
+    eventually(lambda: stage.seen == [AbortReason.CANCELLED])
+    assert handle.state().status == "cancelled"
+
+
+def test_cancelling_in_another_process_is_noticed(configure, stage, monkeypatch):
+    configure(LEASE=3600)  # whose renewal would notice it as well
+    monkeypatch.setattr(crew, "add_revocation_listener", lambda listener: None)
+    monkeypatch.setattr(keeper, "NOTICED_AFTER", 0.0)
+    handle = enqueue(works.until_aborted(), skip_queue=True)
+    eventually(lambda: stage.started)
+    cancel(handle.id)
+    eventually(lambda: stage.seen == [AbortReason.CANCELLED])
+
+
+def test_an_explanation_says_who_has_it():
+    handle = held()
+    explanation = explain(handle.id)
+    assert [reason.code for reason in explanation.reasons] == ["running"]
+    assert str(explanation).startswith("The process that enqueued it has it since ")
+
+
+def test_its_process_is_no_worker():
+    held()
+    assert not WorkerProcess.objects.exists()
+
+
+# How many
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_a_burst_some_run_here_and_the_rest_goes_through_the_queue(configure, stage, at_once):
+    configure(SKIP_QUEUE_CONCURRENCY=2)
+    requests = [works.hold(number=number) for number in range(1000 if at_once else 50)]
+    if at_once:
+        enqueue_many(requests, skip_queue=True)
+    else:
+        for request in requests:
+            enqueue(request, skip_queue=True)
+    eventually(lambda: len(stage.started) == 2)
+    assert counts() == {"pending": len(requests) - 2, "running": 2}
+    assert len(threads("ayework-slot")) == 2
+    stage.go.set()
+    eventually(lambda: counts().get("success") == 2)
+    assert enqueue(quick(number=-1)).result(WAIT)
+
+
+def test_async_ones_count_too(configure, stage):
+    configure(SKIP_QUEUE_CONCURRENCY=2)
+    enqueue_many([works.hold_async(number=number) for number in range(5)], skip_queue=True)
+    eventually(lambda: len(stage.started) == 2)
+    assert counts() == {"pending": 3, "running": 2}
+
+
+def test_workers_take_what_there_was_no_room_for(configure, stage):
+    configure(SKIP_QUEUE_CONCURRENCY=1)
+    stage.go.set()
+    handles = enqueue_many([works.hold(number=number) for number in range(20)], skip_queue=True)
+    with running_worker():
+        assert [handle.result(WAIT) for handle in handles] == list(range(20))
+    assert sorted(stage.started) == list(range(20))
+
+
+def test_a_process_may_let_none_skip(configure, stage):
+    configure(SKIP_QUEUE_CONCURRENCY=0)
+    enqueue(quick())
+    assert not threads("ayework-direct")
+    assert counts() == {"pending": 1}
+
+
+def test_threads_end_when_nothing_comes_and_others_start_when_something_does(monkeypatch):
+    monkeypatch.setattr(crew, "IDLE", 0.05)
+    for _ in range(2):
+        enqueue(quick()).result(WAIT)
+        eventually(lambda: not threads("ayework-"))
+
+
+# Who else has a say
+
+
+@pytest.mark.parametrize("what", [{"type": "direct.quick"}, {"queue": "default"}])
+def test_what_is_paused_waits(intake, stage, what):
+    pause(**what)
+    handle = enqueue(quick(number=1))
+    other = enqueue(works.quick(number=2), queue="other", skip_queue=True)
+    assert other.result(WAIT) == 2
+    assert (handle.state().status, stage.started) == ("pending", [2])
+    resume(**what)
+    enqueue(quick(number=3)).result(WAIT)
+    assert stage.started == [2, 3]
+
+
+def test_what_is_left_to_workers_keeps_no_room(configure):
+    configure(SKIP_QUEUE_CONCURRENCY=1)
+    pause(type="direct.quick")
+    enqueue(quick())
+
+    def starts() -> bool:
+        handle = enqueue(works.quick(), skip_queue=True)
+        with suppress(WaitTimeout):
+            handle.result(0.5)
+        return handle.state().status == "success"
+
+    eventually(starts, seconds=10)
+
+
+def test_a_limit_holds_here_too(stage):
+    limit("worker.hold", max_running=1)
+    first = held(1)
+    enqueue_many([works.hold(number=2), works.hold(number=3)], skip_queue=True)
+    assert enqueue(quick(number=4)).result(WAIT)
+    assert counts() == {"pending": 2, "running": 1, "success": 1}
+    stage.go.set()
+    first.result(WAIT)
+    more = enqueue(works.hold(number=5), skip_queue=True)
+    assert more.result(WAIT) == 5
+    assert counts() == {"pending": 2, "success": 3}
+
+
+def test_what_is_declined_waits(configure, stage):
+    configure(ACCEPT=lambda state: state.type != "direct.quick")
+    handle = enqueue(quick(number=1))
+    enqueue(works.quick(number=2), skip_queue=True).result(WAIT)
+    eventually(lambda: handle.state().status == "scheduled")
+    assert (handle.state().attempt, stage.started) == (0, [2])
+
+
+def test_backpressure_does_not_concern_it(configure):
+    configure(BACKPRESSURE=lambda info: 60)
+    assert enqueue(quick()).result(WAIT)
+
+
+def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
+    heard = []
+    configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
+    claim = claiming.transitions.claim_new
+
+    def fail(*arguments):
+        monkeypatch.setattr(claiming.transitions, "claim_new", claim)
+        raise OperationalError("gone away")
+
+    monkeypatch.setattr(claiming.transitions, "claim_new", fail)
+    lost = enqueue(quick(number=1))
+    eventually(lambda: heard == [("gone away", "queue")])
+    assert enqueue(quick(number=2)).result(WAIT)
+    assert lost.state().status == "pending"
+    with running_worker():
+        assert lost.result(WAIT)
+
+
+def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
+    heard = []
+    configure(ON_ERROR=lambda error, phase: heard.append(str(error)), SKIP_QUEUE_CONCURRENCY=1)
+    submit = crew.Slots.submit
+
+    def fail(*arguments):
+        monkeypatch.setattr(crew.Slots, "submit", submit)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(crew.Slots, "submit", fail)
+    lost = enqueue(quick(number=1))
+    eventually(lambda: heard == ["can't start new thread"] and lost.state().status == "pending")
+    assert lost.state().attempt == 0
+    assert enqueue(quick(number=2)).result(WAIT)
+
+
+# The end
+
+
+def test_what_does_not_end_in_time_is_given_back(configure, stage, intake):
+    configure(SHUTDOWN_GRACE=0)
+    handle = enqueue(stops())
+    eventually(lambda: stage.started)
+    assert intake.stop()
+    assert (handle.state().status, handle.state().attempt) == ("pending", 0)
+    assert stage.seen == [AbortReason.SHUTDOWN]
+    waits = enqueue(quick())
+    assert waits.state().status == "pending"
+    assert not threads("ayework-direct")
+
+
+def test_what_ends_in_time_is_settled(stage, intake):
+    handle = held()
+    intake.close()
+    stage.go.set()
+    assert intake.stop()
+    assert handle.state().status == "success"
