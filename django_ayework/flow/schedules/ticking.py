@@ -25,10 +25,11 @@ IDLE = 5.0
 
 
 class Ticked(NamedTuple):
-    """How many works were fired, and how many seconds there is nothing to do."""
+    """How many were fired, how many seconds there is nothing to do, and whether there was."""
 
     fired: int
     pause: float
+    busy: bool = False
 
 
 def fire_due(most: int = FIRINGS, is_over: Callable[[], bool] = lambda: False) -> Ticked:
@@ -45,7 +46,7 @@ def fire_due(most: int = FIRINGS, is_over: Callable[[], bool] = lambda: False) -
     done: list[Did] = []
     for id in due:
         done += work_off(id, most, is_over)
-    return Ticked(done.count(Did.FIRED), AT_ONCE if set(done) - {Did.NOTHING} else SOON)
+    return Ticked(done.count(Did.FIRED), AT_ONCE if set(done) - {Did.NOTHING} else SOON, True)
 
 
 def work_off(id: int, most: int, is_over: Callable[[], bool]) -> list[Did]:
