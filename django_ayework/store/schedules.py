@@ -77,6 +77,11 @@ def insert_firing(schedule: int, occurrence: datetime, status: str, now: datetim
     return id
 
 
+def was_dealt_with(schedule: int, occurrence: datetime) -> bool:
+    """Tell whether an occurrence has its firing."""
+    return rows(Firing).filter(schedule_id=schedule, occurrence=occurrence).exists()
+
+
 def link_firing(id: int, status: str, work: str, group: str, now: datetime) -> None:
     """Write what a firing has queued; both are empty when it is not known."""
     update_rows(Firing, {id: {"status": status, "work_id": work, "group_id": group, "made_at": now}})  # type: ignore[dict-item]

@@ -353,8 +353,11 @@ class TestFailures:
         tick()
         Firing.objects.create(schedule=row(), occurrence=row().next_at, status="fired", made_at=now())
         time_travel(60)
-        assert tick() == 0
+        for _ in range(TRIES):
+            assert tick() == 0
+            time_travel(max(row().due_at - now(), timedelta()))
         assert Work.objects.count() == 0
+        assert row().failures == 0, "it has gone on"
 
     def test_a_tick_that_is_rolled_back_has_not_happened(self):
         schedule(name="tick", every=60, run=note)

@@ -24,6 +24,7 @@ from django_ayework.store.schedules import (
     link_firing,
     lock_due,
     move_schedule,
+    was_dealt_with,
 )
 
 SOUND = {"failures": 0, "error": ""}
@@ -190,6 +191,7 @@ def give_up(row: Schedule, now: datetime) -> bool:
     if row.next_at is None:
         return False
     decided = decide(row, row.next_at, now)
-    insert_firing(row.pk, decided.last, "failed", now, error=row.error)
+    if not was_dealt_with(row.pk, decided.last):
+        insert_firing(row.pk, decided.last, "failed", now, error=row.error)
     go_on(row, decided.last, {}, now)
     return True
