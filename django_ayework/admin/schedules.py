@@ -15,8 +15,9 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_ayework.admin import schedule_columns as columns
 from django_ayework.admin.base import ReadOnlyAdmin
 from django_ayework.admin.links import Links
+from django_ayework.admin.schedule_form import MADE, ScheduleForm, schedulable_types
 from django_ayework.admin.schedule_page import schedule_page
-from django_ayework.flow.schedules.acting import run_now, set_paused
+from django_ayework.flow.schedules.acting import run_now, save_made, set_paused
 from django_ayework.models import Schedule
 
 
@@ -26,7 +27,8 @@ class ScheduleAdmin(ReadOnlyAdmin):
 
     deferred = ("input",)
 
-    change_form_template = "admin/django_ayework/page.html"
+    form = ScheduleForm
+    change_form_template = "admin/django_ayework/schedule.html"
     list_display = (
         "name",
         columns.state,
@@ -40,8 +42,9 @@ class ScheduleAdmin(ReadOnlyAdmin):
     actions: Any = ("pause_selected", "resume_selected", "run_selected")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return none: the page has sections of its own."""
-        return ()
+        """Return what may be filled in; the page of any other has sections of its own."""
+        may_fill_in = self.has_add_permission(request) if obj is None else self.may_change(request, obj)
+        return [(None, {"fields": MADE})] if may_fill_in else ()
 
     def render_change_form(
         self,
@@ -52,14 +55,41 @@ class ScheduleAdmin(ReadOnlyAdmin):
         form_url: str = "",
         obj: Any = None,
     ) -> HttpResponse:
-        """Show a schedule."""
-        context["page"] = schedule_page(obj, Links(self.admin_site, request))
+        """Show a schedule; below the form, if it may be changed."""
+        if obj is not None:
+            context["page"] = schedule_page(obj, Links(self.admin_site, request))
+        context["fills_in"] = obj is None or self.may_change(request, obj)
         return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Schedules are made of types that may be scheduled by hand; all others are declared in code."""
+        return self.is_allowed(request, "add") and bool(schedulable_types())
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """What code declares is changed there."""
+        return obj is not None and self.may_change(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """What code declares would be there again at the next sync."""
+        return obj is not None and obj.origin == "admin" and self.is_allowed(request, "delete")
+
+    def may_change(self, request: HttpRequest, obj: Schedule) -> bool:
+        """Tell whether the reader may change this schedule in the form."""
+        return obj.origin == "admin" and self.is_allowed(request, "change")
+
+    def is_allowed(self, request: HttpRequest, action: str) -> bool:
+        """Tell whether the reader has a permission."""
+        codename = get_permission_codename(action, self.opts)
+        return bool(request.user.has_perm(f"{self.opts.app_label}.{codename}"))
+
+    def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
+        """Save what was filled in, and let it begin."""
+        columns = {name: form.cleaned_data[name] for name in MADE}
+        obj.pk = save_made(obj.pk if change else None, columns).pk
 
     def has_act_permission(self, request: HttpRequest) -> bool:
         """Tell whether the reader may pause, resume and run schedules."""
-        codename = get_permission_codename("change", self.opts)
-        return bool(request.user.has_perm(f"{self.opts.app_label}.{codename}"))
+        return self.is_allowed(request, "change")
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may act may look."""

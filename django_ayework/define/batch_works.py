@@ -93,6 +93,7 @@ class BatchDecorator(Protocol):
         options: Callable[[Any], Mapping[str, Any] | None] | None = ...,
         on_event: Callable[[Any], object] | str | None = ...,
         on_failure: Callable[[Exception, Any], object] | str | None = ...,
+        schedulable: bool = ...,
         redact: Sequence[str] = ...,
     ) -> BatchDecorator: ...
 

@@ -51,6 +51,7 @@ class WorkSettings:
     log_context: Callable[[Mapping[str, Any], str], object] | str | None = None
     middleware: tuple[Middleware | str, ...] = ()
     interrupt: bool = False
+    schedulable: bool = False
     redact: tuple[str, ...] = ()
 
 

@@ -99,6 +99,7 @@ class WorkDecorator(Protocol):
         log_context: Callable[[Mapping[str, Any], str], object] | str | None = ...,
         middleware: Sequence[Middleware | str] = ...,
         interrupt: bool = ...,
+        schedulable: bool = ...,
         redact: Sequence[str] = ...,
     ) -> WorkDecorator: ...
 
@@ -120,8 +121,9 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     time, in the whole fleet; 0 is no limit), ``interval`` (makes it continuous), ``strict_return``,
     ``codec``, ``options(**input)`` (computes queueing options), ``on_event``, ``on_failure``,
     ``log_context(input, type)`` (says more in log records), ``middleware`` (surrounds the handler, within
-    that of the settings), ``interrupt`` (raises the abort inside a plain handler) and ``redact`` (paths into
-    the input that people are not shown). Durations are seconds or timedelta.
+    that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``schedulable`` (the admin
+    offers it for schedules) and ``redact`` (paths into the input that people are not shown). Durations are
+    seconds or timedelta.
 
     Raises ImproperWork when the function cannot be a work.
 
@@ -269,6 +271,7 @@ def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequen
         "lease": seconds,
         "atomic": check_flag,
         "interrupt": check_flag,
+        "schedulable": check_flag,
         "middleware": check_middleware,
         "redact": check_redact,
         "then": check_type_name,

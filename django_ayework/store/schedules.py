@@ -57,6 +57,12 @@ def insert_missing(schedules: Iterable[Schedule]) -> None:
     rows(Schedule).bulk_create(list(schedules), ignore_conflicts=True)
 
 
+def insert_schedule(schedule: Schedule) -> Schedule:
+    """Insert one schedule; return it with its id."""
+    rows(Schedule).bulk_create([schedule])
+    return rows(Schedule).get(name=schedule.name)
+
+
 def change_schedule(id: int, changes: Mapping[str, Any]) -> None:
     """Write columns of a schedule whose row the caller has locked."""
     rows(Schedule).filter(id=id).update(**changes)

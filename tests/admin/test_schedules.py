@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_ayework import schedule
+from django_ayework.admin import schedules as admin_of_schedules
 from django_ayework.define.schedules import schedules
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.testing import now, tick, time_travel
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def nightly() -> Iterator[None]:
     """Two schedules."""
-    schedule("0 3 * * *", name="nightly", tz="Asia/Tokyo", run=add(a=1, b=2))
+    schedule("0 3 * * *", name="nightly", tz="Asia/Tokyo", run=add(a=1, b=2), start=date(2100, 1, 1))
     schedule(name="poll", every=60, run=add(a=3, b=4), catch_up="all", jitter=5)
     tick()
     yield
@@ -111,7 +112,11 @@ def test_who_may_change_acts(client_with: Any) -> None:
     assert changer.get(address("schedule_change", str(row().pk))).status_code == 200
 
 
-def test_rows_are_the_engines(operator: Client) -> None:
+def test_none_is_made_where_no_type_is_schedulable(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_of_schedules, "schedulable_types", list)
     assert operator.get(address("schedule_add")).status_code == 403
+
+
+def test_what_code_declares_is_changed_there(operator: Client) -> None:
     assert operator.post(address("schedule_change", str(row().pk)), {"name": "x"}).status_code == 403
     assert operator.post(address("schedule_delete", str(row().pk)), {"post": "yes"}).status_code == 403

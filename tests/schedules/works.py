@@ -11,6 +11,12 @@ def note(label: str = "note") -> str:
     return label
 
 
+@work(name="schedules.offered", schedulable=True)
+def offered(days: int, label: str = "offered") -> int:
+    """Be scheduled in the admin."""
+    return days
+
+
 @work(name="schedules.family")
 def family(ctx: Context):
     """Queue another work into the same group."""

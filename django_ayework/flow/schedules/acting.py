@@ -1,8 +1,10 @@
-"""Acting on a schedule by hand: pausing, resuming, running it now."""
+"""Acting on a schedule by hand: pausing, resuming, running it now; making one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from django_ayework.errors import ImproperWork
 from django_ayework.flow.schedules.running import Queued, is_known, run
@@ -11,7 +13,13 @@ from django_ayework.flow.schedules.timings import beginning
 from django_ayework.models import Schedule
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
-from django_ayework.store.schedules import change_schedule, insert_firing, link_firing, lock_schedule
+from django_ayework.store.schedules import (
+    change_schedule,
+    insert_firing,
+    insert_schedule,
+    link_firing,
+    lock_schedule,
+)
 
 
 def set_paused(id: int, paused: bool) -> bool:
@@ -58,6 +66,25 @@ def run_now_here(id: int) -> Queued:
     return queued
 
 
-def reschedule(row: Schedule) -> None:
-    """Let a schedule that was made or changed in the admin go on from now."""
-    change_schedule(row.pk, beginning(row, clock.now()))
+def save_made(id: int | None, columns: Mapping[str, Any]) -> Schedule:
+    """Save a schedule that is made or changed by hand, and let it go on from now; return its row."""
+    return in_own_transaction(partial(save_made_here, id, columns))
+
+
+def save_made_here(id: int | None, columns: Mapping[str, Any]) -> Schedule:
+    """Lock a row before it is changed, so that a firing in flight is over.
+
+    Only these columns are written: what a tick keeps in the others stays.
+    """
+    now = clock.now()
+    row = None if id is None else lock_schedule(id)
+    made = row or Schedule(origin="admin", last_at=now)
+    for column, value in columns.items():
+        setattr(made, column, value)
+    changes = {**columns, "failures": 0, "error": "", **beginning(made, now)}
+    if row is not None:
+        change_schedule(made.pk, changes)
+        return made
+    for column, value in changes.items():
+        setattr(made, column, value)
+    return insert_schedule(made)
