@@ -123,6 +123,33 @@ class TestFiring:
         assert 0 <= min(delays) < max(delays) <= 20
 
 
+class TestClockChanges:
+    """In New York clocks go forward on 14 March 2100, and back on 7 November."""
+
+    @pytest.mark.parametrize(
+        ("dst", "first"),
+        [("skip", datetime(2100, 3, 15, 6, 30, tzinfo=UTC)), ("shift", datetime(2100, 3, 14, 7, tzinfo=UTC))],
+    )
+    def test_the_missing_hour_is_skipped_or_shifted(self, dst, first):
+        begins = date(2100, 3, 14)
+        schedule("30 2 * * *", name="tick", tz="America/New_York", dst=dst, start=begins, run=note)
+        tick()
+        assert row().next_at == first
+        time_travel(first - now())
+        assert tick() == 1
+        assert Firing.objects.get().occurrence == first
+
+    def test_the_repeated_hour_fires_once(self):
+        begins = date(2100, 11, 7)
+        schedule("30 1 * * *", name="tick", tz="America/New_York", start=begins, run=note, catch_up="all")
+        tick()
+        first = datetime(2100, 11, 7, 5, 30, tzinfo=UTC)
+        assert row().next_at == first
+        time_travel(first + timedelta(hours=2) - now())
+        assert tick() == 1
+        assert row().next_at == datetime(2100, 11, 8, 6, 30, tzinfo=UTC)
+
+
 class TestCatchingUp:
     @pytest.mark.parametrize(
         ("catch_up", "fired", "missed"), [("none", 0, 60), ("last", 1, 59), ("all", 60, 0)]
