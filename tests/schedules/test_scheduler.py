@@ -64,7 +64,7 @@ def test_a_function_that_takes_long_keeps_no_lease_and_no_other_scheduler_waitin
 
     def slow() -> Any:
         begun.set()
-        may_end.wait(30)
+        may_end.wait(110)
         return note()
 
     schedule(name="slow", next=once(), run=slow)
