@@ -80,7 +80,8 @@ class ScheduleAdmin(ReadOnlyAdmin):
     def is_allowed(self, request: HttpRequest, action: str) -> bool:
         """Tell whether the reader has a permission."""
         codename = get_permission_codename(action, self.opts)
-        return bool(request.user.has_perm(f"{self.opts.app_label}.{codename}"))
+        user: Any = request.user
+        return bool(user.has_perm(f"{self.opts.app_label}.{codename}"))
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
         """Save what was filled in, and let it begin."""

@@ -131,7 +131,7 @@ def schedule(
     start: date | None = ...,
     end: date | None = ...,
 ) -> Callable[[F], F]: ...
-def schedule(cron: str | None = None, /, **options: Any) -> Any:
+def schedule(cron: str | None = None, **options: Any) -> Any:
     """Declare a schedule: decorate a function with it, or call it with ``run=``, a function or built work.
 
     Exactly one of ``cron`` (an expression), ``every`` (seconds or timedelta, at least a second) and ``next``
@@ -151,8 +151,6 @@ def schedule(cron: str | None = None, /, **options: Any) -> Any:
         def nightly():
             return report()
     """
-    if cron is not None and "cron" in options:
-        raise TypeError("expected the cron expression once, got it in front and as cron=.")
     given = options if cron is None else {"cron": cron, **options}
     require_known(given)
     if given.get("run") is not None:
