@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         retry,
         trigger,
     )
+    from django_ayework.define.schedules import schedule
     from django_ayework.rules.cron import next_after, parse_cron
     from django_ayework.worker.worker import Worker
 
@@ -102,6 +103,7 @@ LAZY = {
     "pause": "django_ayework.api",
     "resume": "django_ayework.api",
     "retry": "django_ayework.api",
+    "schedule": "django_ayework.define.schedules",
     "Worker": "django_ayework.worker.worker",
 }
 
@@ -183,6 +185,7 @@ __all__ = [
     "registry",
     "resume",
     "retry",
+    "schedule",
     "trigger",
     "work",
 ]

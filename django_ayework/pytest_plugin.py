@@ -72,3 +72,9 @@ def time_travel() -> Any:
 def running_worker() -> Any:
     """See django_ayework.testing.running_worker."""
     return kit("running_worker")
+
+
+@pytest.fixture
+def tick() -> Any:
+    """See django_ayework.testing.tick."""
+    return kit("tick")

@@ -9,9 +9,9 @@ from typing import Any, Literal, Never, Protocol, TypeVar, overload
 from django_ayework.define.batch_type import BatchItem, BatchType
 from django_ayework.define.redaction import require_inputs
 from django_ayework.define.registry import registry
+from django_ayework.define.type_options import checked_settings
 from django_ayework.define.works import (
     Unannotated,
-    checked_settings,
     default_name,
     require_function,
     require_type_name,
@@ -95,6 +95,7 @@ class BatchDecorator(Protocol):
         options: Callable[[Any], Mapping[str, Any] | None] | None = ...,
         on_event: Callable[[Any], object] | str | None = ...,
         on_failure: Callable[[Exception, Any], object] | str | None = ...,
+        schedulable: bool = ...,
         redact: Sequence[str] = ...,
     ) -> BatchDecorator: ...
 

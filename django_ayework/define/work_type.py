@@ -53,6 +53,7 @@ class WorkSettings:
     middleware: tuple[Middleware | str, ...] = ()
     interrupt: bool = False
     skip_queue: bool = False
+    schedulable: bool = False
     redact: tuple[str, ...] = ()
     doer: Doer | None = None
 

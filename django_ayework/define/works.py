@@ -5,30 +5,26 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVar, overload
 
 from django_ayework.define import seams
 from django_ayework.define.context import Context
-from django_ayework.define.doer_option import check_doer
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.middleware import Middleware, check_middleware
-from django_ayework.define.options import check_flag, check_name, check_priority, check_retry
-from django_ayework.define.redaction import check_redact, require_inputs
+from django_ayework.define.middleware import Middleware
+from django_ayework.define.redaction import require_inputs
 from django_ayework.define.registry import registry
 from django_ayework.define.skipping import require_queue_if_continuous
+from django_ayework.define.type_options import MAX_TYPE_LENGTH, checked_settings
 from django_ayework.define.work_type import WorkSettings, WorkType
 from django_ayework.doers import Doer
-from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
+from django_ayework.errors import ImproperWork
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
-from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.durations import Seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
 G = TypeVar("G")
-
-MAX_TYPE_LENGTH = 128
 
 
 class Unannotated:
@@ -103,6 +99,7 @@ class WorkDecorator(Protocol):
         middleware: Sequence[Middleware | str] = ...,
         interrupt: bool = ...,
         skip_queue: bool = ...,
+        schedulable: bool = ...,
         redact: Sequence[str] = ...,
         doer: Doer | None = ...,
     ) -> WorkDecorator: ...
@@ -126,9 +123,9 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     ``codec``, ``options(**input)`` (computes queueing options), ``on_event``, ``on_failure``,
     ``log_context(input, type)`` (says more in log records), ``middleware`` (surrounds the handler, within
     that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``skip_queue`` (the
-    process that enqueues a work makes its first attempt), ``redact`` (paths into the input that people are
-    not shown) and ``doer`` (runs the works, in place of the worker's slots). Durations are seconds or
-    timedelta.
+    process that enqueues a work makes its first attempt), ``schedulable`` (may be scheduled in the admin),
+    ``redact`` (paths into the input that people are not shown) and ``doer`` (runs the works, in place of the
+    worker's slots). Durations are seconds or timedelta.
 
     Raises ImproperWork when the function cannot be a work.
 
@@ -215,39 +212,6 @@ def require_type_name(name: object) -> None:
         raise ImproperWork(f"type names beginning with @ are reserved, got: {name!r}.")
 
 
-def check_type_name(value: object, name: str) -> str:
-    """Return the name of a type, which need not be defined yet."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_TYPE_LENGTH:
-        raise InvalidOption(f'expected {name} to be the name of a type, such as "shop.send", got: {value!r}.')
-    return value
-
-
-def check_order(value: object, name: str) -> str:
-    """Return what works of equal priority go by."""
-    if value not in ("time", "unit"):
-        raise InvalidOption(f'expected {name} to be "time" or "unit", got: {value!r}.')
-    return value
-
-
-def check_weight(value: object, name: str) -> int:
-    """Return a share relative to those of other types."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-        raise InvalidOption(f"expected {name} to be a whole number above 0, got: {value!r}.")
-    return value
-
-
-def check_limit(value: object, name: str) -> int:
-    """Return how many may run at a time; 0 is no limit."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise InvalidOption(f"expected {name} to be a whole number, 0 for no limit, got: {value!r}.")
-    return value
-
-
-def check_interval(value: Any, name: str) -> float:
-    """Return the seconds from one work of a continuous type to the next; 0 is at once."""
-    return seconds(value, name)
-
-
 def require_no_input_if_continuous(work_type: WorkType[..., Any, Any]) -> None:
     """Raise when a type whose works the engine queues by itself could not be called."""
     missing = [
@@ -260,41 +224,3 @@ def require_no_input_if_continuous(work_type: WorkType[..., Any, Any]) -> None:
             f"interval= makes {work_type.name!r} continuous: its works are queued without input, so "
             f"{', '.join(missing)} needs a default."
         )
-
-
-def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequence[str] = ()) -> WorkSettings:
-    """Return the options of a decorator with their values checked; unknown ones raise TypeError.
-
-    ``besides`` are options that the decorator has itself.
-    """
-    checks: dict[str, Callable[[Any, str], Any]] = {
-        "queue": check_name,
-        "priority": check_priority,
-        "fairness": check_name,
-        "retry": check_retry,
-        "timeout": seconds,
-        "expires": seconds,
-        "lease": seconds,
-        "atomic": check_flag,
-        "interrupt": check_flag,
-        "skip_queue": check_flag,
-        "middleware": check_middleware,
-        "redact": check_redact,
-        "doer": check_doer,
-        "then": check_type_name,
-        "order": check_order,
-        "weight": check_weight,
-        "max_running": check_limit,
-        "interval": check_interval,
-    }
-    known = [field.name for field in fields(WorkSettings)]
-    for key in options:
-        if key not in known:
-            hint = did_you_mean(key, ["name", *besides, *known])
-            raise TypeError(f"{key!r} is not an option of {decorator}.{hint}")
-    given = {
-        key: checks[key](value, key) if key in checks else value
-        for key, value in options.items()
-        if value is not None
-    }
-    return WorkSettings(**given)

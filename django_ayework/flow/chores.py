@@ -20,6 +20,7 @@ from django_ayework.store import entries, processes, retention, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.leases import lock_lapsed, lock_overdue
+from django_ayework.store.schedules import delete_firings
 from django_ayework.store.second_looks import stranded
 
 logger = logging.getLogger("django_ayework")
@@ -27,6 +28,7 @@ logger = logging.getLogger("django_ayework")
 BATCH = 100
 PRUNE_BATCH = 1000
 UNSEEN_WORKERS_KEPT = timedelta(hours=24)
+FIRINGS_KEPT = timedelta(days=30)
 
 
 def reclaim(sparing: Collection[str] = ()) -> int:
@@ -90,4 +92,5 @@ def prune(limit: int = PRUNE_BATCH) -> int:
             deleted += retention.delete_ended(status, now - timedelta(seconds=kept), limit)
     entries.delete_expired(now, limit)
     processes.delete_unseen(now - UNSEEN_WORKERS_KEPT)
+    delete_firings(now - FIRINGS_KEPT, limit)
     return deleted

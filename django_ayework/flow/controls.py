@@ -6,8 +6,8 @@ from typing import Any
 
 from django_ayework.define.options import check_name, check_priority
 from django_ayework.define.registry import registry
+from django_ayework.define.type_options import check_limit, check_weight
 from django_ayework.define.work_type import WorkSettings
-from django_ayework.define.works import check_limit, check_weight
 from django_ayework.flow.closing import close
 from django_ayework.flow.ledger import Ledger
 from django_ayework.models import WorkControl

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -19,3 +20,12 @@ class JSONCommand(BaseCommand):
     def answer(self, data: Any, text: str, options: dict[str, Any]) -> None:
         """Print the answer as text, or as JSON."""
         self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder) if options["json"] else text)
+
+
+def show_engine_log(verbosity: int) -> None:
+    """Show the engine's log on the terminal unless the project has configured logging for it."""
+    logger = logging.getLogger("django_ayework")
+    if not logger.hasHandlers():
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    if logger.level == logging.NOTSET and verbosity > 0:
+        logger.setLevel(logging.INFO)

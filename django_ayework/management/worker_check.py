@@ -9,7 +9,7 @@ from django.core.management.base import OutputWrapper
 
 from django_ayework.flow.readiness import Finding, Weight, findings
 from django_ayework.management.worker_options import WorkerOptions
-from django_ayework.rules.budget import OWN, Budget
+from django_ayework.rules.budget import Budget
 from django_ayework.store.database import alias
 
 
@@ -19,6 +19,7 @@ def check_worker(chosen: WorkerOptions, out: OutputWrapper) -> int:
         concurrency=chosen.concurrency,
         processes=chosen.processes,
         replaced=bool(chosen.max_works or chosen.max_memory),
+        scheduler=chosen.scheduler and not chosen.burst,
     )
     out.write("\n".join(budget_lines(budget)))
     out.write("Configuration:")
@@ -31,7 +32,7 @@ def check_worker(chosen: WorkerOptions, out: OutputWrapper) -> int:
 
 def budget_lines(budget: Budget) -> list[str]:
     """Return the connection budget as text."""
-    parts = [f"{budget.concurrency} for handlers", *(f"1 for {what}" for what in OWN)]
+    parts = [f"{budget.concurrency} for handlers", *(f"1 for {what}" for what in budget.own)]
     processes = "1 process" if budget.processes == 1 else f"{budget.processes} processes"
     lines = [
         f"Connections to the database {alias()!r}: at most {budget.usual}",

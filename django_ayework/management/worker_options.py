@@ -32,6 +32,7 @@ class WorkerOptions:
     burst: bool
     max_works: int | None
     max_memory: int | None
+    scheduler: bool
 
     def worker(self, place: int | None = None) -> Worker:
         """Build the worker, or one of several: that of this place."""
@@ -44,6 +45,7 @@ class WorkerOptions:
             burst=self.burst,
             max_works=self.max_works,
             max_memory=self.max_memory,
+            scheduler=self.scheduler,
         )
 
 
@@ -59,6 +61,7 @@ def add_worker_options(parser: CommandParser) -> None:
     add("--max-works", type=int, help="End, or be replaced, after this many attempts.")
     add("--max-memory", type=int, metavar="MB", help="End, or be replaced, above this much memory.")
     add("--name", default="", help="A name to tell this worker by.")
+    add("--no-scheduler", action="store_true", help="Fire no schedules; others do, or ayework_scheduler.")
     add("--reload", action="store_true", help="Start anew when code changes (for development).")
     add("--check", action="store_true", help="Check the configuration, count connections, start nothing.")
     add("--health-port", type=int, metavar="PORT", help="Answer /live and /ready over HTTP on this port.")
@@ -86,6 +89,7 @@ def worker_options(given: Mapping[str, Any]) -> WorkerOptions:
         burst=given["burst"],
         max_works=given["max_works"],
         max_memory=given["max_memory"],
+        scheduler=not given["no_scheduler"],
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 #: What the engine's own threads in one process are for; each has one connection.
 OWN = ("claiming", "settling", "keeping leases")
+#: And that of the thread that fires schedules, if there is one.
+SCHEDULING = "firing schedules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,17 +20,23 @@ class Budget:
 
     >>> budget = Budget(concurrency=8, processes=4, replaced=True)
     >>> budget.per_process, budget.usual, budget.most
-    (11, 44, 88)
+    (12, 48, 96)
     """
 
     concurrency: int
     processes: int = 1
     replaced: bool = False
+    scheduler: bool = True
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """What the engine's own threads in each process are for."""
+        return (*OWN, SCHEDULING) if self.scheduler else OWN
 
     @property
     def per_process(self) -> int:
         """How many one process has."""
-        return self.concurrency + len(OWN)
+        return self.concurrency + len(self.own)
 
     @property
     def usual(self) -> int:

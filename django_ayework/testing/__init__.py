@@ -5,6 +5,7 @@ from django_ayework.testing.clock import now, time_travel
 from django_ayework.testing.draining import DrainReport, adrain, drain
 from django_ayework.testing.performing import Performed, perform
 from django_ayework.testing.running import running_worker
+from django_ayework.testing.ticking import tick
 
 __all__ = [
     "DrainReport",
@@ -17,5 +18,6 @@ __all__ = [
     "now",
     "perform",
     "running_worker",
+    "tick",
     "time_travel",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from factory.declarations import LazyAttribute, LazyFunction, SelfAttribute, Sequence
+from factory.declarations import LazyAttribute, LazyFunction, SelfAttribute, Sequence, SubFactory
 from factory.django import DjangoModelFactory
 
 from django_ayework import models
@@ -84,6 +84,32 @@ class WorkControlFactory(EngineFactory):
     name = Sequence(lambda number: f"shop.type{number}")
     paused = True
     changed_at = LazyFunction(lambda: clock.now())
+
+
+class ScheduleFactory(EngineFactory):
+    """A schedule of each minute that code had declared."""
+
+    class Meta:
+        model = models.Schedule
+
+    name = Sequence(lambda number: f"schedule{number}")
+    kind = "every"
+    every = 60.0
+    function = "shop.add"
+    tz = "UTC"
+    last_at = LazyFunction(lambda: clock.now())
+
+
+class FiringFactory(EngineFactory):
+    """A firing that has queued nothing."""
+
+    class Meta:
+        model = models.Firing
+
+    schedule = SubFactory(ScheduleFactory)
+    occurrence = LazyFunction(lambda: clock.now())
+    status = "fired"
+    made_at = SelfAttribute("occurrence")
 
 
 class WaiterFactory(EngineFactory):

@@ -39,6 +39,7 @@ from django_ayework.worker.parking import park, told_apart
 from django_ayework.worker.presence import Presence
 from django_ayework.worker.pressure import Pressure
 from django_ayework.worker.recovery import Recovery
+from django_ayework.worker.scheduler import Scheduler
 from django_ayework.worker.scope import Scope, several
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.slots import Slots
@@ -57,7 +58,7 @@ class Worker:
     ``queues`` limits it to these queues (all, when empty), ``types`` and ``exclude_types`` to types of work;
     ``concurrency`` is how many works run at a time. With ``burst`` it stops once nothing that it may run is
     due and nothing runs; with ``max_works`` after that many attempts; with ``max_memory`` once its process
-    uses more megabytes than that.
+    uses more megabytes than that. It fires schedules unless ``scheduler`` is False.
 
     Example::
 
@@ -76,6 +77,7 @@ class Worker:
         max_memory: int | None = None,
         types: Iterable[str] = (),
         exclude_types: Iterable[str] = (),
+        scheduler: bool = True,
     ) -> None:
         self.id = new_uuid7()
         self.name = name
@@ -105,7 +107,8 @@ class Worker:
         self._claimer.on_controls = self._keeper.release_paused
         self._dispatch = Dispatch(self._holdings, self._slots, self._doing, self._keeper.tell_losses)
         self._limits = Limits(max_works, max_memory)
-        threads = (self._settler.thread, self._keeper.thread)
+        self._scheduler = Scheduler(once=burst, off=not scheduler)
+        threads = (self._settler.thread, self._keeper.thread, *self._scheduler.threads)
         self.vitals = Vitals(self.id, self.concurrency, self._holdings, threads)
 
     def start(self) -> None:
@@ -172,7 +175,7 @@ class Worker:
         add_sleeper(self._wake)
         self._doing.open(self._wake.set)
         add_revocation_listener(self._holdings.abort)
-        for part in (self._settler, self._keeper):
+        for part in (self._settler, self._keeper, self._scheduler):
             part.start()
         if not self._stopping.is_set():
             self.vitals.enter(Phase.WORKING)
@@ -283,6 +286,7 @@ class Worker:
         self._stopping.set()
         self._dispatch.hand_out_rest()
         self.vitals.enter(Phase.STOPPING)
+        self._scheduler.stop()
         until = time.monotonic() + get_settings().shutdown_grace
         self.left = wind_down(self.id, self._holdings, until)
         self._slots.stop(timeout=1.0)

@@ -10,7 +10,7 @@ Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkReq
 WorkType Worker acancel acomplete adelete_chains aenqueue aenqueue_many aexplain alimit apause
 aresume aretry atrigger batch_work cancel complete completing condition_met delete_chains dependency
 enqueue enqueue_many enqueue_on explain get_handle limit next_after parse_cron pause registry resume
-retry trigger work
+retry schedule trigger work
 """
 
 

@@ -36,8 +36,9 @@ def test_all_is_well(settings: Any) -> None:
     status, lines = check()
     assert status == 0
     assert lines[:2] == [
-        "Connections to the database 'default': at most 11",
-        "  1 process, each with 8 for handlers, 1 for claiming, 1 for settling, 1 for keeping leases",
+        "Connections to the database 'default': at most 12",
+        "  1 process, each with 8 for handlers, 1 for claiming, 1 for settling, 1 for keeping leases, "
+        "1 for firing schedules",
     ]
     names = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
     server_name = names.get(connection.vendor, connection.display_name)
@@ -50,13 +51,18 @@ def test_all_is_well(settings: Any) -> None:
 
 def test_processes_multiply_what_one_takes() -> None:
     lines = check("--processes", "4", "--concurrency", "2")[1]
-    assert lines[0] == "Connections to the database 'default': at most 20"
+    assert lines[0] == "Connections to the database 'default': at most 24"
     assert lines[1].startswith("  4 processes, each with 2 for handlers")
+
+
+@pytest.mark.parametrize("option", ["--no-scheduler", "--burst"])
+def test_a_worker_without_a_scheduler_takes_one_less(option: str) -> None:
+    assert check(option)[1][0] == "Connections to the database 'default': at most 11"
 
 
 def test_processes_that_are_replaced_are_there_twice_for_a_while() -> None:
     lines = check("--processes", "4", "--concurrency", "2", "--max-works", "9")[1]
-    assert lines[2] == "  at most 40 while all of them are being replaced"
+    assert lines[2] == "  at most 48 while all of them are being replaced"
 
 
 def test_a_queue_with_a_misspelt_name_is_a_problem() -> None:
@@ -111,12 +117,12 @@ def test_a_database_that_is_away_is_a_problem(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pool_that_is_too_small_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    for pool, size in [({"max_size": 10}, 10), (True, 4), ({"min_size": 6}, 6), ({"max_size": 11}, None)]:
+    for pool, size in [({"max_size": 10}, 10), (True, 4), ({"min_size": 6}, 6), ({"max_size": 12}, None)]:
         monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", pool)
         found = [
             finding.text for finding in readiness.findings_on_connections(readiness.Budget(concurrency=8))
         ]
-        wanted = f"the pool of a process has {size} connections, and its worker needs 11" if size else None
+        wanted = f"the pool of a process has {size} connections, and its worker needs 12" if size else None
         assert [text.partition(":")[0] for text in found] == ([wanted] if wanted else [])
         monkeypatch.undo()
 

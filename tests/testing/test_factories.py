@@ -16,7 +16,9 @@ from django_ayework.testing.factories import (
     DeadLetterFactory,
     EdgeFactory,
     EngineFactory,
+    FiringFactory,
     GroupFactory,
+    ScheduleFactory,
     StoreEntryFactory,
     WaiterFactory,
     WorkControlFactory,
@@ -36,6 +38,8 @@ ALL = [
     WorkerProcessFactory,
     StoreEntryFactory,
     WorkControlFactory,
+    ScheduleFactory,
+    FiringFactory,
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import sys
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_ayework.define.registry import registry
+from django_ayework.management.output import show_engine_log
 from django_ayework.management.worker_check import check_worker
 from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
 from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
@@ -99,12 +99,3 @@ class Command(BaseCommand):
             exit_in_time(status)
         if status:
             sys.exit(status)
-
-
-def show_engine_log(verbosity: int) -> None:
-    """Show the engine's log on the terminal unless the project has configured logging for it."""
-    logger = logging.getLogger("django_ayework")
-    if not logger.hasHandlers():
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    if logger.level == logging.NOTSET and verbosity > 0:
-        logger.setLevel(logging.INFO)

@@ -1,0 +1,1 @@
+"""Schedules: keeping their rows in step with the code, and firing what is due."""

@@ -1,0 +1,50 @@
+"""``ayework_scheduler``: fire schedules, and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_ayework.define.schedules import schedules
+from django_ayework.flow.schedules.sync import sync
+from django_ayework.flow.schedules.ticking import fire_due
+from django_ayework.management.output import JSONCommand, show_engine_log
+from django_ayework.worker.bell import Bell
+from django_ayework.worker.scheduler import Scheduler
+from django_ayework.worker.serving import hear_signals
+
+
+class Command(JSONCommand):
+    """Fire schedules until SIGTERM or SIGINT; a second signal ends the process at once."""
+
+    help = "Fire schedules until stopped. Workers do so by themselves, unless started with --no-scheduler."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add ``--once``."""
+        super().add_arguments(parser)
+        parser.add_argument("--once", action="store_true", help="Fire what is due now, and end.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Fire once, or until stopped."""
+        show_engine_log(options["verbosity"])
+        if options["once"]:
+            sync()
+            fired = fire_due().fired
+            return self.answer({"fired": fired}, f"Fired {fired} schedules.", options)
+        names = schedules.names()
+        text = f"Scheduler of {len(names)} schedules in code, and those of the admin. Stop with Ctrl-C."
+        self.answer({"schedules": names}, text, options)
+        self.stdout.flush()
+        self.serve(Scheduler())
+
+    def serve(self, scheduler: Scheduler) -> None:
+        """Wait for a signal; the scheduler runs in a thread, as a worker does."""
+        with closing(Bell()) as bell:
+            bell.hear_signals()
+            heard = hear_signals()
+            scheduler.start()
+            while not heard:
+                bell.wait()
+            scheduler.stop()

@@ -1,0 +1,76 @@
+"""The scheduler: a thread of its own, as it runs the project's code, for which no lease may wait."""
+
+from __future__ import annotations
+
+import threading
+
+from django.db import connections
+
+from django_ayework.define.schedules import schedules
+from django_ayework.flow.events import report
+from django_ayework.flow.schedules.sync import sync
+from django_ayework.flow.schedules.ticking import fire_due
+from django_ayework.store.database import tidy_connections
+from django_ayework.store.sessions import bounded_statements
+from django_ayework.worker import bounds
+from django_ayework.worker.recovery import Recovery
+
+#: Seconds to wait after the database could not be asked, growing to the second figure.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+
+
+class Scheduler:
+    """Fires schedules until it is stopped; with ``once``, what is due at the start and no more.
+
+    Any number of them may run: each occurrence is fired by one. With ``off`` it does nothing.
+    """
+
+    def __init__(self, once: bool = False, off: bool = False) -> None:
+        self._once = once
+        self._stopping = threading.Event()
+        self._synced: int | None = None
+        self._recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
+        #: The thread, if there is to be one.
+        self.threads: tuple[threading.Thread, ...] = ()
+        if not off and not once:
+            self.threads = (threading.Thread(target=self._serve, name="ayework-scheduler", daemon=True),)
+        self._off = off
+
+    def start(self) -> None:
+        """Start the thread; or fire what is due, here and now."""
+        if self._once and not self._off:
+            self._turn()
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the firing it is at; one whose code does not return is left behind."""
+        self._stopping.set()
+        for thread in self.threads:
+            thread.join(bounds.LAST_DUTIES)
+
+    def _serve(self) -> None:
+        with bounded_statements():
+            while not self._stopping.is_set():
+                self._stopping.wait(self._turn())
+        connections.close_all()
+
+    def _turn(self) -> float:
+        """Sync if declarations have changed, then tick; return how long there is nothing to do."""
+        try:
+            self._sync()
+            ticked = fire_due(is_over=self._stopping.is_set)
+            self._recovery.succeed()
+            if ticked.busy:
+                tidy_connections()  # the project's code may have left any behind
+            return ticked.pause
+        except Exception as error:
+            report(error, "queue", "the scheduler failed and carries on", brief=self._recovery.goes_on)
+            connections.close_all()
+            return self._recovery.fail()
+
+    def _sync(self) -> None:
+        version = schedules.version
+        if version != self._synced:
+            sync()
+            self._synced = version

@@ -1,0 +1,22 @@
+"""Schedules: what is declared, and when it fires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def undeclared() -> Iterator[None]:
+    """No schedule outlives its test."""
+    from django_ayework.define.schedules import schedules
+
+    before = list(schedules)
+    yield
+    for declared in schedules:
+        if declared not in before:
+            declared.cancel()

@@ -1,0 +1,137 @@
+"""``schedule()``: what it takes, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from django_ayework import CronError, dependency, schedule
+from django_ayework.define.schedules import DeclaredSchedule, schedules
+from django_ayework.errors import ImproperWork, InvalidOption
+from tests.app.works import add, fail, notify
+
+
+def plain() -> None:
+    """Queue nothing."""
+
+
+async def later() -> None:
+    """Be async."""
+
+
+def test_a_function_is_decorated_and_stays_itself():
+    def nightly():
+        return add(a=1, b=2)
+
+    assert schedule("0 3 * * *", tz="Europe/Paris", overlap="skip", catch_up="all")(nightly) is nightly
+    declared = schedules.find("nightly")
+    assert declared is not None
+    assert (declared.kind, declared.cron, declared.tz) == ("cron", "0 3 * * *", "Europe/Paris")
+    assert (declared.overlap, declared.catch_up, declared.dst) == ("skip", "all", "skip")
+    assert declared.function.endswith("nightly")
+
+
+def test_a_function_is_declared_by_a_call_and_cancelled():
+    declared = schedule(name="tick", every=timedelta(minutes=1), run=lambda: add(a=1, b=2), jitter=3)
+    assert isinstance(declared, DeclaredSchedule)
+    assert (declared.kind, declared.every, declared.jitter) == ("every", 60.0, 3.0)
+    assert (declared.overlap, declared.catch_up, declared.dst) == ("allow", "last", "skip")
+    assert "tick" in schedules.names()
+    declared.cancel()
+    declared.cancel()
+    assert "tick" not in schedules.names()
+
+
+def test_a_cancelled_one_leaves_its_successor_alone():
+    first = schedule(name="tick", every=60, run=plain)
+    second = schedule(name="tick", every=30, run=plain)
+    first.cancel()
+    assert schedules.find("tick") is second
+
+
+@pytest.mark.parametrize(
+    ("run", "function"),
+    [
+        (add(a=1, b=2), "shop.add"),
+        (fail, "shop.fail"),
+        (notify(order_id=1), "shop.notify"),
+        (plain, f"{__name__}.plain"),
+    ],
+)
+def test_works_and_functions_can_be_run(run: Any, function: str):
+    assert schedule(name="given", every=60, run=run).function == function
+
+
+def test_a_function_tells_the_next_moment():
+    declared = schedule(name="odd", next=lambda now: now + timedelta(minutes=7), run=plain)
+    assert declared.kind == "next"
+
+
+def test_dates_and_zones_are_taken_as_python_has_them():
+    declared = schedule(
+        "@daily",
+        tz=ZoneInfo("Asia/Tokyo"),
+        start=date(2026, 1, 1),
+        end=datetime(2027, 1, 1, tzinfo=UTC),
+        run=plain,
+    )
+    assert (declared.name, declared.tz) == ("plain", "Asia/Tokyo")
+    assert (declared.start, declared.end) == (date(2026, 1, 1), datetime(2027, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({}, TypeError, r"exactly one of a cron expression, every= and next=, got: none of them"),
+        ({"cron": "@daily", "every": 5}, TypeError, r"got: cron, every"),
+        ({"every": 60, "overlp": "skip"}, TypeError, r"'overlp' is not an option.* Did you mean 'overlap'\?"),
+        (
+            {"every": 60, "overlap": "skp"},
+            InvalidOption,
+            r"'skip' or 'queue', got: 'skp'.* mean 'skip'",
+        ),
+        ({"every": 60, "catch_up": True}, InvalidOption, r"expected catch_up to be 'none', 'last' or 'all'"),
+        ({"every": 60, "dst": "shft"}, InvalidOption, r"expected dst to be 'skip' or 'shift', got: 'shft'"),
+        ({"every": 0.5}, InvalidOption, r"expected every to be 1 second or more, got: 0.5"),
+        ({"every": "60"}, TypeError, r"expected every to be seconds"),
+        ({"every": 60, "jitter": -1}, ValueError, r"expected jitter to be 0 seconds or more"),
+        ({"cron": "* * * *"}, CronError, r"expected five fields"),
+        ({"cron": "@daily", "tz": "Europe/Pari"}, CronError, r"expected a time zone"),
+        ({"cron": "@daily", "tz": UTC}, InvalidOption, r"expected tz to be a name such as"),
+        ({"next": later}, InvalidOption, r"expected next to be a plain function"),
+        ({"next": "later"}, InvalidOption, r"expected next to be a plain function"),
+        ({"every": 60, "start": datetime(2026, 1, 1)}, ValueError, r"expected start to be an aware datetime"),
+        ({"every": 60, "end": "2026-01-01"}, TypeError, r"expected end to be an aware datetime"),
+        ({"every": 60, "name": ""}, InvalidOption, r"1 to 128 printable characters, got: ''"),
+        ({"every": 60, "run": add}, ImproperWork, r"so a, b needs a default; or give run= a built work"),
+        ({"every": 60, "run": later}, ImproperWork, r"expected run= to be a plain function, got .*later"),
+        ({"every": 60, "run": "app.add"}, ImproperWork, r"expected run= to be a function, or a work"),
+        ({"every": 60, "run": dependency([], [])}, ImproperWork, r"build a gate in a function"),
+        ({"every": 60, "run": lambda: None}, ImproperWork, r"expected name= for a schedule"),
+        ({"every": 60, "run": functools.partial(plain)}, ImproperWork, r"expected name= for a schedule"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_once(given: dict[str, Any], error: type[Exception], message: str):
+    with pytest.raises(error, match=message):
+        schedule(**({"run": plain} | given))
+    assert "plain" not in schedules.names()
+
+
+def test_a_decorator_refuses_before_it_decorates():
+    with pytest.raises(InvalidOption):
+        schedule("@daily", overlap="never")  # type: ignore[call-overload]
+
+
+def test_two_functions_cannot_have_one_name():
+    schedule(name="tick", every=60, run=plain)
+    with pytest.raises(InvalidOption, match=r"'tick' runs .*plain already; give another name="):
+        schedule(name="tick", every=60, run=add(a=1, b=2))
+
+
+def test_the_cron_expression_is_given_once():
+    with pytest.raises(TypeError):
+        schedule("@daily", cron="@hourly", run=plain)  # type: ignore[call-overload]

@@ -1,0 +1,101 @@
+"""Rows follow what code declares."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from django_ayework import schedule
+from django_ayework.flow.schedules.sync import sync
+from django_ayework.models import Firing, Schedule
+from django_ayework.testing import now, tick, time_travel
+from tests.schedules.works import note
+
+pytestmark = pytest.mark.django_db
+
+
+def row() -> Schedule:
+    return Schedule.objects.get(name="tick")
+
+
+@pytest.fixture(autouse=True)
+def heard(caplog):
+    caplog.set_level(logging.INFO, logger="django_ayework")
+    return caplog
+
+
+def test_what_is_new_is_added_and_begins_now(heard):
+    schedule(name="tick", every=60, run=note, overlap="skip", jitter=0)
+    sync()
+    added = row()
+    assert (added.origin, added.kind, added.every, added.function) == ("code", "every", 60, "schedules.note")
+    assert (added.overlap, added.enabled) == ("skip", True)
+    assert added.next_at - now() <= timedelta(seconds=60)
+    assert "Added the schedule tick, which runs schedules.note." in heard.text
+
+
+def test_what_stays_costs_one_statement(django_assert_num_queries):
+    schedule(name="tick", every=60, run=note)
+    schedule("0 3 * * *", name="other", run=note, jitter=5)
+    sync()
+    with django_assert_num_queries(1):
+        sync()
+
+
+def test_a_change_of_the_time_begins_anew_and_any_other_does_not(heard):
+    schedule(name="tick", every=600, run=note)
+    sync()
+    before = row().next_at
+    time_travel(601)
+    schedule(name="tick", every=600, run=note, overlap="queue")
+    sync()
+    assert (row().overlap, row().next_at) == ("queue", before), "what is due now is not forgotten"
+    schedule(name="tick", every=60, run=note, overlap="queue")
+    sync()
+    assert before < row().next_at <= now() + timedelta(seconds=60)
+    assert "Changed the schedule tick: due_at, error, every, failures, next_at." in heard.text
+
+
+def test_what_is_removed_is_disabled_and_kept(heard):
+    declared = schedule(name="tick", every=60, run=note, catch_up="all")
+    tick()
+    time_travel(60)
+    tick()
+    declared.cancel()
+    sync()
+    assert (row().enabled, row().due_at, Firing.objects.count()) == (False, None, 1)
+    assert "Disabled the schedule tick: no code declares it any more." in heard.text
+    time_travel(3600)
+    assert tick() == 0
+    schedule(name="tick", every=60, run=note, catch_up="all")
+    assert tick() == 0, "it goes on from now"
+    time_travel(60)
+    assert tick() == 1
+
+
+def test_a_function_schedule_that_has_ended_stays_so():
+    schedule(name="tick", next=lambda moment: None, run=note)
+    tick()
+    tick()
+    assert (row().next_at, row().due_at) == (None, None)
+
+
+def test_a_name_taken_in_the_admin_is_left_alone(heard):
+    Schedule.objects.create(
+        name="tick", origin="admin", kind="every", every=5, function="schedules.note", tz="UTC", enabled=True
+    )
+    schedule(name="tick", every=60, run=note)
+    sync()
+    assert (row().origin, row().every) == ("admin", 5)
+    assert "one of this name was made in the admin" in heard.text
+
+
+def test_a_pause_outlives_a_sync():
+    schedule(name="tick", every=60, run=note)
+    sync()
+    Schedule.objects.update(paused=True, next_at=None, due_at=None)
+    schedule(name="tick", every=30, run=note)
+    sync()
+    assert (row().every, row().paused, row().due_at) == (30, True, None)

@@ -1,0 +1,442 @@
+"""Firing: one work per occurrence, whatever the clock, the past and the function do."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from django_ayework import enqueue, schedule
+from django_ayework.define.schedules import schedules
+from django_ayework.flow.schedules import steps
+from django_ayework.models import Firing, Schedule, Work
+from django_ayework.rules.schedules.catching_up import TRIES
+from django_ayework.store.clock import clock
+from django_ayework.testing import drain, now, tick, time_travel
+from tests.app.works import add
+from tests.schedules.works import family, note
+from tests.schedules.works import steps as two_steps
+
+pytestmark = pytest.mark.django_db
+MINUTE = timedelta(minutes=1)
+
+
+def firings(status: str = "fired") -> int:
+    return Firing.objects.filter(status=status).count()
+
+
+def row(name: str = "tick") -> Schedule:
+    return Schedule.objects.get(name=name)
+
+
+class TestFiring:
+    def test_each_occurrence_queues_a_work_under_an_id_of_its_own(self):
+        schedule(name="tick", every=60, run=add(a=1, b=2))
+        assert tick() == 0, "it begins now"
+        for count in (1, 2, 3):
+            time_travel(60)
+            assert (tick(), tick()) == (1, 0)
+            assert Work.objects.filter(type="shop.add").count() == count
+        assert drain().succeeded == 3
+        linked = {firing.work_id: firing.group_id for firing in Firing.objects.all()}
+        assert linked == {id: id for id in Work.objects.values_list("id", flat=True)}
+
+    def test_a_cron_expression_fires_in_its_own_zone(self):
+        schedule("0 3 * * *", name="nightly", tz="Asia/Tokyo", run=note)
+        tick()
+        first = row("nightly").next_at
+        assert (first.hour, first.minute) == (18, 0)
+        time_travel(first - now())
+        assert tick() == 1
+        assert Firing.objects.get().occurrence == first
+        assert row("nightly").next_at == first + timedelta(days=1)
+
+    def test_the_zone_is_the_projects_unless_given(self, settings):
+        settings.TIME_ZONE = "Asia/Tokyo"
+        schedule("0 3 * * *", name="nightly", run=note)
+        tick()
+        assert (row("nightly").tz, row("nightly").next_at.hour) == ("Asia/Tokyo", 18)
+
+    @pytest.mark.parametrize("made", ["request", "handle", "nothing"])
+    def test_a_function_returns_a_work_or_queues_by_itself(self, made):
+        def nightly() -> Any:
+            return {"request": note, "handle": lambda: enqueue(note()), "nothing": lambda: None}[made]()
+
+        schedule(every=60)(nightly)
+        tick()
+        time_travel(60)
+        assert tick() == 1
+        queued = list(Work.objects.values_list("id", flat=True))
+        assert len(queued) == (made != "nothing")
+        assert Firing.objects.get().work_id == "".join(queued)
+
+    def test_one_request_returned_again_and_again_is_a_new_work_each_time(self):
+        request = note()
+        schedule(name="tick", every=60, run=lambda: request)
+        tick()
+        for _ in range(3):
+            time_travel(60)
+            assert tick() == 1
+        assert Work.objects.count() == 3
+
+    def test_what_is_cancelled_fires_no_more(self):
+        declared = schedule(name="tick", every=60, run=note)
+        tick()
+        declared.cancel()
+        time_travel(60)
+        assert tick() == 0
+        assert not row().enabled
+
+    def test_a_start_and_an_end_bound_it(self):
+        start = now() + 10 * MINUTE
+        schedule(name="tick", every=60, run=note, start=start, end=start + MINUTE, catch_up="all")
+        tick()
+        assert row().next_at == start
+        time_travel(9 * MINUTE)
+        assert tick() == 0
+        time_travel(5 * MINUTE)
+        assert tick() == 2
+        assert (row().next_at, row().due_at) == (None, None)
+
+    def test_dates_begin_and_end_in_the_zone_of_the_schedule(self):
+        schedule(
+            "@hourly", name="tick", run=note, tz="Asia/Tokyo", start=date(2050, 1, 1), end=date(2050, 1, 1)
+        )
+        tick()
+        assert row().next_at == datetime(2049, 12, 31, 15, tzinfo=UTC)
+        assert row().end_at == datetime(2050, 1, 1, 14, 59, 59, 999999, tzinfo=UTC)
+
+    def test_a_jitter_delays_each_firing_by_so_much_at_most(self):
+        schedule(name="tick", every=60, run=note, jitter=20)
+        tick()
+        delays = []
+        for _ in range(20):
+            at, due = row().next_at, row().due_at
+            delays.append((due - at).total_seconds())
+            time_travel(at - now() - timedelta(seconds=1))
+            assert tick() == 0
+            time_travel(due - now())
+            assert tick() == 1
+        assert 0 <= min(delays) < max(delays) <= 20
+
+
+class TestClockChanges:
+    """In New York clocks go forward on 14 March 2100, and back on 7 November."""
+
+    @pytest.mark.parametrize(
+        ("dst", "first"),
+        [("skip", datetime(2100, 3, 15, 6, 30, tzinfo=UTC)), ("shift", datetime(2100, 3, 14, 7, tzinfo=UTC))],
+    )
+    def test_the_missing_hour_is_skipped_or_shifted(self, dst, first):
+        begins = date(2100, 3, 14)
+        schedule("30 2 * * *", name="tick", tz="America/New_York", dst=dst, start=begins, run=note)
+        tick()
+        assert row().next_at == first
+        time_travel(first - now())
+        assert tick() == 1
+        assert Firing.objects.get().occurrence == first
+
+    def test_the_repeated_hour_fires_once(self):
+        begins = date(2100, 11, 7)
+        schedule("30 1 * * *", name="tick", tz="America/New_York", start=begins, run=note, catch_up="all")
+        tick()
+        first = datetime(2100, 11, 7, 5, 30, tzinfo=UTC)
+        assert row().next_at == first
+        time_travel(first + timedelta(hours=2) - now())
+        assert tick() == 1
+        assert row().next_at == datetime(2100, 11, 8, 6, 30, tzinfo=UTC)
+
+
+class TestCatchingUp:
+    @pytest.mark.parametrize(
+        ("catch_up", "fired", "missed"), [("none", 0, 60), ("last", 1, 59), ("all", 60, 0)]
+    )
+    def test_a_scheduler_that_was_stopped_for_an_hour(self, catch_up, fired, missed):
+        schedule(name="tick", every=60, run=note, catch_up=catch_up)
+        tick()
+        first = row().next_at
+        time_travel(timedelta(hours=1, seconds=30))
+        assert tick() == fired
+        assert sum(firing.number for firing in Firing.objects.filter(status="missed")) == missed
+        assert Work.objects.count() == fired
+        assert row().next_at == first + timedelta(hours=1)
+        time_travel(30)
+        assert tick() == 1, "what comes next is on time"
+
+    def test_none_still_fires_what_is_on_time(self):
+        schedule(name="tick", every=60, run=note, catch_up="none")
+        tick()
+        time_travel(60 * 5 + 1)
+        assert tick() == 1
+        assert [(f.status, f.number) for f in Firing.objects.order_by("occurrence")] == [
+            ("missed", 4),
+            ("fired", 1),
+        ]
+
+    def test_all_is_bounded(self):
+        schedule(name="tick", every=60, run=note, catch_up="all")
+        tick()
+        time_travel(60 * 1500)
+        assert tick() == 1000
+        assert Firing.objects.get(status="missed").number == 500
+
+    def test_what_was_paused_is_not_made_up_for(self):
+        from django_ayework.flow.schedules.acting import set_paused
+
+        schedule(name="tick", every=60, run=note, catch_up="all")
+        tick()
+        assert set_paused(row().pk, True)
+        time_travel(600)
+        assert tick() == 0
+        assert set_paused(row().pk, False)
+        assert tick() == 0
+        time_travel(60)
+        assert tick() == 1
+
+
+class TestOverlap:
+    @pytest.mark.parametrize(("overlap", "works"), [("allow", 3), ("skip", 1), ("queue", 1)])
+    def test_the_works_of_the_firing_before_have_not_ended(self, overlap, works):
+        schedule(name="tick", every=60, run=note, overlap=overlap)
+        tick()
+        for _ in range(3):
+            time_travel(60)
+            tick()
+        assert Work.objects.count() == works
+        assert firings("skipped") == (2 if overlap == "skip" else 0)
+        assert firings("queued") == (2 if overlap == "queue" else 0)
+
+    @pytest.mark.parametrize(("work", "rounds"), [(family, 2), (two_steps, 2)])
+    def test_the_whole_group_or_chain_is_waited_for(self, work, rounds):
+        schedule(name="tick", every=60, run=work, overlap="skip")
+        tick()
+        time_travel(60)
+        assert tick() == 1
+        drain(limit=1)
+        assert Work.objects.filter(status="success").count() == 1
+        time_travel(60)
+        assert tick() == 0
+        drain()
+        time_travel(60)
+        assert tick() == 1
+
+    def test_queued_firings_follow_one_by_one(self):
+        schedule(name="tick", every=60, run=note, overlap="queue")
+        tick()
+        for _ in range(4):
+            time_travel(60)
+            tick()
+        assert (row().queued, firings("queued")) == (3, 3)
+        for left in (2, 1, 0):
+            time_travel(1)
+            assert tick() == 0, "the one before has not ended"
+            drain()
+            time_travel(1)
+            assert tick() == 1
+            assert (row().queued, firings("queued")) == (left, left)
+        occurrences = Firing.objects.order_by("occurrence").values_list("work_id", flat=True)
+        assert list(occurrences) == sorted(occurrences), "in the order of their occurrences"
+
+    def test_works_that_were_deleted_have_ended(self):
+        schedule(name="tick", every=60, run=note, overlap="skip")
+        tick()
+        time_travel(60)
+        tick()
+        Work.objects.all().delete()
+        time_travel(60)
+        assert tick() == 1
+
+
+class TestFunctions:
+    def test_a_function_tells_each_next_moment_and_none_ends_it(self):
+        left = [5, 7]
+
+        def following(moment: datetime) -> datetime | None:
+            assert moment.tzinfo is not None
+            return moment + timedelta(minutes=left.pop()) if left else None
+
+        schedule(name="tick", next=following, run=note)
+        assert tick() == 0
+        time_travel(7 * MINUTE)
+        assert tick() == 1
+        time_travel(5 * MINUTE)
+        assert tick() == 1
+        assert (row().next_at, row().due_at) == (None, None)
+        time_travel(timedelta(days=1))
+        assert tick() == 0
+
+    def test_a_date_is_its_midnight_in_the_zone(self):
+        schedule(name="tick", next=lambda now: date(2050, 1, 1), tz="Asia/Tokyo", run=note)
+        tick()
+        assert row().next_at == datetime(2049, 12, 31, 15, tzinfo=UTC)
+
+    @pytest.mark.parametrize(
+        ("following", "message"),
+        [
+            (lambda now: 1 / 0, "ZeroDivisionError"),
+            (lambda now: 60, "TypeError: expected next of the schedule 'tick' to return a datetime"),
+            (
+                lambda now: datetime(2050, 1, 1),
+                "ValueError: expected next of the schedule 'tick' to be an aware",
+            ),
+            (
+                lambda now: now - timedelta(days=1),
+                "ValueError: expected next of the schedule 'tick' to return a",
+            ),
+        ],
+    )
+    def test_an_error_is_told_shown_and_tried_again_later_and_later(self, settings, following, message):
+        told = []
+        settings.AYEWORK = {"ON_ERROR": lambda error, phase: told.append((type(error).__name__, phase))}
+        schedule(name="tick", next=following, run=note)
+        waits = []
+        for count in range(1, 13):
+            assert tick() == 0
+            assert tick() == 0, "not before its time"
+            assert len(told) == row().failures == count
+            assert row().error.startswith(message)
+            waits.append(round((row().due_at - now()).total_seconds()))
+            time_travel(row().due_at - now())
+        assert waits[:4] == [5, 10, 20, 40]
+        assert waits[-1] == 300
+
+    def test_it_recovers(self):
+        broken = [True]
+
+        def following(moment: datetime) -> datetime:
+            if broken:
+                raise RuntimeError(broken.pop())
+            return moment + MINUTE
+
+        schedule(name="tick", next=following, run=note)
+        tick()
+        time_travel(10)
+        tick()
+        assert (row().failures, row().error) == (0, "")
+        time_travel(60)
+        assert tick() == 1
+
+    def test_one_that_always_says_now_fires_once_a_tick(self):
+        schedule(name="tick", next=lambda moment: moment + timedelta(microseconds=1), run=note)
+        assert [tick(), tick(), tick()] == [1, 1, 1]
+
+
+class TestFailures:
+    def test_what_fails_queues_nothing_and_is_tried_again(self):
+        broken = [True]
+
+        def run() -> Any:
+            enqueue(note())
+            if broken:
+                raise RuntimeError("no luck" if broken.pop() else "")
+            return note()
+
+        schedule(name="tick", every=60, run=run)
+        schedule(name="other", every=60, run=note)
+        tick()
+        time_travel(60)
+        assert tick() == 1, "the other"
+        assert (Work.objects.count(), Firing.objects.count()) == (1, 1)
+        assert (row().failures, row().error) == (1, "RuntimeError: no luck")
+        time_travel(5)
+        assert tick() == 1
+        assert (row().failures, row().error, Work.objects.count()) == (0, "", 3)
+        assert Firing.objects.get(schedule__name="tick").occurrence == row().last_at
+
+    def test_what_fails_for_long_has_failed_and_the_next_has_its_turn(self):
+        def run() -> None:
+            raise RuntimeError("no luck")
+
+        schedule("0 0 * * *", name="tick", run=run)
+        tick()
+        first = row().next_at
+        for count in range(TRIES):
+            time_travel(row().due_at - now())
+            assert tick() == 0, count
+        [firing] = Firing.objects.all()
+        assert (firing.status, firing.occurrence, firing.error) == ("failed", first, "RuntimeError: no luck")
+        assert row().next_at == row().due_at == first + timedelta(days=1)
+
+    def test_a_function_that_returns_something_else_is_told_so(self):
+        schedule(name="tick", every=60, run=lambda: 7)
+        tick()
+        time_travel(60)
+        assert tick() == 0
+        assert "to return a work built by calling its type, or None, got: 7" in row().error
+
+    def test_a_schedule_that_was_moved_meanwhile_keeps_nothing_of_the_step(self, monkeypatch):
+        schedule(name="tick", every=60, run=note)
+        tick()
+        time_travel(60)
+        monkeypatch.setattr(steps, "move_schedule", lambda row, changes: False)
+        assert tick() == 0
+        assert (Work.objects.count(), Firing.objects.count()) == (0, 0)
+
+    def test_an_occurrence_that_has_its_firing_queues_nothing(self):
+        schedule(name="tick", every=60, run=note)
+        tick()
+        Firing.objects.create(schedule=row(), occurrence=row().next_at, status="fired", made_at=now())
+        time_travel(60)
+        for _ in range(TRIES):
+            assert tick() == 0
+            time_travel(max(row().due_at - now(), timedelta()))
+        assert Work.objects.count() == 0
+        assert row().failures == 0, "it has gone on"
+
+    def test_a_tick_that_is_rolled_back_has_not_happened(self):
+        schedule(name="tick", every=60, run=note)
+        tick()
+        time_travel(60)
+        with transaction.atomic():
+            assert tick() == 1
+            transaction.set_rollback(True)
+        assert (Work.objects.count(), Firing.objects.count()) == (0, 0)
+        assert tick() == 1
+
+
+class TestClocks:
+    def test_a_clock_that_goes_back_fires_nothing_again(self):
+        schedule(name="tick", every=60, run=note, catch_up="all")
+        tick()
+        time_travel(300)
+        assert tick() == 5
+        time_travel(-300)
+        assert tick() == 0
+        time_travel(240)
+        assert tick() == 0
+        time_travel(120)
+        assert tick() == 1
+        assert len(set(Firing.objects.values_list("occurrence", flat=True))) == 6
+
+    @pytest.mark.parametrize("skew", [-90, -1, 1, 90])
+    def test_processes_whose_clocks_differ_fire_each_occurrence_once(self, skew):
+        schedule(name="tick", every=60, run=note, catch_up="all")
+        tick()
+        for _ in range(10):
+            time_travel(30)
+            tick()
+            with time_travel(skew):
+                tick()
+        occurrences = list(Firing.objects.order_by("occurrence").values_list("occurrence", flat=True))
+        assert all(b - a == MINUTE for a, b in pairwise(occurrences))
+        assert Work.objects.count() == len(occurrences) in (5, 6)
+        assert clock.now() < occurrences[-1] + MINUTE
+
+
+class TestOthers:
+    def test_what_only_other_processes_know_is_left_to_them(self):
+        schedule(name="tick", every=60, run=note)
+        tick()
+        declared = schedules.find("tick")
+        assert declared is not None
+        time_travel(60)
+        schedules.remove(declared)
+        from django_ayework.flow.schedules.ticking import fire_due
+
+        assert fire_due().fired == 0
+        assert steps.step(row().pk) is steps.Did.NOTHING
+        schedules.add(declared)
+        assert fire_due().fired == 1
