@@ -17,6 +17,7 @@ MEASUREMENTS = (
     "bench.killed",
     "bench.stopped",
     "bench.memory",
+    "bench.schedules",
 )
 
 

@@ -30,7 +30,9 @@ def measure() -> tuple[list[float], int]:
     from django_ayework.store.clock import clock
 
     for number in range(SCHEDULES):
-        schedule(name=f"bench-{number}", every=timedelta(hours=1), run=lambda number=number: noop(number=number))
+        schedule(
+            name=f"bench-{number}", every=timedelta(hours=1), run=lambda number=number: noop(number=number)
+        )
     sync()
     Schedule.objects.update(due_at=clock.now() + timedelta(hours=1))
     figures = []

@@ -10,6 +10,7 @@ import pytest
 from django_ayework import schedule
 from django_ayework.flow.schedules.sync import sync
 from django_ayework.models import Firing, Schedule
+from django_ayework.store.schedules import soonest
 from django_ayework.testing import now, tick, time_travel
 from tests.schedules.works import note
 
@@ -99,3 +100,19 @@ def test_a_pause_outlives_a_sync():
     schedule(name="tick", every=30, run=note)
     sync()
     assert (row().every, row().paused, row().due_at) == (30, True, None)
+
+
+def test_schedules_that_others_leave_undone_do_not_hide_ours():
+    moment = now()
+    common = {"kind": "every", "every": 60.0, "tz": "UTC"}
+    foreign = [
+        Schedule(name=f"foreign-{number}", function="elsewhere", due_at=moment - timedelta(hours=1), **common)
+        for number in range(5)
+    ]
+    ours = Schedule(name="ours", function="shop.add", due_at=moment, **common)
+    made = Schedule(name="made", origin="admin", function="shop.add", due_at=moment, **common)
+    Schedule.objects.bulk_create([*foreign, ours, made])
+    for limit in (2, 100):
+        found = soonest(["ours"], ["shop.add"], limit)
+        assert {Schedule.objects.get(id=id).name for id, _ in found} == {"ours", "made"}
+    assert soonest(["absent"], [], 100) == []
