@@ -63,6 +63,11 @@ def all_declared(names: Iterable[str]) -> dict[str, Schedule]:
     return {row.name: row for row in found}
 
 
+def all_schedules() -> list[Schedule]:
+    """Read every schedule, by name."""
+    return list(rows(Schedule).order_by("name"))
+
+
 def insert_missing(schedules: Iterable[Schedule]) -> None:
     """Insert schedules whose names are not there."""
     rows(Schedule).bulk_create(list(schedules), ignore_conflicts=True)

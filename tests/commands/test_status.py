@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,12 @@ import pytest
 from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.flow import overview
 from django_ayework.testing import now
-from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
+from django_ayework.testing.factories import (
+    DeadLetterFactory,
+    ScheduleFactory,
+    WorkerProcessFactory,
+    WorkFactory,
+)
 from tests.app.works import add, notify
 
 pytestmark = pytest.mark.django_db
@@ -94,3 +100,34 @@ def test_it_answers_in_json(call_json: Any) -> None:
     [queue] = answer["queues"]
     assert queue.pop("waiting") < 60
     assert queue == {"queue": "default", "pending": 1, "running": 0, "scheduled": 0, "blocked": 0}
+
+
+def test_without_schedules_it_says_how_to_make_one(call: Any) -> None:
+    assert call("ayework_status", "--schedules").splitlines() == [
+        "Schedules:",
+        "  none; declare them with @schedule, and start a worker",
+    ]
+
+
+def test_it_shows_schedules_with_their_next_firings(call: Any) -> None:
+    at = datetime(2026, 11, 21, 3, tzinfo=UTC)
+    ScheduleFactory(name="poll", kind="every", every=60.0, paused=True, function="shop.poll", queued=2)
+    ScheduleFactory(
+        name="nightly", kind="cron", cron="0 3 * * *", function="shop.nightly", next_at=at, due_at=at
+    )
+    ScheduleFactory(
+        name="odd", kind="next", function="shop.odd", due_at=at, failures=1, error="Oops: no\nmore"
+    )
+    ScheduleFactory(name="gone", kind="cron", cron="@daily", function="shop.gone", enabled=False)
+    assert call("ayework_status", "--schedules").splitlines() == [
+        "Schedules:",
+        "  gone  not declared  @daily (UTC)  runs shop.gone",
+        "  nightly  active  0 3 * * * (UTC)  runs shop.nightly",
+        "    next: 2026-11-21 03:00:00 UTC, 2026-11-22 03:00:00 UTC, 2026-11-23 03:00:00 UTC",
+        "  odd  failing  function (UTC)  runs shop.odd",
+        "    error: Oops: no",
+        "  poll  paused  every 60 s (UTC)  runs shop.poll  2 queued",
+    ]
+    answer = json.loads(call("ayework_status", "--schedules", "--json"))
+    assert [one["state"] for one in answer] == ["not declared", "active", "failing", "paused"]
+    assert answer[1]["next"][0] == "2026-11-21T03:00:00Z"
