@@ -63,6 +63,11 @@ def all_declared(names: Iterable[str]) -> dict[str, Schedule]:
     return {row.name: row for row in found}
 
 
+def disabled_names() -> list[str]:
+    """Return the names of schedules that code had declared, and that are disabled."""
+    return list(rows(Schedule).filter(origin="code", enabled=False).values_list("name", flat=True))
+
+
 def all_schedules() -> list[Schedule]:
     """Read every schedule, by name."""
     return list(rows(Schedule).order_by("name"))

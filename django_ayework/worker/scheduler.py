@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from django.db import connections
 
 from django_ayework.define.schedules import schedules
 from django_ayework.flow.events import report
-from django_ayework.flow.schedules.sync import sync
+from django_ayework.flow.schedules.sync import restore, sync
 from django_ayework.flow.schedules.ticking import fire_due
 from django_ayework.store.database import tidy_connections
 from django_ayework.store.sessions import bounded_statements
@@ -17,6 +18,8 @@ from django_ayework.worker.recovery import Recovery
 
 #: Seconds to wait after the database could not be asked, growing to the second figure.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+#: Seconds between two looks for what another process has disabled and this one declares.
+RESTORE_EVERY = 30.0
 
 
 class Scheduler:
@@ -29,6 +32,7 @@ class Scheduler:
         self._once = once
         self._stopping = threading.Event()
         self._synced: int | None = None
+        self._restore_at = 0.0
         self._recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
         #: The thread, if there is to be one.
         self.threads: tuple[threading.Thread, ...] = ()
@@ -74,3 +78,8 @@ class Scheduler:
         if version != self._synced:
             sync()
             self._synced = version
+        elif time.monotonic() >= self._restore_at and schedules.names():
+            restore()
+        else:
+            return
+        self._restore_at = time.monotonic() + RESTORE_EVERY

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from django_ayework import schedule
-from django_ayework.flow.schedules.sync import sync
+from django_ayework.flow.schedules.sync import restore, sync
 from django_ayework.models import Firing, Schedule
 from django_ayework.store.schedules import soonest
 from django_ayework.testing import now, tick, time_travel
+from django_ayework.worker.scheduler import Scheduler
 from tests.schedules.works import note
 
 pytestmark = pytest.mark.django_db
@@ -100,6 +101,32 @@ def test_a_pause_outlives_a_sync():
     schedule(name="tick", every=30, run=note)
     sync()
     assert (row().every, row().paused, row().due_at) == (30, True, None)
+
+
+def test_what_an_older_release_disabled_is_restored(caplog):
+    schedule(name="tick", every=60, run=note)
+    tick()
+    Schedule.objects.create(
+        name="removed", kind="every", every=60.0, function="shop.add", tz="UTC", enabled=False
+    )
+    Schedule.objects.filter(name="tick").update(enabled=False, next_at=None, due_at=None)
+    restore()
+    assert row().enabled
+    assert timedelta(seconds=50) < row().next_at - now() <= timedelta(seconds=60)
+    assert not Schedule.objects.get(name="removed").enabled
+    assert "Changed the schedule tick: due_at, enabled, error, failures, next_at." in caplog.text
+
+
+def test_a_scheduler_restores_now_and_then(monkeypatch):
+    schedule(name="tick", every=60, run=note)
+    scheduler = Scheduler()
+    scheduler._turn()
+    Schedule.objects.filter(name="tick").update(enabled=False, next_at=None, due_at=None)
+    scheduler._turn()
+    assert not row().enabled
+    monkeypatch.setattr(scheduler, "_restore_at", 0.0)
+    scheduler._turn()
+    assert row().enabled
 
 
 def test_schedules_that_others_leave_undone_do_not_hide_ours():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +19,7 @@ from django_ayework.store.database import in_own_transaction
 from django_ayework.store.schedules import (
     all_declared,
     change_schedule,
+    disabled_names,
     insert_missing,
     lock_schedules,
 )
@@ -72,6 +74,25 @@ def sync_here() -> None:
             change_schedule(row.pk, {"enabled": False, **beginning(row, now)})
             logger.warning("Disabled the schedule %s: no code declares it any more.", name)
         elif (known := schedules.find(name)) is not None:
+            write_changes(row, changes_of(known, row), now)
+
+
+def restore() -> None:
+    """Enable what this process declares and another one has disabled; one statement when there is nothing.
+
+    An older release that starts once more during a deployment does not know what the new one declares.
+    """
+    missed = [name for name in disabled_names() if schedules.find(name) is not None]
+    if missed:
+        in_own_transaction(partial(restore_here, missed))
+
+
+def restore_here(names: list[str]) -> None:
+    """Lock, look again, and write."""
+    now = clock.now()
+    for name, row in lock_schedules(names).items():
+        known = schedules.find(name)
+        if known is not None and not row.enabled:
             write_changes(row, changes_of(known, row), now)
 
 
