@@ -57,21 +57,17 @@ class Doing:
         return min(sum(map(self.room, self._doers)), MOST_HELD)
 
     def submit(self, load: Load, doer: Doer) -> None:
-        """Hand a work or a batch over. It may wait there for long, so it is not given back for that.
-
-        What the doer refuses is: it counts as waiting for a slot.
-        """
+        """Hand a work or a batch over. What the doer refuses counts as waiting for a slot: it goes back."""
         deliveries = deliveries_in(load)
         row = deliveries[0].row
         try:
             doer.submit(partial(self._do, load), row.fairness or None, row.priority, row.queued_at)
         except Exception as error:
             report(error, "queue", f"{doer!r} refused {load}, which goes back")
+            for delivery in deliveries:
+                delivery.ready_at = time.monotonic()
             if isinstance(load, Batch):
                 self._holdings.finish(in_doer=True)
-        else:
-            for delivery in deliveries:
-                delivery.ready_at = float("inf")
 
     def _do(self, load: Load) -> None:
         """Run in this thread of a doer, unless it was lost or cancelled while it waited."""

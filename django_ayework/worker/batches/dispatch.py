@@ -47,6 +47,8 @@ class Dispatch:
         for delivery in deliveries:
             delivery.in_batch = batch_types[delivery.type] is not None
             delivery.doer = doer_of(delivery.type)
+            if delivery.in_batch or delivery.doer is not None:
+                delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
         self._holdings.add(deliveries)
         for delivery in deliveries:
             batch_type = batch_types[delivery.type]
@@ -59,7 +61,6 @@ class Dispatch:
         """Let a work wait for others of its type, and start its batch if that is full now."""
         if self._gathering.is_empty(delivery.type):
             self._holdings.begin_batch(delivery.doer is not None)
-        delivery.ready_at = float("inf")
         batch = self._gathering.add(delivery, batch_type)
         if batch is not None:
             self._submit(batch)
@@ -88,9 +89,10 @@ class Dispatch:
 
     def _submit(self, batch: Batch) -> None:
         self._look_after(batch.deliveries)
-        for delivery in batch.deliveries:
+        doer = batch.deliveries[0].doer
+        for delivery in batch.deliveries if doer is None else ():
             delivery.ready_at = time.monotonic()
-        self._start(batch, batch.deliveries[0].doer)
+        self._start(batch, doer)
 
     def _start(self, load: Load, doer: Doer | None) -> None:
         if doer is None:
