@@ -38,8 +38,8 @@ def schedulable_types() -> list[str]:
 class ScheduleForm(Form):
     """A schedule of a type that is declared schedulable, with an input that its handler takes."""
 
-    kind = forms.ChoiceField(choices=KINDS, label=gettext_lazy("kind"))
-    function = forms.ChoiceField(label=gettext_lazy("type"))
+    kind = forms.ChoiceField(choices=KINDS, label=gettext_lazy("Kind"))
+    function = forms.ChoiceField(label=gettext_lazy("Type"))
 
     class Meta:
         """Everything but what the engine writes."""
