@@ -16,6 +16,7 @@ MEASUREMENTS = (
     "bench.flood",
     "bench.killed",
     "bench.stopped",
+    "bench.limited",
     "bench.memory",
     "bench.schedules",
 )

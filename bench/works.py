@@ -41,3 +41,11 @@ def slow(seconds: float) -> None:
 @work(name="bench.urgent", queue="urgent")
 def urgent() -> None:
     """Be looked for in another queue."""
+
+
+@work(name="bench.limited", max_running=3)
+def limited() -> int:
+    """Return how many works of this type run at the moment."""
+    from django_ayework.models import Work
+
+    return Work.objects.filter(type="bench.limited", status="running").count()

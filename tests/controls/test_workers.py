@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,7 +12,7 @@ import pytest
 
 from django_ayework import Context, enqueue, enqueue_many, limit, pause, registry, resume, work
 from django_ayework.errors import ImproperWork
-from django_ayework.models import Work, WorkControl
+from django_ayework.models import Work, WorkControl, WorkerProcess
 from django_ayework.testing import now, running_worker
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.scope import Scope
@@ -91,10 +92,13 @@ def test_a_limit_whose_row_was_deleted_is_counted_all_the_same():
 
 
 def test_two_processes_never_exceed_a_limit(process_env):
-    handles = enqueue_many([declared() for _ in range(300)])
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.controls.settings"}
-    with worker_process(env, "--burst") as one, worker_process(env, "--burst") as another:
+    with worker_process(env) as one, worker_process(env) as another:
+        eventually(lambda: WorkerProcess.objects.count() == 2)
+        handles = enqueue_many([declared() for _ in range(300)])
+        eventually(lambda: count(declared.name, "success") == 300)
         for process in (one, another):
+            process.send_signal(signal.SIGTERM)
             status, output = ended(process)
             assert status == 0, output
     results = Counter(handle.result(timeout=0) for handle in handles)
