@@ -40,6 +40,7 @@ def pooled(config: dict[str, Any], way: str) -> dict[str, Any]:
     """Keep connections in this way; whoever says so is behind PgBouncer (see tests/pgbouncer.py)."""
     if way:
         config["DISABLE_SERVER_SIDE_CURSORS"] = True
+        config["OPTIONS"].pop("options", None)  # PgBouncer takes none
     if way == "kept":
         config["CONN_MAX_AGE"] = None
     if way == "pool":
