@@ -63,6 +63,8 @@ TIME_ZONE = "UTC"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ROOT_URLCONF = "tests.urls"
 STATIC_URL = "static/"
+# Django 6.1 warns when it is left to guess; older ones do not read it.
+MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
 INSTALLED_APPS = [
     "django.contrib.contenttypes",

@@ -133,7 +133,8 @@ assert os.waitpid(child, 0)[1] == 0
 """
     with process(env, tmp_path, source) as parent:
         output, _ = parent.communicate(timeout=PATIENCE)
-    assert (parent.returncode, output) == (0, "direct-\n")
+    # Python 3.12 and later warn of a fork beside threads, before the last line.
+    assert (parent.returncode, output.splitlines()[-1]) == (0, "direct-"), output
 
 
 def test_a_worker_that_stops_stops_what_skips_the_queue_in_it(env, tmp_path):
