@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import words
+from django_ayework.flow.schedules.overview import State, state_of
 from django_ayework.models import Schedule
 from django_ayework.store.clock import clock
 
@@ -25,21 +28,18 @@ def when(schedule: Schedule) -> str:
 @admin.display(description=gettext_lazy("state"))
 def state(schedule: Schedule) -> str:
     """Whether it fires, and what keeps it."""
-    kind, word = state_of(schedule)
+    kind, word = STATES[state_of(schedule)]
     return format_html('<span class="ayework-status ayework-{}">{}</span>', kind, word)
 
 
-def state_of(schedule: Schedule) -> tuple[str, str]:
-    """Return a colour and a word."""
-    if not schedule.enabled:
-        return "stopped", _("not declared")
-    if schedule.paused:
-        return "blocked", _("paused")
-    if schedule.failures:
-        return "silent", _("failing")
-    if schedule.due_at is None:
-        return "stopped", _("ended")
-    return "alive", _("active")
+#: The colour and the word of each state.
+STATES: dict[State, tuple[str, Any]] = {
+    "not declared": ("stopped", gettext_lazy("not declared")),
+    "paused": ("blocked", gettext_lazy("paused")),
+    "failing": ("silent", gettext_lazy("failing")),
+    "ended": ("stopped", gettext_lazy("ended")),
+    "active": ("alive", gettext_lazy("active")),
+}
 
 
 @admin.display(description=gettext_lazy("next firing"))

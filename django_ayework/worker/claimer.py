@@ -87,15 +87,7 @@ class Claimer:
                 break
             places.take(share, slots_for((row.type for row in rows), room))
             claimed += rows
-        return self.delivered(claimed)
-
-    def delivered(self, claimed: list[WorkRow]) -> list[Delivery]:
-        """Return claimed rows that this worker accepts as deliveries; when that fails, they go back."""
-        try:
-            return accepted(deliveries_of(claimed), self.worker_id)
-        except Exception:
-            transitions.release({row.id: row.delivery for row in claimed}, self.worker_id)
-            raise
+        return delivered(claimed, self.worker_id)
 
     def knows_of_nothing(self) -> bool:
         """Tell whether only a look can find works: those known of are for doers without room, if any are."""
@@ -205,6 +197,15 @@ class Claimer:
         if self.next_start is not None:
             pause = min(pause, max(0.0, (self.next_start - clock.now()).total_seconds()))
         return pause
+
+
+def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
+    """Return claimed rows that are accepted here as deliveries; when that fails, they go back."""
+    try:
+        return accepted(deliveries_of(claimed), worker_id)
+    except Exception:
+        transitions.release({row.id: row.delivery for row in claimed}, worker_id)
+        raise
 
 
 def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:

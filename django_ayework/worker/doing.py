@@ -12,6 +12,7 @@ from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.loads import Load, deliveries_in, without_outcome
+from django_ayework.worker.losses import look_after
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.sources import doers_in_use
 
@@ -71,18 +72,8 @@ class Doing:
 
     def _do(self, load: Load) -> None:
         """Run in this thread of a doer, unless it was lost or cancelled while it waited."""
-        self._look_after(load)
+        look_after(deliveries_in(load), TRUSTED_FOR, self._tell_losses)
         if isinstance(load, Delivery) and load.signal.aborted and load.start():
             self._slots.finished(load, without_outcome(load))
         else:
             self._slots.run_here(load)  # a batch leaves out what was lost
-
-    def _look_after(self, load: Load) -> None:
-        """See whether works that have waited are still ours to run."""
-        before = time.monotonic() - TRUSTED_FOR
-        doubtful = [delivery for delivery in deliveries_in(load) if delivery.claimed_at < before]
-        try:
-            if doubtful:
-                self._tell_losses(doubtful)
-        except Exception as error:  # the outcomes of such works are refused anyway
-            report(error, "queue", f"{load} could not be looked at before it runs")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterable
 
 from django_ayework.define.signal import AbortReason
+from django_ayework.flow.events import report
 from django_ayework.rules.states import Status
 from django_ayework.store.leases import Holder
 from django_ayework.worker.delivery import Delivery
@@ -26,6 +28,23 @@ def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
     if (holder.delivery, holder.worker) != (delivery.row.delivery, delivery.row.worker):
         return AbortReason.TAKEN_BY_ANOTHER_WORKER
     return None
+
+
+def look_after(
+    waiting: Iterable[Delivery], trusted_for: float, tell_losses: Callable[[list[Delivery]], object]
+) -> None:
+    """See which of these works were cancelled, completed or lost while they waited to run.
+
+    Those claimed less than ``trusted_for`` seconds ago are taken to be ours. An error is only reported, for
+    the outcome of a work that is not ours is refused anyway.
+    """
+    before = time.monotonic() - trusted_for
+    doubtful = [delivery for delivery in waiting if delivery.claimed_at < before]
+    try:
+        if doubtful:
+            tell_losses(doubtful)
+    except Exception as error:
+        report(error, "queue", f"{len(doubtful)} works could not be looked at before they run")
 
 
 def warn_if_late(delivery: Delivery, act: str) -> None:

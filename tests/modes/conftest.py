@@ -7,20 +7,9 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
+from tests.fixtures import consistent  # noqa: F401
+
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
-
-
-@pytest.fixture(autouse=True)
-def consistent(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check every invariant after each test that has a database."""
-    has_database = request.node.get_closest_marker("django_db") is not None
-    if has_database:
-        request.getfixturevalue("_django_db_helper")
-    yield
-    if has_database:
-        from tests.invariants import assert_consistent
-
-        assert_consistent()
 
 
 @pytest.fixture(autouse=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from django_ayework.define.registry import AnyBatchType, registry
 from django_ayework.doers import Doer
-from django_ayework.flow.events import report
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.gathering import Gathering
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.doing import Doing
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.loads import Load
+from django_ayework.worker.losses import look_after
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.sources import doer_of
 
@@ -75,7 +75,7 @@ class Dispatch:
         for batch in self._gathering.all():
             doer = batch.deliveries[0].doer
             if (self._slots.free if doer is None else self._doing.room(doer)) > 0:
-                self._look_after(batch.deliveries, trusted_for=0.0)
+                look_after(batch.deliveries, 0.0, self._tell_losses)
                 batch.start()
                 self._start(batch, doer)
 
@@ -88,7 +88,7 @@ class Dispatch:
         return self._gathering.pause()
 
     def _submit(self, batch: Batch) -> None:
-        self._look_after(batch.deliveries)
+        look_after(batch.deliveries, TRUSTED_FOR, self._tell_losses)
         doer = batch.deliveries[0].doer
         for delivery in batch.deliveries if doer is None else ():
             delivery.ready_at = time.monotonic()
@@ -99,13 +99,3 @@ class Dispatch:
             self._slots.submit(load)
         else:
             self._doing.submit(load, doer)
-
-    def _look_after(self, deliveries: Iterable[Delivery], trusted_for: float = TRUSTED_FOR) -> None:
-        """See which works were cancelled, completed or lost while they gathered: those are left out."""
-        before = time.monotonic() - trusted_for
-        doubtful = [delivery for delivery in deliveries if delivery.claimed_at < before]
-        try:
-            if doubtful:
-                self._tell_losses(doubtful)
-        except Exception as error:  # the outcomes of such works are refused anyway
-            report(error, "queue", "works of a batch could not be looked at before they run")

@@ -16,8 +16,7 @@ from django_ayework.store.clock import clock
 from django_ayework.store.controls import running_counts
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.acceptance import accepted
-from django_ayework.worker.claimer import deliveries_of
+from django_ayework.worker.claimer import delivered
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.rations import hold_limits
 
@@ -28,12 +27,7 @@ def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
     permitted = [row for row in works if controls.permits(row.queue, row.type)]
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
     claim = partial(claim_within, permitted, limited, controls, worker, now)
-    claimed = in_own_transaction(claim) if limited else claim()
-    try:
-        return accepted(deliveries_of(claimed), worker)
-    except Exception:
-        transitions.release({row.id: row.delivery for row in claimed}, worker)
-        raise
+    return delivered(in_own_transaction(claim) if limited else claim(), worker)
 
 
 def claim_within(
