@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
 PATIENCE = 45.0
+#: Bytes that a process may print before somebody reads; more, and it would stand still until somebody does.
+UNREAD = 2**20
 
 
 def eventually(look: Callable[[], T], seconds: float = PATIENCE) -> T:
@@ -32,7 +34,8 @@ def eventually(look: Callable[[], T], seconds: float = PATIENCE) -> T:
 def worker_process(env: dict[str, str], *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Run ``ayework_worker`` in a process of its own; it is killed at the latest at the end of the block."""
     command = [sys.executable, "-m", "django", "ayework_worker", *arguments]
-    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "pipesize": UNREAD}
+    options = {"cwd": ROOT} | output | options
     with subprocess.Popen(command, env=env, **options) as process:
         try:
             yield process

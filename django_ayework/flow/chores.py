@@ -20,6 +20,7 @@ from django_ayework.store import entries, processes, retention, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.leases import lock_lapsed, lock_overdue
+from django_ayework.store.rows import WorkRow
 from django_ayework.store.schedules import delete_firings
 from django_ayework.store.second_looks import stranded
 
@@ -37,19 +38,22 @@ def reclaim(sparing: Collection[str] = ()) -> int:
     Works of types that nobody knows here are left to those who do; if nobody does for as long as
     ``UNKNOWN_TYPE_GRACE``, they are taken back by anybody. ``sparing`` are works that run in this very
     process, which is alive.
+
+    They are logged after the commit: a log that is slow, or read by nobody, keeps no work locked.
     """
-    return in_own_transaction(partial(reclaim_here, sparing))
+    reclaimed = in_own_transaction(partial(reclaim_here, sparing))
+    for row in reclaimed:
+        logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
+    return len(reclaimed)
 
 
-def reclaim_here(sparing: Collection[str]) -> int:
+def reclaim_here(sparing: Collection[str]) -> list[WorkRow]:
     """Lock lapsed works that nobody else is settling, and settle them for their lost workers."""
     now = clock.now()
     forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
     lapsed = lock_lapsed(now, BATCH, sparing, registry.names(), forsaken)
     settle_here([Settlement(row, judge_lost(trial_of(row, now))) for row in lapsed])
-    for row in lapsed:
-        logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
-    return len(lapsed)
+    return lapsed
 
 
 def expire_gates() -> int:

@@ -13,6 +13,7 @@ from django_ayework.flow import chores
 from django_ayework.flow.chores import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
+from django_ayework.store.database import in_transaction
 from django_ayework.testing import now, running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import claimer as claimer_module
@@ -90,6 +91,16 @@ def test_the_late_outcome_of_a_work_that_was_reclaimed_is_refused(stage, caplog)
     assert f"The outcome of work {handle.id} came too late" in caplog.text
     assert Work.objects.get(id=handle.id).delivery == 2
     assert list(Attempt.objects.values_list("number", "outcome")) == [(1, "lost")]
+
+
+def test_what_is_reclaimed_is_logged_once_nothing_is_locked(monkeypatch):
+    """A log may stand still: a pipe that nobody reads, a disk that is full."""
+    open_transactions = []
+    monkeypatch.setattr(chores.logger, "warning", lambda *args: open_transactions.append(in_transaction()))
+    enqueue_many([quick(number=number) for number in range(3)])
+    claim_all(lease=-1)
+    assert reclaim() == 3
+    assert open_transactions == [False] * 3
 
 
 @pytest.mark.parametrize("order", [1, -1])
