@@ -53,7 +53,7 @@ def connect_doers() -> None:
     from django_ayework.flow.events import report
     from django_ayework.ports.kv import limits
     from django_ayework.store.clock import clock
-    from django_ayework.store.database import tidy_connections
+    from django_ayework.store.threads import tidy_connections
 
     seams.connections.now = clock.now
     seams.connections.report = report

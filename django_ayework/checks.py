@@ -72,6 +72,35 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
     return found
 
 
+#: What carries wake-ups, and the databases it goes with.
+PUBSUB_ENGINES = {"postgres": "postgresql", "sqlite": "sqlite"}
+
+
+@register("ayework")
+def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E009: no such database for PUBSUB_DATABASE. E010: a PUBSUB that cannot carry anything here."""
+    try:
+        settings = get_settings()
+    except ImproperlyConfigured:  # E002 says so
+        return []
+    found: list[CheckMessage] = []
+    other = settings.pubsub_database
+    if other is not None and other not in connections.settings:
+        hint = did_you_mean(str(other), connections.settings).strip()
+        message = f"AYEWORK['PUBSUB_DATABASE'] is {other!r}, but DATABASES has no such alias."
+        found.append(Error(message, hint=hint or None, id="ayework.E009"))
+    if settings.pubsub == "redis" and not settings.redis_url:
+        message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] does not say where that is."
+        found.append(Error(message, hint="Set it, such as to 'redis://localhost:6379/0'.", id="ayework.E010"))
+    engine = PUBSUB_ENGINES.get(settings.pubsub) if isinstance(settings.pubsub, str) else None
+    queue = connections.settings.get(settings.database)
+    if engine is not None and queue is not None and connections[settings.database].vendor != engine:
+        message = f"AYEWORK['PUBSUB'] is {settings.pubsub!r}, but the queue is on another kind of database."
+        hint = "Leave it out: what goes with the database is chosen by itself."
+        found.append(Error(message, hint=hint, id="ayework.E010"))
+    return found
+
+
 @register("ayework")
 def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E005: two handlers of one type name. E008: a dotted path that leads nowhere."""

@@ -38,6 +38,9 @@ class Settings:
     store: Any = (
         "database"  # where keys of the fleet are: "database", "cache", "local", a dotted path, a Store
     )
+    pubsub: Any = "auto"  # what wakes other processes: a name of PUBSUBS, a dotted path, a PubSub
+    pubsub_database: str | None = None  # alias by which PostgreSQL is listened to; None: the queue's
+    redis_url: str | None = None  # where a Redis server is that may carry wake-ups
     concurrency: int = 8  # works one worker runs at a time
     skip_queue_concurrency: int = 4  # works that skip the queue, at a time in one process; 0: none do
     shutdown_grace: float = 25.0  # seconds running works may finish after SIGTERM
@@ -51,7 +54,7 @@ class Settings:
     codec: Codec = field(default_factory=RichJSON)  # encodes inputs, results and group values
     doer: Doer | None = None  # runs the works of types without one of their own; None: CONCURRENCY slots
     on_event: Hook | None = None  # called with every WorkEvent, after commit
-    on_error: Hook | None = None  # called with (exception, phase); phase is "commit", "queue" or "hook"
+    on_error: Hook | None = None  # called with (exception, phase); phase: "commit", "queue", "hook", "pubsub"
     on_failure: Hook | None = None  # given (exception, FailureInfo); may answer "retry", "abort", Defer(…)
     log_context: Hook | None = None  # given (input, type); answers what log records say of an attempt
     middleware: tuple[Middleware, ...] = ()  # around every handler, the outermost first
@@ -66,8 +69,10 @@ class Settings:
 KEYS = {field.name.upper(): field.name for field in fields(Settings)}
 ENDS = ("success", "cancelled", "dead")
 STORES = ("database", "cache", "local")
-#: What a Store can do.
+PUBSUBS = ("auto", "postgres", "sqlite", "redis", "local", "polling")
+#: What a Store, and what a PubSub, can do.
 STORE_METHODS = ("get", "set", "delete", "set_if_absent", "increment", "swap")
+PUBSUB_METHODS = ("publish", "subscribe", "close")
 
 
 @functools.cache
@@ -182,21 +187,40 @@ def codec(value: Any, name: str) -> Codec:
     return cast(Codec, found)
 
 
+def address(value: Any, name: str) -> str | None:
+    """Return an address as a text, or None."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"expected {name} to be an address such as 'redis://host:6379/0', got: {value!r}.")
+    return value or None
+
+
 def store(value: Any, name: str) -> Any:
     """Return the name of one of our Stores, or a Store given as an object, a class or a dotted path."""
-    if value in STORES:
+    return port(value, name, "Store", "kv", STORES, STORE_METHODS)
+
+
+def pubsub(value: Any, name: str) -> Any:
+    """Return the name of one of our PubSubs, or a PubSub given as an object, a class or a dotted path."""
+    return port(value, name, "PubSub", "pubsub", PUBSUBS, PUBSUB_METHODS)
+
+
+def port(
+    value: Any, name: str, kind: str, module: str, ours: tuple[str, ...], methods: tuple[str, ...]
+) -> Any:
+    """Return the name of one of our implementations of a port, or a project's own."""
+    if isinstance(value, str) and value in ours:
         return value
     if isinstance(value, str) and "." not in value:
         raise ValueError(
-            f"expected {name} to be 'database', 'cache', 'local' or the dotted path of a Store, "
-            f"got: {value!r}.{did_you_mean(value, STORES)}"
+            f"expected {name} to be {', '.join(map(repr, ours))} or the dotted path of a {kind}, "
+            f"got: {value!r}.{did_you_mean(value, ours)}"
         )
     found = imported(value)
-    missing = [method for method in STORE_METHODS if not callable(getattr(found, method, None))]
+    missing = [method for method in methods if not callable(getattr(found, method, None))]
     if missing:
         raise TypeError(
-            f"expected {name} to be a Store, got: {value!r}, which has no {', '.join(missing)}; see "
-            "django_ayework.ports.kv.Store."
+            f"expected {name} to be a {kind}, got: {value!r}, which has no {', '.join(missing)}; see "
+            f"django_ayework.ports.{module}.{kind}."
         )
     return found
 
@@ -213,6 +237,9 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "poll_interval": pause,
     "lease": pause,
     "store": store,
+    "pubsub": pubsub,
+    "pubsub_database": alias,
+    "redis_url": address,
     "concurrency": whole,
     "skip_queue_concurrency": count,
     "shutdown_grace": duration,

@@ -15,19 +15,18 @@ import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFacts:
+class AttemptFacts(NamedTuple):
     """What every record of an attempt says; ``context`` comes from the hooks and from ``bound``."""
 
     id: str
     type: str
     attempt: int
     group: str
-    context: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = MappingProxyType({})
 
 
 #: The attempt that runs here. It goes along to the threads of ``sync_to_async``, and to tasks.
@@ -58,14 +57,19 @@ class WorkContextFilter(logging.Filter):
         return True
 
 
-@contextmanager
-def attempt_logged(facts: AttemptFacts) -> Generator[None]:
+class attempt_logged:  # noqa: N801  # reads as what it is, a context manager
     """Let the records written in the block tell of this attempt (the engine calls this)."""
-    token = _current.set(facts)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_facts", "_token")
+
+    def __init__(self, facts: AttemptFacts) -> None:
+        self._facts = facts
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._facts)
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)
 
 
 @contextmanager
@@ -81,5 +85,5 @@ def bound(**context: Any) -> Generator[None]:
     if facts is None:
         yield
         return
-    with attempt_logged(replace(facts, context={**facts.context, **context})):
+    with attempt_logged(facts._replace(context={**facts.context, **context})):
         yield

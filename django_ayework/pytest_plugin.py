@@ -15,7 +15,11 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _ayework_present() -> Iterator[None]:
-    """Leave works that skip the queue to ``drain`` or a worker, and undo time travel after each test."""
+    """Leave works that skip the queue to ``drain`` or a worker.
+
+    After each test, undo time travel and end what carries wake-ups, which would keep its connection to the
+    test database for some seconds.
+    """
     module = sys.modules.get("django_ayework.flow.direct")
     if module is not None:
         module.connections.held_back = True
@@ -23,6 +27,9 @@ def _ayework_present() -> Iterator[None]:
     module = sys.modules.get("django_ayework.store.clock")
     if module is not None:
         module.clock.reset()
+    module = sys.modules.get("django_ayework.flow.news.elsewhere")
+    if module is not None:
+        module.rest()
 
 
 def kit(name: str) -> Any:

@@ -3,9 +3,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 
 import pytest
+
+from tests.databases import database_url
 
 #: Those that give a test the database; others are made of them.
 FIXTURES = {"db", "transactional_db"}
@@ -42,15 +43,6 @@ def process_env(transactional_db) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "tests.settings",
         "DATABASE_URL": database_url(connection.settings_dict),
     }
-
-
-def database_url(config: dict) -> str:
-    if config["ENGINE"] == "django.db.backends.sqlite3":
-        return f"sqlite:///{config['NAME']}"
-    scheme = "mysql" if config["ENGINE"] == "django.db.backends.mysql" else "postgres"
-    user, password, host = (quote(str(config[key]), safe="") for key in ("USER", "PASSWORD", "HOST"))
-    port = f":{config['PORT']}" if config["PORT"] else ""
-    return f"{scheme}://{user}{':' if password else ''}{password}@{host}{port}/{config['NAME']}"
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 SECONDS = 2
 
@@ -132,6 +133,16 @@ SERVICES = {
     "mariadb": Service("MariaDB", check_mariadb, "MARIADB_URL", "mysql://root@127.0.0.1:3306/test"),
     "redis": Service("Redis", check_redis, "REDIS_URL", "redis://127.0.0.1:6379/15", runs_suite=False),
 }
+
+
+def database_url(config: dict[str, Any]) -> str:
+    """The URL of a database, from Django's settings of it."""
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        return f"sqlite:///{config['NAME']}"
+    scheme = "mysql" if config["ENGINE"] == "django.db.backends.mysql" else "postgres"
+    user, password, host = (quote(str(config[key]), safe="") for key in ("USER", "PASSWORD", "HOST"))
+    port = f":{config['PORT']}" if config["PORT"] else ""
+    return f"{scheme}://{user}{':' if password else ''}{password}@{host}{port}/{config['NAME']}"
 
 
 def names(variable: str) -> list[str]:

@@ -21,9 +21,14 @@ from urllib.parse import unquote, urlsplit
 
 from tests.databases import SERVICES
 
-SUITES = ["tests/worker", "tests/races", "tests/supervisor", "tests/modes"]
+SUITES = ["tests/worker", "tests/races", "tests/supervisor", "tests/modes", "tests/wakeups"]
 #: What "quick" runs.
-WORKERS = ["tests/worker/test_running.py", "tests/worker/test_processes.py", "tests/races/test_processes.py"]
+WORKERS = [
+    "tests/worker/test_running.py",
+    "tests/worker/test_processes.py",
+    "tests/races/test_processes.py",
+    "tests/wakeups/test_pooled.py",
+]
 #: How connections are kept, as tests/settings.py knows it.
 WAYS = {
     "brief": "a connection for each work (CONN_MAX_AGE 0)",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar, Unpack
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
 
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
@@ -22,6 +21,9 @@ H = TypeVar("H")
 
 #: No output was given; None would be one, though a bad one.
 NOTHING: Final = object()
+
+
+NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ContextServices(Protocol):
@@ -67,8 +69,7 @@ class ContextStages(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """The facts of one attempt."""
 
     id: str
@@ -91,6 +92,10 @@ class Context:
     the handler has returned.
     """
 
+    __slots__ = (
+        "__weakref__", "_assignment", "_given_stages", "_services", "built", "extra", "given_output", "signal"
+    )  # fmt: skip
+
     def __init__(
         self,
         assignment: Assignment,
@@ -103,7 +108,7 @@ class Context:
         self._given_stages = stages
         self.signal = signal or AbortSignal()
         #: What middlewares passed on, by name; the inner ones win.
-        self.extra: Mapping[str, Any] = MappingProxyType({})
+        self.extra: Mapping[str, Any] = NO_EXTRA
         #: Every instruction built here, so that one that is not returned can be told of.
         self.built: list[Instruction[Any, Any]] = []
         #: What output() was given last.

@@ -37,12 +37,22 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     Raises InvalidInstruction for an instruction of another context, a work that was returned instead of
     queued, and (when ``strict``) an instruction that was built but not returned.
     """
+    if not context.built and not isinstance(returned, (Instruction, WorkRequest)):
+        return plan_of_value(returned, context)
     instruction = as_instruction(returned, context)
     reached = set() if instruction is None else require_own(instruction, context)
     if strict:
         require_all_returned(context, reached)
     plan = EMPTY if instruction is None else compiled(instruction)
     return plan if context.given_output is NOTHING else replace(plan, output=context.given_output)
+
+
+def plan_of_value(value: object, context: Context) -> Plan:
+    """Return the plan of a plain value of a handler that built no instruction: what most handlers return."""
+    if value is None:
+        return EMPTY if context.given_output is NOTHING else Plan(output=context.given_output)
+    own = Contribution(value)
+    return Plan(own, (own,), output=context.given_output)
 
 
 def root_of(context: Context, since: int = 0) -> Instruction[Any, Any] | None:

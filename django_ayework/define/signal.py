@@ -24,17 +24,19 @@ class AbortReason(StrEnum):
 class AbortSignal:
     """Tells a handler to stop; safe to share between threads. It fires once: the first reason stays."""
 
+    __slots__ = ("_event", "_lock", "_reason", "heeded_at")
+
     def __init__(self) -> None:
-        self._event = threading.Event()
         self._lock = threading.Lock()
         self._reason: AbortReason | None = None
+        self._event: threading.Event | None = None  # made for the first who waits: few handlers do
         #: When an exception told the handler in its own thread, in monotonic seconds.
         self.heeded_at = float("-inf")
 
     @property
     def aborted(self) -> bool:
         """Whether the attempt should stop."""
-        return self._event.is_set()
+        return self._reason is not None
 
     @property
     def reason(self) -> AbortReason | None:
@@ -43,7 +45,12 @@ class AbortSignal:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Block until the signal fires or the time is over; return whether it fired."""
-        return self.aborted or self._event.wait(seconds)
+        with self._lock:
+            if self._event is None:
+                self._event = threading.Event()
+            if self._reason is not None:
+                return True
+        return self._event.wait(seconds)
 
     def raise_if_aborted(self) -> None:
         """Raise :class:`AttemptTimeout` for a timeout and :class:`Aborted` for any other reason."""
@@ -63,4 +70,5 @@ class AbortSignal:
         with self._lock:
             if self._reason is None:
                 self._reason = reason
-                self._event.set()
+                if self._event is not None:
+                    self._event.set()

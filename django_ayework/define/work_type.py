@@ -91,8 +91,8 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name, which must have been checked."""
-        computed = self.computed(arguments) if self.settings.options else {}
-        return WorkRequest(type=self.name, input=arguments, options=checked(computed or {}))
+        options = checked(self.computed(arguments) or {}) if self.settings.options else QueueOptions()
+        return WorkRequest(type=self.name, input=arguments, options=options)
 
     def computed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what the type's ``options=`` makes of an input."""
@@ -101,7 +101,11 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
         """Build a request from arguments by name. Raises TypeError when they do not fit."""
-        return self.request(bind(self.signature, self.name, (), arguments))
+        return self.request(self.arguments(arguments))
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments by name, checked. Raises TypeError when they do not fit."""
+        return bind(self.signature, self.name, (), given)
 
     def defaults(self) -> dict[str, Any]:
         """Return the handler's own defaults by name, for ``options()`` to see what the handler will see."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest, WorkRequest
@@ -14,7 +14,9 @@ from django_ayework.flow.options import Resolved, encode_options, resolve
 from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
-from django_ayework.store.rows import WorkRow
+from django_ayework.store.rows import PLACE, WorkRow
+
+NOTHING_GIVEN: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,7 @@ class Family:
         return (None, None) if dedup is None else (dedup.key, type)
 
 
-@dataclass(frozen=True, slots=True)
-class Birth:
+class Birth(NamedTuple):
     """A work to insert, unless ``dedup`` finds one.
 
     A gate brings the request it was built from, others the chains that block them.
@@ -67,7 +68,7 @@ class Birth:
 
 def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime) -> Birth:
     """Return the row of a request, its options resolved and its input encoded."""
-    resolved = resolve(request, given, now, family.released)
+    resolved = resolve(request, given, family.released)
     if isinstance(request, GateRequest):
         row = gate_row(request, resolved, family, now)
         return Birth(row, gate=request, dedup=resolved.dedup)
@@ -75,22 +76,77 @@ def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Famil
     return Birth(row, blockers=resolved.blockers, dedup=resolved.dedup)
 
 
-def all_born(requests: Iterable[WorkRequest[Any, Any]], family: Family, now: datetime) -> list[Birth]:
-    """Return the rows of several requests of one family."""
-    return [born(request, {}, family, now) for request in requests]
+def all_born(
+    requests: Iterable[WorkRequest[Any, Any]],
+    family: Family,
+    now: datetime,
+    given: Mapping[str, Any] = NOTHING_GIVEN,
+) -> list[Birth]:
+    """Return the rows of several requests of one family, queued with the same options.
+
+    The first of a type makes the mould for the others; one with options of its own has no like.
+    """
+    births: list[Birth] = []
+    moulds: dict[str, Mould] = {}
+    for request in requests:
+        mould = None if request.options else moulds.get(request.type)
+        if mould is not None:
+            births.append(mould.cast(request.id, encoded_input(request)))
+            continue
+        birth = born(request, given, family, now)
+        births.append(birth)
+        if birth.gate is None and not request.options:
+            moulds[request.type] = Mould.of(birth)
+    return births
+
+
+def one_of_each(requests: Iterable[WorkRequest[Any, Any]]) -> list[WorkRequest[Any, Any]]:
+    """Return one of the requests of each type that are alike, and all that have options of their own."""
+    alike: dict[str, WorkRequest[Any, Any]] = {}
+    others: list[WorkRequest[Any, Any]] = []
+    for request in requests:
+        if request.options or isinstance(request, GateRequest):
+            others.append(request)
+        else:
+            alike[request.type] = request
+    return [*alike.values(), *others]
+
+
+@dataclass(frozen=True, slots=True)
+class Mould:
+    """A birth without what is a work's own: its id and its input."""
+
+    birth: Birth
+    before: tuple[Any, ...]  # the columns between id and input
+    after: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, birth: Birth) -> Mould:
+        """Return the mould of works that are queued as this one."""
+        place = PLACE["input"]
+        return cls(birth, birth.row[1:place], birth.row[place + 1 :])
+
+    def row(self, id: str, input: str) -> WorkRow:
+        """Return the row of another work."""
+        return WorkRow._make((id, *self.before, input, *self.after))
+
+    def cast(self, id: str, input: str) -> Birth:
+        """Return the birth of another work."""
+        return Birth(self.row(id, input), blockers=self.birth.blockers, dedup=self.birth.dedup)
 
 
 def work_row(
     request: WorkRequest[Any, Any], resolved: Resolved, family: Family, now: datetime, text: str
 ) -> WorkRow:
     """Return the row of a work that is due or scheduled."""
-    status = Status.PENDING if resolved.run_at <= now else Status.SCHEDULED
-    return new_row(request, resolved, family, now, status=status, input=text, deadline=resolved.deadline)
+    status = Status.PENDING if resolved.run_at(now) <= now else Status.SCHEDULED
+    deadline = resolved.deadline_at(now)
+    return new_row(request, resolved, family, now, status=status, input=text, deadline=deadline)
 
 
 def gate_row(request: GateRequest[Any], resolved: Resolved, family: Family, now: datetime) -> WorkRow:
     """Return the row of a gate: blocked, with the works it releases as its input."""
-    deadline = resolved.deadline if request.timeout is None else later(now, request.timeout)
+    deadline = resolved.deadline_at(now) if request.timeout is None else later(now, request.timeout)
     return new_row(
         request,
         resolved,
@@ -139,7 +195,7 @@ def new_row(
         leased_until=None,
         deadline=deadline,
         queued_at=now,
-        run_at=resolved.run_at,
+        run_at=resolved.run_at(now),
         started_at=None,
         ended_at=None,
         completed_by=None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from django_ayework.define.registry import registry
@@ -63,7 +62,7 @@ def waiting(birth: Birth, watches: Iterable[Watch]) -> Birth:
     """Return the work as blocked, unless all it watches has succeeded."""
     if all(watch.outcome == Status.SUCCESS for watch in watches):
         return birth
-    return replace(birth, row=birth.row._replace(status=Status.BLOCKED))
+    return birth._replace(row=birth.row._replace(status=Status.BLOCKED))
 
 
 def blockers_of(waiters: Iterable[str]) -> dict[str, tuple[Any, ...]]:

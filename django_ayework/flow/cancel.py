@@ -36,7 +36,7 @@ def cancel_here(id: str) -> Handle[Any, Any]:
     transition = row.becoming(Status.CANCELLED, error=row.error, ended_at=ledger.now)
     transitions.apply([transition])
     after = row.after(transition)
-    ledger.ended(after)
+    ledger.ended(after, Status.CANCELLED)
     ledger.outcomes.update(dict.fromkeys(unreleased_ids(row), Status.CANCELLED))
     ledger.effects.happened(Kind.CANCELLED, after)
     ledger.effects.revoked[row.id] = AbortReason.CANCELLED

@@ -23,14 +23,13 @@ from django_ayework.rules.transitions import Transition
 from django_ayework.rules.verdicts import error_text, waiting_status
 from django_ayework.store import transitions
 from django_ayework.store.database import chunked, rows
+from django_ayework.store.edges import News, watchers_of
 from django_ayework.store.rows import WorkRow, rows_of, statuses_of
 from django_ayework.store.waiters import (
-    News,
     WaiterRow,
     lock_waiters,
     missed_by,
     record_outcomes,
-    watchers_of,
 )
 
 
@@ -123,8 +122,7 @@ def unblock(row: WorkRow, now: datetime) -> Move:
 
 def resume(ledger: Ledger, move: Move) -> None:
     """Book a work that may start."""
-    if move.transition.status is Status.PENDING:
-        ledger.effects.wakes = True
+    ledger.effects.awaits_worker(move.row.after(move.transition))
 
 
 def give_up(row: WorkRow, now: datetime) -> Move:
@@ -152,8 +150,8 @@ def ending(
     group_id: str | None = None,
 ) -> Transition:
     """Return the end of a blocked work."""
-    group_id = group_id or row.group_id
-    return row.becoming(status, group_id=group_id, reason=reason, error=error, ended_at=now)
+    founds = {} if group_id is None else {"group_id": group_id}
+    return row.becoming(status, reason=reason, error=error, ended_at=now, **founds)
 
 
 def waiting_again(row: WorkRow, now: datetime) -> Transition:
@@ -176,14 +174,14 @@ def release(ledger: Ledger, move: Move) -> None:
         ledger.groups.founded(move.row.id)
     ledger.strays |= ledger.bear(move.births, promised=True)
     after = move.row.after(move.transition)
-    ledger.ended(after)
+    ledger.ended(after, move.transition.status)
     ledger.effects.happened(Kind.SUCCEEDED, after)
 
 
 def close_unopened(ledger: Ledger, move: Move) -> None:
     """Book a waiter that died: the works it would have released count as cancelled for their watchers."""
     after = move.row.after(move.transition)
-    ledger.ended(after)
+    ledger.ended(after, move.transition.status)
     ledger.outcomes.update(dict.fromkeys(unreleased_ids(move.row), Status.CANCELLED))
     kind = Kind.EXPIRED if after.reason == Reason.EXPIRED else Kind.FAILED
     extra = {} if kind is Kind.EXPIRED else {"error": after.error, "will_retry": False}

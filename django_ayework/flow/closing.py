@@ -18,6 +18,7 @@ from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.attempts import insert_attempts
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
+from django_ayework.store.edges import News
 from django_ayework.store.rows import statuses_of
 from django_ayework.store.second_looks import (
     clear_recheck,
@@ -28,7 +29,7 @@ from django_ayework.store.second_looks import (
     untold_watchers,
     waiters_to_recheck,
 )
-from django_ayework.store.waiters import News, lock_waiters
+from django_ayework.store.waiters import lock_waiters
 
 
 def close(ledger: Ledger) -> None:

@@ -72,9 +72,9 @@ def complete_here(row: WorkRow, plan: Plan) -> None:
         move.follow_up(ledger, move)
     else:
         success = success_from(plan, row)
-        transition = success_of(row._replace(worker=None), success, ledger.now)
-        transitions.apply([transition])
-        book_all(ledger, [(Settlement(row, success), transition)])
+        unaided = row._replace(worker=None)
+        transitions.apply([success_of(unaided, success, ledger.now)])
+        book_all(ledger, [Settlement(unaided, success)])
     ledger.effects.revoked[row.id] = AbortReason.ALREADY_COMPLETED
     close(ledger)
 

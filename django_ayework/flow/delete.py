@@ -20,7 +20,8 @@ from django_ayework.store.chains import chains_of
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.deletion import Step, blocking, erase, lock_steps, references_to, steps_among
-from django_ayework.store.waiters import lock_waiters, watchers_of
+from django_ayework.store.edges import watchers_of
+from django_ayework.store.waiters import lock_waiters
 
 logger = logging.getLogger("django_ayework")
 

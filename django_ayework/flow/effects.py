@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 
+from django_ayework.conf import get_settings
 from django_ayework.define.events import Kind, WorkEvent
 from django_ayework.define.signal import AbortReason
-from django_ayework.flow.events import announce, guarded, is_heard, work_event
-from django_ayework.store.database import alias
+from django_ayework.flow.events import announce, group_done_is_heard, guarded, is_heard, work_event
+from django_ayework.flow.news.here import tell_due, waiters
+from django_ayework.flow.news.outbox import outbox
+from django_ayework.rules.news import Due, Place
+from django_ayework.rules.states import Status
+from django_ayework.store.database import alias, in_transaction
 from django_ayework.store.rows import WorkRow
+
+#: Polls within which a start is worth telling: workers that rest for long look no less often.
+SOON = 4
 
 
 class Effects:
@@ -22,11 +29,33 @@ class Effects:
     def __init__(self, now: datetime) -> None:
         self.now = now
         self.events: list[WorkEvent] = []
+        self._heard: dict[tuple[Kind, str], bool] = {}
+        #: Workers are to look, as what became due, or may be claimed, cannot be named.
         self.wakes = False
+        #: Where works became due, and when the first of others will be.
+        self.places: set[Place] = set()
+        self.start: datetime | None = None
+        #: Works, groups and chains that have ended.
+        self.ended: list[str] = []
         self.after: list[Callable[[], object]] = []
         self.done_groups: list[str] = []
         #: Works taken from whoever runs them, each with the reason.
         self.revoked: dict[str, AbortReason] = {}
+
+    def are_heard(self, kind: Kind, type: str) -> bool:
+        """Tell whether anybody is told of such an end, or of the group that it may settle."""
+        heard = self._heard.get((kind, type))
+        if heard is None:
+            heard = self._heard[kind, type] = is_heard(kind, type) or group_done_is_heard()
+        return heard
+
+    def awaits_worker(self, row: WorkRow) -> None:
+        """Note a work that workers may claim now, or soon."""
+        if row.status == Status.PENDING:
+            self.places.add((row.queue, row.type))
+        elif row.status == Status.SCHEDULED and (self.start is None or row.run_at < self.start):
+            soon = self.now + timedelta(seconds=SOON * get_settings().poll_interval)
+            self.start = row.run_at if row.run_at < soon else self.start
 
     def happened(self, kind: Kind, row: WorkRow, **extra: Any) -> None:
         """Note an event of a work."""
@@ -40,13 +69,13 @@ class Effects:
 
     def release_on_commit(self) -> None:
         """Carry everything out after the commit; a rollback (of a savepoint too) drops it."""
-        if self.events or self.wakes or self.after or self.revoked:
+        news = self.wakes or self.places or self.start or self.ended
+        if news or self.events or self.after or self.revoked:
             transaction.on_commit(self.carry_out, using=alias())
 
     def carry_out(self) -> None:
-        """Wake workers of this process, tell whoever listens, then look again where needed."""
-        if self.wakes:
-            wake_workers()
+        """Wake who waits, here and elsewhere, tell whoever listens, then look again where needed."""
+        self.spread_news()
         for revocation_listener in list(_revocation_listeners) if self.revoked else ():
             guarded(revocation_listener, self.revoked)
         for event in self.events:
@@ -55,6 +84,16 @@ class Effects:
             guarded(listener, self.done_groups)
         for effect in self.after:
             guarded(effect)
+
+    def spread_news(self) -> None:
+        """Wake workers and those who wait; in a test, where ``drain`` calls this, nothing is committed."""
+        start = None if self.start is None else self.start.timestamp()
+        due = Due(None if self.wakes else frozenset(self.places), start)
+        if due:
+            tell_due(due)
+        waiters.tell(self.ended)
+        if not in_transaction():
+            outbox.put(due, self.ended, self.revoked)
 
 
 _revocation_listeners: set[Callable[[dict[str, AbortReason]], object]] = set()
@@ -81,22 +120,3 @@ def add_group_listener(listener: Callable[[list[str]], object]) -> None:
 def remove_group_listener(listener: Callable[[list[str]], object]) -> None:
     """Forget the listener."""
     _group_listeners.discard(listener)
-
-
-_sleepers: set[threading.Event] = set()
-
-
-def add_sleeper(event: threading.Event) -> None:
-    """Let this event be set whenever works become due in this process."""
-    _sleepers.add(event)
-
-
-def remove_sleeper(event: threading.Event) -> None:
-    """Forget the event."""
-    _sleepers.discard(event)
-
-
-def wake_workers(sleepers: Iterable[threading.Event] | None = None) -> None:
-    """Wake the workers of this process; others notice at their next poll."""
-    for event in list(_sleepers if sleepers is None else sleepers):
-        event.set()

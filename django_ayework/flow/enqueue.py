@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from django_ayework.define.options import ENQUEUE_OPTIONS, check_id, checked
 from django_ayework.define.registry import registry
-from django_ayework.define.requests import WorkRequest, require_requests
+from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
-from django_ayework.flow.births import Birth, Family, born
+from django_ayework.flow.births import Birth, Family, all_born, one_of_each
 from django_ayework.flow.closing import close
 from django_ayework.flow.dedup import originals, require_dedup_fits
 from django_ayework.flow.deferral import after_commit
 from django_ayework.flow.direct import skips_queue, start_after_commit
+from django_ayework.flow.drafts import Drafts, are_plain, insert_drafts
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger
-from django_ayework.flow.options import needs_clock
+from django_ayework.flow.options import resolve
 from django_ayework.flow.redaction import arguments_for_people
 from django_ayework.flow.units import place_units, require_unit_fits
 from django_ayework.store.clock import clock
@@ -81,7 +82,7 @@ def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handl
     own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
     if own_id is not None:
         request = with_id(request, check_id(own_id, "id"))
-    birth = birth_of(request, given, on_commit)
+    [birth] = births_of([request], timed([request], given), on_commit)
     if on_commit:
         require_free(own_id)
         after_commit(partial(in_own_transaction, partial(insert_here, birth, own_id)))
@@ -105,15 +106,33 @@ def with_id(request: WorkRequest[R, G], id: str) -> WorkRequest[R, G]:
     return replace(request, id=id)
 
 
-def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit: bool) -> Birth:
-    """Return the row to insert; everything that can be wrong with a request is found here, before any SQL."""
-    options = checked(given)
-    if needs_clock(request, options):
+def timed(requests: Sequence[WorkRequest[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with their values checked, the clock set where they need it."""
+    options = dict(checked(given))
+    if any(needs_clock(sample, options) for sample in one_of_each(requests)):
         clock.synchronise()
-    birth = born(request, cast(Mapping[str, Any], options), Family(), clock.now())
-    require_dedup_fits(birth, on_commit)
-    require_unit_fits(birth, on_commit)
-    return replace(birth, skips_queue=True) if skips_queue(request, options) else birth
+    return options
+
+
+def needs_clock(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> bool:
+    """Tell whether a relative time must be measured on the database's clock."""
+    if isinstance(request, GateRequest) and request.timeout is not None:
+        return True
+    return resolve(request, given, released=False).is_relative
+
+
+def births_of(
+    requests: Sequence[WorkRequest[Any, Any]], options: Mapping[str, Any], on_commit: bool
+) -> list[Birth]:
+    """Return the rows to insert; whatever can be wrong with a request is found here, before any SQL."""
+    births = all_born(requests, Family(), clock.now(), options)
+    for birth in births:
+        require_dedup_fits(birth, on_commit)
+        require_unit_fits(birth, on_commit)
+    if any(skips_queue(sample, options) for sample in one_of_each(requests)):
+        pairs = zip(births, requests, strict=True)
+        return [birth._replace(skips_queue=skips_queue(request, options)) for birth, request in pairs]
+    return births
 
 
 def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
@@ -163,9 +182,11 @@ def enqueue_all(
         raise TypeError("enqueue_many() takes no id=: one id cannot be several works'.")
     given = dict(options)
     on_commit = given.pop("on_commit", False)
-    births = [
-        birth_of(request, given, on_commit) for request in require_requests(requests, "enqueue_many(works)")
-    ]
+    requests = list(require_requests(requests, "enqueue_many(works)"))
+    given = timed(requests, given)
+    if not together and not on_commit and are_plain(requests, given):
+        return insert_drafts(Drafts(requests, given, clock.now()))
+    births = births_of(requests, given, on_commit)
     if on_commit:
         after_commit(partial(in_own_transaction, partial(insert_all, births, together)))
         root = births[0].row.id if together and births else None
@@ -209,7 +230,7 @@ def grouped(ledger: Ledger, births: Sequence[Birth]) -> Sequence[Birth]:
     root = fresh[0]
     ledger.groups.founded_empty(root)
     return [
-        birth if birth.row.id in known else replace(birth, row=birth.row._replace(group_id=root))
+        birth if birth.row.id in known else birth._replace(row=birth.row._replace(group_id=root))
         for birth in births
     ]
 
@@ -220,6 +241,8 @@ def handles_of(ids: Sequence[str], new: Mapping[str, str]) -> list[Handle[Any, A
     ``new`` are the works just inserted, with their groups.
     """
     handles: list[Handle[Any, Any]] = []
+    if len(new) == len(ids):
+        return [Handle(id, group) for id, group in new.items()]
     groups = groups_of({id for id in ids if id not in new})
     for id in ids:
         handles.append(Handle(id, groups.get(id) or new.get(id, id), deduplicated=id in groups))

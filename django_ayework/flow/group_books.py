@@ -53,10 +53,10 @@ class GroupBooks:
         """Note a new group whose members are all still to join; nobody may, when a rival has queued them."""
         self.gains[group_id] = Gain(is_new=True, may_exist=True)
 
-    def member_joined(self, group_id: str) -> None:
-        """Note a new member."""
-        self.gains[group_id].open += 1
-        self.gains[group_id].total += 1
+    def members_joined(self, group_id: str, count: int) -> None:
+        """Note new members."""
+        self.gains[group_id].open += count
+        self.gains[group_id].total += count
 
     def member_ended(self, group_id: str, dead: bool) -> None:
         """Note that a member has ended."""
@@ -96,7 +96,10 @@ class GroupBooks:
         insert_groups(row for id, row in written.items() if id in founded)
         write_groups(row for id, row in written.items() if id in known)
         for id, row in written.items():
-            if row.done_at == self.now and group_done_is_heard():
+            if row.done_at != self.now:
+                continue
+            effects.ended.append(id)
+            if group_done_is_heard():
                 effects.group_done(id, decode_value(row.value, get_settings().codec))
 
     def applied(self, row: GroupRow) -> GroupRow:

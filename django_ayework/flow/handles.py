@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -28,6 +29,7 @@ from django_ayework.errors import (
 from django_ayework.flow.orphans import note_waiting
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_state
+from django_ayework.flow.waiting import AsyncBell, Wait
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.chains import last_step
@@ -38,10 +40,6 @@ from django_ayework.store.rows import WorkRow, find_row
 R_co = TypeVar("R_co", covariant=True)
 G_co = TypeVar("G_co", covariant=True)
 T = TypeVar("T")
-
-#: Waiting looks at the database this often: soon at first, then less and less. Seconds.
-FIRST_LOOK = 0.005
-SLOWEST_LOOK = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +93,44 @@ class Handle(handles.Handle[R_co, G_co]):
         return await self._await(self._chain_result, timeout)
 
     def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
-        """Look until there is an answer, at growing intervals."""
-        for pause in pauses(timeout):
-            answer = self._look(look)
-            if answer is not PENDING:
-                return answer
-            if pause is None:
-                break
-            time.sleep(pause)
+        """Look until there is an answer: whenever somebody tells of an end, and at growing intervals."""
+        bell = threading.Event()
+        with Wait(bell.set) as wait:
+            for pause in wait.pauses(timeout):
+                bell.clear()
+                answer = self._look(look, wait)
+                if answer is not PENDING:
+                    return answer
+                if pause is None:
+                    break
+                if bell.wait(pause):
+                    time.sleep(max(0.0, min(wait.gap(), pause)))
         raise too_late(self.id, timeout)
 
     async def _await(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """See _wait(); between two looks the event loop is free."""
-        for pause in pauses(timeout):
-            answer = await sync_to_async(self._look)(look)
-            if answer is not PENDING:
-                return answer
-            if pause is None:
-                break
-            await asyncio.sleep(pause)
+        bell = AsyncBell()
+        with Wait(bell.ring) as wait:
+            for pause in wait.pauses(timeout):
+                bell.clear()
+                answer = await sync_to_async(self._look)(look, wait)
+                if answer is not PENDING:
+                    return answer
+                if pause is None:
+                    break
+                if await bell.wait(pause):
+                    await asyncio.sleep(max(0.0, min(wait.gap(), pause)))
         raise await sync_to_async(too_late)(self.id, timeout)
 
-    def _look(self, look: Callable[[WorkRow], Any]) -> Any:
+    def _look(self, look: Callable[[WorkRow], Any], wait: Wait) -> Any:
         """Look once; refuse to wait for what only the end of our own transaction can bring."""
         row = existing(self.id)
         self._noted = self._noted or note_waiting(row.group)
         answer = look(row)
         if answer is PENDING and is_uncommitted(self.id):
             raise WaitInTransaction(id=self.id)
+        if answer is PENDING:
+            wait.go_on(row)
         return answer
 
     def _own_result(self, row: WorkRow) -> Any:
@@ -173,19 +181,6 @@ def too_late(id: str, timeout: Seconds | None) -> WaitTimeout:
     else:
         standing = f"it is {row.status}; explain({id!r}) says why"
     return WaitTimeout(f"expected the work {id} to end within {limit:g} seconds: {standing}.", id=id)
-
-
-def pauses(timeout: Seconds | None) -> Iterator[float | None]:
-    """Yield how long to sleep after each look; None when the time is over."""
-    limit = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
-    pause = FIRST_LOOK
-    while True:
-        left = SLOWEST_LOOK if limit is None else limit - time.monotonic()
-        if left <= 0:
-            yield None
-            return
-        yield min(pause, left)
-        pause = min(pause * 1.5, SLOWEST_LOOK)
 
 
 @dataclass(slots=True)

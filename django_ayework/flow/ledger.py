@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from django_ayework.define.events import Kind
 from django_ayework.flow.births import Birth
 from django_ayework.flow.blockers import Watches, blocked
 from django_ayework.flow.effects import Effects
-from django_ayework.flow.events import group_done_is_heard
+from django_ayework.flow.events import group_done_is_heard, is_heard
 from django_ayework.flow.gate_payload import promised_ids
 from django_ayework.flow.group_books import GroupBooks
 from django_ayework.flow.states import readable_result
@@ -58,20 +59,23 @@ class Ledger:
         #: Works that settled works have output, queued together when the books close.
         self.outputs: list[Birth] = []
 
-    def ended(self, row: WorkRow, continues: bool = False) -> None:
-        """Note that a work has reached a terminal status; ``row`` is how it now is.
+    def ended(self, row: WorkRow, status: Status, continues: bool = False) -> None:
+        """Note that a work has reached a terminal status; ``row`` is how it now is, if anybody is to be told.
 
         Its chain has ended with it, unless it ``continues``.
 
         One that was born in this very transaction could not be locked by anybody who has begun to watch it.
         """
-        self.outcomes[row.id] = Status(row.status)
+        self.outcomes[row.id] = status
+        self.effects.ended.append(row.id)
         if not continues:
-            self.chain_outcomes[row.chain] = Status(row.status)
+            self.chain_outcomes[row.chain] = status
+            if row.chain != row.id:
+                self.effects.ended.append(row.chain)
         if row.id in self.waiters:
             self.strays.add(row.id)
         if row.group_id is not None:
-            self.groups.member_ended(row.group_id, row.status == Status.DEAD)
+            self.groups.member_ended(row.group_id, status is Status.DEAD)
         elif group_done_is_heard():
             self.effects.group_done(row.id, readable_result(row))
 
@@ -93,20 +97,21 @@ class Ledger:
         births, watches = blocked(births, self.continuing, promised)
         taken = insert_works([birth.row for birth in births])
         fresh = [birth for birth in births if birth.row.id not in taken]
-        if taken:
-            logger.info("Works that exist already were not queued again: %s", ", ".join(sorted(taken)))
-        for birth in fresh:
-            self.book_birth(birth.row)
+        note_taken(taken)
+        self.book_births([birth.row for birth in fresh])
         self.insert_waiters(fresh, watches)
         return taken
 
-    def book_birth(self, row: WorkRow) -> None:
-        """Count a new work in its group and announce it."""
-        if row.group_id is not None:
-            self.groups.member_joined(row.group_id)
-        if row.status == Status.PENDING:
-            self.effects.wakes = True
-        self.effects.happened(Kind.QUEUED, row)
+    def book_births(self, rows: Sequence[WorkRow]) -> None:
+        """Count new works in their groups and announce them."""
+        for group_id, members in Counter(row.group_id for row in rows).items():
+            if group_id is not None:
+                self.groups.members_joined(group_id, members)
+        for row in rows:
+            self.effects.awaits_worker(row)
+        heard = {type for type in {row.type for row in rows} if is_heard(Kind.QUEUED, type)}
+        for row in rows if heard else ():
+            self.effects.happened(Kind.QUEUED, row)
 
     def insert_waiters(self, births: Sequence[Birth], watches: Watches) -> None:
         """Insert what new gates and new works with blockers wait for.
@@ -131,6 +136,12 @@ class Ledger:
         self.rechecks += [waiter.work_id for waiter in waiters if waiter.recheck]
         self.waiters.update(watched)
         self.undecided.update(watched)
+
+
+def note_taken(taken: Collection[str]) -> None:
+    """Log that works were left as they are."""
+    if taken:
+        logger.info("Works that exist already were not queued again: %s", ", ".join(sorted(taken)))
 
 
 def waiter_row(

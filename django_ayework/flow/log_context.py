@@ -15,8 +15,8 @@ from django_ayework.store.rows import WorkRow
 
 def log_hooks(work_type: AnyWorkType) -> list[Any]:
     """Return the hooks that add to the context: the settings', then the type's own."""
-    hooks = (get_settings().log_context, work_type.settings.log_context)
-    return [hook for hook in hooks if hook is not None]
+    general, own = get_settings().log_context, work_type.settings.log_context
+    return [] if general is own is None else [hook for hook in (general, own) if hook is not None]
 
 
 def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, Any]) -> AttemptFacts:
@@ -24,8 +24,10 @@ def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, 
 
     A hook that fails is reported and adds nothing. What the type redacts, hooks are not shown.
     """
+    if not (hooks := log_hooks(work_type)):
+        return AttemptFacts(row.id, row.type, row.attempt, row.group)
     context: dict[str, Any] = {}
-    for hook in log_hooks(work_type):
+    for hook in hooks:
         shown = dict(arguments_for_people(work_type, arguments))
         context.update(told_by(hook, shown, row.type))
     return AttemptFacts(id=row.id, type=row.type, attempt=row.attempt, group=row.group, context=context)

@@ -7,18 +7,23 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from django_ayework.conf import get_settings
 from django_ayework.define.options import QueueOptions
-from django_ayework.define.registry import registry
-from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.rules.backoff import RetryPolicy
+from django_ayework.define.registry import AnyWorkType, registry
+from django_ayework.define.requests import WorkRequest
+from django_ayework.rules.backoff import Retry, RetryPolicy
 from django_ayework.rules.deadlines import resolve_deadline
 from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import later
 
 DEFAULT_QUEUE = "default"
+
+#: Options of one level, of checked values, as something that can be looked up.
+Options: TypeAlias = tuple[tuple[str, Any], ...]
+#: Options by level, the one that wins first.
+Levels: TypeAlias = tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,77 +42,93 @@ class StoredOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """Everything decided about a work when it is queued."""
+    """Everything decided about a work before it is known when it is queued."""
 
     queue: str
     priority: int
     fairness: str
     about: tuple[str | None, str | None]
-    run_at: datetime
+    start: datetime | float | None  # a moment, or seconds from queueing
     deadline: datetime | None
     blockers: tuple[str, ...]
     stored: StoredOptions
     dedup: Dedup | None = None
     unit: str | None = None
 
+    def run_at(self, now: datetime) -> datetime:
+        """Return when a work may start that is queued now."""
+        if self.start is None:
+            return now
+        return self.start if isinstance(self.start, datetime) else later(now, self.start)
 
-def resolve(
-    request: WorkRequest[Any, Any], given: Mapping[str, Any], now: datetime, released: bool
-) -> Resolved:
+    def deadline_at(self, now: datetime) -> datetime | None:
+        """Return when a work expires that is queued now."""
+        return resolve_deadline(now, self.stored.expires, self.deadline)
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it says a time (a window of ``dedup`` too) to be measured on the database's clock."""
+        in_a_while = isinstance(self.start, float) and self.start > 0
+        return bool(in_a_while or self.stored.expires or self.dedup)
+
+
+def resolve(request: WorkRequest[Any, Any], given: Mapping[str, Any], released: bool) -> Resolved:
     """Merge the levels: queue-time over the type's ``options()`` over its constants over the settings.
 
     ``retry`` is merged field by field; of everything else the first one given wins.
     """
-    constants = constants_of(request)
-    levels = (given, request.options, constants)
-    options: dict[str, Any] = {**constants, **request.options, **given}
+    own, lowest = request.options, get_settings().retry
+    return resolved(registry.find(request.type), tuple(own.items()), tuple(given.items()), released, lowest)
+
+
+@functools.lru_cache(maxsize=1024)
+def resolved(
+    work_type: AnyWorkType | None, own: Options, given: Options, released: bool, lowest: Retry
+) -> Resolved:
+    """Merge the options of a request, and of its enqueue; a type is queued in the same few ways."""
+    constants = constants_of(work_type)
+    levels: Levels = (dict(given), dict(own), constants)
+    options: dict[str, Any] = {**constants, **dict(own), **dict(given)}
     deadline, expires = bounds(levels)
     return Resolved(
         queue=options.get("queue", DEFAULT_QUEUE),
         priority=options.get("priority", 0),
         fairness=options.get("fairness", ""),
         about=options.get("about", (None, None)),
-        run_at=start_of(levels, now),
-        deadline=resolve_deadline(now, expires, deadline),
+        start=start_of(levels),
+        deadline=deadline,
         blockers=tuple(options.get("blockers", ())),
         stored=StoredOptions(
-            retry=RetryPolicy.resolve(*(level.get("retry") for level in levels), get_settings().retry),
+            retry=RetryPolicy.resolve(*(level.get("retry") for level in levels), lowest),
             timeout=options.get("timeout"),
             expires=expires,
             explicit_deadline=deadline is not None,
             lease=options.get("lease"),
             released=released,
             blocked=bool(options.get("blockers")),
-            redact=redacted_by(request),
+            redact=work_type.settings.redact if work_type is not None else (),
         ),
         dedup=options.get("dedup"),
         unit=options.get("unit"),
     )
 
 
-def constants_of(request: WorkRequest[Any, Any]) -> QueueOptions:
-    """Return the defaults of the request's type; a gate's has none."""
-    work_type = registry.find(request.type)
+def constants_of(work_type: AnyWorkType | None) -> QueueOptions:
+    """Return the defaults of a type; a gate has none."""
     return work_type.constants() if work_type is not None else {}
 
 
-def redacted_by(request: WorkRequest[Any, Any]) -> tuple[str, ...]:
-    """Return what the request's type hides from people."""
-    work_type = registry.find(request.type)
-    return work_type.settings.redact if work_type is not None else ()
-
-
-def start_of(levels: tuple[Mapping[str, Any], ...], now: datetime) -> datetime:
+def start_of(levels: Levels) -> datetime | float | None:
     """Return when the work may start: of the first level that says so, ``run_at`` before ``delay``."""
     for level in levels:
         if "run_at" in level:
             return level["run_at"]  # type: ignore[no-any-return]  # checked when it was given
         if "delay" in level:
-            return later(now, level["delay"])
-    return now
+            return float(level["delay"])
+    return None
 
 
-def bounds(levels: tuple[Mapping[str, Any], ...]) -> tuple[datetime | None, float | None]:
+def bounds(levels: Levels) -> tuple[datetime | None, float | None]:
     """Return the deadline and the ``expires`` of the first level that gives either."""
     for level in levels:
         if "deadline" in level or "expires" in level:
@@ -139,11 +160,3 @@ def decode_options(text: str) -> StoredOptions:
         return StoredOptions(retry=retry, redact=tuple(map(str, plain.pop("redact", ()))), **plain)
     except (ValueError, TypeError, KeyError, AttributeError):
         return StoredOptions(retry=RetryPolicy.resolve(get_settings().retry))
-
-
-def needs_clock(request: WorkRequest[Any, Any], given: QueueOptions) -> bool:
-    """Tell whether a relative time (a window of ``dedup`` too) must be measured on the database's clock."""
-    if isinstance(request, GateRequest) and request.timeout is not None:
-        return True
-    options = {**constants_of(request), **request.options, **given}
-    return bool(options.get("delay") or options.get("expires") or options.get("dedup"))

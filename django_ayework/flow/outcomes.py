@@ -21,7 +21,8 @@ def success_from(plan: Plan, row: WorkRow) -> Success:
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
-    births, outputs = births_of(plan, row), outputs_of(plan, row)
+    births = births_of(plan, row) if plan.works or plan.continuation else ()
+    outputs = outputs_of(plan, row)
     differs = any(word.append or word is not plan.own for word in plan.contributions)
     if row.group_id is None and not births and not outputs and not differs:
         return Success(result)

@@ -20,12 +20,12 @@ def codec_of(work_type: AnyWorkType | None) -> Codec:
 
 def encode_input(type: str, arguments: Mapping[str, Any], codec: Codec) -> str:
     """Encode a call's arguments. Raises NotEncodable naming the argument, or PayloadTooLarge."""
-    return sized(encoded(dict(arguments), codec, "input", type), f"the input of {type!r}")
+    return sized(encoded(dict(arguments), codec, "input", type), "the input of", type)
 
 
 def encode_result(type: str, value: Any, codec: Codec) -> str:
     """Encode a result. Raises NotEncodable or PayloadTooLarge."""
-    return sized(encoded(value, codec, "result", type), f"the result of {type!r}")
+    return sized(encoded(value, codec, "result", type), "the result of", type)
 
 
 def encoded(value: Any, codec: Codec, part: str, type: str) -> str:
@@ -43,27 +43,34 @@ def redacts(type: str) -> bool:
     return work_type is not None and bool(work_type.settings.redact)
 
 
-def sized(text: str, what: str) -> str:
-    """Return the text unless it is too large."""
+def sized(text: str, what: str, type: str = "") -> str:
+    """Return the text unless it is too large; ``what`` it is, and of which type, is for the message."""
     limit = get_settings().max_payload
     if len(text) > limit:
         raise PayloadTooLarge(
-            f"expected {what} to have at most {limit} characters once encoded (AYEWORK['MAX_PAYLOAD']), "
-            f"got: {len(text)}; store it elsewhere and pass a reference."
+            f"expected {named(what, type)} to have at most {limit} characters once encoded "
+            f"(AYEWORK['MAX_PAYLOAD']), got: {len(text)}; store it elsewhere and pass a reference."
         )
-    return storable(text, what)
+    return storable(text, what, type)
 
 
-def storable(text: str, what: str) -> str:
+def storable(text: str, what: str, type: str = "") -> str:
     """Return the text if every database can hold it; a codec of one's own may make others."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise NotEncodable(f"expected {what} to be text once encoded, got: {error}.") from None
+            raise NotEncodable(
+                f"expected {named(what, type)} to be text once encoded, got: {error}."
+            ) from None
     if "\x00" in text:
-        raise NotEncodable(f"expected {what} to have no NUL character once encoded.")
+        raise NotEncodable(f"expected {named(what, type)} to have no NUL character once encoded.")
     return text
+
+
+def named(what: str, type: str) -> str:
+    """Return what a text is, and whose."""
+    return f"{what} {type!r}" if type else what
 
 
 def decode_input(text: str, codec: Codec) -> dict[str, Any]:

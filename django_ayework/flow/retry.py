@@ -71,7 +71,7 @@ def retry_work(ledger: Ledger, row: WorkRow) -> None:
     transitions.apply([transition])
     after = row.after(transition)
     ledger.reopened(after, was_dead=row.status == Status.DEAD)
-    ledger.effects.wakes = True
+    ledger.effects.awaits_worker(after)
     ledger.effects.happened(Kind.QUEUED, after)
 
 

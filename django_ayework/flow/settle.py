@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import Any, NamedTuple
 
 from django_ayework.define.events import Kind
 from django_ayework.errors import InvalidInstruction
@@ -21,10 +23,10 @@ from django_ayework.store.attempts import AttemptRow
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
+from django_ayework.store.transitions import Won
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(NamedTuple):
     """What a successful attempt brings; texts are encoded."""
 
     result: str | None = None
@@ -34,8 +36,7 @@ class Success:
     needs_group: bool = False  # the group's value differs from the work's own result
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """The end of one attempt: the row as it was claimed, and how it went."""
 
     row: WorkRow
@@ -63,9 +64,8 @@ def settle_here(settlements: Sequence[Settlement]) -> Report:
     """
     ledger = Ledger(clock.now())
     latest = latest_of(settlements)
-    planned = [(s, transition_of(s, ledger.now)) for s in latest.values()]
-    moved = transitions.apply([transition for _, transition in planned])
-    book_all(ledger, [(s, transition) for s, transition in planned if transition.id in moved])
+    moved = move(latest.values(), ledger.now)
+    book_all(ledger, [settlement for id, settlement in latest.items() if id in moved])
     close(ledger)
     refused = [s.row.id for s in settlements if s.row.id not in moved or s is not latest[s.row.id]]
     return Report(moved, refused)
@@ -84,6 +84,25 @@ def latest_of(settlements: Sequence[Settlement]) -> dict[str, Settlement]:
     return latest
 
 
+def move(settlements: Iterable[Settlement], now: datetime) -> set[str]:
+    """Carry out what attempts made of their works; return the ids that moved.
+
+    Plain successes, which most are, need no transition each: they differ in their results only.
+    """
+    plain: dict[str | None, list[Won]] = defaultdict(list)
+    others: list[Transition] = []
+    for settlement in settlements:
+        row, ending = settlement.row, settlement.ending
+        if isinstance(ending, Success) and group_after(row, ending) == row.group_id:
+            plain[row.worker].append(Won(row.id, row.delivery, ending.result))
+        else:
+            others.append(transition_of(settlement, now))
+    moved = transitions.apply(others)
+    for worker, works in plain.items():
+        moved |= transitions.succeed(works, worker, now)
+    return moved
+
+
 def transition_of(settlement: Settlement, now: datetime) -> Transition:
     """Return what an attempt's ending makes of the work."""
     if isinstance(settlement.ending, Success):
@@ -92,65 +111,76 @@ def transition_of(settlement: Settlement, now: datetime) -> Transition:
 
 
 def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
-    """Return the end of a work that succeeded; one that queues others founds its group."""
-    founds = bool(success.births or success.outputs) or success.needs_group
+    """Return the end of a work that succeeded."""
+    group_id = group_after(row, success)
+    founds = {} if group_id == row.group_id else {"group_id": group_id}
     return row.becoming(
-        Status.SUCCESS,
-        group_id=row.group_id or (row.id if founds else None),
-        result=success.result,
-        ended_at=now,
-        completed_by=row.worker,
+        Status.SUCCESS, result=success.result, ended_at=now, completed_by=row.worker, **founds
     )
+
+
+def group_after(row: WorkRow, success: Success) -> str | None:
+    """Return the group of a work that succeeded; one that was alone and queues others founds its own."""
+    if row.group_id is None and (success.births or success.outputs or success.needs_group):
+        return row.id
+    return row.group_id
 
 
 def transition_by(row: WorkRow, verdict: Verdict, now: datetime) -> Transition:
     """Return what a verdict makes of a running work."""
     dead = verdict.status is Status.DEAD
+    renewed: dict[str, Any] = {} if verdict.run_at is None else {"run_at": verdict.run_at}
+    if not verdict.counts:
+        renewed["attempt"] = row.attempt - 1
     return row.becoming(
         verdict.status,
-        attempt=row.attempt if verdict.counts else row.attempt - 1,
-        run_at=verdict.run_at or row.run_at,
         reason=verdict.reason or "",
         error=row.error if verdict.outcome is Outcome.DEFERRED else verdict.error,
         ended_at=now if dead else None,
         completed_by=row.worker if dead else None,
+        **renewed,
     )
 
 
-def book_all(ledger: Ledger, won: Sequence[tuple[Settlement, Transition]]) -> None:
-    """Note what follows from transitions that were won.
+def book_all(ledger: Ledger, won: Sequence[Settlement]) -> None:
+    """Note what follows from settlements that were won.
 
     Which chains go on comes first: a work that is queued here may wait for a chain whose step has just ended.
     """
-    ledger.continuing.update(settlement.row.chain for settlement, _ in won if continues(settlement.ending))
-    for settlement, transition in won:
-        book(ledger, settlement, transition)
+    ledger.continuing.update(settlement.row.chain for settlement in won if continues(settlement.ending))
+    for settlement in won:
+        if isinstance(settlement.ending, Success):
+            book_success(ledger, settlement.row, settlement.ending)
+        else:
+            book_verdict(ledger, settlement, settlement.ending)
 
 
 def continues(ending: Success | Verdict) -> bool:
     """Tell whether the work's chain goes on."""
-    return isinstance(ending, Success) and any(birth.row.chain_id is not None for birth in ending.births)
+    if not isinstance(ending, Success) or not ending.births:
+        return False
+    return any(birth.row.chain_id is not None for birth in ending.births)
 
 
-def book(ledger: Ledger, settlement: Settlement, transition: Transition) -> None:
-    """Note what follows from a transition that was won."""
-    after = settlement.row.after(transition)
-    if isinstance(settlement.ending, Success):
-        book_success(ledger, settlement, settlement.ending, after)
-    else:
-        book_verdict(ledger, settlement, settlement.ending, after)
+def book_success(ledger: Ledger, row: WorkRow, success: Success) -> None:
+    """Note what follows from a success; ``row`` is as the worker has read it.
 
-
-def book_success(ledger: Ledger, settlement: Settlement, success: Success, after: WorkRow) -> None:
-    """Children are booked before their parent's end, so that the group cannot close in between."""
-    if after.group_id is not None:
-        if settlement.row.group_id is None:
-            ledger.groups.founded(after.group_id)
-        ledger.groups.contributed(after.group_id, after.id, success.contributions)
-    require_new_steps(success, ledger.bear(success.births))
+    Children are booked before their parent's end, so that the group cannot close in between.
+    """
+    group_id = group_after(row, success)
+    if group_id is not None:
+        if row.group_id is None:
+            ledger.groups.founded(group_id)
+        ledger.groups.contributed(group_id, row.id, success.contributions)
+    if success.births:
+        require_new_steps(success, ledger.bear(success.births))
     ledger.outputs += success.outputs
-    ledger.effects.happened(Kind.SUCCEEDED, after)
-    ledger.ended(after, continues(success))
+    if ledger.effects.are_heard(Kind.SUCCEEDED, row.type):
+        row = row.after(success_of(row, success, ledger.now))
+        ledger.effects.happened(Kind.SUCCEEDED, row)
+    elif group_id != row.group_id:
+        row = row._replace(group_id=group_id)
+    ledger.ended(row, Status.SUCCESS, continues(success))
 
 
 def require_new_steps(success: Success, taken: set[str]) -> None:
@@ -164,8 +194,9 @@ def require_new_steps(success: Success, taken: set[str]) -> None:
             )
 
 
-def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict, after: WorkRow) -> None:
+def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict) -> None:
     """Keep the attempt's story; a dead work has ended, any other comes back."""
+    after = settlement.row.after(transition_by(settlement.row, verdict, ledger.now))
     if verdict.counts or verdict.outcome is Outcome.DEFERRED:
         ledger.attempts.append(attempt_row(settlement, verdict, ledger.now))
     if verdict.outcome is Outcome.DEFERRED:
@@ -175,9 +206,9 @@ def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict, after
     else:
         ledger.effects.happened(Kind.FAILED, after, error=verdict.error, will_retry=verdict.will_retry)
     if verdict.status is Status.DEAD:
-        ledger.ended(after)
-    elif verdict.status is Status.PENDING:
-        ledger.effects.wakes = True
+        ledger.ended(after, Status.DEAD)
+    else:
+        ledger.effects.awaits_worker(after)
 
 
 def attempt_row(settlement: Settlement, verdict: Verdict, now: datetime) -> AttemptRow:

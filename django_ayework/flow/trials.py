@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import datetime
 
 from django_ayework.flow.group_books import ContributionFailed
@@ -29,6 +28,6 @@ def as_failure(settlement: Settlement, error: Exception) -> Settlement:
     """Return an outcome that cannot be written as a failed attempt, so that it shows and is retried."""
     cause = error.cause if isinstance(error, ContributionFailed) else error
     verdict = judge(cause, None, trial_of(settlement.row, clock.now()))
-    return replace(
-        settlement, ending=verdict, traceback=storable(f"The outcome could not be written: {error}")
+    return settlement._replace(
+        ending=verdict, traceback=storable(f"The outcome could not be written: {error}")
     )

@@ -34,9 +34,11 @@ def trigger_here(ids: Sequence[str]) -> list[WorkState]:
     ledger = Ledger(clock.now())
     moves = {id: due_now(rows[id], ledger.now) for id in ids}
     transitions.apply(list(moves.values()))
-    ledger.effects.wakes = bool(moves)
+    triggered = [rows[id].after(move) for id, move in moves.items()]
+    for row in triggered:
+        ledger.effects.awaits_worker(row)
     close(ledger)
-    return [state_of(rows[id].after(move)) for id, move in moves.items()]
+    return [state_of(row) for row in triggered]
 
 
 def require_scheduled(ids: Sequence[str], rows: dict[str, WorkRow]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -106,7 +106,7 @@ def key_of(pair: Pair) -> tuple[str, ...]:
 
 def under_id(birth: Birth, id: str) -> Birth:
     """Return a birth under another id."""
-    return replace(birth, row=birth.row._replace(id=id))
+    return birth._replace(row=birth.row._replace(id=id))
 
 
 def give_new_inputs(ledger: Ledger, live: Mapping[Pair, WorkRow], newest: Mapping[Pair, Birth]) -> None:
@@ -117,8 +117,9 @@ def give_new_inputs(ledger: Ledger, live: Mapping[Pair, WorkRow], newest: Mappin
             logger.info("The unit %r of %s is left alone, for work %s runs it.", unit, type, row.id)
     newer = [(row, newest[pair].row) for pair, row in sorted(waiting.items())]
     transitions.renew(newer)
-    if any(row.status != Status.BLOCKED and new.status == Status.PENDING for row, new in newer):
-        ledger.effects.wakes = True
+    for row, new in newer:
+        if row.status != Status.BLOCKED:
+            ledger.effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
 
 
 def require_free_unit(ledger: Ledger, row: WorkRow) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,7 @@ class Contribution:
     append: Callable[[Any], Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupValue:
+class GroupValue(NamedTuple):
     """A group's value: ``present`` tells a contributed None from nothing at all."""
 
     value: Any = None
@@ -37,13 +36,12 @@ def fold(current: GroupValue, contributions: Iterable[Contribution]) -> GroupVal
     >>> fold(GroupValue(), [Contribution(1, final=True), Contribution(2)]).value
     1
     """
+    value, present, final = current
     for contribution in contributions:
-        if current.final:
+        if final:
             break
-        current = replace(
-            current, value=folded(current.value, contribution), present=True, final=contribution.final
-        )
-    return current
+        value, present, final = folded(value, contribution), True, contribution.final
+    return GroupValue(value, present, final)
 
 
 def folded(existing: Any, contribution: Contribution) -> Any:

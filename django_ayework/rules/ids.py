@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from uuid import UUID
 
 from django_ayework.errors import InvalidWorkId
 
@@ -17,9 +16,14 @@ def uuid7(milliseconds: int, entropy: int) -> str:
     >>> uuid7(0x017F22E279B0, 0xCC3 << 62 | 0x18C4DC0C0C07398F)
     '017f22e2-79b0-7cc3-98c4-dc0c0c07398f'
     """
-    high = entropy >> 62 & 0xFFF
-    low = entropy & 0x3FFF_FFFF_FFFF_FFFF
-    return str(UUID(int=(milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 7 << 76 | high << 64 | 2 << 62 | low))
+    # Put together as text: a UUID object would cost as much again, for every work.
+    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031  # format() takes half as long again
+        milliseconds >> 16 & 0xFFFF_FFFF,
+        milliseconds & 0xFFFF,
+        entropy >> 62 & 0xFFF,
+        0x8000 | entropy >> 48 & 0x3FFF,
+        entropy & 0xFFFF_FFFF_FFFF,
+    )
 
 
 def require_work_id(value: object) -> str:

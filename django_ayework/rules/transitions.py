@@ -7,6 +7,9 @@ from datetime import datetime
 
 from django_ayework.rules.states import MOVES, Reason, Status
 
+#: Columns that a transition may leave as they are.
+LASTING = ("attempt", "run_at", "deadline", "group_id")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
@@ -28,6 +31,8 @@ class Transition:
     result: str | None = None
     ended_at: datetime | None = None
     completed_by: str | None = None
+    #: The columns among ``attempt``, ``run_at``, ``deadline`` and ``group_id`` that do not stay as they were.
+    renews: tuple[str, ...] = LASTING
 
     def __post_init__(self) -> None:
         for status in self.leaves:

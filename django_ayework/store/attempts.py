@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -23,9 +23,10 @@ class AttemptRow(NamedTuple):
     ended_at: datetime
 
 
-def insert_attempts(attempts: Iterable[AttemptRow]) -> None:
+def insert_attempts(attempts: Sequence[AttemptRow]) -> None:
     """Insert attempts."""
-    rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts], batch_size=500)
+    if attempts:
+        rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts], batch_size=500)
 
 
 def last_outcome(work_id: str, attempt: int) -> str | None:

@@ -1,13 +1,16 @@
-"""Writing many rows at once: joined with arrays on PostgreSQL, chosen by CASE elsewhere."""
+"""Writing many rows at once: joined with the values on PostgreSQL and SQLite, chosen by CASE elsewhere."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Model
 
-from django_ayework.store.database import chunked, connection, fetch, is_postgresql
+from django_ayework.store.arrays import array_text
+from django_ayework.store.database import chunked, connection, fetch, has_returning, is_postgresql
 
 Changes = Mapping[str, Mapping[str, Any]]
 
@@ -15,32 +18,89 @@ Changes = Mapping[str, Mapping[str, Any]]
 CASES = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """New values for the rows of these keys, column by column.
+
+    ``each`` has one value per key, in their order; ``shared`` is the same for all.
+    """
+
+    keys: Sequence[str]
+    each: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
+
+
+def update_of(changes: Changes) -> Update:
+    """Return changes by key as an update by column; all name the same columns."""
+    values = list(changes.values())
+    each: dict[str, Sequence[Any]] = {}
+    shared: dict[str, Any] = {}
+    for name, first in values[0].items():
+        column = [change[name] for change in values]
+        if all(value == first for value in column):
+            shared[name] = first
+        else:
+            each[name] = column
+    return Update(list(changes), each, shared)
+
+
 def update_rows(model: type[Model], changes: Changes) -> None:
     """Set columns of rows by primary key; all changes name the same columns. The caller holds the locks."""
     if changes:
-        update = update_from_arrays if is_postgresql() else update_by_cases
-        update(model, changes)
+        update = update_joined if can_join() else update_by_cases
+        update(model, update_of(changes))
 
 
-def update_from_arrays(
-    model: type[Model], changes: Changes, condition: str = "", params: Sequence[Any] = ()
+def can_join() -> bool:
+    """Tell whether an UPDATE can be joined with values and return what it has moved."""
+    return is_postgresql() or has_returning()
+
+
+def update_joined(
+    model: type[Model],
+    update: Update,
+    fence: Mapping[str, Sequence[Any]] | None = None,
+    condition: str = "",
+    params: Sequence[Any] = (),
 ) -> set[str]:
-    """One UPDATE joined with arrays; the planner reads the rows through the primary key.
+    """One UPDATE joined with the values; the planner reads the rows through the primary key.
 
-    ``condition``, with its ``params``, fences rows (``w``) by what was given for them (``v``). Returns the
-    keys that moved.
+    ``fence`` has values, one per key, that columns must have now; ``condition``, with its ``params``, is what
+    a row (``w``) must meet besides. Returns the keys that moved.
     """
-    columns = list(next(iter(changes.values())))
-    fields = [primary_key(model), *(field_of(model, name) for name in columns)]
-    arrays = [list(changes), *([change[name] for change in changes.values()] for name in columns)]
-    types = [f"%s::{array_type(field)}" for field in fields]
-    names = [f'"{field.column}"' for field in fields]
+    key = primary_key(model)
+    given = {key.name: update.keys, **update.each, **(fence or {})}
+    place = {name: f"v.v{number}" for number, name in enumerate(given)}
+    fields = {name: field_of(model, name) for name in (*given, *update.shared)}
+    sets = [f'"{fields[name].column}" = {place[name]}' for name in update.each]
+    sets += [f'"{fields[name].column}" = %s' for name in update.shared]
+    met = [f'w."{fields[name].column}" = {place[name]}' for name in (key.name, *(fence or {}))]
+    source, values = (as_arrays if is_postgresql() else as_json)([fields[name] for name in given], given)
     sql = (
-        f'UPDATE "{model._meta.db_table}" AS w SET {", ".join(f"{name} = v.{name}" for name in names[1:])} '
-        f"FROM unnest({', '.join(types)}) AS v({', '.join(names)}) "
-        f"WHERE w.{names[0]} = v.{names[0]} {condition} RETURNING w.{names[0]}"
+        f'UPDATE "{model._meta.db_table}" AS w SET {", ".join(sets)} FROM {source} '
+        f'WHERE {" AND ".join(met)} {condition} RETURNING "{key.column}"'
     )
-    return {row[0] for row in fetch(sql, [*arrays, *params])}
+    shared = [fields[name].get_db_prep_save(value, connection()) for name, value in update.shared.items()]
+    return {row[0] for row in fetch(sql, [*shared, *values, *params], often=True)}
+
+
+def as_arrays(fields: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tuple[str, list[str]]:
+    """Return columns as a table for FROM: PostgreSQL zips arrays."""
+    arrays = ", ".join(f"%s::{array_type(field)}" for field in fields)
+    names = ", ".join(f"v{number}" for number in range(len(fields)))
+    return f"unnest({arrays}) AS v({names})", [array_text(column) for column in given.values()]
+
+
+def as_json(fields: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tuple[str, list[str]]:
+    """Return columns as a table for FROM: one text has every row, as a list, which SQLite takes apart."""
+    database = connection()
+    columns = [
+        [field.get_db_prep_save(value, database) for value in column]
+        for field, column in zip(fields, given.values(), strict=True)
+    ]
+    parts = ", ".join(f"json_extract(value, '$[{number}]') AS v{number}" for number in range(len(fields)))
+    text = json.dumps(list(zip(*columns, strict=True)), ensure_ascii=False, separators=(",", ":"))
+    return f"(SELECT {parts} FROM json_each(%s)) AS v", [text]
 
 
 def primary_key(model: type[Model]) -> Any:
@@ -61,31 +121,37 @@ def array_type(field: Any) -> str:
     return {"DateTimeField": "timestamptz[]", "BooleanField": "boolean[]"}.get(kind, "text[]")
 
 
-def update_by_cases(model: type[Model], changes: Changes) -> set[str]:
+def update_by_cases(model: type[Model], update: Update) -> set[str]:
     """One UPDATE per chunk: what all rows share is set as it is, what differs is chosen by key."""
-    for some in chunked(list(changes.items()), CASES):
-        update_chunk(model, dict(some))
-    return set(changes)
+    for places in chunked(range(len(update.keys)), CASES):
+        update_chunk(model, part_of(update, places))
+    return set(update.keys)
 
 
-def update_chunk(model: type[Model], changes: Changes) -> None:
+def part_of(update: Update, places: Sequence[int]) -> Update:
+    """Return the part of an update that is about the keys at these places."""
+    each = {name: [column[place] for place in places] for name, column in update.each.items()}
+    return Update([update.keys[place] for place in places], each, update.shared)
+
+
+def update_chunk(model: type[Model], update: Update) -> None:
     """Write one chunk."""
     database = connection()
     quote = database.ops.quote_name
     key = quote(primary_key(model).column)
     assignments, params = [], []
-    for name in next(iter(changes.values())):
-        field = field_of(model, name)
-        values = {id: field.get_db_prep_save(change[name], database) for id, change in changes.items()}
-        if len(set(values.values())) == 1:
-            assignments.append(f"{quote(field.column)} = %s")
-            params.append(next(iter(values.values())))
-        else:
-            assignments.append(f"{quote(field.column)} = CASE {key} {'WHEN %s THEN %s ' * len(values)}END")
-            params += [part for pair in values.items() for part in pair]
-    where = f"{key} IN ({', '.join(['%s'] * len(changes))})"
+    for name, value in update.shared.items():
+        column = field_of(model, name)
+        assignments.append(f"{quote(column.column)} = %s")
+        params.append(column.get_db_prep_save(value, database))
+    for name, values in update.each.items():
+        column = field_of(model, name)
+        assignments.append(f"{quote(column.column)} = CASE {key} {'WHEN %s THEN %s ' * len(values)}END")
+        for id, value in zip(update.keys, values, strict=True):
+            params += (id, column.get_db_prep_save(value, database))
+    where = f"{key} IN ({', '.join(['%s'] * len(update.keys))})"
     with database.cursor() as cursor:
         cursor.execute(
             f"UPDATE {quote(model._meta.db_table)} SET {', '.join(assignments)} WHERE {where}",
-            [*params, *changes],
+            [*params, *update.keys],
         )

@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 from django.db import (
     Error,
     OperationalError,
-    close_old_connections,
     connections,
-    reset_queries,
     transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -22,6 +20,8 @@ from django.db.models import Model
 from django.db.models.manager import Manager
 
 from django_ayework.conf import get_settings
+from django_ayework.store.prepared import run_prepared
+from django_ayework.store.threads import has_connected
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
@@ -56,15 +56,20 @@ def in_transaction() -> bool:
     return connection().in_atomic_block
 
 
+def open_transactions() -> int:
+    """Return how many transactions and savepoints this thread is inside, one in the other."""
+    return len(connection().atomic_blocks) if has_connected() else 0
+
+
 def is_postgresql() -> bool:
     """Tell whether set-based statements of PostgreSQL can be used."""
     return connection().vendor == "postgresql"
 
 
-def tidy_connections() -> None:
-    """Drop this thread's broken and outlived connections, and the query log that DEBUG keeps."""
-    close_old_connections()
-    reset_queries()
+def has_returning() -> bool:
+    """Tell whether this is SQLite with ``UPDATE … FROM … RETURNING``, which its 3.35 brought."""
+    database = connection()
+    return database.vendor == "sqlite" and bool(database.features.can_return_columns_from_insert)
 
 
 def stored_moment(moment: datetime | None) -> Any:
@@ -72,8 +77,11 @@ def stored_moment(moment: datetime | None) -> Any:
     return connection().ops.adapt_datetimefield_value(moment) if moment is not None else None
 
 
-def fetch(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Run a statement and return its rows."""
+def fetch(sql: str, params: Sequence[Any], often: bool = False) -> list[tuple[Any, ...]]:
+    """Run a statement and return its rows; one that runs ``often`` is prepared where that can be done."""
+    if often and (prepared := run_prepared(connection(), sql, params)) is not None:
+        rows_: list[tuple[Any, ...]] = prepared.fetchall()
+        return rows_
     with connection().cursor() as cursor:
         cursor.execute(sql, params)
         found: list[tuple[Any, ...]] = cursor.fetchall()

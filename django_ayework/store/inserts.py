@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 from django.db import IntegrityError
 
 from django_ayework.models import Work
-from django_ayework.store.database import atomic, chunked, connection
-from django_ayework.store.rows import COLUMNS, PLACE, WorkRow, statuses_of
+from django_ayework.store.arrays import array_text
+from django_ayework.store.bulk import array_type, field_of
+from django_ayework.store.columns import INSERTED, MOMENTS, ByColumn, by_column, quoted, table, values_of
+from django_ayework.store.copying import can_copy, copy_works
+from django_ayework.store.database import CHUNK, atomic, connection, is_postgresql
+from django_ayework.store.prepared import run_prepared
+from django_ayework.store.rows import WorkRow, statuses_of
 
-#: Empty at birth, so left to the column's NULL.
-UNSET_AT_BIRTH = frozenset(
-    {"result", "progress", "worker", "leased_until", "started_at", "ended_at", "completed_by"}
-)
-INSERTED = tuple(name for name in COLUMNS if name not in UNSET_AT_BIRTH)
-MOMENTS = ("deadline", "queued_at", "run_at")
+#: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
+MANY = 10
+
+#: How a value that means nothing is written into a statement.
+LITERALS = {"": "''", 0: "0"}
 
 
 class IdsTaken(Exception):
@@ -29,11 +38,14 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
     A single one is a single statement. An existing id never breaks the caller's transaction.
     """
     if len(works) == 1:
-        return set() if insert_chunk(works) else {works[0].id}
+        return set() if insert_one(works[0]) else {works[0].id}
+    if len(works) >= MANY and is_postgresql() and can_copy() and copied(works):
+        return set()
     try:
         with atomic():
-            for some in chunked(works):
-                if insert_chunk(some) < len(some):
+            for start in range(0, len(works), CHUNK):
+                some = works[start : start + CHUNK]
+                if insert_some(some) < len(some):
                     raise IdsTaken
     except IdsTaken:
         taken = set(statuses_of(work.id for work in works))
@@ -42,36 +54,120 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
     return set()
 
 
-def insert_chunk(works: Sequence[WorkRow]) -> int:
-    """Run one INSERT; return how many rows it made."""
-    database = connection()
-    quote = database.ops.quote_name
-    row = f"({', '.join(['%s'] * len(INSERTED))})"
+def copied(works: Sequence[WorkRow]) -> bool:
+    """Insert works by COPY; False, with nothing inserted, when an id is taken."""
+    with suppress(IntegrityError), atomic():
+        copy_works(works)
+        return True
+    return False
+
+
+def insert_one(work: WorkRow) -> int:
+    """Insert a work, by a statement that is made once for works with the same columns filled."""
+    values = values_of(work)
+    adapt = connection().ops.adapt_datetimefield_value
+    params = [adapt(value) if isinstance(value, datetime) else value for value in values if value]
+    sql = statement(connection().vendor, tuple([True if value else value for value in values]))
+    return insert_unless_taken(sql, params)
+
+
+@functools.lru_cache(maxsize=256)
+def statement(vendor: str, filled: tuple[object, ...]) -> str:
+    """Return an INSERT: ``filled`` has True for each column to be given, else its empty value."""
+    given = {name: value for name, value in zip(INSERTED, filled, strict=True) if value is not None}
+    values = ["%s" if value is True else LITERALS[value] for value in given.values()]
+    return f"INSERT INTO {table()} ({quoted(list(given))}) VALUES ({', '.join(values)})"
+
+
+def insert_some(works: Sequence[WorkRow]) -> int:
+    """Insert works by one statement, the quickest of the database; return how many rows it made."""
+    return QUICKEST.get(connection().vendor, insert_rows)(works)
+
+
+def insert_rows(works: Sequence[WorkRow]) -> int:
+    """An INSERT that any database runs, prepared once and run for each row."""
+    columns = adapted(by_column(works))
+    marks = ", ".join(["%s"] * len(columns.names))
+    sql = f"INSERT INTO {table()} ({quoted(columns.names)}) VALUES ({marks})"
+    rows = zip(*columns.varying.values(), *map(repeat, columns.shared.values()), strict=False)
+    return insert_unless_taken(sql, list(rows), many=True)
+
+
+def insert_arrays(works: Sequence[WorkRow]) -> int:
+    """One INSERT from arrays: PostgreSQL reads them quicker than a long list of rows."""
+    columns = by_column(works)
+    types = {name: array_type(field_of(Work, name)) for name in columns.names}
+    arrays = ", ".join(f"%s::{types[name]}" for name in columns.varying)
+    shared = [f"%s::{types[name].removesuffix('[]')}" for name in columns.shared]
     sql = (
-        f"INSERT INTO {quote(Work._meta.db_table)} ({', '.join(map(quote, INSERTED))}) "
-        f"VALUES {', '.join([row] * len(works))}"
+        f"INSERT INTO {table()} ({quoted(columns.names)}) "
+        f"SELECT {', '.join([*map('v.{}'.format, columns.varying), *shared])} "
+        f"FROM unnest({arrays}) AS v({', '.join(columns.varying)})"
     )
-    params = [value for work in works for value in values_of(work, database.ops.adapt_datetimefield_value)]
-    if database.vendor == "mysql":
-        return insert_or_nothing(sql, params)
-    with database.cursor() as cursor:
-        cursor.execute(f"{sql} ON CONFLICT (id) DO NOTHING", params)
+    return insert_unless_taken(sql, [*columns.shared.values(), *map(array_text, columns.varying.values())])
+
+
+def insert_json(works: Sequence[WorkRow]) -> int:
+    """One INSERT from one JSON text: MySQL and MariaDB read it twice as quickly as a long list of rows."""
+    columns = adapted(by_column(works))
+    marks = ["%s"] * len(columns.shared)
+    parts = ", ".join(
+        f"{name} {json_type(field_of(Work, name))} PATH '$[{place}]'"
+        for place, name in enumerate(columns.varying)
+    )
+    sql = (
+        f"INSERT INTO {table()} ({quoted(columns.names)}) "
+        f"SELECT {', '.join([*map('v.{}'.format, columns.varying), *marks])} "
+        f"FROM JSON_TABLE(%s, '$[*]' COLUMNS({parts})) AS v"
+    )
+    rows = list(zip(*columns.varying.values(), strict=True))
+    text = json.dumps(rows, ensure_ascii=False, default=str)
+    return insert_unless_taken(sql, [*columns.shared.values(), text])
+
+
+def json_type(field: Any) -> str:
+    """Return the type as which JSON is read: wide, for what is too long would become NULL unnoticed."""
+    kind = field.get_internal_type()
+    return {"IntegerField": "BIGINT", "DateTimeField": "DATETIME(6)"}.get(
+        kind, "LONGTEXT CHARACTER SET utf8mb4"
+    )
+
+
+def adapted(columns: ByColumn) -> ByColumn:
+    """Return the columns with moments as the database driver takes them."""
+    adapt = connection().ops.adapt_datetimefield_value
+    shared = {name: adapt(value) if name in MOMENTS else value for name, value in columns.shared.items()}
+    moments = {
+        name: tuple(None if value is None else adapt(value) for value in values)
+        for name, values in columns.varying.items()
+        if name in MOMENTS
+    }
+    return ByColumn(shared, columns.varying | moments)
+
+
+def insert_unless_taken(sql: str, params: Sequence[Any], many: bool = False) -> int:
+    """Run an INSERT that passes over rows whose id is taken; return how many it made.
+
+    MySQL makes none then: it undoes the statement, not the transaction.
+    """
+    if connection().vendor == "mysql":
+        with suppress(IntegrityError):
+            return executed(sql, params, many)
+        return 0
+    return executed(f"{sql} ON CONFLICT (id) DO NOTHING", params, many)
+
+
+def executed(sql: str, params: Sequence[Any], many: bool) -> int:
+    """Run a statement, or the same one for many rows; return how many rows were made."""
+    if not many and (prepared := run_prepared(connection(), sql, params, needs_plan=False)) is not None:
+        return int(prepared.rowcount)
+    with connection().cursor() as cursor:
+        cursor.executemany(sql, params) if many else cursor.execute(sql, params)
         return int(cursor.rowcount)
 
 
-def values_of(work: WorkRow, adapt: Any) -> list[Any]:
-    """Return the inserted columns' values, moments as the database driver takes them."""
-    return [
-        adapt(work[PLACE[name]]) if name in MOMENTS and work[PLACE[name]] is not None else work[PLACE[name]]
-        for name in INSERTED
-    ]
-
-
-def insert_or_nothing(sql: str, params: Sequence[Any]) -> int:
-    """Insert all rows, or none when an id is taken: MySQL undoes the statement, not the transaction."""
-    try:
-        with connection().cursor() as cursor:
-            cursor.execute(sql, params)
-            return int(cursor.rowcount)
-    except IntegrityError:
-        return 0
+#: How some works are inserted by one statement, where there is something quicker than insert_rows().
+QUICKEST: Mapping[str, Callable[[Sequence[WorkRow]], int]] = {
+    "postgresql": insert_arrays,
+    "mysql": insert_json,
+}

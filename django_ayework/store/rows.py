@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
-from django_ayework.rules.transitions import Transition
+from django_ayework.rules.transitions import LASTING, Transition
 from django_ayework.store.database import chunked, rows
 
 
@@ -20,7 +20,6 @@ class WorkRow(NamedTuple):
     id: str
     type: str
     queue: str
-    status: str
     reason: str
     priority: int
     fairness: str
@@ -37,18 +36,20 @@ class WorkRow(NamedTuple):
     progress: str | None
     attempt: int
     delivery: int
-    worker: str | None
-    leased_until: datetime | None
     deadline: datetime | None
     queued_at: datetime
     run_at: datetime
-    started_at: datetime | None
     ended_at: datetime | None
     completed_by: str | None
     dedup_key: str | None
     dedup_type: str | None
     unit: str | None
     sort_key: str
+    #: What a claim writes, which so needs not read it back: it comes last.
+    status: str
+    worker: str | None
+    leased_until: datetime | None
+    started_at: datetime | None
 
     def becoming(self, status: Status, **changes: Any) -> Transition:
         """Return the transition to a status, for a row that was read as it is; what is not named stays.
@@ -56,13 +57,15 @@ class WorkRow(NamedTuple):
         Exceptions are what belongs to one status alone (``reason``, ``error``, ``result``, ``ended_at``,
         ``completed_by``): they are empty unless named.
         """
-        stays = {name: getattr(self, name) for name in ("attempt", "run_at", "deadline", "group_id")}
+        stays = {name: getattr(self, name) for name in LASTING if name not in changes}
         return Transition(
             id=self.id,
             delivery=self.delivery,
             leaves=frozenset({Status(self.status)}),
             status=status,
-            **{**stays, **changes},
+            renews=tuple(name for name in LASTING if name in changes),
+            **stays,
+            **changes,
         )
 
     def after(self, transition: Transition) -> WorkRow:
@@ -94,6 +97,11 @@ class WorkRow(NamedTuple):
 
 
 COLUMNS = WorkRow._fields
+#: The columns that a claim writes anew, and those that it leaves or counts up.
+LEASED = ("status", "worker", "leased_until", "started_at")
+READ = COLUMNS[: -len(LEASED)]
+#: Those among them that are moments.
+MOMENTS_READ = tuple(map(READ.index, ("deadline", "queued_at", "run_at", "ended_at")))
 PLACE = {name: position for position, name in enumerate(COLUMNS)}
 
 

@@ -16,14 +16,17 @@ from django.db.backends.signals import connection_created
 
 from django_ayework.conf import get_settings
 from django_ayework.store.database import alias
+from django_ayework.store.prepared import note_own_session
 
 #: The server tells a pooler's client a process that is not the one it talks to: a pooler lends each
 #: transaction another session, and what is set in one would be left for strangers. JIT costs over a second
-#: on the first statement over many rows, and gains nothing on statements over few.
+#: on the first statement over many rows, and gains nothing on statements over few. Every statement of ours
+#: has an index; a plan that is kept from when a table was empty would scan it.
 POSTGRESQL = """
 SELECT CASE WHEN pg_backend_pid() = %s THEN set_config('statement_timeout', %s, false) END,
        CASE WHEN pg_backend_pid() = %s AND current_setting('jit', true) = 'on'
-            THEN set_config('jit', 'off', false) END
+            THEN set_config('jit', 'off', false) END,
+       CASE WHEN pg_backend_pid() = %s THEN set_config('enable_seqscan', 'off', false) END
 """
 MARIADB = "SET SESSION max_statement_time = %s"
 MYSQL = "SET SESSION max_execution_time = %s"  # covers SELECT alone
@@ -50,6 +53,8 @@ def bound_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: obj
     if setting is not None:
         with connection.cursor() as cursor:
             cursor.execute(*setting)
+            if connection.vendor == "postgresql" and cursor.fetchone()[0] is not None:
+                note_own_session(connection.connection)
 
 
 def is_lent(connection: BaseDatabaseWrapper) -> bool:
@@ -61,7 +66,7 @@ def statement_for(connection: Any, timeout: float) -> tuple[str, list[Any]] | No
     """Return the statement that bounds all later ones, where the database has such a thing."""
     if connection.vendor == "postgresql":
         server = connection.connection.info.backend_pid
-        return POSTGRESQL, [server, f"{max(1, round(timeout * 1000))}ms", server]
+        return POSTGRESQL, [server, f"{max(1, round(timeout * 1000))}ms", server, server]
     if connection.vendor == "mysql" and connection.mysql_is_mariadb:
         return MARIADB, [timeout]
     if connection.vendor == "mysql":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from django_ayework.models import Edge, Waiter
@@ -12,6 +11,7 @@ from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import chunked, rows
+from django_ayework.store.edges import News, Told, tell_edges
 
 
 class WaiterRow(NamedTuple):
@@ -31,47 +31,12 @@ class WaiterRow(NamedTuple):
         return Tally(self.total, self.succeeded, self.missed)
 
 
-class EdgeRow(NamedTuple):
-    """An edge's row."""
-
-    id: int
-    waiter_id: str
-    watched_id: str
-    chain: bool
-    outcome: str
-
-
 class Watch(NamedTuple):
     """What a new waiter watches: a work, or a whole chain; with its outcome, if it has ended before."""
 
     id: str
     chain: bool = False
     outcome: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """How works and chains ended, by id; None undoes an end."""
-
-    works: Mapping[str, Status | None]
-    chains: Mapping[str, Status | None]
-
-    @property
-    def ids(self) -> set[str]:
-        """Every id there is news of."""
-        return {*self.works, *self.chains}
-
-    def undoes(self) -> bool:
-        """Tell whether something that had ended is live again."""
-        return None in self.works.values() or None in self.chains.values()
-
-    def concerns(self, edge: EdgeRow) -> bool:
-        """Tell whether there is news of what the edge watches."""
-        return edge.watched_id in (self.chains if edge.chain else self.works)
-
-    def outcome(self, edge: EdgeRow) -> str:
-        """Return the edge's new outcome."""
-        return str((self.chains if edge.chain else self.works)[edge.watched_id] or "")
 
 
 def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[Watch]]) -> None:
@@ -85,14 +50,6 @@ def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[
     rows(Edge).bulk_create(edges, batch_size=2000)
 
 
-def watchers_of(ids: Iterable[str]) -> set[str]:
-    """Return the works that watch any of these ids."""
-    found: set[str] = set()
-    for some in chunked(list(ids)):
-        found.update(rows(Edge).filter(watched_id__in=some).values_list("waiter_id", flat=True).distinct())
-    return found
-
-
 def lock_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
     """Lock waiters in id order, so that two settlements that meet at several cannot wait for each other."""
     locked: dict[str, WaiterRow] = {}
@@ -103,47 +60,22 @@ def lock_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
 
 
 def record_outcomes(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
-    """Write how what is watched ended, and recount; return the locked waiters' rows.
-
-    The edges are read here, after the locks, so that no rival's outcome is missed or counted twice.
-    """
-    changed: dict[str, list[tuple[EdgeRow, str]]] = defaultdict(list)
-    for edge in edges_between(waiters, news.ids):
-        if news.concerns(edge) and edge.outcome != news.outcome(edge):
-            changed[edge.waiter_id].append((edge, news.outcome(edge)))
-    write_outcomes([change for changes in changed.values() for change in changes])
-    recounted = {id: recount(waiters[id], changes) for id, changes in changed.items()}
+    """Write how what is watched ended, and recount; return the locked waiters' rows."""
+    recounted: dict[str, WaiterRow] = {}
+    for told in tell_edges(waiters, news):
+        waiter = recounted.get(told.waiter_id, waiters[told.waiter_id])
+        recounted[told.waiter_id] = recount(waiter, told)
     write_tallies(recounted.values())
     return {**waiters, **recounted}
 
 
-def edges_between(waiters: Iterable[str], watched: Iterable[str]) -> list[EdgeRow]:
-    """Return the edges from these waiters to these ids."""
-    watching = set(waiters)
-    found = []
-    for some in chunked(list(watched)):
-        edges = rows(Edge).filter(watched_id__in=some).values_list(*EdgeRow._fields)
-        found += [EdgeRow._make(edge) for edge in edges if edge[1] in watching]
-    return found
-
-
-def write_outcomes(changes: Iterable[tuple[EdgeRow, str]]) -> None:
-    """Write outcomes onto edges, one statement per outcome."""
-    by_outcome: dict[str, list[int]] = defaultdict(list)
-    for edge, outcome in changes:
-        by_outcome[outcome].append(edge.id)
-    for outcome, ids in by_outcome.items():
-        for some in chunked(sorted(ids)):
-            rows(Edge).filter(id__in=some).update(outcome=outcome)
-
-
-def recount(waiter: WaiterRow, changes: Iterable[tuple[EdgeRow, str]]) -> WaiterRow:
-    """Return the waiter with its counts moved by the changed outcomes."""
-    succeeded, missed = waiter.succeeded, waiter.missed
-    for edge, outcome in changes:
-        succeeded += (outcome == Status.SUCCESS) - (edge.outcome == Status.SUCCESS)
-        missed += is_missed(outcome) - is_missed(edge.outcome)
-    return waiter._replace(succeeded=succeeded, missed=missed)
+def recount(waiter: WaiterRow, told: Told) -> WaiterRow:
+    """Return the waiter with its counts moved by edges that were told."""
+    succeeded = (told.after == Status.SUCCESS) - (told.before == Status.SUCCESS)
+    missed = is_missed(told.after) - is_missed(told.before)
+    return waiter._replace(
+        succeeded=waiter.succeeded + succeeded * told.number, missed=waiter.missed + missed * told.number
+    )
 
 
 def is_missed(outcome: str) -> bool:

@@ -56,7 +56,7 @@ def outcome_of(attempt: Opened) -> Any:
     """Call the handler, see that its outcome can be carried out, and return it."""
     if isinstance(attempt.work_type, BatchType):
         return output_of(attempt)
-    with attempt.stages.around():
+    with attempt.stages:
         returned = called(attempt)
         attempt.stages.conclude(attempt.context, returned)
     return attempt.stages.outcome(returned)

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 
@@ -17,7 +17,6 @@ from django_ayework.define.context import Context
 from django_ayework.define.events import FailureInfo, Kind
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
-from django_ayework.define.signature import bind
 from django_ayework.errors import Abort, Aborted, Defer, Reschedule
 from django_ayework.flow.assignments import assignment_of
 from django_ayework.flow.events import announce, is_heard, report, resolved_hook, work_event
@@ -41,8 +40,7 @@ from django_ayework.worker.stages import Stages
 logger = logging.getLogger("django_ayework")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """An attempt that is ready to run."""
 
     delivery: Delivery
@@ -77,13 +75,13 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
     ``stored`` tells whether the work is in the database.
     """
     row = delivery.row
-    if has_expired(row.deadline, clock.now()):
+    if row.deadline is not None and has_expired(row.deadline, clock.now()):
         return Settlement(row, uncounted(expire()))
     work_type = registry.find(row.type)
     if work_type is None:
         return Settlement(row, uncounted(die(Reason.UNKNOWN_TYPE, unknown_text(row.type))))
     try:
-        arguments = bind(work_type.signature, row.type, (), read_input(row, work_type))
+        arguments = work_type.arguments(read_input(row, work_type))
     except Exception as error:  # a codec of the project's own may raise anything
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     stages = Stages(delivery, work_type, services, stored)
@@ -116,8 +114,10 @@ def unknown_text(type: str) -> str:
 
 def is_parked(row: WorkRow) -> bool:
     """Tell whether a work of a type unknown here should be offered to others rather than die."""
+    if registry.find(row.type) is not None:
+        return False
     now = clock.now()
-    if registry.find(row.type) is not None or has_expired(row.deadline, now):
+    if has_expired(row.deadline, now):
         return False
     grace = timedelta(seconds=get_settings().unknown_type_grace)
     return now - unknown_since(row.error, now) < grace
@@ -142,7 +142,7 @@ async def afacts_of(attempt: Opened) -> AttemptFacts:
 def carried_out(attempt: Opened, call: Callable[[Opened], Any] = Opened.call) -> Settlement:
     """Call the handler and conclude, in one transaction where its mode wants one."""
     try:
-        with attempt.stages.around():
+        with attempt.stages:
             return attempt.stages.conclude(attempt.context, call(attempt))
     finally:
         attempt.delivery.tidy_up()

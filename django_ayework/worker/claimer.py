@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.db import Error
 
@@ -17,12 +17,14 @@ from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.flow.continuous import queue_continuous
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.events import report
+from django_ayework.flow.news.elsewhere import hears_others
 from django_ayework.flow.options import decode_options
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.durations import later
+from django_ayework.rules.news import Due
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.lanes import lanes_with_work
+from django_ayework.store.lanes import Lane, lanes_with_work
 from django_ayework.store.look import Look, look
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.waiters import watched_by_all
@@ -33,8 +35,11 @@ from django_ayework.worker.places import Places, Room, no_room
 from django_ayework.worker.rations import Claim, claim_of
 from django_ayework.worker.scope import Scope
 from django_ayework.worker.shares import Share, shares_of
+from django_ayework.worker.waking import Told
 
 STAGE_BATCH = 500
+#: Polls between two looks of a worker that has nothing to do and would be told.
+LONG_REST = 3
 #: Seconds in which workers that come back to their database renew their leases.
 LONGEST_PATIENCE = 6.0
 
@@ -53,10 +58,13 @@ class Claimer:
         #: Types with due works that are at their limit.
         self.held_back: set[str] = set()
         self.next_start: datetime | None = None
+        #: What others say is due.
+        self.told = Told(scope)
         self._controls_seen: tuple[int, int] | None = None
         self._room_made = False
         self._turn = 0
         self._looked_at = float("-inf")
+        self._look_was_put_off = False
         self._cut_off = False
         self._patient_until = float("-inf")
 
@@ -71,7 +79,7 @@ class Claimer:
 
         What is claimed is ours to run: an error at a later one may not strand it until its lease lapses.
         """
-        if self.knows_of_nothing() or self.look_is_due():
+        if self.must_look():
             self.look_around(sparing)
         claimed: list[WorkRow] = []
         places = Places(wanted, self.room_of_doer)
@@ -88,6 +96,28 @@ class Claimer:
             places.take(share, slots_for((row.type for row in rows), room))
             claimed += rows
         return delivered(claimed, self.worker_id)
+
+    def must_look(self) -> bool:
+        """Tell whether to look before claiming; what was said to be due is claimed without a look.
+
+        A look that is due by time is put off for that, but not twice.
+        """
+        told = self.told.take()
+        put_off = self.learn(told) and not self._look_was_put_off and told.places is not None
+        self._look_was_put_off = put_off
+        return not put_off and (told.places is None or self.knows_of_nothing() or self.look_is_due())
+
+    def learn(self, told: Due) -> bool:
+        """Serve the lanes that are said to have works, and note the next start; return whether any is new."""
+        if told.start is not None:
+            start = datetime.fromtimestamp(told.start, UTC)
+            self.next_start = start if self.next_start is None else min(self.next_start, start)
+        known = {Lane(share.queue, type) for share in self.busy for type in share.types}
+        lanes = {Lane(*place) for place in told.places or () if place[1] not in self.held_back}
+        if lanes <= known:
+            return False
+        self.busy = shares_of(sorted(known | lanes), self.controls)
+        return True
 
     def knows_of_nothing(self) -> bool:
         """Tell whether only a look can find works: those known of are for doers without room, if any are."""
@@ -192,11 +222,20 @@ class Claimer:
         return not self.busy and (self.next_start is None or self.next_start > clock.now())
 
     def pause(self) -> float:
-        """Return how many seconds to sleep when there was nothing: a poll, or until the next start."""
-        pause = get_settings().poll_interval * random.uniform(0.9, 1.1)  # noqa: S311  # spreads the fleet
+        """Return how many seconds to sleep when there was nothing: a poll, or until the next start.
+
+        Longer than a poll if others would say that something is due; but lapsed leases tell nobody.
+        """
+        settings = get_settings()
+        rest = max(settings.poll_interval, min(LONG_REST * settings.poll_interval, settings.lease / 6))
+        pause = (rest if self.would_be_told() else settings.poll_interval) * random.uniform(0.9, 1.1)  # noqa: S311  # spreads the fleet
         if self.next_start is not None:
             pause = min(pause, max(0.0, (self.next_start - clock.now()).total_seconds()))
         return pause
+
+    def would_be_told(self) -> bool:
+        """Tell whether the next thing to do is told by others: there is none known, and they are heard."""
+        return not self.busy and not self.held_back and not self.intervals() and hears_others()
 
 
 def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:

@@ -20,6 +20,12 @@ class Delivery:
     The claim gave it the lease of the settings; one with a ``lease`` of its own is due for renewal at once.
     """
 
+    __slots__ = (  # there are thousands a second
+        "_interruptions", "_lock", "blockers", "claimed_at", "dependents", "doer", "ended", "in_batch",
+        "lapses_at", "lease", "lost", "options", "ready_at", "renewed_at", "row", "settled", "signal",
+        "started_at", "withdrawn",
+    )  # fmt: skip
+
     def __init__(
         self,
         row: WorkRow,

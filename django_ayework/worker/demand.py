@@ -6,9 +6,11 @@ import time
 
 #: Seconds of work to hold ready. Long works are never held back from idle workers for longer than this.
 READY_FOR = 0.1
-MOST_READY = 192
-SMOOTHING = 0.5
-MEASURE_EVERY = 0.05
+MOST_READY = 500
+#: How much of a new measurement counts: one that is higher much, so that the first thousand of a flood are
+#: not claimed by the dozen, one that is lower little, as that may be a moment's rest.
+RISING, FALLING = 0.5, 0.1
+MEASURE_EVERY = 0.01
 
 
 class Demand:
@@ -25,7 +27,7 @@ class Demand:
         elapsed = time.monotonic() - self._measured_at
         if elapsed >= MEASURE_EVERY:
             current = (finished - self._finished) / elapsed
-            self.rate += SMOOTHING * (current - self.rate)
+            self.rate += (RISING if current > self.rate else FALLING) * (current - self.rate)
             self._finished, self._measured_at = finished, time.monotonic()
 
     @property

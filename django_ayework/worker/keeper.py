@@ -14,6 +14,7 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.flow.chores import PRUNE_BATCH, prune, sweep
 from django_ayework.flow.effects import add_group_listener, remove_group_listener
 from django_ayework.flow.events import report
+from django_ayework.flow.news.outbox import tell_others
 from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.flow.services import EngineServices
 from django_ayework.rules.controls import Controls
@@ -62,7 +63,9 @@ class Keeper:
         self.services = services
         self.presence = presence
         self._orphans: list[tuple[str, float]] = []
-        self._stopping = threading.Event()
+        self._doubtful: frozenset[str] | None = frozenset()
+        self._stopping = False
+        self._bell = threading.Event()
         self.thread = threading.Thread(target=self._serve, name="ayework-keeper", daemon=True)
         self._recovery = Recovery(TICK, min(LONGEST_PAUSE, get_settings().lease / 6))
         self._ask_again_at = 0.0
@@ -76,6 +79,7 @@ class Keeper:
             Duty(0.5, self.write_progress),
             Duty(0.5, self.release_waiting),
             Duty(0.0, self.renew_leases),
+            Duty(0.0, self.settle_doubts),
             Duty(2.0, self.notice_losses),
             Duty(60.0, clock.synchronise, started + 60.0),
         ]
@@ -94,7 +98,8 @@ class Keeper:
     def stop(self) -> None:
         """End the thread after its present turn."""
         remove_group_listener(self.settled)
-        self._stopping.set()
+        self._stopping = True
+        self._bell.set()
         self.thread.join(bounds.LAST_DUTIES)
 
     def settled(self, groups: list[str]) -> None:
@@ -105,13 +110,19 @@ class Keeper:
 
     def _serve(self) -> None:
         with bounded_statements():
-            while not self._stopping.wait(TICK):
+            while self._goes_on():
                 for duty in self.duties:
                     if self._is_due(duty, time.monotonic()):
                         duty.due_at = time.monotonic() + duty.every
                         self._do(duty)
             self._do(Duty(0, self.tell_orphans))
         connections.close_all()
+
+    def _goes_on(self) -> bool:
+        """Wait for the next turn, or until somebody says that works were taken; tell whether there is one."""
+        self._bell.wait(TICK)
+        self._bell.clear()
+        return not self._stopping
 
     def _is_due(self, duty: Duty, now: float) -> bool:
         return now >= duty.due_at and not (duty.asks and now < self._ask_again_at)
@@ -170,6 +181,23 @@ class Keeper:
         before = time.monotonic() - NOTICED_AFTER
         self.tell_losses([d for d in self.holdings.all() if d.started_at and d.started_at < before])
 
+    def doubt(self, ids: frozenset[str] | None) -> None:
+        """Note that these works, or None for any, may have been taken from us; any thread may say so.
+
+        Only a name is worth a turn at once: anything that is committed may be the reason for the rest.
+        """
+        if ids is None or self._doubtful is None:
+            self._doubtful = None
+        elif not self.holdings.ids().isdisjoint(ids):
+            self._doubtful |= ids
+            self._bell.set()
+
+    def settle_doubts(self) -> None:
+        """See at once whether works were taken that somebody says were, as that may be old or untrue."""
+        doubtful, self._doubtful = self._doubtful, frozenset()
+        if doubtful is None or doubtful:
+            self.tell_losses([d for d in self.holdings.all() if doubtful is None or d.row.id in doubtful])
+
     def tell_losses(self, doubtful: list[Delivery]) -> None:
         """Tell the attempts whose work is not ours any more."""
         holders = leases.holders_of(delivery.row.id for delivery in doubtful) if doubtful else {}
@@ -196,6 +224,7 @@ class Keeper:
             transitions.release({d.row.id: d.row.delivery for d in withdrawn}, self.worker_id)
         finally:
             self.holdings.give_back(withdrawn)
+        tell_others(delivery.row for delivery in withdrawn)
 
     def write_progress(self) -> None:
         """Write down the latest progress of running works."""

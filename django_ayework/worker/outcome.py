@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+from types import CoroutineType
 from typing import Any
 
 from django_ayework.conf import get_settings
@@ -25,7 +25,7 @@ def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, return
 
 def require_plain(work_type: AnyWorkType, returned: Any) -> None:
     """Raise when a plain function returned a coroutine, which nobody would await."""
-    if inspect.iscoroutine(returned):
+    if isinstance(returned, CoroutineType):
         returned.close()
         raise InvalidInstruction(
             f"the handler of {work_type.name!r} is a plain function that returned a coroutine; "

@@ -29,7 +29,9 @@ class Pressure:
         self._until = float("-inf")
 
     def count(self, settlement: Settlement) -> None:
-        """Count an attempt by its type and end; a deferral is neither success nor failure."""
+        """Count an attempt by its type and end, if anybody asks; a deferral is neither of both."""
+        if get_settings().backpressure is None:
+            return
         if not isinstance(settlement.ending, Success) and settlement.ending.outcome is Outcome.DEFERRED:
             return
         ends = self._succeeded if isinstance(settlement.ending, Success) else self._failed

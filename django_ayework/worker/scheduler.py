@@ -11,8 +11,8 @@ from django_ayework.define.schedules import schedules
 from django_ayework.flow.events import report
 from django_ayework.flow.schedules.sync import restore, sync
 from django_ayework.flow.schedules.ticking import fire_due
-from django_ayework.store.database import tidy_connections
 from django_ayework.store.sessions import bounded_statements
+from django_ayework.store.threads import tidy_connections
 from django_ayework.worker import bounds
 from django_ayework.worker.recovery import Recovery
 

@@ -29,7 +29,7 @@ logger = logging.getLogger("django_ayework")
 
 Outcome = tuple[Delivery, Settlement]
 
-MAX_BATCH = 256
+MAX_BATCH = 500
 #: How often a database that answers may refuse a batch, and an outcome alone (which takes about 10 seconds).
 BATCH_REFUSALS, MOST_REFUSALS = 3, 8
 #: PostgreSQL, after a failover to a standby that is not promoted yet.

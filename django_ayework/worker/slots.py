@@ -6,17 +6,34 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import connections
 
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
+from django_ayework.store.threads import keep_connections, tidy_connections
+from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.event_loop import EventLoopThread
 from django_ayework.worker.loads import Load, is_async, run_load, without_outcome
+from django_ayework.worker.pace import Pace
 
 Finished = Callable[[Load, list[Ended]], None]
+
+
+#: Seconds that a quick work may take before those behind it are given to other threads.
+PATIENCE = 0.02
+
+
+class Runner:
+    """A thread, what it runs at the moment, and since when (monotonic seconds)."""
+
+    def __init__(self, serve: Callable[[Runner], None], name: str) -> None:
+        self.inbox: queue.SimpleQueue[Load | None] = queue.SimpleQueue()
+        self.since = 0.0
+        self.thread = threading.Thread(target=serve, args=(self,), name=name, daemon=True)
+        self.thread.start()
 
 
 class Slots:
@@ -24,34 +41,52 @@ class Slots:
 
     A settlement is None when the delivery was withdrawn, or when the engine itself failed on it:
     then its lease will lapse, and it is delivered again. Threads are started as they are needed.
+
+    What is quick shares one thread, which takes one after the other, while the others sleep: threads that
+    take turns every few microseconds spend their time on taking turns. One that is not quick after all is
+    left to its thread as soon as that shows, and another goes on; see ``relieve``.
     """
 
-    def __init__(self, concurrency: int, services: EngineServices, finished: Finished) -> None:
+    def __init__(
+        self, concurrency: int, services: EngineServices, finished: Finished, pace: Pace | None = None
+    ) -> None:
         self.concurrency = concurrency
         self.services = services
         self.finished = finished
+        self._pace = pace or Pace()
         self._lock = threading.Lock()
         self._waiting: deque[Load] = deque()
         self._taken = 0  # slots in use
         self._plain = 0  # of these, by plain functions
-        self._inbox: queue.SimpleQueue[Load | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._quick: set[Runner] = set()  # of these, by what should be over in a moment
+        self._runners: list[Runner] = []
+        self._idle: list[Runner] = []  # of these; the last to run is the next to run
         self._loop: EventLoopThread | None = None
         self._guests: dict[int, threading.Event] = {}  # by the async load that runs there without a slot
 
-    def submit(self, load: Load) -> None:
+    def submit(self, loads: Iterable[Load]) -> None:
         """Hand over what is to run; it starts as soon as a slot is free, in the order of handing over."""
         with self._lock:
-            if self._taken == self.concurrency:
-                self._waiting.append(load)
-                return
-            self._taken += 1
-            self._begin(load)
+            self._waiting.extend(loads)
+            self._fill()
+
+    def relieve(self) -> None:
+        """Let others go on behind works that were thought to be quick and are not (called now and then)."""
+        before = time.monotonic() - PATIENCE
+        with self._lock:
+            self._quick = {runner for runner in self._quick if runner.since >= before}
+            self._fill()
+
+    def pause(self) -> float:
+        """Return in how many seconds to relieve."""
+        return PATIENCE if self._waiting and self._taken < self.concurrency else float("inf")
 
     def run_here(self, load: Load) -> None:
         """Run in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
         if not is_async(load):
+            leave_connections(tidy_connections)
             self._run(load)
+            leave_connections(tidy_connections)
             return
         ended = threading.Event()
         with self._lock:
@@ -67,24 +102,41 @@ class Slots:
     def stop(self, timeout: float) -> None:
         """End the threads once they are idle; wait at most ``timeout`` seconds for running handlers."""
         until = time.monotonic() + timeout
-        for _ in self._threads:
-            self._inbox.put(None)
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        for runner in self._runners:
+            runner.inbox.put(None)
+        for runner in self._runners:
+            runner.thread.join(max(0.0, until - time.monotonic()))
         if self._loop is not None:
             self._loop.stop(timeout)
 
+    def _fill(self) -> None:
+        """Start what waits while slots are free; quick works wait for the thread at them (under the lock)."""
+        while self._waiting and self._taken < self.concurrency:
+            if self._quick and self._is_quick(self._waiting[0]):
+                return
+            self._begin(self._waiting.popleft())
+
+    def _is_quick(self, load: Load) -> bool:
+        """Tell whether a load should be over in a moment."""
+        return not isinstance(load, Batch) and not is_async(load) and self._pace.is_quick(load.type)
+
     def _begin(self, load: Load) -> None:
-        """Start what has a slot (under the lock)."""
+        """Start a load in a slot of its own (under the lock)."""
+        self._taken += 1
         if is_async(load):
             self._event_loop().submit(load)
             return
         self._plain += 1
-        if self._plain > len(self._threads):
-            name = f"ayework-slot-{len(self._threads)}"
-            self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
-            self._threads[-1].start()
-        self._inbox.put(load)
+        runner = self._idle.pop() if self._idle else self._new_runner()
+        runner.since = time.monotonic()
+        if self._is_quick(load):
+            self._quick.add(runner)
+        runner.inbox.put(load)
+
+    def _new_runner(self) -> Runner:
+        """Start another thread (under the lock)."""
+        self._runners.append(Runner(self._serve, f"ayework-slot-{len(self._runners)}"))
+        return self._runners[-1]
 
     def _event_loop(self) -> EventLoopThread:
         """Return the loop, started when it is first needed (under the lock)."""
@@ -92,36 +144,53 @@ class Slots:
             self._loop = EventLoopThread(self.services, self._finished_on_loop)
         return self._loop
 
-    def _serve(self) -> None:
+    def _serve(self, runner: Runner) -> None:
         """Run one load after the other, as long as there are any for this thread."""
-        while (load := self._inbox.get()) is not None:
+        while (load := runner.inbox.get()) is not None:
+            leave_connections(tidy_connections)  # they may have become too old meanwhile
+            runner.since = time.monotonic()
             following: Load | None = load
             while following is not None:
                 self._run(following)
-                following = self._next_for_thread()
+                leave_connections(keep_connections)
+                following = self._next(runner, following)
+            leave_connections(tidy_connections)
         connections.close_all()
 
     def _run(self, load: Load) -> None:
         """Run one load. Connections live in this thread, and are cared for in it."""
-        outcomes = without_outcome(load)
+        outcomes: list[Ended] | None = None
         try:
             if load.start():
-                close_old_connections()
                 outcomes = run_load(load, self.services)
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
         finally:
-            self.finished(load, outcomes)
-            tidy_connections()
+            self.finished(load, without_outcome(load) if outcomes is None else outcomes)
 
-    def _next_for_thread(self) -> Load | None:
-        """Pass this thread's slot on to the next load; return it if it runs in a thread."""
+    def _next(self, runner: Runner, ended: Load) -> Load | None:
+        """Note what has ended; pass its slot on to the next load, and return that if it is for a thread."""
+        now = time.monotonic()
         with self._lock:
+            self._pace.note(ended.type, now - runner.since, self._plain, runner in self._quick)
+            runner.since = now
             if self._waiting and not is_async(self._waiting[0]):
-                return self._waiting.popleft()
+                load = self._waiting.popleft()
+                if self._is_quick(load):
+                    self._quick.add(runner)
+                else:
+                    self._leave_others(runner)
+                return load
             self._plain -= 1
-            self._pass_on()
+            self._taken -= 1
+            self._idle.append(runner)
+            self._leave_others(runner)
             return None
+
+    def _leave_others(self, runner: Runner) -> None:
+        """Leave what waits to other threads, as this one is no longer at quick works (under the lock)."""
+        self._quick.discard(runner)
+        self._fill()
 
     def _finished_on_loop(self, load: Load, outcomes: list[Ended]) -> None:
         """Pass the slot of an async load on, or tell the thread that waits for it."""
@@ -129,22 +198,15 @@ class Slots:
         with self._lock:
             guest = self._guests.pop(id(load), None)
             if guest is None:
-                self._pass_on()
+                self._taken -= 1
+                self._fill()
         if guest is not None:
             guest.set()
 
-    def _pass_on(self) -> None:
-        """Give a slot that has become free to the next load, if there is one (under the lock)."""
-        if self._waiting:
-            self._begin(self._waiting.popleft())
-        else:
-            self._taken -= 1
 
-
-def tidy_connections() -> None:
-    """Drop broken and outlived connections, and the query log that DEBUG keeps."""
+def leave_connections(tidy: Callable[[], None]) -> None:
+    """Leave the thread's connections as the next work expects them."""
     try:
-        close_old_connections()
-        reset_queries()
+        tidy()
     except Exception as error:
         report(error, "queue", "a connection could not be closed")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import TracebackType
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -17,7 +18,7 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, settle_here
-from django_ayework.store.database import alias, atomic, connection
+from django_ayework.store.database import alias, atomic, connection, open_transactions
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import lock_rows
@@ -34,6 +35,11 @@ class Stages:
     With ``stored=False`` the work is in no table: transactions are opened, and nothing is settled.
     """
 
+    __slots__ = (
+        "_delivery", "_depth", "_is_open", "_open", "_preparing", "_said", "_services", "_thread", "_used",
+        "_work_type", "settlement", "stored", "undone_by",
+    )  # fmt: skip
+
     def __init__(
         self, delivery: Delivery, work_type: AnyWorkType, services: EngineServices, stored: bool = True
     ) -> None:
@@ -45,8 +51,9 @@ class Stages:
         self._delivery = delivery
         self._work_type = work_type
         self._services = services
-        self._open = ExitStack()  # the transaction that is open until the handler has returned
-        self._is_open = False
+        #: The transaction that is open until the handler has returned.
+        self._open: AbstractContextManager[None] | None = None
+        self._is_open = False  # and stays so when it has committed
         self._said: object = None  # the outcome that complete's block has given
         self._used: set[str] = set()
         self._preparing = False
@@ -55,20 +62,25 @@ class Stages:
 
     # --- for the engine -----------------------------------------------------------------------------------
 
-    @contextmanager
-    def around(self) -> Generator[None]:
-        """Surround a handler and its conclusion: commit what is open at the end, or roll it back."""
-        self._depth, self._thread = len(connection().atomic_blocks), threading.get_ident()
+    def __enter__(self) -> None:
+        """Surround a handler and its conclusion."""
+        self._depth, self._thread = open_transactions(), threading.get_ident()
+        if self._work_type.settings.atomic:
+            self._begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit what is open, or roll it back."""
+        if not self._is_open or self._open is None:
+            return
+        self.undone_by = error
         try:
-            with self._open:
-                if self._work_type.settings.atomic:
-                    self._begin()
-                yield
-        except BaseException as error:
-            if self._is_open:
-                self.undone_by = error
+            self._open.__exit__(kind, error, trace)
+        except BaseException as uncommitted:
+            self.undone_by = uncommitted
             raise
-        if self._is_open and self.stored:
+        if error is None and self.stored:
             self._delivery.settled = True
 
     def conclude(self, context: Context, returned: object) -> Settlement:
@@ -161,14 +173,16 @@ class Stages:
 
     def _begin(self) -> None:
         """Open the transaction that stays open until the handler has returned."""
-        self._open.enter_context(atomic())
-        self._is_open = True
+        transaction_ = atomic()
+        transaction_.__enter__()
+        self._open, self._is_open = transaction_, True
         self._tell_commit()
 
     def _close(self, *error: Any) -> None:
         """Roll the open transaction back, because of this error."""
         self._is_open = False
-        self._open.pop_all().__exit__(*error)
+        if self._open is not None:
+            self._open.__exit__(*error)
 
     def _tell_commit(self) -> None:
         """Note the commit before callbacks of the handler's own run: one that raises undoes nothing."""

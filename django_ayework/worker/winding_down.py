@@ -9,6 +9,7 @@ import time
 from django_ayework.conf import get_settings
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import report
+from django_ayework.flow.news.outbox import tell_others
 from django_ayework.store import transitions
 from django_ayework.worker import bounds
 from django_ayework.worker.delivery import Delivery
@@ -61,6 +62,7 @@ def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
     except Exception as error:
         report(error, "queue", f"{len(deliveries)} works could not be given back")
         return False
+    tell_others(delivery.row for delivery in deliveries)
     logger.info("Worker %s gave %d works back.", worker_id, released)
     return True
 

@@ -13,12 +13,7 @@ from django.db import connections
 from django_ayework import signals
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
-from django_ayework.flow.effects import (
-    add_revocation_listener,
-    add_sleeper,
-    remove_revocation_listener,
-    remove_sleeper,
-)
+from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.rules.health import Phase
@@ -44,6 +39,8 @@ from django_ayework.worker.scope import Scope, several
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.vitals import Vitals
+from django_ayework.worker.wake import Wake
+from django_ayework.worker.waking import Waking
 from django_ayework.worker.winding_down import ends_in_time, wind_down
 
 logger = logging.getLogger("django_ayework")
@@ -88,7 +85,7 @@ class Worker:
         self.burst = burst
         #: Works that were left to their leases, as the database was away in the end.
         self.left = 0
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._stop_lock = threading.Lock()
@@ -105,6 +102,7 @@ class Worker:
         scope = Scope(self.queues, self.types, self.exclude_types)
         self._claimer = Claimer(self.id, scope, self._doing.room)
         self._claimer.on_controls = self._keeper.release_paused
+        self._waking = Waking(self._claimer.told, self._wake.set, self._keeper.doubt)
         self._dispatch = Dispatch(self._holdings, self._slots, self._doing, self._keeper.tell_losses)
         self._limits = Limits(max_works, max_memory)
         self._scheduler = Scheduler(once=burst, off=not scheduler)
@@ -172,7 +170,7 @@ class Worker:
     def _open(self) -> None:
         """Announce this worker and start its threads."""
         self._presence.announce(self._stopping, self.vitals.progress)
-        add_sleeper(self._wake)
+        self._waking.open()
         self._doing.open(self._wake.set)
         add_revocation_listener(self._holdings.abort)
         for part in (self._settler, self._keeper, self._scheduler):
@@ -280,7 +278,7 @@ class Worker:
 
     def _close(self) -> None:
         """Stop the parts in the order in which works pass through them."""
-        remove_sleeper(self._wake)
+        self._waking.close()
         self._doing.close()
         remove_revocation_listener(self._holdings.abort)
         self._stopping.set()
@@ -293,5 +291,6 @@ class Worker:
         self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
         self._keeper.stop()
         self.left += len(self._holdings.all())
+        self._waking.rest()
         self._presence.leave(self.left)
         signals.worker_stopped.send_robust(sender=Worker, worker=self)

@@ -26,11 +26,12 @@ age balanced priority rate_limited unlimited weights
 
 def test_the_public_names_of_modules_beside():
     from django_ayework import doers, hooks
-    from django_ayework.ports import kv
+    from django_ayework.ports import kv, pubsub
 
     assert doers.__all__ == DOERS.split()
     assert hooks.__all__ == ["PressureInfo", "adaptive_delay"]
     assert kv.__all__ == ["Store", "get_store"]
+    assert pubsub.__all__ == ["PubSub", "get_pubsub"]
 
 
 def test_they_are_sorted_and_named_once():

@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.sources import called, parsed
 
 WRITING = {"update", "aupdate", "create", "acreate", "get_or_create", "update_or_create", "bulk_update"}
-IN_BULK = {"update_rows", "update_from_arrays", "update_one_by_one"}  # of store.bulk: any column
+IN_BULK = {"update_rows", "update_joined", "update_by_cases"}  # of store.bulk: any column
 SETS_STATUS = re.compile(r"\bSET\b(?:(?!\bWHERE\b).)*\bstatus\b\s*=", re.DOTALL | re.IGNORECASE)
 SQL = {"cursor", "execute", "executemany", "callproc", "RawSQL", "raw", "extra"}
 
@@ -72,7 +72,7 @@ WRITES = [
     "Work(id=id, status='dead').save()",
     "work.status = Status.DEAD",
     "setattr(work, 'status', 'dead')",
-    "update_rows(Work, changes)",
+    "update_joined(Work, update)",
     "sql = 'UPDATE w SET attempt = 1, status = %s WHERE id = 1'",
     "sql = f'UPDATE {table} SET status = {value}'",
 ]

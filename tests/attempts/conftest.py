@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.conf import settings
+
+from tests.fixtures import undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
@@ -29,17 +31,6 @@ def reported(configure: Configure) -> list[tuple[str, str]]:
     heard: list[tuple[str, str]] = []
     configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
     return heard
-
-
-@pytest.fixture(autouse=True)
-def undeclared() -> Iterator[None]:
-    """Forget the types that a test declared."""
-    from django_ayework.define.registry import registry
-
-    known = set(registry.names())
-    yield
-    for name in set(registry.names()) - known:
-        registry.unregister(name)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from django.core.checks import ERROR, WARNING, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from django_ayework.checks import check_settings, check_store
+from django_ayework.checks import check_pubsub, check_settings, check_store
 from tests.architecture.sources import ROOT
 
 
@@ -161,3 +161,32 @@ call_command("check")
     assert done.returncode != 0
     assert "SystemCheckError" in done.stderr
     assert "(ayework.E002) AYEWORK cannot be used: expected AYEWORK['LEASE']" in done.stderr
+
+
+# What carries wake-ups
+
+
+def test_e009_an_alias_to_listen_by_that_is_not_there(found):
+    message = found({"PUBSUB_DATABASE": "defualt"})["E009"]
+
+    assert message.msg == "AYEWORK['PUBSUB_DATABASE'] is 'defualt', but DATABASES has no such alias."
+    assert message.hint == "Did you mean 'default'?"
+    assert found({"PUBSUB_DATABASE": "default"}) == {}
+
+
+def test_e010_redis_that_nobody_can_find(found):
+    assert "REDIS_URL" in found({"PUBSUB": "redis"})["E010"].msg
+    assert found({"PUBSUB": "redis", "REDIS_URL": "redis://localhost"}) == {}
+
+
+def test_e010_what_does_not_go_with_the_database(found):
+    """Whatever uses no database runs on SQLite."""
+    assert "another kind of database" in found({"PUBSUB": "postgres"})["E010"].msg
+    assert found({"PUBSUB": "sqlite"}) == {}
+    assert found({"PUBSUB": "local"}) == found({"PUBSUB": "polling"}) == {}
+
+
+def test_settings_that_cannot_be_used_are_left_to_e002(settings):
+    settings.AYEWORK = {"PUBSUB": "postgers"}
+
+    assert check_pubsub(None) == []

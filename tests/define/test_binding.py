@@ -1,8 +1,11 @@
 """Calling a type: the arguments are checked at once and kept by name."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from django_ayework import work
+from django_ayework.define.signature import bound_arguments, named_arguments
 
 
 @work(name="tests.add")
@@ -71,3 +74,24 @@ def test_the_request_knows_its_type():
 
     assert request.type == add.name == "tests.add"
     assert repr(request) == f"<WorkRequest tests.add {request.id}>"
+
+
+@given(
+    st.lists(st.sampled_from(["text", "loud", "labels", "colour", "self", "name"]), unique=True).map(
+        lambda names: {name: place for place, name in enumerate(names)}
+    ),
+    st.sampled_from([add, note]),
+)
+def test_a_call_by_name_is_bound_as_python_binds_it(arguments, work_type):
+    named = named_arguments(work_type.signature, arguments)
+    try:
+        bound = bound_arguments(work_type.signature, work_type.name, (), arguments)
+    except TypeError:
+        assert named is None
+        return
+
+    assert named is None or list(named.items()) == list(bound.items())
+
+
+def test_a_call_by_name_keeps_the_order_of_the_signature():
+    assert list(add(b=1, a=2).input) == list(add.build({"b": 1, "a": 2}).input) == ["a", "b"]

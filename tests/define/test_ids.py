@@ -1,6 +1,7 @@
 """Where ids come from."""
 
 import itertools
+import os
 import sys
 import threading
 import time
@@ -80,6 +81,29 @@ def test_ids_made_at_one_moment_by_two_processes_differ(clock):
     start = 1_700_000_000_000_000_000
 
     assert clock(start) != clock(start)
+
+
+def test_a_fork_draws_a_chance_of_its_own():
+    ids.chance()  # more has been drawn than was used
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, b"%d " * 3 % tuple(ids.chance() for _ in range(3)))
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        drawn = {int(number) for number in pipe.read().split()}
+
+    assert len(drawn) == 3
+    assert drawn.isdisjoint(ids.chance() for _ in range(ids.DRAWN))
+
+
+def test_chance_fills_62_bits():
+    drawn = [ids.chance() for _ in range(3 * ids.DRAWN)]
+
+    assert len(set(drawn)) == len(drawn)
+    assert max(drawn).bit_length() == 62
 
 
 def in_threads(count, make):

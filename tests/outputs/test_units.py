@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from django_ayework import (
@@ -19,8 +17,9 @@ from django_ayework import (
     work,
 )
 from django_ayework.errors import InvalidOption
-from django_ayework.flow.effects import add_sleeper, remove_sleeper
+from django_ayework.flow.news.here import add_due_listener, remove_due_listener
 from django_ayework.models import Work
+from django_ayework.rules.news import Due
 from django_ayework.testing import drain, enqueued, now, perform, time_travel
 from tests.app.works import add
 from tests.outputs.works import RAN, call, fetch, given, store, units
@@ -227,14 +226,14 @@ def test_given_output_in_the_input_is_kept_by_the_work_that_takes_it_over():
 
 def test_a_unit_that_becomes_due_wakes_the_workers_of_this_process(django_capture_on_commit_callbacks):
     enqueue(fetch(size=1), unit="z", delay=60)
-    bell = threading.Event()
-    add_sleeper(bell)
+    told: list[Due] = []
+    add_due_listener(told.append)
     try:
         with django_capture_on_commit_callbacks(execute=True):
             enqueue(fetch(size=2), unit="z", delay=30)
-        assert not bell.is_set()
+        assert told == []
         with django_capture_on_commit_callbacks(execute=True):
             enqueue(fetch(size=2), unit="z")
-        assert bell.is_set()
+        assert told == [Due(frozenset({("default", "out.fetch")}))]
     finally:
-        remove_sleeper(bell)
+        remove_due_listener(told.append)

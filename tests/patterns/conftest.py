@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from tests.fixtures import consistent  # noqa: F401
+
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
@@ -64,16 +66,3 @@ def pasted(section: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleTyp
     exec(page.block("What they share", "shop/services.py").code(), services.__dict__)
     exec(page.block(section, "shop/works.py").code(), works.__dict__)
     return modules
-
-
-@pytest.fixture(autouse=True)
-def consistent(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check every invariant after each test that has a database."""
-    has_database = request.node.get_closest_marker("django_db") is not None
-    if has_database:
-        request.getfixturevalue("_django_db_helper")
-    yield
-    if has_database:
-        from tests.invariants import assert_consistent
-
-        assert_consistent()

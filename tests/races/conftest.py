@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 #: Whether to run the races in full, as ``make races`` does; ``make test`` runs fewer rounds.
 FULL = os.environ.get("AYEWORK_RACES") == "full"
-ROUNDS = 200 if FULL else 40
+ROUNDS = 200 if FULL else 20
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from django_ayework.store.lanes import Lane, lanes_with_work
 from django_ayework.store.look import look
 from django_ayework.testing.factories import WorkFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
 
 
 def pending(label: str, type: str, age: int = 0, **columns) -> None:

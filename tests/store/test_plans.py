@@ -156,6 +156,13 @@ class TestPlans:
         assert not any(scans_table(plan) for plan in plans), plans
         assert connection.vendor != "postgresql" or len(plans) == 1
 
+    def test_a_success_writes_the_works_held(self):
+        works = WorkFactory.create_batch(40, status="running", worker="w")
+        won = [transitions.Won(work.id, 0, f'"{work.id}"') for work in works]
+        plans = plans_of(lambda: transitions.succeed(won, "w", clock.now()))
+        assert not any(scans_table(plan) for plan in plans), plans
+        assert connection.vendor != "postgresql" or len(plans) == 1
+
     def test_expiring_gates_reads_overdue_ones(self):
         with atomic():
             assert_reads_through("ayework_overdue", plans_of(lambda: lock_overdue(clock.now(), 100)))

@@ -64,7 +64,7 @@ def cut_off_env(process_env: dict[str, str], proxy: object) -> dict[str, str]:
     """The environment of worker processes that go through the proxy."""
     from django.db import connection
 
-    from tests.conftest import database_url
+    from tests.databases import database_url
 
     config = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": proxy.port}  # type: ignore[attr-defined]
     return process_env | {

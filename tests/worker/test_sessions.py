@@ -114,8 +114,8 @@ def test_a_session_that_a_pooler_lends_is_left_alone(monkeypatch):
     statement_for = sessions.statement_for
 
     def for_another_process(*args):
-        statement, (server, timeout, _) = statement_for(*args)
-        return statement, [server + 1, timeout, server + 1]
+        statement, (server, timeout, *_) = statement_for(*args)
+        return statement, [server + 1, timeout, server + 1, server + 1]
 
     monkeypatch.setattr(sessions, "statement_for", for_another_process)
     assert in_thread(bounded) == in_thread(unbounded)

@@ -41,12 +41,12 @@ def all_plain(values: Iterable[Any], room: int) -> bool:
         elif kind is list:
             plain = room > 0 and all_plain(value, room - 1)
         else:
-            plain = kind is dict and room > 0 and plain_dict(value, room - 1)
+            plain = kind is dict and room > 0 and has_names(value) and all_plain(value.values(), room - 1)
         if not plain:
             return False
     return True
 
 
-def plain_dict(value: dict[Any, Any], room: int) -> bool:
-    """Tell whether a dict has text for keys, none of them our tag, and plain values."""
-    return TAG not in value and TEXT_ONLY.issuperset(map(type, value)) and all_plain(value.values(), room)
+def has_names(value: dict[Any, Any]) -> bool:
+    """Tell whether a dict has text for keys, none of them our tag."""
+    return TAG not in value and TEXT_ONLY.issuperset(map(type, value))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json.encoder
 import re
+from collections.abc import Callable, Iterable
 from json import JSONEncoder
 from typing import Any
 
@@ -13,13 +15,32 @@ _readable = JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=Fals
 _escaped = JSONEncoder(ensure_ascii=True, check_circular=False, allow_nan=False, separators=(",", ":"))
 
 
+def kept(encoder: JSONEncoder) -> Callable[[Any, int], Iterable[str]]:
+    """Return the part of an encoder that is written in C, which itself would make it anew for every text.
+
+    It takes a value and a level of indentation, and returns a text in parts: in one, where it is missing.
+    """
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return lambda plain, level: (encoder.encode(plain),)
+    quote = json.encoder.encode_basestring_ascii if encoder.ensure_ascii else json.encoder.encode_basestring
+    parts: Callable[[Any, int], Iterable[str]] = make(
+        None, encoder.default, quote, None, ":", ",", False, False, encoder.allow_nan
+    )
+    return parts
+
+
+_readable_parts = kept(_readable)
+_escaped_parts = kept(_escaped)
+
+
 def write(plain: Any) -> str:
     """Return compact JSON in which text stays readable.
 
     >>> write({"name": "Zoë"})
     '{"name":"Zoë"}'
     """
-    return _readable.encode(plain)
+    return "".join(_readable_parts(plain, 0))
 
 
 def write_escaped(plain: Any) -> str:
@@ -28,7 +49,7 @@ def write_escaped(plain: Any) -> str:
     >>> write_escaped({"name": "Zoë"})
     '{"name":"Zo\\\\u00eb"}'
     """
-    return _escaped.encode(plain)
+    return "".join(_escaped_parts(plain, 0))
 
 
 def has_surrogates(text: str) -> bool:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.rules.transitions import Transition
-from django_ayework.store.bulk import update_by_cases, update_from_arrays
-from django_ayework.store.database import chunked, is_postgresql, rows
+from django_ayework.store.bulk import Update, can_join, part_of, update_by_cases, update_joined, update_of
+from django_ayework.store.database import chunked, rows
+
+#: What is true of a work that no worker holds, whatever it became.
+UNHELD = {"worker": None, "leased_until": None}
+
+
+class Won(NamedTuple):
+    """The success of a work that its worker holds at this delivery; ``result`` is encoded."""
+
+    id: str
+    delivery: int
+    result: str | None
 
 
 def apply(transitions: Sequence[Transition]) -> set[str]:
@@ -18,57 +30,79 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
 
     Only for those may follow-ups be carried out: the rows that moved decide who won.
     """
+    alike: dict[Any, list[Transition]] = defaultdict(list)
+    for transition in transitions:
+        alike[transition.leaves, transition.renews].append(transition)
     moved: set[str] = set()
-    for some in chunked(transitions):
-        moved |= apply_set_based(some) if is_postgresql() else apply_under_locks(some)
+    for (leaves, renews), group in alike.items():
+        for some in chunked(group):
+            update = update_of({t.id: changes_of(t, renews) for t in some})
+            moved |= moved_by(update, [t.delivery for t in some], leaves)
     return moved
 
 
-def apply_set_based(transitions: Sequence[Transition]) -> set[str]:
-    """One UPDATE per set of statuses left; the statement itself is the fence.
+def succeed(works: Sequence[Won], completed_by: str | None, now: datetime) -> set[str]:
+    """Let works that run become successful; return the ids that moved, as :func:`apply` does.
+
+    It is what most transitions are: three columns differ, and everything else is the same for all of them.
+    """
+    shared = {
+        "status": str(Status.SUCCESS),
+        "reason": "",
+        "error": "",
+        "ended_at": now,
+        "completed_by": completed_by,
+        **UNHELD,
+    }
+    moved: set[str] = set()
+    for some in chunked(works):
+        ids, deliveries, results = zip(*some, strict=True)
+        moved |= moved_by(Update(ids, {"result": results}, shared), deliveries, frozenset({Status.RUNNING}))
+    return moved
+
+
+def moved_by(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:
+    """Write works that have one of these statuses, and each its delivery; return the ids of those."""
+    if can_join():
+        return move_set_based(update, deliveries, leaves)
+    return move_under_locks(update, deliveries, leaves)
+
+
+def move_set_based(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:
+    """One UPDATE; the statement itself is the fence.
 
     No order of locks is needed: everybody else who locks several running works skips locked ones.
     """
-    moved: set[str] = set()
-    by_leaves: dict[frozenset[Status], list[Transition]] = defaultdict(list)
-    for transition in transitions:
-        by_leaves[transition.leaves].append(transition)
-    for leaves, group in by_leaves.items():
-        changes = {t.id: {**changes_of(t), "delivery": t.delivery} for t in group}
-        fence = "AND w.delivery = v.delivery AND w.status = ANY(%s)"
-        moved |= update_from_arrays(Work, changes, fence, [[str(status) for status in leaves]])
-    return moved
+    statuses = [str(status) for status in leaves]
+    one_of = f"AND w.status IN ({', '.join(['%s'] * len(statuses))})"
+    return update_joined(Work, update, {"delivery": deliveries}, one_of, statuses)
 
 
-def apply_under_locks(transitions: Sequence[Transition]) -> set[str]:
+def move_under_locks(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:
     """Lock the rows in id order, see which still stand where they were read, write those."""
-    ids = [transition.id for transition in transitions]
-    locked = rows(Work).select_for_update().filter(id__in=ids).order_by("id")
+    locked = rows(Work).select_for_update().filter(id__in=update.keys).order_by("id")
     standing = {
-        id: (status, delivery) for id, status, delivery in locked.values_list("id", "status", "delivery")
+        id: delivery
+        for id, status, delivery in locked.values_list("id", "status", "delivery")
+        if status in leaves
     }
-    winners = [t for t in transitions if stands(t, standing.get(t.id))]
-    return update_by_cases(Work, {t.id: changes_of(t) for t in winners})
+    places = [
+        place
+        for place, (id, delivery) in enumerate(zip(update.keys, deliveries, strict=True))
+        if standing.get(id) == delivery
+    ]
+    return update_by_cases(Work, part_of(update, places))
 
 
-def stands(transition: Transition, row: tuple[str, int] | None) -> bool:
-    """Tell whether the row is where the transition expects it."""
-    return row is not None and row[0] in transition.leaves and row[1] == transition.delivery
-
-
-def changes_of(transition: Transition) -> dict[str, Any]:
+def changes_of(transition: Transition, renews: Sequence[str]) -> dict[str, Any]:
     """Return the columns a transition writes; whatever it becomes, no worker holds it any more."""
     return {
         "status": str(transition.status),
-        "attempt": transition.attempt,
-        "run_at": transition.run_at,
-        "deadline": transition.deadline,
-        "group_id": transition.group_id,
+        **{name: getattr(transition, name) for name in renews},
         "reason": str(transition.reason),
         "error": transition.error,
         "result": transition.result,
         "ended_at": transition.ended_at,
         "completed_by": transition.completed_by,
-        "worker": None,
-        "leased_until": None,
+        **UNHELD,
     }

@@ -4,30 +4,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
-from django_ayework.store.database import atomic, chunked, fetch, is_postgresql, rows
+from django_ayework.store.arrays import array_text
+from django_ayework.store.database import (
+    atomic,
+    chunked,
+    connection,
+    fetch,
+    has_returning,
+    is_postgresql,
+    rows,
+    stored_moment,
+)
 from django_ayework.store.lanes import IN_LANE
-from django_ayework.store.rows import COLUMNS, WorkRow, rows_of
+from django_ayework.store.rows import MOMENTS_READ, READ, WorkRow, rows_of
 
 WORK = Work._meta.db_table
 
-#: The subselect picks and locks in the index's order; ARRAY() makes the planner run it exactly once.
-CLAIM = f"""
+LEASE = f"""
 UPDATE {WORK}
 SET status = 'running', attempt = attempt + 1, delivery = delivery + 1,
     worker = %s, leased_until = %s, started_at = %s
-WHERE id = ANY(ARRAY({{picked}}))
-RETURNING {", ".join(COLUMNS)}
 """
+
+#: A lease need not be on disk before its work starts: if the server crashes, the work is pending again, as if
+#: the lease had lapsed. An outcome is waited for, and the lease with it, which comes before it in the log.
+AT_EASE = "FROM (SELECT set_config('synchronous_commit', 'off', true)) AS ease"
+
+#: The subselect picks and locks in the index's order; ARRAY() makes the planner run it exactly once.
+CLAIM = f"{LEASE} {AT_EASE} WHERE id = ANY(ARRAY({{picked}})) RETURNING {', '.join(READ)}"
 
 CLAIM_NEW = CLAIM.format(
     picked=f"""
     SELECT id FROM {WORK}
-    WHERE id = ANY(%s) AND status = 'pending' AND delivery = 0
+    WHERE id = ANY(%s::text[]) AND status = 'pending' AND delivery = 0
     ORDER BY id
     FOR UPDATE SKIP LOCKED
 """
@@ -70,6 +84,16 @@ CLAIM_LANES = CLAIM.format(
 """
 )
 
+#: Moments are asked for as texts: Django's converter for its own type takes longer than the rest of the row.
+CLAIM_LANE_SQLITE = f"""
+{LEASE} WHERE id IN (
+    SELECT id FROM {WORK}
+    WHERE status = 'pending' AND queue = %s AND type = %s
+    ORDER BY {IN_LANE} LIMIT %s
+)
+RETURNING {", ".join(f"{name} || ''" if place in MOMENTS_READ else name for place, name in enumerate(READ))}
+"""
+
 
 def claim(
     queue: str, caps: Mapping[str, int], limit: int, worker: str, now: datetime, leased_until: datetime
@@ -93,15 +117,20 @@ def claim_set_based(
     """One statement, its own transaction."""
     lease = (worker, leased_until, now)
     if len(caps) == 1:
-        found = fetch(CLAIM_LANE, (*lease, queue, *next(iter(caps.items()))))
+        found = fetch(CLAIM_LANE, (*lease, queue, *next(iter(caps.items()))), often=True)
     else:
-        found = fetch(CLAIM_LANES, (*lease, list(caps), list(caps.values()), queue, limit, queue))
-    return rows_from(found)
+        found = fetch(
+            CLAIM_LANES,
+            (*lease, array_text(list(caps)), array_text(list(caps.values())), queue, limit, queue),
+            often=True,
+        )
+    return rows_from(found, lease)
 
 
-def rows_from(found: Iterable[Sequence[Any]]) -> list[WorkRow]:
-    """Return what a statement returned as rows."""
-    return [WorkRow._make(values) for values in found]
+def rows_from(found: Iterable[tuple[Any, ...]], lease: tuple[str, datetime, datetime]) -> list[WorkRow]:
+    """Return what a statement returned as rows, with the lease that it has written."""
+    written = (str(Status.RUNNING), *lease)
+    return [WorkRow._make(values + written) for values in found]
 
 
 def claim_new(ids: Collection[str], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:
@@ -110,7 +139,8 @@ def claim_new(ids: Collection[str], worker: str, now: datetime, leased_until: da
     Rows that others have locked are skipped: whoever they are, they are about to move the work.
     """
     if is_postgresql():
-        return rows_from(fetch(CLAIM_NEW, (worker, leased_until, now, list(ids))))
+        lease = (worker, leased_until, now)
+        return rows_from(fetch(CLAIM_NEW, (*lease, array_text(list(ids))), often=True), lease)
     with atomic():
         new = rows(Work).filter(id__in=list(ids), status=Status.PENDING, delivery=0).order_by("id")
         works = rows_of(new.select_for_update(skip_locked=True))
@@ -121,10 +151,34 @@ def claim_under_locks(
     queue: str, caps: Mapping[str, int], limit: int, worker: str, now: datetime, leased_until: datetime
 ) -> list[WorkRow]:
     """Lock the candidates, then write them; on SQLite the transaction itself is the lock."""
+    if has_returning() and len(caps) == 1:
+        return claim_lane_of_sqlite(queue, *next(iter(caps.items())), worker, now, leased_until)
     with atomic():
         shares = caps if len(caps) == 1 else shares_of_lanes(queue, caps, limit)
+        if has_returning():
+            lanes = [claim_lane_of_sqlite(queue, *lane, worker, now, leased_until) for lane in shares.items()]
+            return [row for lane in lanes for row in lane]
         works = [row for type, number in shares.items() for row in lock_lane(queue, type, number)]
         return leased(works, worker, now, leased_until)
+
+
+def claim_lane_of_sqlite(
+    queue: str, type: str, number: int, worker: str, now: datetime, leased_until: datetime
+) -> list[WorkRow]:
+    """Lease the first works of a lane in one statement."""
+    lease = (worker, stored_moment(leased_until), stored_moment(now))
+    found = fetch(CLAIM_LANE_SQLITE, (*lease, queue, type, number))
+    zone = connection().timezone
+    return rows_from((with_moments(values, zone) for values in found), (worker, leased_until, now))
+
+
+def with_moments(values: Sequence[Any], zone: tzinfo | None) -> tuple[Any, ...]:
+    """Return columns as read, moments made of their texts."""
+    made = list(values)
+    for place in MOMENTS_READ:
+        if made[place] is not None:
+            made[place] = datetime.fromisoformat(made[place]).replace(tzinfo=zone)
+    return tuple(made)
 
 
 def leased(works: list[WorkRow], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:

@@ -43,19 +43,20 @@ class Dispatch:
 
     def hand_out(self, deliveries: list[Delivery]) -> None:
         """Take in claimed works, and start what can start."""
-        batch_types = {delivery.type: registry.batch(delivery.type) for delivery in deliveries}
+        kinds = {type: (registry.batch(type), doer_of(type)) for type in {each.type for each in deliveries}}
         for delivery in deliveries:
-            delivery.in_batch = batch_types[delivery.type] is not None
-            delivery.doer = doer_of(delivery.type)
+            batch_type, delivery.doer = kinds[delivery.type]
+            delivery.in_batch = batch_type is not None
             if delivery.in_batch or delivery.doer is not None:
                 delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
         self._holdings.add(deliveries)
+        self._slots.submit(each for each in deliveries if not each.in_batch and each.doer is None)
         for delivery in deliveries:
-            batch_type = batch_types[delivery.type]
+            batch_type, doer = kinds[delivery.type]
             if batch_type is not None:
                 self._gather(delivery, batch_type)
-            else:
-                self._start(delivery, delivery.doer)
+            elif doer is not None:
+                self._doing.submit(delivery, doer)
 
     def _gather(self, delivery: Delivery, batch_type: AnyBatchType) -> None:
         """Let a work wait for others of its type, and start its batch if that is full now."""
@@ -66,7 +67,8 @@ class Dispatch:
             self._submit(batch)
 
     def hand_out_due(self) -> None:
-        """Start the batches whose first work has waited long enough."""
+        """Start the batches whose first work has waited long enough; relieve what waits for a slot."""
+        self._slots.relieve()
         for batch in self._gathering.due():
             self._submit(batch)
 
@@ -84,8 +86,8 @@ class Dispatch:
         return self._gathering.room()
 
     def pause(self) -> float:
-        """Return how many seconds are left until a batch is due."""
-        return self._gathering.pause()
+        """Return in how many seconds to look at what was handed out, or gathers, again."""
+        return min(self._gathering.pause(), self._slots.pause())
 
     def _submit(self, batch: Batch) -> None:
         look_after(batch.deliveries, TRUSTED_FOR, self._tell_losses)
@@ -96,6 +98,6 @@ class Dispatch:
 
     def _start(self, load: Load, doer: Doer | None) -> None:
         if doer is None:
-            self._slots.submit(load)
+            self._slots.submit([load])
         else:
             self._doing.submit(load, doer)

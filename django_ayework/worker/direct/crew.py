@@ -130,7 +130,7 @@ class Crew:
             deliveries = claim_directly(works, self.id)
             self._holdings.add(deliveries)
             for delivery in deliveries:
-                self._slots.submit(delivery)
+                self._slots.submit([delivery])
                 started += 1
         except Exception as error:
             report(error, "queue", f"{len(works)} works that skip the queue are left to workers")

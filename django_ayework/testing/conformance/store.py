@@ -1,4 +1,4 @@
-"""What every implementation of a port must do, as tests to inherit from."""
+"""What every Store must do, as tests to inherit from."""
 
 from __future__ import annotations
 

@@ -1,0 +1,209 @@
+"""What this process tells others: at once if it can, and together if there is a lot."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import threading
+import time
+from collections.abc import Collection, Iterable
+
+from django.db import connections
+
+from django_ayework.flow.events import report
+from django_ayework.ports.pubsub import get_pubsub
+from django_ayework.ports.pubsub.protocol import is_quick, reaches_others
+from django_ayework.rules.news import MOST_NAMED, Due, due_to_text, ids_to_text
+from django_ayework.store.rows import WorkRow
+from django_ayework.store.sessions import bounded_statements
+
+#: Channels: works became due; works, groups or chains have ended; works were taken from whoever runs them.
+DUE, ENDED, REVOKED = "due", "ended", "revoked"
+#: Seconds between two messages of a process; what comes meanwhile is sent together.
+INTERVAL = 0.005
+#: The same while there is more to tell than names, as all of it says "look".
+FLOOD_INTERVAL = 0.025
+#: Messages that may follow one another at once, such as of works that one request enqueues.
+BURST = 4
+#: Seconds without a message after which the thread ends, and its connection with it.
+IDLE = 2.0
+#: Seconds until the next try when a message could not be sent.
+PAUSE_AFTER_FAILURE = 1.0
+#: Seconds to wait for the thread's end.
+FAREWELL = 2.0
+
+
+class Batch:
+    """News that wait to be sent together."""
+
+    def __init__(self) -> None:
+        self.due = Due()
+        self.ended: set[str] | None = set()
+        self.revoked: set[str] | None = set()
+
+    def __bool__(self) -> bool:
+        return bool(self.due) or self.ended != set() or self.revoked != set()
+
+    @property
+    def is_flood(self) -> bool:
+        """Whether there is more than can be named."""
+        return self.ended is None or self.revoked is None
+
+    def add(self, due: Due, ended: Collection[str], revoked: Collection[str]) -> None:
+        """Add news."""
+        if due:
+            self.due |= due
+        self.ended = joined(self.ended, ended)
+        self.revoked = joined(self.revoked, revoked)
+
+    def messages(self, origin: str) -> list[tuple[str, str]]:
+        """Return what to send on which channel."""
+        messages = [(DUE, due_to_text(self.due, origin))] if self.due else []
+        for channel, ids in ((ENDED, self.ended), (REVOKED, self.revoked)):
+            if ids is None or ids:
+                messages.append((channel, ids_to_text(ids, origin)))
+        return messages
+
+
+def joined(known: set[str] | None, more: Collection[str]) -> set[str] | None:
+    """Return ids with more of them; None stands for any, and for too many."""
+    if known is None or len(known) + len(more) > MOST_NAMED:
+        return None if known is None or len(known.union(more)) > MOST_NAMED else known.union(more)
+    known.update(more)
+    return known
+
+
+class Outbox:
+    """Sends news after a commit, in the thread that has committed; what follows at once, by a thread.
+
+    That thread and its connection are there only while there is much to tell. Nothing here raises, and
+    nothing is sent twice: others look for themselves now and then.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, as in a forked process: the thread is its parent's, and so is the name."""
+        #: By which this process knows its own messages.
+        self.origin = secrets.token_hex(6)
+        self._changed = threading.Condition(threading.Lock())
+        self._batch = Batch()
+        self._thread: threading.Thread | None = None
+        self._next_at = float("-inf")  # when a message may be sent, had all before kept their intervals
+        self._is_failing = False
+        self._is_leaving = False
+
+    def put(self, due: Due, ended: Collection[str] = (), revoked: Collection[str] = ()) -> None:
+        """Tell others soon, unless nobody would hear it."""
+        try:
+            pubsub = get_pubsub()
+            if reaches_others(pubsub) and (batch := self._take_or_leave(due, ended, revoked)):
+                self._send(batch)
+        except Exception as error:
+            self._fail(error)
+
+    def flush(self) -> None:
+        """Send what is left, as the process ends."""
+        with self._changed:
+            batch, self._batch = self._batch, Batch()
+        if batch:
+            self._send(batch)
+
+    def rest(self) -> None:
+        """End the thread once it has sent what there is; wait for it."""
+        with self._changed:
+            thread, self._is_leaving = self._thread, True
+            self._changed.notify()
+        if thread is not None:
+            thread.join(FAREWELL)
+
+    def _take_or_leave(self, due: Due, ended: Collection[str], revoked: Collection[str]) -> Batch | None:
+        """Return what the caller is to send now; or leave it to the thread, and return None."""
+        with self._changed:
+            was_empty = not self._batch
+            self._batch.add(due, ended, revoked)
+            now = time.monotonic()
+            if was_empty and now >= self._ready_at and self._may_send_here():
+                return self._taken(now)
+            if was_empty or self._thread is None:
+                self._hand_over()
+            return None
+
+    def _may_send_here(self) -> bool:
+        """Tell whether whoever commits may send: it takes a moment, and worked the last time."""
+        return not self._is_failing and is_quick(get_pubsub())
+
+    def _taken(self, now: float) -> Batch:
+        """Return what is to be sent now; the caller has the lock."""
+        batch, self._batch = self._batch, Batch()
+        interval = FLOOD_INTERVAL if batch.is_flood else INTERVAL
+        self._next_at = max(self._next_at, now) + interval
+        return batch
+
+    @property
+    def _ready_at(self) -> float:
+        """When the next message may be sent."""
+        return self._next_at - (BURST - 1) * INTERVAL
+
+    def _hand_over(self) -> None:
+        """Let the thread send; the caller has the lock."""
+        if self._thread is None:
+            self._is_leaving = False
+            self._thread = threading.Thread(target=self._serve, name="ayework-outbox", daemon=True)
+            self._thread.start()
+        else:
+            self._changed.notify()
+
+    def _serve(self) -> None:
+        """Send what is left here, until nothing has been for a while."""
+        with bounded_statements():
+            try:
+                while batch := self._next():
+                    self._send(batch)
+            finally:
+                connections.close_all()
+
+    def _next(self) -> Batch | None:
+        """Wait for something to send, and for its time; None when it is time to end."""
+        with self._changed:
+            while not self._batch:
+                told = not self._is_leaving and self._changed.wait(IDLE)
+                if not told and not self._batch:
+                    self._thread = None
+                    return None
+            while (left := self._ready_at - time.monotonic()) > 0 and not self._is_leaving:
+                self._changed.wait(left)
+            return self._taken(time.monotonic())
+
+    def _send(self, batch: Batch) -> None:
+        """Send news; an error is reported once while it lasts."""
+        try:
+            for channel, message in batch.messages(self.origin):
+                get_pubsub().publish(channel, message)
+            self._is_failing = False
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Note that a message could not be sent; from then on the thread tries, until it can."""
+        was_failing, self._is_failing = self._is_failing, True
+        self._next_at = time.monotonic() + PAUSE_AFTER_FAILURE + BURST * INTERVAL
+        if threading.current_thread() is self._thread:
+            connections.close_all()
+        if not was_failing:
+            report(error, "pubsub", "other processes could not be woken, and will look for themselves")
+
+
+outbox = Outbox()
+
+
+def tell_others(works: Iterable[WorkRow]) -> None:
+    """Tell workers of other processes that these works are due again."""
+    outbox.put(Due(frozenset((row.queue, row.type) for row in works)))
+
+
+if hasattr(os, "register_at_fork"):  # systems without it do not fork
+    os.register_at_fork(after_in_child=outbox.forget)
+atexit.register(outbox.flush)

@@ -1,0 +1,54 @@
+"""What the settings say wake-ups are carried by."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+from django_ayework.conf import get_settings
+from django_ayework.ports.pubsub.local import LocalPubSub
+from django_ayework.ports.pubsub.polling import PollingPubSub
+from django_ayework.ports.pubsub.postgres import PostgresPubSub
+from django_ayework.ports.pubsub.protocol import PubSub
+from django_ayework.ports.pubsub.redis import RedisPubSub
+from django_ayework.ports.pubsub.sqlite import SqlitePubSub
+from django_ayework.store.commits import file_of
+from django_ayework.store.database import alias, is_postgresql
+
+#: Ours: one object of each for the whole process.
+BUILT_IN: dict[str, PubSub] = {
+    "postgres": PostgresPubSub(),
+    "sqlite": SqlitePubSub(),
+    "redis": RedisPubSub(),
+    "local": LocalPubSub(),
+    "polling": PollingPubSub(),
+}
+
+
+def get_pubsub() -> PubSub:
+    """Return what ``AYEWORK["PUBSUB"]`` says."""
+    chosen = get_settings().pubsub
+    if chosen == "auto":
+        return BUILT_IN[automatic()]
+    return BUILT_IN[chosen] if isinstance(chosen, str) else cast(PubSub, chosen)
+
+
+def automatic() -> str:
+    """Return the name of what needs nothing else to run, if there is such a thing."""
+    if is_postgresql():
+        return "postgres"
+    if file_of(alias()) is not None:
+        return "sqlite"
+    return "redis" if get_settings().redis_url else "local"
+
+
+def forget_all() -> None:
+    """Begin anew in a forked process: the listeners, threads and connections are its parent's."""
+    for pubsub in BUILT_IN.values():
+        forget: Any = getattr(pubsub, "forget", None)
+        if forget is not None:
+            forget()
+
+
+if hasattr(os, "register_at_fork"):  # systems without it do not fork
+    os.register_at_fork(after_in_child=forget_all)

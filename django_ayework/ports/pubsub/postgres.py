@@ -1,0 +1,37 @@
+"""Messages by LISTEN and NOTIFY."""
+
+from __future__ import annotations
+
+from django_ayework.conf import get_settings
+from django_ayework.ports.pubsub.listening import CannotHear, Ear, Listening
+from django_ayework.store import notifications
+from django_ayework.store.database import alias
+
+
+class PostgresPubSub(Listening):
+    """Sends by the session of whoever publishes, outside of a transaction; hears by a session of its own.
+
+    That one leads by ``AYEWORK["PUBSUB_DATABASE"]``, another way to the same database, if that is set.
+    """
+
+    reaches_others = True
+
+    def __init__(self) -> None:
+        super().__init__("listener", open_ear)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether this thread has a session at hand that can send one short statement."""
+        return notifications.can_notify()
+
+    def publish(self, channel: str, message: str) -> None:
+        """See PubSub.publish()."""
+        notifications.notify(channel, message)
+
+
+def open_ear() -> Ear:
+    """Connect where it can be heard."""
+    try:
+        return notifications.Ear(get_settings().pubsub_database or alias())
+    except notifications.Deaf as reason:
+        raise CannotHear(str(reason)) from None

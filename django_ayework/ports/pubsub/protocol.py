@@ -1,0 +1,56 @@
+"""What carries wake-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
+
+#: Called with each message of a channel; an empty one says that something may have been missed: look.
+Listener: TypeAlias = Callable[[str], object]
+
+
+@runtime_checkable
+class PubSub(Protocol):
+    """Carries short messages to whoever listens, in any process it reaches, as soon as it can.
+
+    Best effort: messages may be lost, doubled, late or malformed, as nothing depends on them. Channels are
+    names of letters and underscores; messages are ASCII of at most 7000 characters.
+
+    An implementation may say more about itself in attributes: ``is_live``, whether it hears others at the
+    moment, so that workers may look less often (False unless it says so); ``reaches_others``, whether to
+    publish has any effect outside of this process (True); ``is_quick``, whether to publish is so short that
+    whoever commits may do it, rather than a thread (False).
+
+    ``django_ayework.testing.conformance.PubSubConformance`` tells whether an implementation does this.
+    """
+
+    def publish(self, channel: str, message: str) -> None:
+        """Send a message. Raises whatever keeps it from being sent; it is not sent again."""
+        ...
+
+    def subscribe(self, channel: str, listener: Listener) -> Callable[[], None]:
+        """Call the listener with each message from now on, in any thread; return what ends that.
+
+        Returns at once, whether or not anything can be heard yet. Whenever messages may have been missed
+        since then, also when listening begins late, the listener is called with an empty message.
+        """
+        ...
+
+    def close(self) -> None:
+        """End threads and connections; subscriptions end with them. It may be used again afterwards."""
+        ...
+
+
+def is_live(pubsub: PubSub) -> bool:
+    """Tell whether messages of other processes are heard at the moment."""
+    return bool(getattr(pubsub, "is_live", False))
+
+
+def reaches_others(pubsub: PubSub) -> bool:
+    """Tell whether to publish has any effect outside of this process."""
+    return bool(getattr(pubsub, "reaches_others", True))
+
+
+def is_quick(pubsub: PubSub) -> bool:
+    """Tell whether whoever commits may publish, rather than a thread."""
+    return bool(getattr(pubsub, "is_quick", False))

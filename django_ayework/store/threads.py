@@ -1,0 +1,57 @@
+"""Which threads have ever spoken to a database: what is done around each work is for those."""
+
+from __future__ import annotations
+
+import threading
+
+from django.db import close_old_connections, connections, reset_queries
+from django.db.backends.signals import connection_created
+
+
+class _Thread(threading.local):
+    """This thread; made when it is first asked about."""
+
+    def __init__(self) -> None:
+        self.has_connected = bool(connections.all(initialized_only=True))
+
+
+_this_thread = _Thread()
+
+
+def note_connection(**kwargs: object) -> None:
+    """Note that this thread has just connected."""
+    _this_thread.has_connected = True
+
+
+connection_created.connect(note_connection, dispatch_uid="django_ayework.store.threads")
+
+
+def has_connected() -> bool:
+    """Tell whether this thread may have a connection; one that never had can tell at no cost."""
+    return _this_thread.has_connected
+
+
+def keep_connections() -> None:
+    """Close connections of this thread that are broken or have outlived ``CONN_MAX_AGE``, as more is to come.
+
+    An age of 0 means that a connection ends with what it was opened for: here that is a run of works, so it
+    is left for :func:`tidy_connections`, which follows the last of them.
+    """
+    if not has_connected():
+        return
+    for connection in connections.all(initialized_only=True):
+        if connection.settings_dict.get("CONN_MAX_AGE") == 0:
+            connection.close_at = None
+        connection.close_if_unusable_or_obsolete()
+    reset_queries()
+
+
+def tidy_connections() -> None:
+    """Drop this thread's broken and outlived connections, and the query log that DEBUG keeps."""
+    if not has_connected():
+        return
+    for connection in connections.all(initialized_only=True):
+        if connection.settings_dict.get("CONN_MAX_AGE") == 0:
+            connection.close_at = 0.0
+    close_old_connections()
+    reset_queries()

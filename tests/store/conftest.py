@@ -1,0 +1,17 @@
+"""What tests of the store share."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+
+@pytest.fixture(params=["fast", "portable"])
+def version(request, monkeypatch):
+    """Run a test with the statements made for this database, and with those that every database takes."""
+    if request.param == "portable":
+        for name in ("bulk", "edges", "transitions.claim"):
+            module = import_module(f"django_ayework.store.{name}")
+            monkeypatch.setattr(module, "is_postgresql", lambda: False)
+            monkeypatch.setattr(module, "has_returning", lambda: False, raising=False)

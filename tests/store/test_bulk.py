@@ -1,0 +1,95 @@
+"""Writing many rows at once: every value arrives as it was given, whatever the row."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_ayework.models import Work
+from django_ayework.store import transitions
+from django_ayework.store.bulk import Update, update_of, update_rows
+from django_ayework.store.clock import clock
+from django_ayework.store.transitions import Won
+from django_ayework.testing.factories import WorkFactory
+
+pytestmark = pytest.mark.usefixtures("version")
+
+HOSTILE = [
+    'say "b"',
+    "a\\",
+    "\\N",
+    "NULL",
+    "null",
+    "",
+    " ",
+    "{}",
+    "{a,b}",
+    "a,b",
+    "\t\n\r",
+    "Zoë 🦉",
+    "'; --",
+    "%s",
+    "[1]",
+    '{"a": 1}',
+]
+
+
+@pytest.mark.django_db
+def test_texts_of_any_kind_arrive_unchanged():
+    works = WorkFactory.create_batch(len(HOSTILE))
+    update_rows(Work, {work.id: {"error": text} for work, text in zip(works, HOSTILE, strict=True)})
+    assert [Work.objects.get(id=work.id).error for work in works] == HOSTILE
+
+
+@pytest.mark.django_db
+def test_what_differs_and_what_is_shared_are_both_written():
+    one, two = WorkFactory.create_batch(2)
+    now = clock.now()
+    update_rows(
+        Work,
+        {
+            one.id: {"priority": 1, "deadline": now, "worker": "w", "unit": None},
+            two.id: {"priority": 2, "deadline": None, "worker": "w", "unit": None},
+        },
+    )
+    written = Work.objects.in_bulk()
+    assert [written[work.id].priority for work in (one, two)] == [1, 2]
+    assert [written[work.id].deadline for work in (one, two)] == [now, None]
+    assert {work.worker for work in written.values()} == {"w"}
+
+
+def test_columns_that_all_rows_share_are_given_once():
+    update = update_of({"a": {"x": 1, "y": "s"}, "b": {"x": 2, "y": "s"}})
+    assert update == Update(["a", "b"], {"x": [1, 2]}, {"y": "s"})
+
+
+def won(*works: Work, delivery: int = 0) -> set[str]:
+    return transitions.succeed([Won(work.id, delivery, f'"{work.id}"') for work in works], "w", clock.now())
+
+
+@pytest.mark.django_db
+def test_works_that_succeed_keep_what_a_success_does_not_change():
+    works = WorkFactory.create_batch(3, status="running", worker="w", attempt=2, priority=7, error="once")
+    assert won(*works) == {work.id for work in works}
+    for work in works:
+        written = Work.objects.get(id=work.id)
+        assert (written.status, written.result, written.completed_by) == ("success", f'"{work.id}"', "w")
+        assert (written.worker, written.leased_until, written.error) == (None, None, "")
+        assert (written.attempt, written.priority, written.run_at) == (2, 7, work.run_at)
+        assert written.ended_at is not None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("elsewhere", [{"delivery": 1}, {"status": "pending"}, {"status": "cancelled"}])
+def test_a_work_that_has_been_moved_meanwhile_does_not_succeed(elsewhere):
+    held = WorkFactory(status="running", worker="w")
+    lost = WorkFactory(**{"status": "running", "worker": "w", **elsewhere})
+    assert won(held, lost) == {held.id}
+    lost.refresh_from_db()
+    assert (lost.status, lost.result) == (elsewhere.get("status", "running"), None)
+
+
+@pytest.mark.django_db
+def test_a_deleted_work_does_not_succeed():
+    gone = WorkFactory(status="running")
+    Work.objects.filter(id=gone.id).delete()
+    assert won(gone) == set()

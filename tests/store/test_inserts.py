@@ -1,0 +1,234 @@
+"""Works are inserted in several ways, all of which store the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
+
+from django_ayework.models import Work
+from django_ayework.store import inserts
+from django_ayework.store.copying import PIECE, copy_works
+from django_ayework.store.database import atomic
+from django_ayework.store.inserts import insert_arrays, insert_json, insert_one, insert_rows, insert_works
+from django_ayework.store.rows import COLUMNS, WorkRow, rows_of
+from tests.app.models import Order
+
+Way = Callable[[Sequence[WorkRow]], object]
+
+NOON = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
+EMPTY = dict.fromkeys(COLUMNS) | {
+    "type": "shop.add",
+    "queue": "default",
+    "status": "pending",
+    "reason": "",
+    "priority": 0,
+    "fairness": "",
+    "chain_index": 0,
+    "input": "{}",
+    "options": "{}",
+    "error": "",
+    "attempt": 0,
+    "delivery": 0,
+    "queued_at": NOON,
+    "run_at": NOON,
+    "sort_key": "",
+}
+
+#: Text that a format of its own could take for something else.
+HOSTILE = [
+    "\\N",
+    "\\.",
+    "\\",
+    "\\\\",
+    "a\tb",
+    "a\nb",
+    "a\r\nb",
+    "\x01\x08\x0b\x1f",
+    "'\"`;--",
+    "%s %(a)s {0} $1",
+    "NULL",
+    "",
+    " ",
+    "née 日本",
+    "🦊 𝒳",
+    "\u2028\ufeff",
+    '{"a":"\\\\N\\t\\u0000"}',
+    "[[1]]",
+    "{a,b}",
+]
+
+
+def row(id: str, **values: object) -> WorkRow:
+    return WorkRow(**{**EMPTY, "id": id, **values})  # type: ignore[arg-type]  # filled by name
+
+
+def varied() -> list[WorkRow]:
+    """Works that differ in every column that is inserted, with NULL in some and values in others."""
+    paris = timezone(timedelta(hours=2))
+    return [
+        row("plain"),
+        row("moments", status="scheduled", run_at=NOON.astimezone(paris), deadline=NOON + timedelta(days=1)),
+        row("numbers", priority=-(2**31) + 1, chain_index=7, chain_id="plain", attempt=3, delivery=9),
+        row(
+            "names",
+            type="shop.pay",
+            queue="mail",
+            fairness="tenant",
+            sort_key="k",
+            unit="k",
+            reason="expired",
+        ),
+        row("relations", group_id="plain", parent_id="plain", about_type="shop.order", about_id="17"),
+        row("keys", dedup_key="nightly", dedup_type="shop.add", status="blocked", error="late"),
+        *(row(f"hostile-{n}", input=text, options=text, error=text) for n, text in enumerate(HOSTILE)),
+        *(row(f"named-{n}", about_type=text, about_id=text) for n, text in enumerate(HOSTILE)),
+    ]
+
+
+def one_by_one(works: Sequence[WorkRow]) -> None:
+    for work in works:
+        assert insert_one(work) == 1
+
+
+WAYS: dict[str, tuple[Way, tuple[str, ...]]] = {
+    "one": (one_by_one, ("sqlite", "postgresql", "mysql")),
+    "rows": (insert_rows, ("sqlite", "postgresql", "mysql")),
+    "arrays": (insert_arrays, ("postgresql",)),
+    "copy": (copy_works, ("postgresql",)),
+    "json": (insert_json, ("mysql",)),
+    "quickest": (insert_works, ("sqlite", "postgresql", "mysql")),
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, database_vendor: str) -> Way:
+    """Each way to insert works that the database has."""
+    insert, vendors = WAYS[request.param]
+    if database_vendor not in vendors:
+        pytest.skip(f"not a way of {database_vendor}")
+    return insert
+
+
+@pytest.fixture
+def expected() -> dict[str, WorkRow]:
+    """What is stored of varied works by Django itself."""
+    with transaction.atomic():
+        Work.objects.bulk_create(Work(**work._asdict()) for work in varied())
+        stored = by_id()
+        transaction.set_rollback(True)
+    return stored
+
+
+def by_id() -> dict[str, WorkRow]:
+    return {work.id: work for work in rows_of(Work.objects.all())}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_way_stores_what_django_would(way: Way, expected: dict[str, WorkRow]) -> None:
+    way(varied())
+    stored = by_id()
+    assert stored.keys() == expected.keys()
+    for id, work in expected.items():
+        assert stored[id] == work
+
+
+@pytest.mark.django_db
+def test_every_way_stores_works_that_have_all_but_their_ids_in_common(way: Way) -> None:
+    way([row(f"w{n}") for n in range(30)])
+    assert {work._replace(id="") for work in by_id().values()} == {row("")}
+    assert Work.objects.count() == 30
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("postgresql")
+def test_a_copy_goes_on_with_columns_that_only_later_works_have() -> None:
+    works = [row(f"w{n:04}") for n in range(PIECE)]
+    works += [row(f"x{n:04}", unit=f"u{n}", deadline=NOON) for n in range(PIECE)]
+    works += [row(f"y{n:04}") for n in range(PIECE + 1)]
+    copy_works(works)
+    assert by_id() == {work.id: work for work in works}
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("postgresql")
+@pytest.mark.parametrize("column", ["input", "about_id"])
+def test_nul_is_refused_by_every_way_as_one_insert_refuses_it(way: Way, column: str) -> None:
+    works = [row("good"), row("bad", **{column: "a\x00b"})]
+    with pytest.raises((DatabaseError, ValueError)) as alone, atomic():
+        one_by_one(works)
+    with pytest.raises((DatabaseError, ValueError)) as raised, atomic():
+        way(works)
+    assert raised.type is alone.type
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("postgresql", "mysql")
+def test_what_is_too_long_is_refused_by_every_way(way: Way) -> None:
+    with pytest.raises(DataError), atomic():
+        way([row("short"), row("long", about_id="x" * 65)])
+    assert Work.objects.count() == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("count", [2, inserts.MANY, 1_203])
+def test_ids_that_are_taken_are_told_and_the_others_inserted(count: int) -> None:
+    insert_works([row("w0", input="first"), row(f"w{count - 1}", input="first")])
+    with transaction.atomic():
+        taken = insert_works([row(f"w{n}") for n in range(count)])
+        Order.objects.create(reference="after")
+    assert taken == {"w0", f"w{count - 1}"}
+    assert Work.objects.count() == count
+    assert Work.objects.get(id="w0").input == "first"
+    assert Order.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_works_that_are_all_taken_are_left_as_they_are() -> None:
+    works = [row(f"w{n}") for n in range(inserts.MANY)]
+    assert insert_works(works) == set()
+    assert insert_works([work._replace(input="second") for work in works]) == {work.id for work in works}
+    assert not Work.objects.filter(input="second").exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("sqlite", "postgresql")
+def test_a_second_continuation_of_a_step_is_an_error_and_not_a_taken_id() -> None:
+    steps = [row(f"w{n}", chain_id="first", chain_index=n // 2) for n in range(inserts.MANY)]
+    with pytest.raises(IntegrityError, match="chain"), atomic():
+        insert_works(steps)
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("postgresql")
+def test_a_copy_in_a_broken_transaction_is_refused_as_any_statement() -> None:
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        with pytest.raises(transaction.TransactionManagementError):
+            copy_works([row("w")])
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("postgresql")
+def test_works_are_inserted_without_copy_where_the_driver_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inserts, "can_copy", lambda: False)
+    monkeypatch.setattr(inserts, "copy_works", lambda works: pytest.fail("copied"))
+    works = [row(f"w{n}") for n in range(1_203)]
+    insert_works(works)
+    assert by_id() == {work.id: work for work in works}
+
+
+@pytest.mark.django_db
+def test_a_statement_has_parameters_for_nothing_but_what_is_there() -> None:
+    """Each parameter costs the driver as much as a column costs the server."""
+    seen = []
+
+    def note(execute, sql, params, many, context):  # type: ignore[no-untyped-def]
+        seen.append(params)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        insert_one(row("w"))
+    assert len(seen[0]) == len([value for value in row("w") if value])

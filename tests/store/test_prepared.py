@@ -1,0 +1,143 @@
+"""Prepared statements: where they are used, and that their plans stay good."""
+
+from __future__ import annotations
+
+import pytest
+from django.conf import settings
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_ayework import enqueue
+from django_ayework.models import Work
+from django_ayework.store import edges, prepared
+from django_ayework.store.clock import clock
+from django_ayework.store.prepared import WORTHWHILE
+from django_ayework.store.sessions import bounded_statements
+from django_ayework.store.transitions import claim
+from django_ayework.store.transitions.claim import CLAIM_LANE, CLAIM_LANES
+from tests.app.works import add
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("postgresql")]
+#: Behind PgBouncer (see tests/pgbouncer.py) no session is ours alone.
+is_pooled = bool(settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS"))
+direct = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
+
+
+@pytest.fixture(autouse=True)
+def a_session_of_its_own():
+    connection.close()
+    yield
+    connection.close()
+
+
+def prepared_here() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement FROM pg_prepared_statements")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def claim_one() -> list[str]:
+    now = clock.now()
+    return [row.id for row in claim("default", {add.name: 1}, 1, "w", now, now)]
+
+
+@direct
+def test_a_connection_that_goes_on_queueing_prepares_its_insert():
+    for _ in range(WORTHWHILE):
+        enqueue(add(a=1, b=2))
+    assert prepared_here() == []
+    ids = [enqueue(add(a=1, b=2)).id for _ in range(3)]
+    assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
+    assert Work.objects.filter(id__in=ids).count() == 3
+
+
+@direct
+def test_what_is_prepared_joins_the_transaction_at_hand():
+    for _ in range(WORTHWHILE + 1):
+        enqueue(add(a=1, b=2))
+    before = Work.objects.count()
+    with transaction.atomic():
+        enqueue(add(a=1, b=2))
+        transaction.set_rollback(True)
+    assert Work.objects.count() == before
+
+
+@direct
+def test_only_sessions_of_the_engine_keep_plans():
+    for _ in range(5):
+        enqueue(add(a=1, b=2))
+        claim_one()
+    assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
+    connection.close()
+    with bounded_statements():
+        for _ in range(5):
+            enqueue(add(a=1, b=2))
+            claim_one()
+        assert sorted({statement.split()[0] for statement in prepared_here()}) == ["INSERT", "UPDATE"]
+
+
+@direct
+def test_a_session_of_the_engine_scans_no_tables():
+    with bounded_statements(), connection.cursor() as cursor:
+        cursor.execute("SHOW enable_seqscan")
+        assert cursor.fetchone() == ("off",)
+
+
+def test_where_somebody_watches_statements_they_go_through_djangos_cursors():
+    for _ in range(WORTHWHILE + 1):
+        enqueue(add(a=1, b=2))
+    with CaptureQueriesContext(connection) as captured:
+        enqueue(add(a=1, b=2))
+    assert [query["sql"].split()[0] for query in captured] == ["INSERT"]
+
+
+@direct
+def test_behind_a_pooler_nothing_is_prepared(monkeypatch):
+    monkeypatch.setattr(prepared, "is_direct", lambda database: False)
+    for _ in range(WORTHWHILE + 3):
+        enqueue(add(a=1, b=2))
+    assert prepared_here() == []
+
+
+@direct
+def test_a_pooler_is_known_by_the_process_it_names(monkeypatch):
+    connection.ensure_connection()
+    assert prepared.is_direct(connection)
+    monkeypatch.setattr(type(connection.connection.info), "backend_pid", 1)
+    assert not prepared.is_direct(connection)
+
+
+def test_with_server_side_cursors_disabled_nothing_is_prepared(monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
+    for _ in range(WORTHWHILE + 3):
+        enqueue(add(a=1, b=2))
+    assert prepared_here() == []
+
+
+@direct
+@pytest.mark.parametrize(
+    ("statement", "arguments"),
+    [
+        (
+            CLAIM_LANE,
+            "'w', now(), now(), 'q', 't', 1",
+        ),
+        (
+            CLAIM_LANES,
+            "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'",
+        ),
+        (edges.WATCHERS, "'{a,b}'"),
+        (edges.TELL, "'{a}', '{f}', '{success}', '{w}'"),
+    ],
+)
+def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, arguments):
+    places = statement.count("%s")
+    for place in range(places):
+        statement = statement.replace("%s", f"${place + 1}", 1)
+    with bounded_statements(), connection.cursor() as cursor:
+        cursor.execute("SET plan_cache_mode = force_generic_plan")
+        cursor.execute(f"PREPARE kept AS {statement}")
+        cursor.execute(f"EXPLAIN EXECUTE kept({arguments})")
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "Index" in plan
+    assert "Seq Scan" not in plan

@@ -1,0 +1,39 @@
+"""Wake-ups: told after commits, heard by workers and by whoever waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from tests.fixtures import consistent, undeclared  # noqa: F401
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+@pytest.fixture
+def carrier(settings: Any) -> Any:
+    """What carries the wake-ups of this test: it notes them, and lets the test be another process."""
+    from django_ayework.flow.news.outbox import outbox
+    from tests.wakeups.kit import Carrier
+
+    carrier = Carrier()
+    settings.AYEWORK = {"PUBSUB": carrier, "POLL_INTERVAL": 30}
+    outbox.rest()
+    outbox.forget()
+    yield carrier
+    carrier.open()
+    outbox.rest()
+    outbox.forget()
+
+
+@pytest.fixture
+def reported(carrier: Any, settings: Any) -> list[tuple[str, str]]:
+    """What ``ON_ERROR`` hears: the error's text and the phase."""
+    heard: list[tuple[str, str]] = []
+    settings.AYEWORK = {
+        **settings.AYEWORK,
+        "ON_ERROR": lambda error, phase: heard.append((str(error), phase)),
+    }
+    return heard

@@ -1,0 +1,72 @@
+"""What carries wake-ups in tests."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from django_ayework.ports.pubsub.local import LocalPubSub
+from django_ayework.rules.news import due_from_text, ids_from_text
+
+READERS: dict[str, Any] = {"due": due_from_text, "ended": ids_from_text, "revoked": ids_from_text}
+
+
+class Carrier(LocalPubSub):
+    """Notes what is published, which reaches nobody unless the test passes it on; may fail, or hang."""
+
+    reaches_others = True
+    is_quick = True
+    is_live = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, str]] = []
+        self.threads: set[str] = set()
+        self.error: Exception | None = None
+        self.tries = 0
+        self._gate = threading.Event()
+        self._gate.set()
+
+    def publish(self, channel: str, message: str) -> None:
+        self.tries += 1
+        self._gate.wait(60)
+        if self.error is not None:
+            raise self.error
+        self.threads.add(threading.current_thread().name)
+        self.sent.append((channel, message))
+
+    def hang(self) -> None:
+        """Let nothing through until it opens."""
+        self._gate.clear()
+
+    def open(self) -> None:
+        self._gate.set()
+
+    def told(self, channel: str) -> list[Any]:
+        """What other processes read of each message."""
+        return [READERS[channel](text, "other") for name, text in self.sent if name == channel]
+
+    def say(self, channel: str, message: str) -> None:
+        """Let this process hear a message."""
+        super().publish(channel, message)
+
+
+class Dropping(Carrier):
+    """Loses everything, and would be believed to hear others."""
+
+    is_live = True
+
+
+class Raising:
+    """Can do nothing at all."""
+
+    is_quick = True
+
+    def publish(self, channel: str, message: str) -> None:
+        raise ConnectionError("no way out")
+
+    def subscribe(self, channel: str, listener: Any) -> Any:
+        raise ConnectionError("no way in")
+
+    def close(self) -> None:
+        raise ConnectionError("no way back")

@@ -1,0 +1,16 @@
+"""Settings of processes that look so seldom that a test would not live to see it: they must be woken."""
+
+import os
+
+from tests.settings import *  # noqa: F403
+from tests.settings import DATABASES, INSTALLED_APPS, database
+
+if os.environ.get("TEST_DIRECT_URL"):
+    DATABASES = {**DATABASES, "direct": database(os.environ["TEST_DIRECT_URL"])}
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.wakeups"]
+AYEWORK = {
+    "POLL_INTERVAL": float(os.environ.get("TEST_POLL", "600")),
+    "PUBSUB": os.environ.get("TEST_PUBSUB", "auto"),
+    "PUBSUB_DATABASE": "direct" if "direct" in DATABASES else None,
+    "REDIS_URL": os.environ.get("REDIS_URL"),
+}

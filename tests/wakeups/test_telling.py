@@ -1,0 +1,272 @@
+"""What is told to other processes, and when: after the commit, shortly, and without keeping anybody."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from django_ayework import cancel, complete, enqueue, enqueue_many, pause, retry, trigger
+from django_ayework.flow.chores import reclaim
+from django_ayework.flow.news import outbox as module
+from django_ayework.flow.news.outbox import outbox
+from django_ayework.flow.services import EngineServices
+from django_ayework.models import Work
+from django_ayework.rules.news import ANYTHING, Due
+from django_ayework.store import transitions
+from django_ayework.testing import now
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.keeper import Keeper
+from django_ayework.worker.scope import Scope
+from django_ayework.worker.winding_down import give_back
+from tests.app.works import add, fail, pay
+from tests.processes import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADD = Due(frozenset({("default", "shop.add")}))
+
+
+@pytest.fixture
+def unhurried(carrier, monkeypatch) -> None:
+    """Messages need not keep any interval."""
+    monkeypatch.setattr(module, "INTERVAL", 0.0)
+    monkeypatch.setattr(module, "FLOOD_INTERVAL", 0.0)
+
+
+def claimed(handle) -> None:
+    until = now() + timedelta(minutes=1)
+    assert transitions.claim("default", {"shop.add": 1}, 1, "w", now(), until)[0].id == handle.id
+
+
+def test_a_work_is_told_by_its_queue_and_type(carrier):
+    enqueue(add(a=1, b=2), queue="mail")
+    assert carrier.told("due") == [Due(frozenset({("mail", "shop.add")}))]
+    assert {channel for channel, _ in carrier.sent} == {"due"}
+
+
+def test_nothing_is_told_before_the_commit_and_all_of_it_after(carrier):
+    with transaction.atomic():
+        enqueue(add(a=1, b=2))
+        enqueue(pay(order_id=1), queue="mail")
+        assert carrier.sent == []
+    assert carrier.told("due") == [ADD, Due(frozenset({("mail", "shop.pay")}))]
+
+
+def test_a_rollback_tells_nothing(carrier):
+    with transaction.atomic():
+        enqueue(add(a=1, b=2))
+        transaction.set_rollback(True)
+    with transaction.atomic(), transaction.atomic():
+        enqueue(add(a=1, b=2))
+        transaction.set_rollback(True)
+    assert carrier.sent == []
+
+
+@pytest.mark.django_db(transaction=False)
+def test_in_a_test_that_never_commits_nothing_is_told_and_no_thread_starts(carrier, drain):
+    before = threading.active_count()
+    enqueue_many([add(a=1, b=2) for _ in range(10)])
+    assert drain().succeeded == 10
+    assert carrier.sent == []
+    assert threading.active_count() == before
+
+
+def test_a_work_that_starts_soon_is_told_by_its_moment_and_one_that_starts_late_is_not(carrier):
+    enqueue(add(a=1, b=2), delay=3600)
+    assert carrier.sent == []
+    enqueue(add(a=1, b=2), delay=20)
+    [due] = carrier.told("due")
+    assert due.places == frozenset()
+    assert due.start == pytest.approx((now() + timedelta(seconds=20)).timestamp(), abs=10)
+
+
+def test_every_way_to_become_due_is_told(carrier, unhurried):
+    later, dead, lost = enqueue(add(a=1, b=2), delay=3600), enqueue(add(a=1, b=2)), enqueue(add(a=1, b=2))
+    cancel(dead.id)
+    claimed(lost)
+    for become_due in (
+        lambda: trigger(later.id),
+        lambda: retry(dead.id),
+        lambda: Work.objects.filter(id=lost.id).update(leased_until=now()) and reclaim(),
+    ):
+        carrier.sent.clear()
+        become_due()
+        [due] = carrier.told("due")
+        # What was reclaimed waits for a moment before its next attempt.
+        assert due == ADD or due.start is not None
+
+
+def test_controls_let_everybody_look(carrier):
+    pause(queue="default")
+    assert carrier.told("due") == [ANYTHING]
+
+
+def test_ends_are_told_by_the_ids_of_works_groups_and_chains(carrier, unhurried):
+    handles = enqueue_many([add(a=1, b=2), add(a=3, b=4)], together=True)
+    carrier.sent.clear()
+    cancel(handles[1].id)
+    cancel(handles[0].id)
+    told = frozenset().union(*carrier.told("ended"))
+    assert told == {handle.id for handle in handles}
+    assert carrier.told("revoked") == [{handles[1].id}, {handles[0].id}]
+
+
+def test_works_that_are_completed_by_hand_are_told_as_revoked(carrier, unhurried):
+    handle = enqueue(add(a=1, b=2))
+    complete(handle.id, 5)
+    assert carrier.told("revoked") == [{handle.id}]
+    assert carrier.told("ended") == [{handle.id}]
+
+
+def test_the_first_messages_are_sent_by_the_committing_thread_and_a_flood_together(carrier):
+    handles = [enqueue(add(a=number, b=0), queue=f"q{number}") for number in range(200)]
+    eventually(lambda: set().union(*(due.places for due in carrier.told("due"))) >= {("q199", "shop.add")})
+    places = [place for due in carrier.told("due") for place in due.places]
+    assert sorted(places) == sorted((f"q{number}", "shop.add") for number in range(200))
+    assert len(carrier.sent) < len(handles)
+    assert [len(due.places) for due in carrier.told("due")[: module.BURST]] == [1] * module.BURST
+    assert carrier.threads == {threading.current_thread().name, "ayework-outbox"}
+
+
+def test_too_many_ids_are_told_as_any(carrier, unhurried):
+    handles = enqueue_many([add(a=1, b=2) for _ in range(150)])
+    carrier.sent.clear()
+    with transaction.atomic():
+        for handle in handles:
+            cancel(handle.id)
+    eventually(lambda: carrier.sent)
+    batch = module.Batch()
+    batch.add(Due(), [handle.id for handle in handles], [])
+    batch.add(Due(), ["one more"], [])
+    assert batch.is_flood
+    assert [channel for channel, _ in batch.messages("here")] == ["ended"]
+    assert module.ids_to_text(None, "here") == batch.messages("here")[0][1]
+
+
+def test_the_thread_ends_when_there_is_nothing_to_tell(carrier, monkeypatch):
+    monkeypatch.setattr(module, "IDLE", 0.05)
+    for _ in range(20):
+        enqueue(add(a=1, b=2))
+    thread = outbox._thread
+    assert thread is not None
+    thread.join(10)
+    assert not thread.is_alive()
+    assert outbox._thread is None
+    carrier.sent.clear()
+    enqueue(add(a=1, b=2))
+    eventually(lambda: carrier.sent)
+
+
+def test_a_carrier_that_is_slow_is_never_met_by_the_committing_thread(carrier):
+    carrier.is_quick = False
+    enqueue(add(a=1, b=2))
+    eventually(lambda: carrier.sent)
+    assert carrier.threads == {"ayework-outbox"}
+
+
+def test_a_carrier_that_reaches_nobody_is_left_alone(carrier):
+    carrier.reaches_others = False
+    enqueue(add(a=1, b=2))
+    assert carrier.tries == 0
+    assert outbox._thread is None
+
+
+def test_failing_to_tell_raises_nowhere_and_is_reported_once_until_it_works_again(
+    carrier, reported, monkeypatch
+):
+    monkeypatch.setattr(module, "PAUSE_AFTER_FAILURE", 0.01)
+    carrier.error = ConnectionError("no way")
+    handles = [enqueue(add(a=1, b=2)) for _ in range(3)]
+    eventually(lambda: carrier.tries > 1)
+    for handle in handles:
+        assert handle.state().status == "pending"
+    assert reported == [("no way", "pubsub")]
+    carrier.error = None
+    enqueue(add(a=1, b=2))
+    eventually(lambda: carrier.sent and not outbox._is_failing)
+    carrier.error = ConnectionError("no way again")
+    enqueue(add(a=1, b=2))
+    eventually(lambda: len(reported) == 2)
+    assert reported == [("no way", "pubsub"), ("no way again", "pubsub")]
+
+
+def test_after_a_failure_the_committing_thread_does_not_try(carrier):
+    outbox._is_failing = True
+    enqueue(add(a=1, b=2))
+    eventually(lambda: carrier.sent)
+    assert carrier.threads == {"ayework-outbox"}
+
+
+def test_a_thread_that_hangs_keeps_nobody(carrier):
+    carrier.is_quick = False
+    carrier.hang()
+    handles = [enqueue(add(a=1, b=2)) for _ in range(20)]
+    assert len(handles) == 20
+    assert carrier.sent == []
+    carrier.open()
+    eventually(lambda: carrier.sent)
+
+
+def test_what_is_left_is_sent_as_the_process_ends(carrier):
+    carrier.is_quick = False
+    carrier.hang()
+    enqueue(add(a=1, b=2))
+    eventually(lambda: carrier.tries == 1)  # the thread is busy
+    enqueue(pay(order_id=1))
+    carrier.open()
+    outbox.flush()
+    assert Due(frozenset({("default", "shop.pay")})) in carrier.told("due") or eventually(
+        lambda: len(carrier.told("due")) == 2
+    )
+
+
+def test_what_this_process_tells_is_no_news_to_itself(carrier):
+    from django_ayework.flow.news.elsewhere import hear_due, hear_ended
+
+    heard: list[object] = []
+    forget = [hear_due(heard.append), hear_ended(heard.append)]
+    handle = enqueue(add(a=1, b=2))
+    cancel(handle.id)
+    eventually(lambda: len(carrier.sent) >= 3)
+    for channel, message in carrier.sent:
+        carrier.say(channel, message)
+    assert heard == []
+    carrier.say("due", "scribble")
+    assert heard == [ANYTHING]
+    for one in forget:
+        one()
+
+
+def test_a_failed_attempt_that_is_tried_again_later_tells_when(carrier, drain, unhurried):
+    enqueue(fail())
+    carrier.sent.clear()
+    time_before = time.time()
+    drain(limit=1)
+    starts = [due.start for due in carrier.told("due") if due.start]
+    assert starts and all(start > time_before - 60 for start in starts)
+
+
+def test_a_work_whose_blocker_has_succeeded_is_told(carrier, unhurried):
+    blocker = enqueue(add(a=1, b=2))
+    enqueue(pay(order_id=1), blockers=[blocker])
+    carrier.sent.clear()
+    complete(blocker.id, 5)
+    assert carrier.told("due") == [Due(frozenset({("default", "shop.pay")}))]
+
+
+def test_what_a_worker_gives_back_is_told_to_others(carrier, unhurried):
+    claimer, holdings = Claimer("w", Scope()), Holdings(lambda: None)
+    keeper = Keeper("w", holdings, EngineServices(), None)
+    enqueue_many([add(a=1, b=2), add(a=1, b=2)])
+    first, second = claimer.claim(2, set())
+    holdings.add([first, second])
+    carrier.sent.clear()
+    assert give_back("w", [first])
+    assert carrier.told("due") == [ADD]
+    keeper.release([second])
+    assert carrier.told("due") == [ADD, ADD]

@@ -1,0 +1,179 @@
+"""Slots: which thread runs what, and when others go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from django_ayework.worker import slots as module
+from django_ayework.worker.pace import NOT_AGAIN_FOR, QUICK, Pace
+from django_ayework.worker.slots import Slots
+
+LONG = 30.0
+
+
+class Load:
+    """Something to run; of a type that is quick, or slow."""
+
+    def __init__(self, type: str, act: Callable[[], object] = lambda: None) -> None:
+        self.type = type
+        self.act = act
+        self.thread = ""
+        self.ended = threading.Event()
+
+    def start(self) -> bool:
+        return True
+
+    def run(self) -> list[object]:
+        self.thread = threading.current_thread().name
+        self.act()
+        return []
+
+
+class Known(Pace):
+    """Knows from the start which type is quick."""
+
+    def is_quick(self, type: str) -> bool:
+        return type == "quick"
+
+
+@pytest.fixture
+def slots(monkeypatch):
+    monkeypatch.setattr(module, "run_load", lambda load, services: load.run())
+    monkeypatch.setattr(module, "without_outcome", lambda load: [])
+    made = Slots(4, None, lambda load, outcomes: load.ended.set(), Known())
+    yield made
+    made.stop(LONG)
+
+
+def all_end(loads: list[Load]) -> bool:
+    return all(load.ended.wait(LONG) for load in loads)
+
+
+def test_quick_works_share_one_thread(slots):
+    loads = [Load("quick") for _ in range(50)]
+    slots.submit(loads)
+    assert all_end(loads)
+    assert {load.thread for load in loads} == {"ayework-slot-0"}
+
+
+def test_works_start_in_the_order_of_handing_over(slots):
+    begun: list[int] = []
+    loads = [Load("quick", lambda number=number: begun.append(number)) for number in range(50)]
+    slots.submit(loads[:20])
+    slots.submit(loads[20:])
+    assert all_end(loads)
+    assert begun == list(range(50))
+
+
+def test_works_that_are_not_quick_run_side_by_side(slots):
+    together = threading.Barrier(4, timeout=LONG)
+    loads = [Load("slow", together.wait) for _ in range(4)]
+    slots.submit(loads)
+    assert all_end(loads)
+
+
+def test_works_behind_quick_ones_run_side_by_side(slots):
+    together = threading.Barrier(3, timeout=LONG)
+    quick = [Load("quick"), Load("quick")]
+    loads = [*quick, *(Load("slow", together.wait) for _ in range(3)), Load("quick")]
+    slots.submit(loads)
+    assert all_end(loads)
+
+
+def test_a_work_that_is_not_quick_waits_for_none_that_is(slots):
+    gate = threading.Event()
+    stuck, slow = Load("quick", lambda: gate.wait(LONG)), Load("slow")
+    slots.submit([stuck, slow])
+    assert slow.ended.wait(LONG)
+    assert not stuck.ended.is_set()
+    gate.set()
+    assert stuck.ended.wait(LONG)
+
+
+def test_no_more_run_at_once_than_there_are_slots(slots):
+    gate, begun, lock = threading.Event(), [], threading.Lock()
+
+    def act() -> None:
+        with lock:
+            begun.append(1)
+        gate.wait(LONG)
+
+    loads = [Load("slow", act) for _ in range(9)]
+    slots.submit(loads)
+    slots.relieve()
+    assert slots.free == 0
+    assert len(begun) <= 4
+    gate.set()
+    assert all_end(loads)
+
+
+def test_what_waits_behind_a_quick_work_that_takes_long_is_relieved(slots, monkeypatch):
+    gate = threading.Event()
+    stuck, behind = Load("quick", lambda: gate.wait(LONG)), [Load("quick"), Load("slow")]
+    slots.submit([stuck, *behind])
+    assert slots.pause() == module.PATIENCE
+    assert not any(load.ended.is_set() for load in behind)
+
+    monkeypatch.setattr(module, "PATIENCE", -1.0)
+    slots.relieve()
+    assert all_end(behind)
+    assert not stuck.ended.is_set()
+    gate.set()
+    assert stuck.ended.wait(LONG)
+
+
+def test_there_is_nothing_to_relieve_while_nothing_waits(slots):
+    gate = threading.Event()
+    stuck = Load("quick", lambda: gate.wait(LONG))
+    slots.submit([stuck])
+    assert slots.pause() == float("inf")
+    gate.set()
+    assert stuck.ended.wait(LONG)
+
+
+def test_a_type_is_quick_once_many_of_its_works_were():
+    pace = Pace()
+    assert not pace.is_quick("t")
+    pace.note("t", 0.00001, together=1, tried=False)
+    assert not pace.is_quick("t")
+    for _ in range(100):
+        pace.note("t", 0.00001, together=1, tried=False)
+    assert pace.is_quick("t")
+    assert not pace.is_quick("other")
+
+
+def test_what_looks_slow_since_many_take_turns_is_taken_for_quick():
+    pace = Pace()
+    for _ in range(100):
+        pace.note("t", QUICK * 4, together=8, tried=False)
+    assert pace.is_quick("t")
+
+
+def test_one_long_attempt_does_not_make_a_type_slow():
+    pace = Pace()
+    for _ in range(100):
+        pace.note("t", 0.00001, together=1, tried=False)
+    pace.note("t", 0.5, together=1, tried=True)
+    assert pace.is_quick("t")
+
+
+def test_a_type_that_was_tried_in_one_thread_and_is_slow_there_is_left_alone_for_a_while(monkeypatch):
+    pace = Pace()
+
+    def observe(tried: bool) -> None:
+        for _ in range(100):
+            pace.note("t", QUICK * 2, together=1 if tried else 8, tried=tried)
+
+    observe(tried=False)
+    assert pace.is_quick("t")
+    observe(tried=True)
+    assert not pace.is_quick("t")
+    observe(tried=False)
+    assert not pace.is_quick("t")
+    later = time.monotonic() + NOT_AGAIN_FOR
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert pace.is_quick("t")
