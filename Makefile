@@ -7,9 +7,14 @@ PYTEST_ARGS ?= -n 3 --dist loadfile
 # Databases (sqlite, postgres, mariadb, redis; comma-separated) that must answer, and the only ones to use.
 REQUIRE ?= $(AYEWORK_TEST_REQUIRE)
 ONLY ?= $(AYEWORK_TEST_ONLY)
+# Which measurements make bench takes (all without names), by what their counts are multiplied, where it writes.
+FIGURES ?=
+SCALE ?= 1
+OUT ?= bench/out
 
 VENV := .venv
 NEXT_VENV := .venv-next
+BENCH_VENV := .venv-bench
 VAR := example_project/var
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
@@ -19,7 +24,7 @@ DJANGO_SUPERUSER_USERNAME ?= demo
 DJANGO_SUPERUSER_PASSWORD ?= demo
 DJANGO_SUPERUSER_EMAIL ?= demo@example.com
 
-.PHONY: help demo serve test test-next test-pooled races bench check lint format types contracts migrations docs install-test mysql clean
+.PHONY: help demo serve test test-next test-pooled races bench bench-docs check lint format types contracts migrations docs install-test mysql clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -103,10 +108,15 @@ serve: $(VENV)/.installed-demo ## the demo's admin on http://127.0.0.1:8000/admi
 test: $(VENV)/.installed-test mysql ## the suite on SQLite and on every other database that answers
 	@AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' $(PY) -m tests.databases run $(PYTEST_ARGS)
 
+# Sets python to a Python 3.13, or to nothing.
+define find_next_python
+python=; for candidate in $(NEXT_PYTHON) python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13*/bin/python3.13; do \
+  if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then python=$$candidate; break; fi; \
+done
+endef
+
 test-next: ## the SQLite suite on Django 6.1 and Python 3.13
-	@python=; for candidate in $(NEXT_PYTHON) python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13*/bin/python3.13; do \
-	  if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then python=$$candidate; break; fi; \
-	done; \
+	@$(find_next_python); \
 	if [ -z "$$python" ]; then \
 	  echo "SKIPPED: there is no Python 3.13 here, so nothing was tested on Django 6.1 (make test-next NEXT_PYTHON=...)."; exit 0; \
 	fi; \
@@ -129,8 +139,24 @@ races: $(VENV)/.installed-test mysql ## the races in full: more rounds than make
 
 # --- figures -------------------------------------------------------------------------------------------
 
-bench: install-test ## figures of speed and of survival, on every database that answers; FIGURES="flood memory"
-	@AYEWORK_TEST_ONLY='$(ONLY)' $(PY) -m bench $(FIGURES)
+# Django 6.1 on Python 3.13 where there is one. The peers are installed as far as they are to be had.
+$(BENCH_VENV)/.installed: pyproject.toml
+	@set -e; $(find_next_python); django='django~=6.1.0'; \
+	if [ -z "$$python" ]; then python=$(PYTHON); django=django; fi; \
+	test -x $(BENCH_VENV)/bin/python || $$python -m venv $(BENCH_VENV); \
+	echo "Installing django-ayework and its peers into $(BENCH_VENV) ..."; \
+	$(BENCH_VENV)/bin/python $(PIP_INSTALL) -e '.[bench]' "$$django" >$(BENCH_VENV)/peers.log 2>&1 \
+	  || { echo "Some peers could not be installed; see $(BENCH_VENV)/peers.log. The rest is measured without them."; \
+	       $(BENCH_VENV)/bin/python $(PIP_INSTALL) -e '.[demo,postgres,redis]' "$$django" psutil matplotlib; }; \
+	$(BENCH_VENV)/bin/python $(PIP_INSTALL) -e '.[mysql]' >$(BENCH_VENV)/mysqlclient.log 2>&1 \
+	  || echo "MariaDB: its driver could not be installed; see $(BENCH_VENV)/mysqlclient.log."; \
+	touch $@
+
+bench: $(BENCH_VENV)/.installed ## figures beside raw loops and peers, and of survival; FIGURES="drain peers" SCALE=0.1
+	@AYEWORK_TEST_ONLY='$(ONLY)' BENCH_SCALE='$(SCALE)' BENCH_OUT='$(OUT)' $(BENCH_VENV)/bin/python -m bench $(FIGURES)
+
+bench-docs: ## write the figures that make bench has kept into docs/performance.md
+	@BENCH_OUT='$(OUT)' $(BENCH_VENV)/bin/python -m bench.report.page
 
 # --- what else must hold -------------------------------------------------------------------------------
 
@@ -158,6 +184,6 @@ docs: $(VENV)/.installed-test ## links resolve and examples compile
 	$(PY) -m tests.docs
 
 clean: ## remove environments, caches and local data
-	rm -rf $(VENV) $(NEXT_VENV) .venv-demo build dist $(VAR) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NEXT_VENV) $(BENCH_VENV) .venv-demo bench/out build dist $(VAR) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f .tests.sqlite3*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

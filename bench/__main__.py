@@ -1,39 +1,37 @@
-"""Every measurement, or those that are named, on every database that answers."""
+"""Every measurement, or those that are named, on every database that answers.
+
+python -m bench                     all, the comparison with the peers first
+python -m bench drain latency       two phases of the comparison, without the peers
+python -m bench drain peers         one phase, with the peers
+python -m bench memory churn        two others
+"""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
+from bench.report.files import write_tables
+from bench.running import run, stop_in_order
+from bench.selection import select
 from tests.databases import SERVICES, ask_all
-
-MEASUREMENTS = (
-    "bench.statements",
-    "bench.retained",
-    "bench.fanout",
-    "bench.sleepers",
-    "bench.flood",
-    "bench.killed",
-    "bench.stopped",
-    "bench.limited",
-    "bench.memory",
-    "bench.schedules",
-)
 
 
 def main() -> int:
     """Run each measurement in a process of its own; return the number of those that failed."""
-    asked = [f"bench.{name}" for name in sys.argv[1:]] or MEASUREMENTS
-    chosen = [name for name in MEASUREMENTS if name in asked]
-    ask_all()
-    failures = 0
+    selection = select(sys.argv[1:])
+    stop_in_order()
+    failures = sum(run(command) != 0 for command in selection.commands())
+    if selection.on_each:
+        ask_all()
     for service in SERVICES.values():
         if service.runs_suite and service.answer:
             env = os.environ | ({"DATABASE_URL": service.url} if service.url else {})
-            for measurement in chosen:
+            for name in selection.on_each:
                 print(flush=True)
-                failures += subprocess.run([sys.executable, "-m", measurement], env=env).returncode != 0
+                command = [sys.executable, "-m", f"bench.{name}"]
+                failures += run(command, env) != 0
+    print(f"\ntables: {write_tables()}")
     return failures
 
 

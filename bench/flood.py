@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-from bench.harness import fill, refresh_statistics, scratch_database
+from bench.harness import fill, scratch_database
+from bench.rows import refresh_statistics
 
 FLOOD = 100_000
 URGENT = 15

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from bench.running import stop_in_order
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bench.settings")
 
 LONGEST_DRAIN = 120.0
@@ -19,6 +21,7 @@ def scratch_database() -> Iterator[str]:
     """Make a database of its own, named like a test database; yield the vendor; drop it."""
     import django
 
+    stop_in_order()
     django.setup()
     from django.db import connection
 
@@ -39,65 +42,15 @@ def fill(count: int) -> None:
         enqueue_many([noop(number=n) for n in range(start, min(count, start + 5000))])
 
 
-def empty() -> None:
-    """Delete every work."""
-    from django.db import connection
-
-    from django_ayework.models import Work
-
-    with connection.cursor() as cursor:
-        verb = "DELETE FROM" if connection.vendor == "sqlite" else "TRUNCATE TABLE"
-        cursor.execute(f"{verb} {Work._meta.db_table}")
-
-
-def retain(count: int) -> None:
-    """Add finished works, and as many that are due tomorrow."""
-    from datetime import timedelta
-
-    from django_ayework.models import Work
-    from django_ayework.store.clock import clock
-
-    now = clock.now()
-    common: dict[str, Any] = {
-        "type": "bench.noop",
-        "queue": "default",
-        "input": '{"number":1}',
-        "options": "{}",
-    }
-    for start in range(0, count, 10_000):
-        Work.objects.bulk_create(
-            Work(id=f"f{n}", status="success", queued_at=now, run_at=now, ended_at=now, **common)
-            for n in range(start, min(count, start + 10_000))
-        )
-        Work.objects.bulk_create(
-            Work(id=f"s{n}", status="scheduled", queued_at=now, run_at=now + timedelta(days=1), **common)
-            for n in range(start, min(count, start + 10_000))
-        )
-
-
 def process_env(lease: float = 30.0) -> dict[str, str]:
     """Return the environment for a process that uses the scratch database, with leases of these seconds."""
     from django.db import connection
 
-    from tests.conftest import database_url
+    from tests.databases import database_url
 
     url = database_url(connection.settings_dict)
     mine = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "bench.settings", "BENCH_LEASE": str(lease)}
     return os.environ | mine
-
-
-def refresh_statistics() -> None:
-    """Let the planner know what is there."""
-    from django.db import connection
-
-    statements = {
-        "postgresql": "VACUUM ANALYZE django_ayework_work",
-        "mysql": "ANALYZE TABLE django_ayework_work",
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(statements.get(connection.vendor, "ANALYZE"))
-        if connection.vendor == "mysql":
-            cursor.fetchall()
 
 
 def drain() -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench.harness import drain, empty, fill, scratch_database
+from bench.harness import drain, fill, scratch_database
+from bench.rows import empty
 
 WARM_UP = 20_000
 JOBS = 200_000

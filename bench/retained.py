@@ -1,34 +1,77 @@
-"""The drain rate beside many finished and far-future works, against that of an empty table."""
+"""The drain rate beside many waiting, finished and far-future works, against that of an empty table.
+
+Each case has a database of its own, which is filled once; the rounds alternate, so that noise hits all.
+"""
 
 from __future__ import annotations
 
-import statistics
+import time
+from dataclasses import dataclass
 
-from bench.harness import drain, empty, fill, refresh_statistics, retain, scratch_database
+from bench.curves import Case, databases, own_crews, report
+from bench.peers.crew import Crew
+from bench.peers.phases import LONGEST_DRAIN, RATE
+from bench.peers.scratch import settle
+from bench.report.files import scaled
+from bench.report.readings import Reading
+from bench.report.targets import EMPTY
 
-JOBS = 5000
-RETAINED = 200_000
-ROUNDS = 3
+JOBS = 10_000
+#: Queued beyond those that are timed, so that the worker does not run dry at the end.
+SPARE = 2_000
+#: The first round is not counted: what was filled is still being written out.
+ROUNDS = 1 + 5
+
+
+@dataclass(frozen=True)
+class Retained(Case):
+    """A kind of rows, and how many of them."""
+
+    kind: str = ""
+    count: int = 0
+
+
+CASES = (
+    Retained(EMPTY),
+    Retained("beside 300 000 waiting", "waiting", 300_000),
+    Retained("beside 1 M finished", "finished", 1_000_000),
+    Retained("beside 1 M far-future", "future", 1_000_000),
+)
 
 
 def main() -> None:
-    """Print both rates and their ratio; the rounds alternate so that a noisy moment hits both."""
-    rates: dict[str, list[float]] = {"empty table": [], "with retained rows": []}
-    with scratch_database() as vendor:
-        for _ in range(ROUNDS):
-            for name, figures in rates.items():
-                empty()
-                if name != "empty table":
-                    retain(RETAINED)
-                fill(JOBS)
-                refresh_statistics()
-                figures.append(JOBS / drain())
-    print(f"{vendor}: draining {JOBS} no-op jobs, one worker, default settings, medians of {ROUNDS}")
-    medians = {name: statistics.median(figures) for name, figures in rates.items()}
-    for name, median in medians.items():
-        print(f"  {name:<20} {median:8.0f} jobs/s   {', '.join(f'{figure:.0f}' for figure in rates[name])}")
-    print(f"  ratio                {medians['with retained rows'] / medians['empty table']:8.2f}")
-    print(f"  ({RETAINED} finished and {RETAINED} far-future rows)")
+    """Print the rates and keep them."""
+    for database in databases():
+        report("retained", measure(database), database)
+
+
+def measure(database: str) -> list[Reading]:
+    """Fill the databases, and drain some works of each in turns."""
+    jobs = scaled(JOBS, 500)
+    rates: dict[Case, list[float]] = {case: [] for case in CASES}
+    with own_crews(database, CASES) as crews:
+        for case in CASES:
+            if case.kind:
+                crews[case].ask("retain", case.kind, scaled(case.count))
+        for number in range(ROUNDS):
+            for case in CASES if number % 2 == 0 else reversed(CASES):
+                rates[case].append(drain_some(crews[case], jobs))
+    return [
+        Reading("retained", "ours", database, case.title, RATE, tuple(figures[1:]))
+        for case, figures in rates.items()
+    ]
+
+
+def drain_some(crew: Crew, jobs: int) -> float:
+    """Queue some more than so many jobs; return the rate at which so many are done, whichever they are."""
+    crew.ask("refill", jobs + SPARE)
+    settle(crew.url)
+    crew.trace.reset()
+    with crew.workers("", 1):
+        opened = crew.trace.open_gate(1)
+        while crew.trace.count() < jobs and time.monotonic() < opened + LONGEST_DRAIN:
+            time.sleep(0.002)
+        return crew.trace.count() / (time.monotonic() - opened)
 
 
 if __name__ == "__main__":

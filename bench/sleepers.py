@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from bench.harness import empty, scratch_database
+from bench.harness import scratch_database
+from bench.rows import empty
 
 JOBS = 10_000
 AT_A_TIME = 1_000

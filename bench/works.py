@@ -5,12 +5,30 @@ from __future__ import annotations
 import asyncio
 import time
 
+from bench.peers import job
 from django_ayework import Context, Instruction, work
 
 
 @work(name="bench.noop")
 def noop(number: int) -> int:
     """Return the input."""
+    return number
+
+
+@work(name="bench.hit")
+def hit(number: int) -> int:
+    """Be the job that every contestant runs."""
+    job.hit(number)
+    return number
+
+
+@work(name="bench.hit_and_write", atomic=True)
+def hit_and_write(number: int) -> int:
+    """Be that job, and write a row in the transaction that ends the work."""
+    from bench.models import Written
+
+    job.hit(number)
+    Written.objects.create(number=number)
     return number
 
 

@@ -1,0 +1,1 @@
+"""One small driver per contestant."""

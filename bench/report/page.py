@@ -1,0 +1,66 @@
+"""Writes the figures that were kept into the documentation: ``python -m bench.report.page``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.report.files import ROOT, files, kept
+from bench.report.table import render, summary
+from bench.report.targets import TARGETS
+
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+class NoPlace(Exception):
+    """The page does not say where the figures go."""
+
+
+def main() -> int:
+    """Rewrite the figures of the page; return 1 when there are none."""
+    if not (taken := files()):
+        print("There are no figures yet: take them with make bench.", file=sys.stderr)
+        return 1
+    readings = kept()
+    figures = "\n".join(
+        [told_of(taken), summary(readings, TARGETS), "All figures:\n", render(readings, TARGETS)]
+    )
+    write(PAGE, figures)
+    print(f"written: {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+def write(page: Path, figures: str) -> None:
+    """Put figures between the marks of a page. Raises NoPlace."""
+    page.write_text(replaced(page.read_text(), figures))
+
+
+def replaced(text: str, figures: str) -> str:
+    """Return the text with other figures between its marks. Raises NoPlace."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise NoPlace(f"expected one {BEGIN} and after it one {END}")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{figures.strip()}\n\n{END}{after}"
+
+
+def told_of(taken: Sequence[Mapping[str, Any]]) -> str:
+    """Return when the figures were taken, at which scale, with what."""
+    days = sorted({str(file["taken"])[:10] for file in taken})
+    scales = sorted({float(file["scale"]) for file in taken})
+    versions: dict[str, str] = {}
+    for file in taken:
+        versions |= file.get("machine", {})
+    cores = versions.pop("cores", "?")
+    told = ", ".join(f"{name} {number}" for name, number in versions.items())
+    lines = [f"Taken on {' and '.join(days)}, {cores} cores: {told}."]
+    if scales != [1.0]:
+        lines.append(f"**Counts were multiplied by {', '.join(f'{scale:g}' for scale in scales)}.**")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

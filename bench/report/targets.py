@@ -1,0 +1,192 @@
+"""What is aimed at, and whether it is met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bench.report.readings import Reading, best
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Side:
+    """A reading to look for; of several settings the best one counts unless one is named."""
+
+    phase: str
+    figure: str
+    database: str
+    contestant: str = OURS
+    setting: str | None = None
+
+    def among(self, readings: Iterable[Reading]) -> Reading | None:
+        """Return the reading, or None when it was not measured."""
+        return best(reading for reading in readings if self.is_of(reading))
+
+    def is_of(self, reading: Reading) -> bool:
+        """Tell whether this is the reading, or one of its settings."""
+        return (
+            (reading.phase, reading.figure, reading.database, reading.contestant)
+            == (self.phase, self.figure, self.database, self.contestant)
+        ) and self.setting in (None, reading.setting)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Ours, alone or as a multiple of a rival, against a bound."""
+
+    ours: Side
+    bound: float
+    at_least: bool
+    rival: Side | None = None
+    is_difference: bool = False  # of what ours has beyond the rival, rather than of a multiple
+
+    @property
+    def text(self) -> str:
+        """The bound as the table says it."""
+        unit = " beyond" if self.is_difference else " ×" if self.rival else ""
+        return f"{'≥' if self.at_least else '≤'} {self.bound:g}{unit}"
+
+    def judge(self, readings: Iterable[Reading]) -> Judgement:
+        """Return what was reached. It is open when one side was not measured."""
+        known = list(readings)
+        ours = self.ours.among(known)
+        rival = self.rival.among(known) if self.rival else None
+        if ours is None or (self.rival and rival is None):
+            return Judgement(self, None, ours, rival)
+        return Judgement(self, self.reached(ours, rival), ours, rival)
+
+    def reached(self, ours: Reading, rival: Reading | None) -> float:
+        """Return what is held against the bound."""
+        if rival is None:
+            return ours.median
+        return ours.median - rival.median if self.is_difference else ours.median / rival.median
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A target, and what was reached: a multiple, a figure, or None when it was not measured."""
+
+    target: Target
+    reached: float | None
+    ours: Reading | None = None
+    rival: Reading | None = None
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the target is met; None when it was not measured."""
+        if self.reached is None:
+            return None
+        return (
+            self.reached >= self.target.bound if self.target.at_least else self.reached <= self.target.bound
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The judgement as the table says it."""
+        return {None: "not measured", True: "met", False: "not met"}[self.is_met]
+
+    @property
+    def row(self) -> Reading | None:
+        """The reading beside which the table says it: the rival's, or ours when there is no other rival."""
+        if self.target.rival and self.target.rival.contestant != OURS:
+            return self.rival
+        return self.ours
+
+
+def rate(phase: str, database: str, contestant: str = OURS, setting: str | None = None) -> Side:
+    """Return the side of a rate."""
+    return Side(phase, "jobs/s", database, contestant, setting)
+
+
+def at_least(bound: float, ours: Side, rival: Side | None = None) -> Target:
+    """Return a target that more than meets."""
+    return Target(ours, bound, True, rival)
+
+
+def at_most(bound: float, ours: Side, rival: Side | None = None) -> Target:
+    """Return a target that less than meets."""
+    return Target(ours, bound, False, rival)
+
+
+BATCHES = "100 at a time"
+
+#: Drains, default settings, results kept.
+DRAINS = [
+    at_least(0.45, rate("drain", "postgres"), rate("drain", "postgres", "raw loop", BATCHES)),
+    at_least(1, rate("drain", "postgres"), rate("drain", "postgres", "pgqueuer")),
+    *(
+        at_least(15, rate("drain", "postgres"), rate("drain", "postgres", name))
+        for name in ("django-ox", "procrastinate", "django-tasks-db")
+    ),
+    *(
+        at_least(8, rate("drain", "postgres"), rate("drain", "redis", name))
+        for name in ("celery", "dramatiq")
+    ),
+    at_least(0.15, rate("drain", "sqlite"), rate("drain", "sqlite", "raw loop", BATCHES)),
+    at_least(15, rate("drain", "sqlite"), rate("drain", "sqlite", "django-tasks-db")),
+    at_least(3, rate("drain", "sqlite"), rate("drain", "sqlite", "huey")),
+    at_least(1.3, rate("drain-two", "postgres"), rate("drain", "postgres")),
+    at_least(0.8, rate("atomic", "postgres"), rate("atomic", "postgres", "raw loop")),
+]
+ENQUEUES = [
+    at_least(0.7, rate("enqueue-one", "postgres"), rate("enqueue-one", "postgres", "raw loop")),
+    at_least(0.2, rate("enqueue-many", "postgres"), rate("enqueue-many", "postgres", "raw loop", "COPY")),
+    at_least(1, rate("enqueue-many", "postgres"), rate("enqueue-many", "postgres", "pgqueuer")),
+]
+LATENCIES = [
+    at_most(1.5, Side("latency", "p50 ms", "postgres"), Side("latency", "p50 ms", "postgres", "raw loop")),
+    at_most(5, Side("latency", "p99 ms", "postgres")),
+    at_most(15, Side("latency", "p50 ms", "sqlite")),
+]
+REST = [
+    at_most(1, Side("idle", "transactions/s", "postgres")),
+    at_most(0.1, Side("idle", "CPU s in 20 s", "postgres")),
+    at_most(0.1, Side("idle", "CPU s in 20 s", "mariadb")),
+    at_most(0.2, Side("idle", "CPU s in 20 s", "sqlite")),
+    *(
+        at_most(1.3, Side("idle", "RSS MiB", name), Side("idle", "RSS MiB", name, "bare Django shell"))
+        for name in ("sqlite", "postgres", "mariadb")
+    ),
+]
+START_UP = "s to the first job"
+STARTS = [
+    Target(
+        Side("start-up", START_UP, database),
+        bound=0.5,
+        at_least=False,
+        rival=Side("start-up", START_UP, database, "bare Django shell"),
+        is_difference=True,
+    )
+    for database in ("postgres", "sqlite", "mariadb")
+]
+
+EMPTY = "empty table"
+RETAINED = [
+    at_least(
+        0.95, rate("retained", database, setting=f"beside {case}"), rate("retained", database, setting=EMPTY)
+    )
+    for database in ("postgres", "sqlite", "mariadb")
+    for case in ("300 000 waiting", "1 M finished", "1 M far-future")
+]
+PER_WORK = "µs per work"
+
+
+def per_work(database: str, setting: str) -> Side:
+    """Return the side of what a work costs in a group, or outside of one."""
+    return Side("groups", PER_WORK, database, setting=setting)
+
+
+GROUPS = [
+    at_most(0.15, Side("fan-out", "s to the report's end", "postgres")),
+    *(
+        at_most(1.5, per_work(database, "group of 10 000"), per_work(database, "10 000 plain"))
+        for database in ("postgres", "sqlite", "mariadb")
+    ),
+    *(
+        at_most(1.15, per_work(database, "group of 50 000"), per_work(database, "group of 1 000"))
+        for database in ("postgres", "sqlite", "mariadb")
+    ),
+]
+TARGETS = [*ENQUEUES, *DRAINS, *LATENCIES, *REST, *STARTS, *RETAINED, *GROUPS]
