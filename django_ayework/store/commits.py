@@ -39,8 +39,9 @@ class CommitWatch:
         self._version = self._read()
         self._busy_until = 0.0
 
-    def follow(self, channels: set[str]) -> None:
+    def follow(self, channels: set[str]) -> bool:
         """Follow nothing in particular: a commit does not say what it is about."""
+        return True
 
     def hear(self, seconds: float) -> list[tuple[str | None, str]]:
         """Wait for a commit of any other connection at most that long; it is news for all channels."""

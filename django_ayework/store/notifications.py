@@ -68,6 +68,7 @@ class Ear:
         self._heard: list[tuple[str, str]] = []
         self._test_at = time.monotonic() + TEST_EVERY
         self._echo_by: float | None = None
+        self._proof_by: float | None = None
         try:
             self._set_up()
         except BaseException:
@@ -85,25 +86,27 @@ class Ear:
         self._selector.register(self._raw.fileno(), selectors.EVENT_READ)
         self._execute(f"LISTEN {self._test_channel}")
         if self._is_lent():
-            self._prove()
+            self._ask_for_proof()
 
-    def follow(self, channels: set[str]) -> None:
-        """Hear these channels from now on, and no others."""
+    def follow(self, channels: set[str]) -> bool:
+        """Hear these channels from now on, and no others; return False if somebody rings before that.
+
+        Raises Deaf if they would never be heard.
+        """
+        if self._proof_by is not None and not self._is_proven(self._proof_by):
+            return False
         for channel in channels - self._followed:
             self._execute(f"LISTEN {quoted(channel)}")
         for channel in self._followed - channels:
             self._execute(f"UNLISTEN {quoted(channel)}")
         self._followed = set(channels)
+        return True
 
     def hear(self, seconds: float) -> list[tuple[str | None, str]]:
         """Wait for messages at most that long, or until somebody rings; return them with their channels."""
         now = time.monotonic()
         due = self._test_at if self._echo_by is None else self._echo_by
-        for key, _ in self._selector.select(max(0.0, min(seconds, due - now))):
-            if key.fileobj is self._near:
-                with suppress(BlockingIOError):
-                    self._near.recv(4096)
-        self._take_in()
+        self._wait(min(seconds, due - now))
         self._test()
         heard, self._heard = self._heard, []
         return [(name[len(PREFIX) :], text) for name, text in heard if name[len(PREFIX) :] in self._followed]
@@ -119,6 +122,16 @@ class Ear:
         for end in (self._raw, self._near, self._far):
             with suppress(Exception):
                 end.close()
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for messages and take them in; return whether somebody rang."""
+        ready = self._selector.select(max(0.0, seconds))
+        is_rung = any(key.fileobj is self._near for key, _ in ready)
+        if is_rung:
+            with suppress(BlockingIOError):
+                self._near.recv(4096)
+        self._take_in()
+        return is_rung
 
     def _execute(self, statement: str) -> None:
         """Run a statement that has no parameters."""
@@ -155,23 +168,28 @@ class Ear:
             cursor.execute("SELECT pg_backend_pid()")
             return bool(cursor.fetchone()[0] != self._raw.info.backend_pid)
 
-    def _prove(self) -> None:
-        """Raise Deaf unless a message of another session arrives: it does if ours is lent for good."""
+    def _ask_for_proof(self) -> None:
+        """Send a message by another session: it arrives if ours is lent for good."""
         other = own_session(self._alias)
         try:
             with other.cursor() as cursor:
                 cursor.execute(f"NOTIFY {self._test_channel}")
         finally:
             other.close()
-        until = time.monotonic() + PROOF_WITHIN
+        self._proof_by = time.monotonic() + PROOF_WITHIN
+
+    def _is_proven(self, until: float) -> bool:
+        """Wait for the proof; return False if somebody rings before it. Raises Deaf when it does not come."""
         while not self._heard:
             if time.monotonic() >= until:
                 raise Deaf(
                     f"LISTEN is not heard through the pooler at the alias {self._alias!r}. Set "
                     'AYEWORK["PUBSUB_DATABASE"] to an alias of the same database that leads past the pooler.'
                 )
-            self._selector.select(0.05)
-            self._take_in()
+            if self._wait(until - time.monotonic()):
+                return False
+        self._proof_by = None
+        return True
 
 
 #: What libpq calls a session whose statement has not ended: see ``psycopg.pq.TransactionStatus``.

@@ -228,6 +228,21 @@ def test_behind_a_pooler_that_lends_sessions_it_says_what_to_do_and_hears_nothin
 @transactional
 @on_postgres
 @postgres
+def test_behind_a_pooler_whoever_leaves_does_not_wait_for_the_proof(listener, monkeypatch, caplog):
+    monkeypatch.setattr(notifications, "PROOF_WITHIN", 1000.0)
+    monkeypatch.setattr(notifications.Ear, "_is_lent", lambda self: True)
+    monkeypatch.setattr(notifications.Ear, "_take_in", lambda self: None)
+    unsubscribe = listener.subscribe("due", lambda message: None)
+    eventually(lambda: listener._ear)
+    unsubscribe()
+    listener.rest()
+    assert listener._thread is None
+    assert not caplog.records
+
+
+@transactional
+@on_postgres
+@postgres
 def test_behind_a_pooler_that_lends_a_session_for_good_it_hears(listener, monkeypatch):
     monkeypatch.setattr(notifications.Ear, "_is_lent", lambda self: True)
     heard = hear(listener)

@@ -32,8 +32,11 @@ class CannotHear(Exception):
 class Ear(Protocol):
     """A connection by which messages are heard. One thread uses it, and any may ring."""
 
-    def follow(self, channels: set[str]) -> None:
-        """Hear these channels from now on, and no others. Raises CannotHear, or what the driver raises."""
+    def follow(self, channels: set[str]) -> bool:
+        """Hear these channels from now on, and no others; return False if somebody rings before that.
+
+        Raises CannotHear, or what the driver raises.
+        """
         ...
 
     def hear(self, seconds: float) -> Iterable[tuple[str | None, str]]:
@@ -139,7 +142,8 @@ class Listening:
                     self._changed.clear()
                     wanted = self._listeners.channels()
                     if wanted != followed:
-                        ear.follow(wanted)
+                        if not ear.follow(wanted):
+                            continue
                         self._begin(wanted - followed)
                         followed = wanted
                         yield

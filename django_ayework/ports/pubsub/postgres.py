@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from django_ayework.conf import get_settings
 from django_ayework.ports.pubsub.listening import CannotHear, Ear, Listening
 from django_ayework.store import notifications
@@ -29,9 +32,25 @@ class PostgresPubSub(Listening):
         notifications.notify(channel, message)
 
 
+class PostgresEar(notifications.Ear):
+    """Hears by a session of its own."""
+
+    def follow(self, channels: set[str]) -> bool:
+        """See Ear.follow()."""
+        with deaf_for_good():
+            return super().follow(channels)
+
+
 def open_ear() -> Ear:
     """Connect where it can be heard."""
+    with deaf_for_good():
+        return PostgresEar(get_settings().pubsub_database or alias())
+
+
+@contextmanager
+def deaf_for_good() -> Generator[None]:
+    """Say of a session that it cannot hear in the words of the one who listens."""
     try:
-        return notifications.Ear(get_settings().pubsub_database or alias())
+        yield
     except notifications.Deaf as reason:
         raise CannotHear(str(reason)) from None

@@ -58,13 +58,14 @@ class RedisEar:
         self._pubsub = self._client.pubsub(ignore_subscribe_messages=True)
         self._followed: set[str] = set()
 
-    def follow(self, channels: set[str]) -> None:
+    def follow(self, channels: set[str]) -> bool:
         """See Ear.follow()."""
         if fresh := channels - self._followed:
             self._pubsub.subscribe(*(PREFIX + channel for channel in fresh))
         if gone := self._followed - channels:
             self._pubsub.unsubscribe(*(PREFIX + channel for channel in gone))
         self._followed = set(channels)
+        return True
 
     def hear(self, seconds: float) -> Iterable[tuple[str | None, str]]:
         """See Ear.hear()."""
