@@ -104,9 +104,9 @@ class Ledger:
 
     def book_births(self, rows: Sequence[WorkRow]) -> None:
         """Count new works in their groups and announce them."""
-        for group_id, members in Counter(row.group_id for row in rows).items():
-            if group_id is not None:
-                self.groups.members_joined(group_id, members)
+        groups = [row.group_id for row in rows if row.group_id is not None]
+        for group_id, members in Counter(groups).items() if groups else ():
+            self.groups.members_joined(group_id, members)
         for row in rows:
             self.effects.awaits_worker(row)
         heard = {type for type in {row.type for row in rows} if is_heard(Kind.QUEUED, type)}

@@ -52,6 +52,11 @@ class EngineServices:
         with self._lock:
             self._progress[id] = encoded
 
+    @property
+    def has_progress(self) -> bool:
+        """Whether there is any to be written."""
+        return bool(self._progress)
+
     def latest_progress(self, id: str) -> str | None:
         """Return what is to be written of one work, without forgetting it."""
         with self._lock:

@@ -35,6 +35,16 @@ class Due:
         places = None if self.places is None or other.places is None else self.places | other.places
         return Due(places, earlier(self.start, other.start))
 
+    def is_known_from(self, other: Due) -> bool:
+        """Tell whether the other says all of it.
+
+        >>> Due(frozenset({("mail", "send")})).is_known_from(ANYTHING), Due(start=4.0).is_known_from(ANYTHING)
+        (True, False)
+        """
+        if self.start is not None and self.start != other.start:
+            return False
+        return other.places is None or (self.places is not None and self.places <= other.places)
+
     def __bool__(self) -> bool:
         """Tell whether it says anything."""
         return self.places is None or bool(self.places) or self.start is not None

@@ -90,15 +90,18 @@ CROSS JOIN LATERAL (SELECT waiter_id FROM {EDGE} WHERE watched_id = ended.id OFF
 """
 
 
+WATCHERS_BY_ID = f"SELECT DISTINCT waiter_id FROM {EDGE} WHERE watched_id IN ({{}})"
+
+
 def watchers_of(ids: Iterable[str]) -> set[str]:
     """Return the works that watch any of these ids. Every settlement asks."""
     found: set[str] = set()
     for some in chunked(list(ids)):
         if is_postgresql():
-            found.update(row[0] for row in fetch(WATCHERS, [array_text(some)], often=True))
+            watchers = fetch(WATCHERS, [array_text(some)], often=True)
         else:
-            watching = rows(Edge).filter(watched_id__in=some).values_list("waiter_id", flat=True)
-            found.update(watching.distinct())
+            watchers = fetch(WATCHERS_BY_ID.format(", ".join(["%s"] * len(some))), some)
+        found.update(row[0] for row in watchers)
     return found
 
 

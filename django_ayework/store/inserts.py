@@ -65,10 +65,11 @@ def copied(works: Sequence[WorkRow]) -> bool:
 def insert_one(work: WorkRow) -> int:
     """Insert a work, by a statement that is made once for works with the same columns filled."""
     values = values_of(work)
-    adapt = connection().ops.adapt_datetimefield_value
+    database = connection()
+    adapt = database.ops.adapt_datetimefield_value
     params = [adapt(value) if isinstance(value, datetime) else value for value in values if value]
-    sql = statement(connection().vendor, tuple([True if value else value for value in values]))
-    return insert_unless_taken(sql, params)
+    sql = statement(database.vendor, tuple([True if value else value for value in values]))
+    return insert_unless_taken(database, sql, params)
 
 
 @functools.lru_cache(maxsize=256)
@@ -90,7 +91,7 @@ def insert_rows(works: Sequence[WorkRow]) -> int:
     marks = ", ".join(["%s"] * len(columns.names))
     sql = f"INSERT INTO {table()} ({quoted(columns.names)}) VALUES ({marks})"
     rows = zip(*columns.varying.values(), *map(repeat, columns.shared.values()), strict=False)
-    return insert_unless_taken(sql, list(rows), many=True)
+    return insert_unless_taken(connection(), sql, list(rows), many=True)
 
 
 def insert_arrays(works: Sequence[WorkRow]) -> int:
@@ -104,7 +105,8 @@ def insert_arrays(works: Sequence[WorkRow]) -> int:
         f"SELECT {', '.join([*map('v.{}'.format, columns.varying), *shared])} "
         f"FROM unnest({arrays}) AS v({', '.join(columns.varying)})"
     )
-    return insert_unless_taken(sql, [*columns.shared.values(), *map(array_text, columns.varying.values())])
+    arrays_given = map(array_text, columns.varying.values())
+    return insert_unless_taken(connection(), sql, [*columns.shared.values(), *arrays_given])
 
 
 def insert_json(works: Sequence[WorkRow]) -> int:
@@ -122,7 +124,7 @@ def insert_json(works: Sequence[WorkRow]) -> int:
     )
     rows = list(zip(*columns.varying.values(), strict=True))
     text = json.dumps(rows, ensure_ascii=False, default=str)
-    return insert_unless_taken(sql, [*columns.shared.values(), text])
+    return insert_unless_taken(connection(), sql, [*columns.shared.values(), text])
 
 
 def json_type(field: Any) -> str:
@@ -145,23 +147,23 @@ def adapted(columns: ByColumn) -> ByColumn:
     return ByColumn(shared, columns.varying | moments)
 
 
-def insert_unless_taken(sql: str, params: Sequence[Any], many: bool = False) -> int:
+def insert_unless_taken(database: Any, sql: str, params: Sequence[Any], many: bool = False) -> int:
     """Run an INSERT that passes over rows whose id is taken; return how many it made.
 
     MySQL makes none then: it undoes the statement, not the transaction.
     """
-    if connection().vendor == "mysql":
+    if database.vendor == "mysql":
         with suppress(IntegrityError):
-            return executed(sql, params, many)
+            return executed(database, sql, params, many)
         return 0
-    return executed(f"{sql} ON CONFLICT (id) DO NOTHING", params, many)
+    return executed(database, f"{sql} ON CONFLICT (id) DO NOTHING", params, many)
 
 
-def executed(sql: str, params: Sequence[Any], many: bool) -> int:
+def executed(database: Any, sql: str, params: Sequence[Any], many: bool) -> int:
     """Run a statement, or the same one for many rows; return how many rows were made."""
-    if not many and (prepared := run_prepared(connection(), sql, params, needs_plan=False)) is not None:
+    if not many and (prepared := run_prepared(database, sql, params, needs_plan=False)) is not None:
         return int(prepared.rowcount)
-    with connection().cursor() as cursor:
+    with database.cursor() as cursor:
         cursor.executemany(sql, params) if many else cursor.execute(sql, params)
         return int(cursor.rowcount)
 

@@ -12,6 +12,7 @@ later. So only what needs no plan is prepared in sessions of the project; the en
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -76,10 +77,17 @@ def executed(connection: Any, sql: str, params: Sequence[Any], reads_moments: bo
 
 def cursor_of(connection: Any, reads_moments: bool) -> Any:
     """Return a cursor whose parameters go beside the statement; moments are read by the driver's own code."""
+    cursor_class, loader = of_driver()
+    cursor: Any = cursor_class(connection)
+    if reads_moments:
+        cursor.adapters.register_loader("timestamptz", loader)
+    return cursor
+
+
+@functools.cache
+def of_driver() -> tuple[Any, Any]:
+    """Return the driver's class of cursors, and what reads moments; the driver may be missing."""
     from psycopg import Cursor
     from psycopg.types.datetime import TimestamptzLoader
 
-    cursor: Any = Cursor(connection)
-    if reads_moments:
-        cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-    return cursor
+    return Cursor, TimestamptzLoader

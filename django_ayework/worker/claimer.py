@@ -40,6 +40,8 @@ from django_ayework.worker.waking import Told
 STAGE_BATCH = 500
 #: Polls between two looks of a worker that has nothing to do and would be told.
 LONG_REST = 3
+#: Seconds between two looks for anything at all, while there are works to claim.
+CURIOUS_AFTER = 0.05
 #: Seconds in which workers that come back to their database renew their leases.
 LONGEST_PATIENCE = 6.0
 
@@ -65,6 +67,7 @@ class Claimer:
         self._turn = 0
         self._looked_at = float("-inf")
         self._look_was_put_off = False
+        self._is_curious = False
         self._cut_off = False
         self._patient_until = float("-inf")
 
@@ -100,12 +103,16 @@ class Claimer:
     def must_look(self) -> bool:
         """Tell whether to look before claiming; what was said to be due is claimed without a look.
 
-        A look that is due by time is put off for that, but not twice.
+        A look that is due by time is put off for that, but not twice. One for something that nobody could
+        name waits a moment while there are other works: on SQLite every commit is such a thing.
         """
         told = self.told.take()
+        self._is_curious |= told.places is None
         put_off = self.learn(told) and not self._look_was_put_off and told.places is not None
         self._look_was_put_off = put_off
-        return not put_off and (told.places is None or self.knows_of_nothing() or self.look_is_due())
+        if put_off or self.knows_of_nothing() or self.look_is_due():
+            return not put_off
+        return self._is_curious and time.monotonic() - self._looked_at >= CURIOUS_AFTER
 
     def learn(self, told: Due) -> bool:
         """Serve the lanes that are said to have works, and note the next start; return whether any is new."""
@@ -136,7 +143,7 @@ class Claimer:
         """See what there is to do; stage what has become due, and do the chores that are due."""
         now = clock.now()
         self._looked_at = time.monotonic()
-        self._room_made = False
+        self._room_made = self._is_curious = False
         view = self.see(now)
         if view.next_start is not None and view.next_start <= now:
             transitions.stage(now, STAGE_BATCH)
@@ -212,7 +219,7 @@ class Claimer:
 
     def make_room(self, types: Iterable[str]) -> bool:
         """Note that works of these types have ended; return whether that lets others be claimed."""
-        if self.held_back.isdisjoint(types):
+        if not self.held_back or self.held_back.isdisjoint(types):
             return False
         self._room_made = True
         return True

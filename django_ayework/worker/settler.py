@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections
@@ -24,6 +25,7 @@ from django_ayework.store.sessions import bounded_statements
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.failures import log_failures
 from django_ayework.worker.losses import warn_if_late
+from django_ayework.worker.turns import AnyTurns, NoTurns
 
 logger = logging.getLogger("django_ayework")
 
@@ -41,8 +43,14 @@ LONGEST_PAUSE = 5.0
 class Settler:
     """A thread that settles outcomes in batches and never loses one while the process lives."""
 
-    def __init__(self, services: EngineServices, settled: Callable[[list[Delivery]], None]) -> None:
+    def __init__(
+        self,
+        services: EngineServices,
+        settled: Callable[[list[Delivery]], None],
+        turns: AnyTurns | None = None,
+    ) -> None:
         self._services = services
+        self._turns = turns or NoTurns()
         self._queue: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
         self._settled = settled
         self.thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
@@ -67,15 +75,16 @@ class Settler:
         ended = False
         with bounded_statements():
             while not ended:
-                batch, ended = self._next_batch()
-                if batch:
-                    self._settle(batch)
+                item = self._queue.get()
+                with self._turns:
+                    batch, ended = self._batch_from(item)
+                    if batch:
+                        self._settle(batch)
         connections.close_all()
 
-    def _next_batch(self) -> tuple[list[Outcome], bool]:
-        """Wait for an outcome, then take what else is there."""
+    def _batch_from(self, item: Outcome | None) -> tuple[list[Outcome], bool]:
+        """Return an outcome with what else is there, and whether that is all there will ever be."""
         batch: list[Outcome] = []
-        item = self._queue.get()
         while item is not None:
             batch.append(item)
             if len(batch) == MAX_BATCH:
@@ -104,14 +113,17 @@ class Settler:
             report_ = self._as_failure(batch[0], error)
         self._settled([delivery for delivery, _ in batch])
         log_failures([settlement for _, settlement in batch], report_.moved)
+        now = time.monotonic()
         for delivery, settlement in batch:
-            if settlement.row.id not in report_.refused:
+            if delivery.has_lapsed(now) and settlement.row.id not in report_.refused:
                 warn_if_late(delivery, "settled")
         for id in report_.refused:
             logger.warning("The outcome of work %s came too late: somebody else has moved the work.", id)
 
     def _write_progress(self, deliveries: list[Delivery]) -> None:
         """Write the last progress of works that have ended; for that alone no outcome may wait."""
+        if not self._services.has_progress:
+            return
         latest = self._services.take_progress([delivery.row.id for delivery in deliveries])
         held = {delivery.row.id: delivery.row.delivery for delivery in deliveries}
         try:

@@ -18,12 +18,16 @@ from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.event_loop import EventLoopThread
 from django_ayework.worker.loads import Load, is_async, run_load, without_outcome
 from django_ayework.worker.pace import Pace
+from django_ayework.worker.turns import AnyTurns, NoTurns
 
 Finished = Callable[[Load, list[Ended]], None]
 
 
 #: Seconds that a quick work may take before those behind it are given to other threads.
 PATIENCE = 0.02
+#: Seconds for which quick works are run one after the other while another thread waits for its turn.
+LONGEST_TURN = 0.01
+NO_TURNS = NoTurns()
 
 
 class Runner:
@@ -48,11 +52,17 @@ class Slots:
     """
 
     def __init__(
-        self, concurrency: int, services: EngineServices, finished: Finished, pace: Pace | None = None
+        self,
+        concurrency: int,
+        services: EngineServices,
+        finished: Finished,
+        turns: AnyTurns | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.concurrency = concurrency
         self.services = services
         self.finished = finished
+        self._turns = turns or NO_TURNS
         self._pace = pace or Pace()
         self._lock = threading.Lock()
         self._waiting: deque[Load] = deque()
@@ -151,11 +161,23 @@ class Slots:
             runner.since = time.monotonic()
             following: Load | None = load
             while following is not None:
-                self._run(following)
-                leave_connections(keep_connections)
-                following = self._next(runner, following)
+                is_quick = runner in self._quick
+                with self._turns if is_quick else NO_TURNS:
+                    following = self._run_series(runner, following, is_quick)
             leave_connections(tidy_connections)
         connections.close_all()
+
+    def _run_series(self, runner: Runner, load: Load, is_quick: bool) -> Load | None:
+        """Run loads that are alike quick, or not; return the next if others are to have their turn before."""
+        until = runner.since + LONGEST_TURN
+        following: Load | None = load
+        while following is not None:
+            self._run(following)
+            leave_connections(keep_connections)
+            following = self._next(runner, following)
+            if (runner in self._quick) != is_quick or (runner.since > until and self._turns.is_wanted):
+                break
+        return following
 
     def _run(self, load: Load) -> None:
         """Run one load. Connections live in this thread, and are cared for in it."""

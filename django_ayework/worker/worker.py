@@ -38,6 +38,7 @@ from django_ayework.worker.scheduler import Scheduler
 from django_ayework.worker.scope import Scope, several
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.slots import Slots
+from django_ayework.worker.turns import turns_of_database
 from django_ayework.worker.vitals import Vitals
 from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Waking
@@ -94,8 +95,9 @@ class Worker:
         self._services = EngineServices()
         self._pressure = Pressure()
         self._lag = Lag()
-        self._slots = Slots(self.concurrency, self._services, self._finished)
-        self._settler = Settler(self._services, self._settled)
+        self._turns = turns_of_database()
+        self._slots = Slots(self.concurrency, self._services, self._finished, self._turns)
+        self._settler = Settler(self._services, self._settled, self._turns)
         self._presence = Presence(self.id, name, self.queues, self.concurrency)
         self._keeper = Keeper(self.id, self._holdings, self._services, self._presence)
         self._doing = Doing(self._holdings, self._slots, self._keeper.tell_losses)
@@ -189,7 +191,8 @@ class Worker:
             self._wake.clear()
             trouble: Exception | None = None
             try:
-                pause = self._turn()
+                with self._turns:
+                    pause = self._turn()
                 recovery.succeed()
             except Exception as error:
                 trouble = error

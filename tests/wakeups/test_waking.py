@@ -92,6 +92,22 @@ def test_anything_may_be_due_means_look(claimer, looks):
 
 
 @transactional
+def test_a_busy_worker_looks_for_anything_only_now_and_then(claimer, looks, monkeypatch):
+    """On SQLite each of its own commits is such news."""
+    monkeypatch.setattr(module, "CURIOUS_AFTER", 1000.0)
+    for number in range(3):
+        enqueue(add(a=number, b=2))
+    assert len(claimer.claim(1, set())) == 1
+    looks.clear()
+    claimer.told.add(ANYTHING)
+    assert len(claimer.claim(1, set())) == 1
+    assert looks == []
+    monkeypatch.setattr(module, "CURIOUS_AFTER", 0.0)
+    assert len(claimer.claim(1, set())) == 1
+    assert looks == [None], "it has not forgotten"
+
+
+@transactional
 def test_a_busy_worker_serves_what_it_is_told_beside_what_it_knows(claimer):
     enqueue(add(a=1, b=2))
     claimer.claim(0, set())

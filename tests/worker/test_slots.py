@@ -44,7 +44,7 @@ class Known(Pace):
 def slots(monkeypatch):
     monkeypatch.setattr(module, "run_load", lambda load, services: load.run())
     monkeypatch.setattr(module, "without_outcome", lambda load: [])
-    made = Slots(4, None, lambda load, outcomes: load.ended.set(), Known())
+    made = Slots(4, None, lambda load, outcomes: load.ended.set(), pace=Known())
     yield made
     made.stop(LONG)
 
