@@ -22,6 +22,8 @@ RATE = "jobs/s"
 LONGEST_DRAIN = 25.0
 #: Seconds between two enqueues of the latency phase, and before the first of them.
 GAP, IDLE = 0.05, 4.0
+#: Seconds after which idle sessions of PostgreSQL have told what they did (PGSTAT_IDLE_INTERVAL: 10 s).
+TOLD = 12.0
 #: The job that shows that a worker is up; those of a phase count from 0.
 FIRST_NUMBER = -1
 
@@ -121,6 +123,7 @@ def await_jobs(crew: Crew, count: int) -> None:
 def idle(crew: Crew, setting: Setting, seconds: int) -> Figures:
     """Watch an idle worker: what its processes use, and the transactions of its database."""
     with idle_worker(crew, setting) as worker:
+        time.sleep(TOLD)
         return watch(worker.pid, crew.url, seconds)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django_ayework.models import Edge, Waiter
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.bulk import update_rows
+from django_ayework.store.bulk import insert_many, update_rows
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.edges import News, Told, tell_edges
 
@@ -42,12 +42,12 @@ class Watch(NamedTuple):
 def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[Watch]]) -> None:
     """Insert waiters, and an edge to each watched id in order."""
     rows(Waiter).bulk_create([Waiter(**waiter._asdict()) for waiter in waiters], batch_size=500)
-    edges = (
-        Edge(waiter_id=waiter, watched_id=watch.id, position=place, chain=watch.chain, outcome=watch.outcome)
+    edges = [
+        (waiter, watch.id, watch.chain, place, watch.outcome)
         for waiter, watches in watched.items()
         for place, watch in enumerate(watches)
-    )
-    rows(Edge).bulk_create(edges, batch_size=2000)
+    ]
+    insert_many(Edge, ("waiter_id", "watched_id", "chain", "position", "outcome"), edges)
 
 
 def lock_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
