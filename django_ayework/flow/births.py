@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.flow.gate_payload import encode_releases, encoded_input
-from django_ayework.flow.options import Resolved, encode_options, resolve
+from django_ayework.flow.options import Resolved, resolve
 from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
@@ -189,7 +189,7 @@ def new_row(
         about_type=resolved.about[0],
         about_id=resolved.about[1],
         input=input,
-        options=encode_options(resolved.stored),
+        options=resolved.stored_text,
         result=None,
         error="",
         progress=None,

@@ -52,6 +52,7 @@ class Resolved:
     deadline: datetime | None
     blockers: tuple[str, ...]
     stored: StoredOptions
+    stored_text: str
     dedup: Dedup | None = None
     unit: str | None = None
 
@@ -90,6 +91,16 @@ def resolved(
     levels: Levels = (dict(given), dict(own), constants)
     options: dict[str, Any] = {**constants, **dict(own), **dict(given)}
     deadline, expires = bounds(levels)
+    stored = StoredOptions(
+        retry=RetryPolicy.resolve(*(level.get("retry") for level in levels), lowest),
+        timeout=options.get("timeout"),
+        expires=expires,
+        explicit_deadline=deadline is not None,
+        lease=options.get("lease"),
+        released=released,
+        blocked=bool(options.get("blockers")),
+        redact=work_type.settings.redact if work_type is not None else (),
+    )
     return Resolved(
         queue=options.get("queue", DEFAULT_QUEUE),
         priority=options.get("priority", 0),
@@ -98,16 +109,8 @@ def resolved(
         start=start_of(levels),
         deadline=deadline,
         blockers=tuple(options.get("blockers", ())),
-        stored=StoredOptions(
-            retry=RetryPolicy.resolve(*(level.get("retry") for level in levels), lowest),
-            timeout=options.get("timeout"),
-            expires=expires,
-            explicit_deadline=deadline is not None,
-            lease=options.get("lease"),
-            released=released,
-            blocked=bool(options.get("blockers")),
-            redact=work_type.settings.redact if work_type is not None else (),
-        ),
+        stored=stored,
+        stored_text=encode_options(stored),
         dedup=options.get("dedup"),
         unit=options.get("unit"),
     )

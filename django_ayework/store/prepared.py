@@ -15,46 +15,77 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 #: A connection that lives for one short request is not worth the question of :func:`is_direct`.
 WORTHWHILE = 3
 
-#: By the driver's connection: how often it was used here, then whether statements can be prepared on it.
-_uses: WeakKeyDictionary[Any, int | bool] = WeakKeyDictionary()
-#: The driver's connections of sessions that are the engine's own.
-_own: WeakSet[Any] = WeakSet()
+
+class Session:
+    """What is known of the session that Django's connection has at the moment.
+
+    Its cursors are kept: to make one costs more than most statements here do.
+    """
+
+    __slots__ = ("can_prepare", "connection", "cursors", "is_own", "uses")
+
+    def __init__(self, connection: Any, is_own: bool = False) -> None:
+        self.connection = connection  # the driver's
+        self.is_own = is_own  # the engine's own, direct, and set to scan no tables
+        self.can_prepare: bool | None = True if is_own else None  # None while nobody has asked
+        self.uses = 0
+        self.cursors: dict[bool, Any] = {}
 
 
-def note_own_session(connection: Any) -> None:
-    """Note a session that is the engine's own, direct, and set to scan no tables."""
-    _own.add(connection)
-    _uses[connection] = True
+_sessions: WeakKeyDictionary[Any, Session] = WeakKeyDictionary()
+
+
+def note_own_session(database: Any) -> None:
+    """Note that the session is the engine's own, direct, and set to scan no tables."""
+    _sessions[database] = Session(database.connection, is_own=True)
 
 
 def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: bool = True) -> Any:
-    """Run a statement, prepared; return the driver's cursor, or None where Django's is to be used."""
-    if not may_prepare(database) or (needs_plan and database.connection not in _own):
+    """Run a statement, prepared; return the driver's cursor, or None where Django's is to be used.
+
+    The next statement uses the same cursor: read its rows before.
+    """
+    if is_watched(database):
+        return None
+    session = session_of(database)
+    if not may_prepare(session, database) or (needs_plan and not session.is_own):
         return None
     database.validate_no_broken_transaction()
     with database.wrap_database_errors:
-        return executed(database.connection, sql, params, reads_moments=needs_plan)
+        return executed(session, sql, params, reads_moments=needs_plan)
 
 
-def may_prepare(database: Any) -> bool:
-    """Tell whether a statement may be prepared on this connection."""
+def is_watched(database: Any) -> bool:
+    """Tell whether this is another driver's connection, or somebody watches what Django's cursors run."""
     if database.vendor != "postgresql" or database.execute_wrappers or database.queries_logged:
-        return False
-    if database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS") or database.Database.__name__ != "psycopg":
-        return False
-    database.ensure_connection()
-    known = _uses.get(database.connection, 0)
-    if not isinstance(known, bool):
-        known = known + 1
-        if known > WORTHWHILE:
-            known = is_direct(database)
-        _uses[database.connection] = known
-    return known is True
+        return True
+    return bool(
+        database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS") or database.Database.__name__ != "psycopg"
+    )
+
+
+def session_of(database: Any) -> Session:
+    """Return what is known of the session, which is opened if there is none."""
+    if database.connection is None:
+        database.ensure_connection()
+    session = _sessions.get(database)
+    if session is None or session.connection is not database.connection:
+        session = _sessions[database] = Session(database.connection)
+    return session
+
+
+def may_prepare(session: Session, database: Any) -> bool:
+    """Tell whether a statement may be prepared; a session is asked once it has been used a few times."""
+    if session.can_prepare is None:
+        session.uses += 1
+        if session.uses > WORTHWHILE:
+            session.can_prepare = is_direct(database)
+    return session.can_prepare is True
 
 
 def is_direct(database: Any) -> bool:
@@ -65,17 +96,21 @@ def is_direct(database: Any) -> bool:
         return bool(cursor.fetchone()[0] == database.connection.info.backend_pid)
 
 
-def executed(connection: Any, sql: str, params: Sequence[Any], reads_moments: bool) -> Any:
+def executed(session: Session, sql: str, params: Sequence[Any], reads_moments: bool) -> Any:
     """Run a statement, prepared, which Django has switched off for everything that its own cursors run."""
+    connection = session.connection
+    cursor = session.cursors.get(reads_moments)
+    if cursor is None:
+        cursor = session.cursors[reads_moments] = new_cursor(connection, reads_moments)
     threshold = connection.prepare_threshold
     connection.prepare_threshold = 0
     try:
-        return cursor_of(connection, reads_moments).execute(sql, params, prepare=True)
+        return cursor.execute(sql, params, prepare=True)
     finally:
         connection.prepare_threshold = threshold
 
 
-def cursor_of(connection: Any, reads_moments: bool) -> Any:
+def new_cursor(connection: Any, reads_moments: bool) -> Any:
     """Return a cursor whose parameters go beside the statement; moments are read by the driver's own code."""
     cursor_class, loader = of_driver()
     cursor: Any = cursor_class(connection)

@@ -54,7 +54,7 @@ def bound_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: obj
         with connection.cursor() as cursor:
             cursor.execute(*setting)
             if connection.vendor == "postgresql" and cursor.fetchone()[0] is not None:
-                note_own_session(connection.connection)
+                note_own_session(connection)
 
 
 def is_lent(connection: BaseDatabaseWrapper) -> bool:

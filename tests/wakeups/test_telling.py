@@ -133,6 +133,17 @@ def test_the_first_messages_are_sent_by_the_committing_thread_and_a_flood_togeth
     assert carrier.threads == {threading.current_thread().name, "ayework-outbox"}
 
 
+def test_what_still_waits_to_be_told_says_it_for_later_works_too(carrier, monkeypatch):
+    monkeypatch.setattr(module, "INTERVAL", 1000.0)
+    monkeypatch.setattr(module, "BURST", 1)
+    for _ in range(4):
+        enqueue(add(a=1, b=2))
+    assert carrier.told("due") == [ADD]
+    enqueue(pay(order_id=1))
+    outbox.flush()
+    assert carrier.told("due") == [ADD, ADD | Due(frozenset({("default", "shop.pay")}))]
+
+
 def test_too_many_ids_are_told_as_any(carrier, unhurried):
     handles = enqueue_many([add(a=1, b=2) for _ in range(150)])
     carrier.sent.clear()

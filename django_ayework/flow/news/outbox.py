@@ -99,6 +99,8 @@ class Outbox:
 
     def put(self, due: Due, ended: Collection[str] = (), revoked: Collection[str] = ()) -> None:
         """Tell others soon, unless nobody would hear it."""
+        if due and not ended and not revoked and due.is_known_from(self._batch.due):
+            return  # it is still to be sent, so whoever hears it looks after this commit
         try:
             pubsub = get_pubsub()
             if reaches_others(pubsub) and (batch := self._take_or_leave(due, ended, revoked)):
