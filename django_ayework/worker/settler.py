@@ -31,7 +31,8 @@ logger = logging.getLogger("django_ayework")
 
 Outcome = tuple[Delivery, Settlement]
 
-MAX_BATCH = 500
+#: Outcomes in one transaction. A gate and a group are written once in each, however many of theirs it has.
+MAX_BATCH = 2000
 #: How often a database that answers may refuse a batch, and an outcome alone (which takes about 10 seconds).
 BATCH_REFUSALS, MOST_REFUSALS = 3, 8
 #: PostgreSQL, after a failover to a standby that is not promoted yet.
@@ -96,7 +97,7 @@ class Settler:
         return batch, True
 
     def _settle(self, batch: list[Outcome]) -> None:
-        """Settle a batch; when it fails as a whole, each outcome on its own.
+        """Settle a batch; when it fails as a whole, each half on its own, and so on to the one that fails it.
 
         What cannot be written because the worker stops without its database stays in its holdings.
         """
@@ -107,8 +108,9 @@ class Settler:
             if self.gives_up.is_set() and not answers():
                 return
             if len(batch) > 1:
-                for outcome in batch:
-                    self._settle([outcome])
+                middle = len(batch) // 2
+                self._settle(batch[:middle])
+                self._settle(batch[middle:])
                 return
             report_ = self._as_failure(batch[0], error)
         self._settled([delivery for delivery, _ in batch])

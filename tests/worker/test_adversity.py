@@ -130,6 +130,31 @@ def test_one_outcome_that_cannot_be_written_spoils_no_other(stage, caplog):
     assert (group.open, group.total, group.dead) == (0, 20, 1)
 
 
+def test_one_bad_outcome_among_many_is_found_by_halving(monkeypatch):
+    enqueue_many([quick(number=number) for number in range(64)])
+    rows = list(claim_all().values())
+    tries: list[int] = []
+    settle = settler_module.settle
+
+    def settle_unless_bad(settlements):
+        tries.append(len(settlements))
+        if rows[40].id in {settlement.row.id for settlement in settlements if settlement.traceback == ""}:
+            raise RuntimeError("a bug")
+        return settle(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle_unless_bad)
+    settled: list[Delivery] = []
+    settler = Settler(EngineServices(), settled.extend)
+    for row in rows:
+        settler.submit(Delivery(row, 30.0), settlement_of(row))
+    settler.start()
+    eventually(lambda: len(settled) == 64)
+    settler.stop(10)
+    assert len(tries) <= 1 + 2 * 6 + 1
+    left = Work.objects.exclude(status="success").get()
+    assert (left.id, left.error) == (rows[40].id, "RuntimeError: a bug")
+
+
 def test_a_settler_that_stops_settles_everything_in_hand():
     """Also when there is more than one batch of it."""
     enqueue_many([quick(number=number) for number in range(MAX_BATCH + 50)])
