@@ -67,9 +67,21 @@ def findings_on_connections(budget: Budget) -> Iterator[Finding]:
         )
 
 
+def queues_of_types() -> dict[str, str]:
+    """Return by type of work the queue to which its works come unless they are told another."""
+    return {type.name: type.settings.queue or DEFAULT_QUEUE for type in registry}
+
+
+def hints_on_queues(queues: Sequence[str]) -> list[str]:
+    """Return what to say of queues that no type of work uses, if another has nearly that name."""
+    known = sorted(set(queues_of_types().values()))
+    hints = {queue: did_you_mean(queue, known) for queue in queues if queue not in known}
+    return [f"No type of work uses the queue {queue!r}.{hint}" for queue, hint in hints.items() if hint]
+
+
 def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Finding]:
     """See whether works come to these queues: by a type's own choice, or because some wait there."""
-    uses = {type.name: type.settings.queue or DEFAULT_QUEUE for type in registry}
+    uses = queues_of_types()
     known = sorted({*uses.values(), *queues_with_work()})
     for queue in queues:
         if queue in known:

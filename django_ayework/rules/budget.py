@@ -17,6 +17,7 @@ class Budget:
     Handlers have one each while they run: plain ones in their thread, async ones in a thread of their own.
     Neither the event loop, nor the main thread, nor a supervisor has any. A process that is replaced keeps
     its connections until what it runs has ended, so ``replaced`` processes may be there twice for a while.
+    ``wakeups`` are what those take connections for.
 
     >>> budget = Budget(concurrency=8, processes=4, replaced=True)
     >>> budget.per_process, budget.usual, budget.most
@@ -27,11 +28,12 @@ class Budget:
     processes: int = 1
     replaced: bool = False
     scheduler: bool = True
+    wakeups: tuple[str, ...] = ()
 
     @property
     def own(self) -> tuple[str, ...]:
         """What the engine's own threads in each process are for."""
-        return (*OWN, SCHEDULING) if self.scheduler else OWN
+        return (*OWN, *([SCHEDULING] if self.scheduler else []), *self.wakeups)
 
     @property
     def per_process(self) -> int:

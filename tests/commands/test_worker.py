@@ -50,6 +50,16 @@ def test_a_burst_runs_what_is_due_and_ends(process_env: dict[str, str]) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_queue_that_looks_misspelt_is_served_and_the_other_is_suggested(
+    process_env: dict[str, str],
+) -> None:
+    ended = work_off(process_env, "--queues", "mial,default,exports")
+    assert ended.returncode == 0, ended.stderr
+    assert "No type of work uses the queue 'mial'. Did you mean 'mail'?" in ended.stdout
+    assert "exports'" not in ended.stdout
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_burst_keeps_to_its_queues(process_env: dict[str, str]) -> None:
     order = Order.objects.create(reference="A1")
     mail, other = enqueue(notify(order_id=order.pk)), enqueue(add(a=1, b=2))

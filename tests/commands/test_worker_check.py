@@ -28,17 +28,23 @@ def check(*arguments: str) -> tuple[int, list[str]]:
     return status, out.getvalue().splitlines()
 
 
+@pytest.fixture
+def wakeups() -> int:
+    """How many connections wake-ups take."""
+    return 2 if connection.vendor == "postgresql" else 0
+
+
 def said(lines: list[str], weight: str) -> list[str]:
     return [line.strip().removeprefix(weight).strip() for line in lines if line.startswith(f"  {weight}")]
 
 
-def test_all_is_well(settings: Any) -> None:
+def test_all_is_well(wakeups: int) -> None:
     status, lines = check()
     assert status == 0
     assert lines[:2] == [
-        "Connections to the database 'default': at most 12",
+        f"Connections to the database 'default': at most {12 + wakeups}",
         "  1 process, each with 8 for handlers, 1 for claiming, 1 for settling, 1 for keeping leases, "
-        "1 for firing schedules",
+        "1 for firing schedules" + (", 1 for hearing wake-ups, 1 for sending many" if wakeups else ""),
     ]
     names = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
     server_name = names.get(connection.vendor, connection.display_name)
@@ -49,20 +55,30 @@ def test_all_is_well(settings: Any) -> None:
     assert not said(lines, "problem")
 
 
-def test_processes_multiply_what_one_takes() -> None:
+def test_processes_multiply_what_one_takes(wakeups: int) -> None:
     lines = check("--processes", "4", "--concurrency", "2")[1]
-    assert lines[0] == "Connections to the database 'default': at most 24"
+    assert lines[0] == f"Connections to the database 'default': at most {24 + 4 * wakeups}"
     assert lines[1].startswith("  4 processes, each with 2 for handlers")
 
 
 @pytest.mark.parametrize("option", ["--no-scheduler", "--burst"])
-def test_a_worker_without_a_scheduler_takes_one_less(option: str) -> None:
-    assert check(option)[1][0] == "Connections to the database 'default': at most 11"
+def test_a_worker_without_a_scheduler_takes_one_less(option: str, wakeups: int) -> None:
+    assert check(option)[1][0] == f"Connections to the database 'default': at most {11 + wakeups}"
 
 
-def test_processes_that_are_replaced_are_there_twice_for_a_while() -> None:
+def test_wakeups_that_are_heard_elsewhere_take_one_less(settings: Any) -> None:
+    settings.AYEWORK = {"PUBSUB": "postgres", "PUBSUB_DATABASE": "default"}
+    heard_elsewhere = check()[1][0]
+    settings.AYEWORK = {"PUBSUB": "polling"}
+    assert (heard_elsewhere, check()[1][0]) == (
+        "Connections to the database 'default': at most 13",
+        "Connections to the database 'default': at most 12",
+    )
+
+
+def test_processes_that_are_replaced_are_there_twice_for_a_while(wakeups: int) -> None:
     lines = check("--processes", "4", "--concurrency", "2", "--max-works", "9")[1]
-    assert lines[2] == "  at most 48 while all of them are being replaced"
+    assert lines[2] == f"  at most {48 + 8 * wakeups} while all of them are being replaced"
 
 
 def test_a_queue_with_a_misspelt_name_is_a_problem() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_ayework.define.registry import registry
+from django_ayework.flow.readiness import hints_on_queues
 from django_ayework.management.output import show_engine_log
 from django_ayework.management.worker_check import check_worker
 from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
@@ -91,6 +92,8 @@ class Command(BaseCommand):
             f"{', '.join(worker.queues) or 'all queues'}, {len(registry.names())} types of work. "
             "Stop with Ctrl-C."
         )
+        for hint in hints_on_queues(worker.queues):
+            self.stdout.write(self.style.WARNING(hint))
         self.stdout.flush()
 
     def end(self, status: int) -> None:

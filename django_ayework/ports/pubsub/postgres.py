@@ -10,6 +10,8 @@ from django_ayework.ports.pubsub.listening import CannotHear, Ear, Listening
 from django_ayework.store import notifications
 from django_ayework.store.database import alias
 
+HEARING, SENDING = "hearing wake-ups", "sending many"
+
 
 class PostgresPubSub(Listening):
     """Sends by the session of whoever publishes, outside of a transaction; hears by a session of its own.
@@ -18,6 +20,11 @@ class PostgresPubSub(Listening):
     """
 
     reaches_others = True
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """What a process has connections to the queue's database for, besides those of its own threads."""
+        return (SENDING,) if get_settings().pubsub_database else (HEARING, SENDING)
 
     def __init__(self) -> None:
         super().__init__("listener", open_ear)
