@@ -105,11 +105,11 @@ def test_a_type_whose_queue_is_not_served_is_worth_a_note() -> None:
 
 
 def test_migrations_that_are_missing_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "missing_migrations", lambda: ["0009_next"])
+    monkeypatch.setattr(readiness, "missing_migrations", lambda: ["0011_next"])
     status, lines = check("--queues", "mial")
     assert status == 1
     assert said(lines, "problem") == [
-        "migrations are missing: 0009_next. Run: manage.py migrate --database default"
+        "migrations are missing: 0011_next. Run: manage.py migrate --database default"
     ]
 
 
