@@ -6,9 +6,10 @@ import signal
 from collections import Counter
 
 import pytest
+from django.db import transaction
 
 from django_ayework import enqueue_many
-from django_ayework.models import Work
+from django_ayework.models import Work, WorkerProcess
 from tests.processes import ended, eventually, worker_process
 from tests.races.conftest import FULL
 from tests.races.works import join, step
@@ -30,13 +31,15 @@ def test_of_many_joins_of_a_hundred_blockers_each_none_stays_blocked(env):
     The blockers of one join lie side by side in the queue, so both processes are at them at the same time.
     """
     members = [[step(number=number) for number in range(BLOCKERS)] for _ in range(JOINS)]
-    enqueue_many([member for group in members for member in group])
     joins = [join(of=[member.id for member in group]) for group in members]
-    enqueue_many(joins[: JOINS // 2])
     with (
         worker_process(env, "--concurrency", "10") as one,
         worker_process(env, "--concurrency", "10") as other,
     ):
+        eventually(lambda: WorkerProcess.objects.count() == 2)
+        with transaction.atomic():
+            enqueue_many([member for group in members for member in group])
+            enqueue_many(joins[: JOINS // 2])
         for waiting in reversed(joins[JOINS // 2 :]):
             enqueue_many([waiting])
         eventually(lambda: not Work.objects.filter(status__in=["pending", "running"]).exists(), seconds=200)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from django_ayework import enqueue, get_handle
-from django_ayework.models import Attempt, Group, Work
+from django_ayework.models import Attempt, Group, Work, WorkerProcess
 from tests.invariants import assert_consistent
 from tests.processes import ended, eventually, worker_process
 from tests.scenarios.works import root
@@ -56,6 +56,7 @@ def assert_complete(root_id: str) -> None:
 
 def test_two_workers_complete_it_with_one_success_each(env: dict[str, str], tmp_path: Path):
     with worker_process(env) as one, worker_process(env) as other:
+        eventually(lambda: WorkerProcess.objects.count() == 2)  # or one might do it all by itself
         handle = enqueue(root(children=CHILDREN, place=str(tmp_path)))
         eventually(lambda: handle.group_id and Group.objects.filter(done_at__isnull=False).exists())
         for process in (one, other):
