@@ -63,11 +63,18 @@ def test_just_before_it_runs_a_batch_takes_in_what_has_come_unannounced(stage, s
     ticks = Ticks()
     worker = Worker()
     worker._dispatch._gathering._tick = ticks
+    is_over = worker._is_over
+
+    def before_a_turn_another_comes_and_the_time_is_over():
+        if worker._dispatch.room() and Work.objects.count() == 1:
+            WorkFactory(type=patient.name, input='{"input":1}')
+            ticks.now += 61
+        return is_over()
+
+    worker._is_over = before_a_turn_another_comes_and_the_time_is_over
     with worker:
         first = enqueue(patient(0))
-        eventually(lambda: first.state().status == "running")
-        WorkFactory(type=patient.name, input='{"input":1}')
-        ticks.now += 61
+        eventually(lambda: first.state().status != "pending")
         worker._wake.set()
         first.result(timeout=20)
     assert stage.runs == [[0, 1]]
