@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from django_ayework.conf import get_settings, unknown_keys
+from django_ayework.conf import Settings, get_settings, unknown_keys
 from django_ayework.define.registry import registry
 from django_ayework.errors import did_you_mean
 
@@ -39,6 +39,14 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     return found
 
 
+def usable_settings() -> Settings | None:
+    """Return the settings, or None where they cannot be used, as E002 says."""
+    try:
+        return get_settings()
+    except ImproperlyConfigured:
+        return None
+
+
 #: Caches that are not the same for all processes, keep nothing, or cannot add a key in one step.
 UNSHARED_CACHES = ("locmem.LocMemCache", "dummy.DummyCache", "filebased.FileBasedCache")
 
@@ -46,9 +54,7 @@ UNSHARED_CACHES = ("locmem.LocMemCache", "dummy.DummyCache", "filebased.FileBase
 @register("ayework")
 def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """W004: a Store in a cache that processes do not share. W005: ON_BACKLOG that is never called."""
-    try:
-        settings = get_settings()
-    except ImproperlyConfigured:  # E002 says so
+    if (settings := usable_settings()) is None:
         return []
     found: list[CheckMessage] = []
     backend = str(django_settings.CACHES.get("default", {}).get("BACKEND", ""))
@@ -79,9 +85,7 @@ PUBSUB_ENGINES = {"postgres": "postgresql", "sqlite": "sqlite"}
 @register("ayework")
 def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E009: no such database for PUBSUB_DATABASE. E010: a PUBSUB that cannot carry anything here."""
-    try:
-        settings = get_settings()
-    except ImproperlyConfigured:  # E002 says so
+    if (settings := usable_settings()) is None:
         return []
     found: list[CheckMessage] = []
     other = settings.pubsub_database
@@ -153,12 +157,10 @@ def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """E006: too old for SKIP LOCKED. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL."""
-    try:
-        alias = get_settings().database
-    except ImproperlyConfigured:  # E002 says so
+    settings = usable_settings()
+    if settings is None or settings.database not in {*(databases or ())}.intersection(connections.settings):
         return []
-    if alias not in (databases or ()) or alias not in connections.settings:
-        return []
+    alias = settings.database
     connection = connections[alias]
     if connection.vendor == "sqlite":
         return check_sqlite(connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -87,25 +87,21 @@ def all_born(
     The first of a type makes the mould for the others; one with options of its own has no like.
     """
     births: list[Birth] = []
-    firsts: dict[str, Birth] = {}
     moulds: dict[str, Mould] = {}
     for request in requests:
-        first = None if request.options else firsts.get(request.type)
-        if first is not None:
-            mould = moulds.get(request.type) or moulds.setdefault(request.type, Mould.of(first))
+        mould = None if request.options else moulds.get(request.type)
+        if mould is not None:
             births.append(mould.cast(request.id, encoded_input(request)))
             continue
         birth = born(request, given, family, now)
         births.append(birth)
         if birth.gate is None and not request.options:
-            firsts[request.type] = birth
+            moulds[request.type] = Mould.of(birth)
     return births
 
 
-def one_of_each(requests: Sequence[WorkRequest[Any, Any]]) -> Sequence[WorkRequest[Any, Any]]:
+def one_of_each(requests: Iterable[WorkRequest[Any, Any]]) -> list[WorkRequest[Any, Any]]:
     """Return one of the requests of each type that are alike, and all that have options of their own."""
-    if len(requests) == 1:
-        return requests
     alike: dict[str, WorkRequest[Any, Any]] = {}
     others: list[WorkRequest[Any, Any]] = []
     for request in requests:

@@ -23,11 +23,11 @@ from django_ayework.rules.transitions import Transition
 from django_ayework.rules.verdicts import error_text, waiting_status
 from django_ayework.store import transitions
 from django_ayework.store.database import chunked, rows
-from django_ayework.store.edges import News, watchers_of
+from django_ayework.store.edges import News
 from django_ayework.store.rows import WorkRow, rows_of, statuses_of
 from django_ayework.store.waiters import (
     WaiterRow,
-    lock_waiters,
+    lock_concerned,
     missed_by,
     record_outcomes,
 )
@@ -47,11 +47,8 @@ def decide_wave(ledger: Ledger) -> None:
     """
     news = News(ledger.outcomes, ledger.chain_outcomes)
     ledger.outcomes, ledger.chain_outcomes = {}, {}
-    concerned = ledger.undecided | watchers_of(news.ids)
-    ledger.undecided = set()
-    if not concerned:
-        return
-    waiters = record_outcomes(lock_waiters(concerned), news)
+    undecided, ledger.undecided = ledger.undecided, set()
+    waiters = record_outcomes(lock_concerned(undecided, news), news)
     undone = news.undoes()
     decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
     moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]

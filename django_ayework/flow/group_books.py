@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,7 +13,14 @@ from django_ayework.flow.events import group_done_is_heard
 from django_ayework.flow.payloads import decode_value
 from django_ayework.rules.folding import Contribution, GroupValue, fold
 from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.groups import GroupRow, delete_emptied, insert_groups, lock_groups, write_groups
+from django_ayework.store.groups import (
+    GroupRow,
+    count_in_group,
+    delete_emptied,
+    insert_groups,
+    lock_groups,
+    write_groups,
+)
 
 
 class ContributionFailed(Exception):
@@ -36,6 +43,27 @@ class Gain:
     total: int = 0
     dead: int = 0
     contributions: list[tuple[str, Contribution]] = field(default_factory=list)
+
+    def contribute(self, work_id: str, contribution: Contribution) -> None:
+        """Add a contribution, instead of the one before if both do nothing but replace the value."""
+        if contribution.append is None and self.contributions:
+            _, before = self.contributions[-1]
+            if before.append is None and not before.final:
+                self.contributions.pop()
+        self.contributions.append((work_id, contribution))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether members of a group that is there have come or ended, with one value to replace its own."""
+        replaces = all(contribution.append is None for _, contribution in self.contributions)
+        return replaces and not (self.is_new or self.shrinks)
+
+    @property
+    def value(self) -> tuple[str | None, bool]:
+        """The value of a plain gain, if it has one, and whether that is final; nothing passes a final one."""
+        for _, contribution in self.contributions:
+            return contribution.value, contribution.final
+        return None, False
 
 
 class GroupBooks:
@@ -78,7 +106,9 @@ class GroupBooks:
 
     def contributed(self, group_id: str, work_id: str, contributions: Iterable[Contribution]) -> None:
         """Note what a member contributes to the value, in list order; values are encoded texts."""
-        self.gains[group_id].contributions += [(work_id, contribution) for contribution in contributions]
+        gain = self.gains[group_id]
+        for contribution in contributions:
+            gain.contribute(work_id, contribution)
 
     def close(self, effects: Effects) -> None:
         """Write every gain, groups locked in id order; announce the groups that have settled.
@@ -87,6 +117,19 @@ class GroupBooks:
         """
         if not self.gains:
             return
+        for row in self._written():
+            if row.done_at != self.now:
+                continue
+            effects.ended.append(row.id)
+            if group_done_is_heard():
+                effects.group_done(row.id, decode_value(row.value, get_settings().codec))
+
+    def _written(self) -> Collection[GroupRow]:
+        """Write every gain; return the groups as they are now. A plain gain takes one statement."""
+        [(id, gain), *others] = self.gains.items()
+        if not others and gain.is_plain:
+            counted = count_in_group(id, gain.open, gain.total, gain.dead, self.now, *gain.value)
+            return [counted] if counted else []
         known = lock_groups(id for id, gain in self.gains.items() if gain.may_exist or not gain.is_new)
         for id in delete_emptied(id for id in known if self.gains[id].shrinks):
             del known[id]
@@ -95,12 +138,7 @@ class GroupBooks:
         written = {id: self.applied(row) for id, row in {**known, **founded}.items()}
         insert_groups(row for id, row in written.items() if id in founded)
         write_groups(row for id, row in written.items() if id in known)
-        for id, row in written.items():
-            if row.done_at != self.now:
-                continue
-            effects.ended.append(id)
-            if group_done_is_heard():
-                effects.group_done(id, decode_value(row.value, get_settings().codec))
+        return written.values()
 
     def applied(self, row: GroupRow) -> GroupRow:
         """Return the group with its gain."""
@@ -111,12 +149,5 @@ class GroupBooks:
                 value = fold(value, [contribution])
             except Exception as error:
                 raise ContributionFailed(work_id, error) from error
-        still_open = row.open + gain.open
-        return row._replace(
-            open=still_open,
-            total=row.total + gain.total,
-            dead=row.dead + gain.dead,
-            value=value.value,
-            final=value.final,
-            done_at=None if still_open > 0 else row.done_at if row.done_at and not gain.open else self.now,
-        )
+        gained = row.gaining(gain.open, gain.total, gain.dead, self.now)
+        return gained._replace(value=value.value, final=value.final)

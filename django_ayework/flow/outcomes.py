@@ -26,7 +26,11 @@ def success_from(plan: Plan, row: WorkRow) -> Success:
     differs = any(word.append or word is not plan.own for word in plan.contributions)
     if row.group_id is None and not births and not outputs and not differs:
         return Success(result)
-    contributions = tuple(encoded(row.type, contribution) for contribution in plan.contributions)
+    same = plan.own if codec is get_settings().codec else None  # its text is the result's
+    contributions = tuple(
+        Contribution(result, word.final) if word is same and not word.append else encoded(row.type, word)
+        for word in plan.contributions
+    )
     return Success(result, contributions, births, outputs, needs_group=differs)
 
 

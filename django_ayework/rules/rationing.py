@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -21,18 +21,16 @@ class Contender:
     priority: int
 
 
-def capped(
-    types: Iterable[str], number: int, controls: Controls, running: Mapping[str, int]
-) -> dict[str, int]:
-    """Return at most how many works of each type may be claimed, none of them more than ``number``.
+def capped(wishes: Mapping[str, int], controls: Controls, running: Mapping[str, int]) -> dict[str, int]:
+    """Return at most how many works of each type may be claimed, none of them more than are wanted.
 
     >>> from django_ayework.rules.controls import TypeControl
     >>> controls = Controls({"mail": TypeControl(max_running=5), "video": TypeControl(max_claimed=1)})
-    >>> capped(["mail", "video", "rest"], 8, controls, {"mail": 3})
+    >>> capped({"mail": 8, "video": 8, "rest": 8}, controls, {"mail": 3})
     {'mail': 2, 'video': 1, 'rest': 8}
     """
     caps = {}
-    for type in types:
+    for type, number in wishes.items():
         control = controls.of(type)
         room = max(0, control.max_running - running.get(type, 0)) if control.max_running else number
         caps[type] = min(number, room, control.max_claimed or number)

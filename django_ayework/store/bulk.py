@@ -18,31 +18,34 @@ INSERTED_AT_ONCE = 2000
 #: Rows in one CASE: each row is compared with every key, so more rows would cost more than round trips save.
 CASES = 100
 
+#: Kinds of fields whose values every database takes as they are: to ask Django for each takes its time.
+TAKEN_AS_THEY_ARE = frozenset({"CharField", "TextField", "IntegerField", "BigAutoField"})
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
     """New values for the rows of these keys, column by column.
 
-    ``each`` has one value per key, in their order; ``shared`` is the same for all.
+    ``varying`` has one value per key, in their order; ``shared`` is the same for all.
     """
 
     keys: Sequence[str]
-    each: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    varying: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     shared: Mapping[str, Any] = field(default_factory=dict)
 
 
 def update_of(changes: Changes) -> Update:
     """Return changes by key as an update by column; all name the same columns."""
     values = list(changes.values())
-    each: dict[str, Sequence[Any]] = {}
+    varying: dict[str, Sequence[Any]] = {}
     shared: dict[str, Any] = {}
     for name, first in values[0].items():
         column = [change[name] for change in values]
         if all(value == first for value in column):
             shared[name] = first
         else:
-            each[name] = column
-    return Update(list(changes), each, shared)
+            varying[name] = column
+    return Update(list(changes), varying, shared)
 
 
 def update_rows(model: type[Model], changes: Changes) -> None:
@@ -58,9 +61,7 @@ def insert_many(model: type[Model], names: Sequence[str], rows: Sequence[tuple[A
     Those cost more than the rest for works that wait for thousands of others.
     """
     fields = [field_of(model, name) for name in names]
-    into = (
-        f"INSERT INTO {quoted(model._meta.db_table)} ({', '.join(quoted(field.column) for field in fields)})"
-    )
+    into = f"INSERT INTO {quoted(model._meta.db_table)} ({columns_of(model, names)})"
     for some in chunked(rows, INSERTED_AT_ONCE):
         with connection().cursor() as cursor:
             if is_postgresql():
@@ -74,6 +75,11 @@ def insert_many(model: type[Model], names: Sequence[str], rows: Sequence[tuple[A
 def quoted(name: str) -> str:
     """Return the name of a table or column as the database writes it."""
     return connection().ops.quote_name(name)
+
+
+def columns_of(model: type[Model], names: Sequence[str]) -> str:
+    """Return the columns of fields as a list in SQL."""
+    return ", ".join(quoted(field_of(model, name).column) for name in names)
 
 
 def can_join() -> bool:
@@ -94,10 +100,10 @@ def update_joined(
     a row (``w``) must meet besides. Returns the keys that moved.
     """
     key = primary_key(model)
-    given = {key.name: update.keys, **update.each, **(fence or {})}
+    given = {key.name: update.keys, **update.varying, **(fence or {})}
     place = {name: f"v.v{number}" for number, name in enumerate(given)}
     fields = {name: field_of(model, name) for name in (*given, *update.shared)}
-    sets = [f'"{fields[name].column}" = {place[name]}' for name in update.each]
+    sets = [f'"{fields[name].column}" = {place[name]}' for name in update.varying]
     sets += [f'"{fields[name].column}" = %s' for name in update.shared]
     met = [f'w."{fields[name].column}" = {place[name]}' for name in (key.name, *(fence or {}))]
     source, values = (as_arrays if is_postgresql() else as_json)([fields[name] for name in given], given)
@@ -118,14 +124,18 @@ def as_arrays(fields: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tupl
 
 def as_json(fields: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tuple[str, list[str]]:
     """Return columns as a table for FROM: one text has every row, as a list, which SQLite takes apart."""
-    database = connection()
-    columns = [
-        [field.get_db_prep_save(value, database) for value in column]
-        for field, column in zip(fields, given.values(), strict=True)
-    ]
+    columns = [adapted_column(field, column) for field, column in zip(fields, given.values(), strict=True)]
     parts = ", ".join(f"json_extract(value, '$[{number}]') AS v{number}" for number in range(len(fields)))
     text = json.dumps(list(zip(*columns, strict=True)), ensure_ascii=False, separators=(",", ":"))
     return f"(SELECT {parts} FROM json_each(%s)) AS v", [text]
+
+
+def adapted_column(field: Any, column: Sequence[Any]) -> Sequence[Any]:
+    """Return values as the database takes them; texts and numbers are taken as they are."""
+    if field.get_internal_type() in TAKEN_AS_THEY_ARE:
+        return column
+    database = connection()
+    return [field.get_db_prep_save(value, database) for value in column]
 
 
 def primary_key(model: type[Model]) -> Any:
@@ -155,8 +165,8 @@ def update_by_cases(model: type[Model], update: Update) -> set[str]:
 
 def part_of(update: Update, places: Sequence[int]) -> Update:
     """Return the part of an update that is about the keys at these places."""
-    each = {name: [column[place] for place in places] for name, column in update.each.items()}
-    return Update([update.keys[place] for place in places], each, update.shared)
+    varying = {name: [column[place] for place in places] for name, column in update.varying.items()}
+    return Update([update.keys[place] for place in places], varying, update.shared)
 
 
 def update_chunk(model: type[Model], update: Update) -> None:
@@ -168,7 +178,7 @@ def update_chunk(model: type[Model], update: Update) -> None:
         column = field_of(model, name)
         assignments.append(f"{quoted(column.column)} = %s")
         params.append(column.get_db_prep_save(value, database))
-    for name, values in update.each.items():
+    for name, values in update.varying.items():
         column = field_of(model, name)
         assignments.append(f"{quoted(column.column)} = CASE {key} {'WHEN %s THEN %s ' * len(values)}END")
         for id, value in zip(update.keys, values, strict=True):

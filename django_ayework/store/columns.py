@@ -8,8 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from django_ayework.models import Work
-from django_ayework.store.bulk import field_of
-from django_ayework.store.database import connection
+from django_ayework.store.bulk import columns_of, quoted
 from django_ayework.store.rows import COLUMNS, PLACE, WorkRow
 
 #: Empty at birth, so left to the column's NULL.
@@ -51,12 +50,6 @@ def by_column(works: Sequence[WorkRow]) -> ByColumn:
     return ByColumn(shared, varying)
 
 
-def table() -> str:
-    """Return the table of works, quoted."""
-    return connection().ops.quote_name(Work._meta.db_table)
-
-
-def quoted(names: Sequence[str]) -> str:
-    """Return the database's names of columns, as a list in SQL."""
-    quote = connection().ops.quote_name
-    return ", ".join(quote(field_of(Work, name).column) for name in names)
+def into(names: Sequence[str]) -> str:
+    """Return the table of works and these columns, as INSERT and COPY want them."""
+    return f"{quoted(Work._meta.db_table)} ({columns_of(Work, names)})"

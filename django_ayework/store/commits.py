@@ -26,6 +26,8 @@ def file_of(alias: str) -> str | None:
 class CommitWatch:
     """Tells that somebody has committed. One thread uses it, any may ring."""
 
+    can_be_lent = False
+
     def __init__(self, file: str) -> None:
         self._connection = sqlite3.connect(
             file,

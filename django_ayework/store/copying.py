@@ -11,8 +11,11 @@ from datetime import datetime
 from itertools import repeat
 from typing import Any
 
-from django_ayework.store.columns import ByColumn, by_column, quoted, table
-from django_ayework.store.database import connection
+from django.db.models import Model
+
+from django_ayework.store.bulk import columns_of, quoted
+from django_ayework.store.columns import ByColumn, by_column, into
+from django_ayework.store.database import chunked, connection
 from django_ayework.store.rows import WorkRow
 
 #: Rows handed over at a time: the server stores some while the next are made.
@@ -43,13 +46,24 @@ def copy_works(works: Sequence[WorkRow]) -> None:
     piece = next(pieces, None)
     while piece is not None:
         names += [name for name in piece.names if name not in names]
-        sql = f"COPY {table()} ({quoted(names)}) FROM STDIN"
+        sql = f"COPY {into(names)} FROM STDIN"
         with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
             while piece is not None and set(names).issuperset(piece.names):
                 copy.write(lines_of(piece, names))
                 piece = next(pieces, None)
     for failure in failures:
         raise failure
+
+
+def copy_rows(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows, each with the values of these columns, in the caller's transaction."""
+    database = connection()
+    database.validate_no_broken_transaction()
+    sql = f"COPY {quoted(model._meta.db_table)} ({columns_of(model, names)}) FROM STDIN"
+    with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
+        for some in chunked(rows, PIECE):
+            columns = zip(names, zip(*some, strict=True), strict=True)
+            copy.write(lines_of(ByColumn({}, dict(columns)), names))
 
 
 def pieces_of(works: Sequence[WorkRow], failures: list[Exception]) -> Iterator[ByColumn]:
@@ -90,6 +104,8 @@ def text_of(value: Any) -> str:
     """
     if value is None:
         return NULL
+    if isinstance(value, int):
+        return str(value)
     if isinstance(value, datetime):
         return value.isoformat()
     text = str(value)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from django.db import (
@@ -18,6 +19,7 @@ from django.db import (
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.manager import Manager
+from django.db.utils import load_backend
 
 from django_ayework.conf import get_settings
 from django_ayework.store.prepared import run_prepared
@@ -28,6 +30,8 @@ M = TypeVar("M", bound=Model)
 
 #: Rows in one statement: far below every database's limit of parameters, enough to make round trips rare.
 CHUNK = 500
+#: The same where the parameters are whole columns.
+SET = 4000
 DEADLOCK_RETRIES = 8
 
 
@@ -62,8 +66,15 @@ def open_transactions() -> int:
 
 
 def is_postgresql() -> bool:
-    """Tell whether set-based statements of PostgreSQL can be used."""
-    return connection().vendor == "postgresql"
+    """Tell whether set-based statements of PostgreSQL can be used. Nearly every statement asks."""
+    return vendor_of(connections.settings[alias()]["ENGINE"]) == "postgresql"
+
+
+@cache
+def vendor_of(engine: str) -> str:
+    """Return what Django calls the databases of an engine; to ask a thread's connection takes longer."""
+    vendor: str = load_backend(engine).DatabaseWrapper.vendor
+    return vendor
 
 
 def has_returning() -> bool:

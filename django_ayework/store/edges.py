@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django_ayework.models import Edge
 from django_ayework.rules.states import Status
 from django_ayework.store.arrays import array_text
-from django_ayework.store.database import chunked, fetch, is_postgresql, rows
+from django_ayework.store.database import CHUNK, SET, chunked, fetch, is_postgresql, rows
 
 EDGE = Edge._meta.db_table
 
@@ -59,8 +59,9 @@ class News:
         return str((self.chains if edge.chain else self.works)[edge.watched_id] or "")
 
 
-#: OFFSET 0 keeps the inner query whole, so that it reads the index once per id: of a gate that was born a
-#: moment ago the planner has no statistics, takes its ids for common ones, and would read every edge.
+#: Tells edges, as ``told``. OFFSET 0 keeps the inner query whole, so that it reads the index once per id: of
+#: a gate that was born a moment ago the planner has no statistics, takes its ids for common ones, and would
+#: read every edge.
 TELL = f"""
 WITH news AS (
     SELECT * FROM unnest(%s::text[], %s::boolean[], %s::text[]) AS news(watched_id, chain, outcome)
@@ -78,7 +79,6 @@ WITH news AS (
     WHERE edge.id = stale.id
     RETURNING edge.waiter_id, stale.before, stale.after
 )
-SELECT waiter_id, before, after, count(*) FROM told GROUP BY waiter_id, before, after
 """
 
 
@@ -96,7 +96,7 @@ WATCHERS_BY_ID = f"SELECT DISTINCT waiter_id FROM {EDGE} WHERE watched_id IN ({{
 def watchers_of(ids: Iterable[str]) -> set[str]:
     """Return the works that watch any of these ids. Every settlement asks."""
     found: set[str] = set()
-    for some in chunked(list(ids)):
+    for some in chunked(list(ids), SET if is_postgresql() else CHUNK):
         if is_postgresql():
             watchers = fetch(WATCHERS, [array_text(some)], often=True)
         else:
@@ -105,26 +105,18 @@ def watchers_of(ids: Iterable[str]) -> set[str]:
     return found
 
 
+def facts_of(news: News) -> list[str]:
+    """Return news as the columns that TELL wants."""
+    facts = [(id, False, str(end or "")) for id, end in news.works.items()]
+    facts += [(id, True, str(end or "")) for id, end in news.chains.items()]
+    return [array_text(column) for column in (zip(*facts, strict=True) if facts else ((), (), ()))]
+
+
 def tell_edges(waiters: Collection[str], news: News) -> list[Told]:
     """Write how what is watched ended on the edges of these waiters, which the caller has locked.
 
     The edges are read here, after the locks, so that no rival's outcome is missed or counted twice.
     """
-    return tell_set_based(waiters, news) if is_postgresql() else tell_one_by_one(waiters, news)
-
-
-def tell_set_based(waiters: Collection[str], news: News) -> list[Told]:
-    """One statement, which counts what it has changed."""
-    facts = [(id, False, str(end or "")) for id, end in news.works.items()]
-    facts += [(id, True, str(end or "")) for id, end in news.chains.items()]
-    if not facts:
-        return []
-    columns = [array_text(column) for column in zip(*facts, strict=True)]
-    return [Told(*counted) for counted in fetch(TELL, [*columns, array_text(list(waiters))], often=True)]
-
-
-def tell_one_by_one(waiters: Collection[str], news: News) -> list[Told]:
-    """Read the edges, then write each outcome onto those that did not know it."""
     stale: dict[str, list[int]] = defaultdict(list)
     told: Counter[tuple[str, str, str]] = Counter()
     for edge in edges_between(waiters, news.ids):

@@ -13,9 +13,8 @@ from typing import Any
 from django.db import IntegrityError
 
 from django_ayework.models import Work
-from django_ayework.store.arrays import array_text
-from django_ayework.store.bulk import array_type, field_of
-from django_ayework.store.columns import INSERTED, MOMENTS, ByColumn, by_column, quoted, table, values_of
+from django_ayework.store.bulk import array_type, as_arrays, field_of
+from django_ayework.store.columns import INSERTED, MOMENTS, ByColumn, by_column, into, values_of
 from django_ayework.store.copying import can_copy, copy_works
 from django_ayework.store.database import CHUNK, atomic, connection, is_postgresql
 from django_ayework.store.prepared import run_prepared
@@ -77,7 +76,7 @@ def statement(vendor: str, filled: tuple[object, ...]) -> str:
     """Return an INSERT: ``filled`` has True for each column to be given, else its empty value."""
     given = {name: value for name, value in zip(INSERTED, filled, strict=True) if value is not None}
     values = ["%s" if value is True else LITERALS[value] for value in given.values()]
-    return f"INSERT INTO {table()} ({quoted(list(given))}) VALUES ({', '.join(values)})"
+    return f"INSERT INTO {into(list(given))} VALUES ({', '.join(values)})"
 
 
 def insert_some(works: Sequence[WorkRow]) -> int:
@@ -89,7 +88,7 @@ def insert_rows(works: Sequence[WorkRow]) -> int:
     """An INSERT that any database runs, prepared once and run for each row."""
     columns = adapted(by_column(works))
     marks = ", ".join(["%s"] * len(columns.names))
-    sql = f"INSERT INTO {table()} ({quoted(columns.names)}) VALUES ({marks})"
+    sql = f"INSERT INTO {into(columns.names)} VALUES ({marks})"
     rows = zip(*columns.varying.values(), *map(repeat, columns.shared.values()), strict=False)
     return insert_unless_taken(connection(), sql, list(rows), many=True)
 
@@ -97,16 +96,11 @@ def insert_rows(works: Sequence[WorkRow]) -> int:
 def insert_arrays(works: Sequence[WorkRow]) -> int:
     """One INSERT from arrays: PostgreSQL reads them quicker than a long list of rows."""
     columns = by_column(works)
-    types = {name: array_type(field_of(Work, name)) for name in columns.names}
-    arrays = ", ".join(f"%s::{types[name]}" for name in columns.varying)
-    shared = [f"%s::{types[name].removesuffix('[]')}" for name in columns.shared]
-    sql = (
-        f"INSERT INTO {table()} ({quoted(columns.names)}) "
-        f"SELECT {', '.join([*map('v.{}'.format, columns.varying), *shared])} "
-        f"FROM unnest({arrays}) AS v({', '.join(columns.varying)})"
-    )
-    arrays_given = map(array_text, columns.varying.values())
-    return insert_unless_taken(connection(), sql, [*columns.shared.values(), *arrays_given])
+    source, arrays = as_arrays([field_of(Work, name) for name in columns.varying], columns.varying)
+    varying = [f"v.v{number}" for number in range(len(columns.varying))]
+    shared = [f"%s::{array_type(field_of(Work, name)).removesuffix('[]')}" for name in columns.shared]
+    sql = f"INSERT INTO {into(columns.names)} SELECT {', '.join([*varying, *shared])} FROM {source}"
+    return insert_unless_taken(connection(), sql, [*columns.shared.values(), *arrays])
 
 
 def insert_json(works: Sequence[WorkRow]) -> int:
@@ -118,7 +112,7 @@ def insert_json(works: Sequence[WorkRow]) -> int:
         for place, name in enumerate(columns.varying)
     )
     sql = (
-        f"INSERT INTO {table()} ({quoted(columns.names)}) "
+        f"INSERT INTO {into(columns.names)} "
         f"SELECT {', '.join([*map('v.{}'.format, columns.varying), *marks])} "
         f"FROM JSON_TABLE(%s, '$[*]' COLUMNS({parts})) AS v"
     )

@@ -110,8 +110,10 @@ class Claimer:
         self._is_curious |= told.places is None
         put_off = self.learn(told) and not self._look_was_put_off and told.places is not None
         self._look_was_put_off = put_off
-        if put_off or self.knows_of_nothing() or self.look_is_due():
-            return not put_off
+        if put_off:
+            return False
+        if self.knows_of_nothing() or self.look_is_due():
+            return True
         return self._is_curious and time.monotonic() - self._looked_at >= CURIOUS_AFTER
 
     def learn(self, told: Due) -> bool:
@@ -212,9 +214,7 @@ class Claimer:
         self.held_back |= claimed.full
         if done := claimed.full | claimed.empty:
             rest = share.without(done)
-            self.busy = [
-                rest if other == share else other for other in self.busy if other != share or rest.types
-            ]
+            self.busy = [left for each in self.busy if (left := rest if each is share else each) is not None]
         return claimed.rows
 
     def make_room(self, types: Iterable[str]) -> bool:

@@ -59,23 +59,24 @@ class Claim:
 
 def claim_of(claim: Claim, controls: Controls) -> Claimed:
     """Lease works of a share; a plain one is a single statement, limits are counted in a transaction."""
-    if not claim.wishes():
+    wishes = claim.wishes()
+    if not wishes:
         return Claimed([])
     limited = [type for type in claim.share.types if controls.of(type).max_running]
     if limited:
-        return in_own_transaction(partial(claim_limited, claim, controls, limited))
+        return in_own_transaction(partial(claim_limited, claim, wishes, controls, limited))
     running = running_counts(claim.share.types) if claim.share.ranked else {}
-    return taken(claim, controls, running)
+    return taken(claim, wishes, controls, running)
 
 
-def claim_limited(claim: Claim, controls: Controls, limited: list[str]) -> Claimed:
+def claim_limited(claim: Claim, wishes: Mapping[str, int], controls: Controls, limited: list[str]) -> Claimed:
     """Lock the limited types' rows, then count what runs, then claim.
 
     Whoever claims of these types holds their rows until its claim has committed, so the count, in a later
     statement, misses nobody's; works that end meanwhile only make room.
     """
     hold_limits(limited, claim.now)
-    return taken(claim, controls, running_counts(claim.share.types))
+    return taken(claim, wishes, controls, running_counts(claim.share.types))
 
 
 def hold_limits(limited: list[str], now: datetime) -> None:
@@ -86,12 +87,10 @@ def hold_limits(limited: list[str], now: datetime) -> None:
         lock_type_controls(limited)
 
 
-def taken(claim: Claim, controls: Controls, running: dict[str, int]) -> Claimed:
+def taken(claim: Claim, wishes: Mapping[str, int], controls: Controls, running: dict[str, int]) -> Claimed:
     """Claim what limits, and then weights, allow."""
     share = claim.share
-    caps: dict[str, int] = {}
-    for type, works in claim.wishes().items():
-        caps |= capped([type], works, controls, running)
+    caps = capped(wishes, controls, running)
     full = frozenset(type for type, cap in caps.items() if cap == 0)
     if share.ranked:
         caps = rationed_slots(claim, caps, controls, running)

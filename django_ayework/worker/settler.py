@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections
@@ -25,7 +24,7 @@ from django_ayework.store.sessions import bounded_statements
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.failures import log_failures
 from django_ayework.worker.losses import warn_if_late
-from django_ayework.worker.turns import AnyTurns, NoTurns
+from django_ayework.worker.turns import NO_TURNS, AnyTurns
 
 logger = logging.getLogger("django_ayework")
 
@@ -48,10 +47,10 @@ class Settler:
         self,
         services: EngineServices,
         settled: Callable[[list[Delivery]], None],
-        turns: AnyTurns | None = None,
+        turns: AnyTurns = NO_TURNS,
     ) -> None:
         self._services = services
-        self._turns = turns or NoTurns()
+        self._turns = turns
         self._queue: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
         self._settled = settled
         self.thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
@@ -115,9 +114,8 @@ class Settler:
             report_ = self._as_failure(batch[0], error)
         self._settled([delivery for delivery, _ in batch])
         log_failures([settlement for _, settlement in batch], report_.moved)
-        now = time.monotonic()
         for delivery, settlement in batch:
-            if delivery.has_lapsed(now) and settlement.row.id not in report_.refused:
+            if settlement.row.id not in report_.refused:
                 warn_if_late(delivery, "settled")
         for id in report_.refused:
             logger.warning("The outcome of work %s came too late: somebody else has moved the work.", id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from django_ayework.define.registry import registry
@@ -25,10 +25,10 @@ class Share:
     ranked: bool = False
     doer: Doer | None = field(default=None, compare=False, repr=False)
 
-    def without(self, types: Iterable[str]) -> Share:
-        """Return the share without some of its types."""
-        gone = set(types)
-        return replace(self, types=tuple(type for type in self.types if type not in gone))
+    def without(self, types: Collection[str]) -> Share | None:
+        """Return the share without some of its types, if any are left."""
+        left = tuple(type for type in self.types if type not in types)
+        return replace(self, types=left) if left else None
 
 
 def shares_of(lanes: Iterable[Lane], controls: Controls) -> list[Share]:
@@ -54,17 +54,17 @@ def shares_of_queue(queue: str, types: list[str], controls: Controls) -> list[Sh
     for type, doer in doers.items():
         sources[id(doer)].append(type)
     return [
-        replace(share, doer=doers[share.types[0]])
+        share
         for together in sources.values()
-        for share in shares_of_source(queue, together, controls)
+        for share in shares_of_source(queue, together, controls, doers[together[0]])
     ]
 
 
-def shares_of_source(queue: str, types: list[str], controls: Controls) -> list[Share]:
-    """Return the shares of types of a queue that one doer, or slots, run."""
+def shares_of_source(queue: str, types: list[str], controls: Controls, doer: Doer | None) -> list[Share]:
+    """Return the shares of types of a queue that one doer runs, or slots do."""
     if len(types) > 1 and any(controls.of(type).is_ranked for type in types):
-        return [Share(queue, tuple(types), ranked=True)]
+        return [Share(queue, tuple(types), ranked=True, doer=doer)]
     alone = [type for type in types if registry.order_of(type) == "unit" or registry.batch(type)]
     by_time = tuple(type for type in types if type not in alone)
-    own = [Share(queue, (type,)) for type in alone]
-    return [Share(queue, by_time), *own] if by_time else own
+    own = [Share(queue, (type,), doer=doer) for type in alone]
+    return [Share(queue, by_time, doer=doer), *own] if by_time else own

@@ -18,7 +18,7 @@ from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.event_loop import EventLoopThread
 from django_ayework.worker.loads import Load, is_async, run_load, without_outcome
 from django_ayework.worker.pace import Pace
-from django_ayework.worker.turns import AnyTurns, NoTurns
+from django_ayework.worker.turns import NO_TURNS, AnyTurns
 
 Finished = Callable[[Load, list[Ended]], None]
 
@@ -27,7 +27,6 @@ Finished = Callable[[Load, list[Ended]], None]
 PATIENCE = 0.02
 #: Seconds for which quick works are run one after the other while another thread waits for its turn.
 LONGEST_TURN = 0.01
-NO_TURNS = NoTurns()
 
 
 class Runner:
@@ -56,13 +55,13 @@ class Slots:
         concurrency: int,
         services: EngineServices,
         finished: Finished,
-        turns: AnyTurns | None = None,
+        turns: AnyTurns = NO_TURNS,
         pace: Pace | None = None,
     ) -> None:
         self.concurrency = concurrency
         self.services = services
         self.finished = finished
-        self._turns = turns or NO_TURNS
+        self._turns = turns
         self._pace = pace or Pace()
         self._lock = threading.Lock()
         self._waiting: deque[Load] = deque()
@@ -158,7 +157,6 @@ class Slots:
         """Run one load after the other, as long as there are any for this thread."""
         while (load := runner.inbox.get()) is not None:
             leave_connections(tidy_connections)  # they may have become too old meanwhile
-            runner.since = time.monotonic()
             following: Load | None = load
             while following is not None:
                 is_quick = runner in self._quick
@@ -169,6 +167,7 @@ class Slots:
 
     def _run_series(self, runner: Runner, load: Load, is_quick: bool) -> Load | None:
         """Run loads that are alike quick, or not; return the next if others are to have their turn before."""
+        runner.since = time.monotonic()  # not before: it may have waited for its turn
         until = runner.since + LONGEST_TURN
         following: Load | None = load
         while following is not None:

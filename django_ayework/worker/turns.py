@@ -84,8 +84,9 @@ class NoTurns(nullcontext[Any]):
 
 
 AnyTurns: TypeAlias = Turns | NoTurns
+NO_TURNS = NoTurns()
 
 
 def turns_of_database() -> AnyTurns:
     """Return how the threads of a worker take turns with this database."""
-    return Turns() if connection().vendor == "sqlite" else NoTurns()
+    return Turns() if connection().vendor == "sqlite" else NO_TURNS

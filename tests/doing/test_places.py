@@ -62,7 +62,9 @@ def test_types_with_different_doers_are_served_apart():
         (("doing.c",), OTHER),
         (("doing.d",), None),
     ]
+    assert shares[0].without(["doing.a"]) == Share("q", ("doing.b",), doer=ONE)
     assert shares[0].without(["doing.a"]).doer is ONE
+    assert shares[1].without(["doing.c"]) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from django_ayework.models import Firing, Schedule
 from django_ayework.store.clock import clock
 from django_ayework.store.schedules import first_queued, insert_firing, soonest
-from tests.store.test_plans import analyse, plans_of
+from tests.store.plans import analyse, plans_of
 
 SCHEDULES = "django_ayework_schedule"
 

@@ -1,6 +1,5 @@
 """The hot statements use the indexes named after them, however many other rows there are."""
 
-import re
 from datetime import timedelta
 
 import pytest
@@ -20,6 +19,7 @@ from django_ayework.store.leases import lock_lapsed, lock_overdue, renew
 from django_ayework.store.look import look
 from django_ayework.store.rows import find_row
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
+from tests.store.plans import analyse, assert_reads_through, plans_of, scans_table
 
 RETAINED = 200_000
 
@@ -71,52 +71,6 @@ def crowd() -> None:
                 [moment(now), moment(run_at), moment(ended_at) if ended_at else None],
             )
     analyse("django_ayework_work")
-
-
-def analyse(table: str) -> None:
-    """Let the planner know what is there."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"ANALYZE {'TABLE ' if connection.vendor == 'mysql' else ''}{table}")
-        cursor.fetchall() if connection.vendor == "mysql" else None
-
-
-def plans_of(act, table: str = "django_ayework_work") -> list[str]:
-    """Run a store function; return the plan of each statement it ran over works, or over another table."""
-    seen = []
-
-    def note(execute, sql, params, many, context):
-        if table in sql and sql.split()[0] in ("SELECT", "UPDATE", "DELETE"):
-            seen.append((sql, params))
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(note):
-        act()
-    assert seen, "no statement over works was run"
-    return [explained(sql, params) for sql, params in seen]
-
-
-def explained(sql, params) -> str:
-    verb = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
-    with connection.cursor() as cursor:
-        cursor.execute(f"{verb} {sql}", params)
-        return "\n".join(" ".join(map(str, row)) for row in cursor.fetchall())
-
-
-def assert_reads_through(index: str, plans: list[str]) -> None:
-    assert any(index in plan for plan in plans), plans
-    for plan in plans:
-        assert not scans_table(plan), plan
-
-
-def scans_table(plan: str) -> bool:
-    return {
-        "postgresql": re.search(r"Seq Scan on django_ayework_work\b", plan) is not None,
-        "sqlite": any(
-            re.search(r"\bSCAN django_ayework_work\b", line) and "INDEX" not in line
-            for line in plan.splitlines()
-        ),
-        "mysql": "django_ayework_work ALL " in plan,
-    }[connection.vendor]
 
 
 @pytest.mark.django_db

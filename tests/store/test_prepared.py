@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ayework import enqueue
 from django_ayework.models import Work
-from django_ayework.store import edges, prepared
+from django_ayework.store import edges, groups, prepared, waiters
 from django_ayework.store.clock import clock
 from django_ayework.store.prepared import WORTHWHILE
 from django_ayework.store.sessions import bounded_statements
@@ -127,7 +127,9 @@ def test_with_server_side_cursors_disabled_nothing_is_prepared(monkeypatch):
             "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'",
         ),
         (edges.WATCHERS, "'{a,b}'"),
-        (edges.TELL, "'{a}', '{f}', '{success}', '{w}'"),
+        (waiters.LOCK_CONCERNED, "'{g}', '{a,b}'"),
+        (waiters.RECORD, "'{a}', '{f}', '{success}', '{w}', '{dead}'"),
+        (groups.COUNT, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
 )
 def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, arguments):

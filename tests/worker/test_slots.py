@@ -4,40 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from django_ayework.worker import slots as module
 from django_ayework.worker.pace import NOT_AGAIN_FOR, QUICK, Pace
 from django_ayework.worker.slots import Slots
-
-LONG = 30.0
-
-
-class Load:
-    """Something to run; of a type that is quick, or slow."""
-
-    def __init__(self, type: str, act: Callable[[], object] = lambda: None) -> None:
-        self.type = type
-        self.act = act
-        self.thread = ""
-        self.ended = threading.Event()
-
-    def start(self) -> bool:
-        return True
-
-    def run(self) -> list[object]:
-        self.thread = threading.current_thread().name
-        self.act()
-        return []
-
-
-class Known(Pace):
-    """Knows from the start which type is quick."""
-
-    def is_quick(self, type: str) -> bool:
-        return type == "quick"
+from tests.worker.loads import LONG, Known, Load
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from django_ayework.worker import turns as module
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.turns import NoTurns, Turns, turns_of_database
 from tests.processes import eventually
-from tests.worker.test_slots import LONG, Known, Load
+from tests.worker.loads import LONG, Known, Load
 
 
 @pytest.fixture

@@ -51,13 +51,11 @@ class Batch:
         return self.ended is None or self.revoked is None
 
     def add(self, due: Due, ended: Collection[str], revoked: Collection[str]) -> None:
-        """Add news; of works that become due one after the other, most is known."""
-        if due and not due.is_known_from(self.due):
+        """Add news."""
+        if due:
             self.due |= due
-        if ended:
-            self.ended = joined(self.ended, ended)
-        if revoked:
-            self.revoked = joined(self.revoked, revoked)
+        self.ended = joined(self.ended, ended)
+        self.revoked = joined(self.revoked, revoked)
 
     def messages(self, origin: str) -> list[tuple[str, str]]:
         """Return what to send on which channel."""

@@ -11,7 +11,7 @@ from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.rules.transitions import Transition
 from django_ayework.store.bulk import Update, can_join, part_of, update_by_cases, update_joined, update_of
-from django_ayework.store.database import chunked, rows
+from django_ayework.store.database import CHUNK, SET, chunked, rows
 
 #: What is true of a work that no worker holds, whatever it became.
 UNHELD = {"worker": None, "leased_until": None}
@@ -35,7 +35,7 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
         alike[transition.leaves, transition.renews].append(transition)
     moved: set[str] = set()
     for (leaves, renews), group in alike.items():
-        for some in chunked(group):
+        for some in chunked(group, at_once()):
             update = update_of({t.id: changes_of(t, renews) for t in some})
             moved |= moved_by(update, [t.delivery for t in some], leaves)
     return moved
@@ -55,10 +55,15 @@ def succeed(works: Sequence[Won], completed_by: str | None, now: datetime) -> se
         **UNHELD,
     }
     moved: set[str] = set()
-    for some in chunked(works):
+    for some in chunked(works, at_once()):
         ids, deliveries, results = zip(*some, strict=True)
         moved |= moved_by(Update(ids, {"result": results}, shared), deliveries, frozenset({Status.RUNNING}))
     return moved
+
+
+def at_once() -> int:
+    """Return how many works one statement moves: where it has columns instead of places for values, many."""
+    return SET if can_join() else CHUNK
 
 
 def moved_by(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:

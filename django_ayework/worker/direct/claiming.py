@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -40,7 +41,7 @@ def claim_within(
     if limited:
         hold_limits(limited, now)
     running = running_counts(limited) if limited else {}
-    room = capped({row.type for row in works}, len(works), controls, running)
+    room = capped(Counter(row.type for row in works), controls, running)
     fitting = []
     for row in works:
         if room[row.type] > 0:

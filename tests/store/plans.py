@@ -1,0 +1,52 @@
+"""What the database plans to do for a function of the store."""
+
+from __future__ import annotations
+
+import re
+
+from django.db import connection
+
+
+def analyse(table: str) -> None:
+    """Let the planner know what is there."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {'TABLE ' if connection.vendor == 'mysql' else ''}{table}")
+        cursor.fetchall() if connection.vendor == "mysql" else None
+
+
+def plans_of(act, table: str = "django_ayework_work") -> list[str]:
+    """Run a store function; return the plan of each statement it ran over works, or over another table."""
+    seen = []
+
+    def note(execute, sql, params, many, context):
+        if table in sql and sql.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH"):
+            seen.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        act()
+    assert seen, f"no statement over {table} was run"
+    return [explained(sql, params) for sql, params in seen]
+
+
+def explained(sql, params) -> str:
+    verb = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{verb} {sql}", params)
+        return "\n".join(" ".join(map(str, row)) for row in cursor.fetchall())
+
+
+def assert_reads_through(index: str, plans: list[str]) -> None:
+    assert any(index in plan for plan in plans), plans
+    for plan in plans:
+        assert not scans_table(plan), plan
+
+
+def scans_table(plan: str, table: str = "django_ayework_work") -> bool:
+    return {
+        "postgresql": re.search(rf"Seq Scan on {table}\b", plan) is not None,
+        "sqlite": any(
+            re.search(rf"\bSCAN {table}\b", line) and "INDEX" not in line for line in plan.splitlines()
+        ),
+        "mysql": f"{table} ALL " in plan,
+    }[connection.vendor]
