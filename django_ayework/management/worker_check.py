@@ -10,6 +10,7 @@ from django.core.management.base import OutputWrapper
 from django_ayework.flow.readiness import Finding, Weight, findings
 from django_ayework.management.worker_options import WorkerOptions
 from django_ayework.ports.pubsub import get_pubsub
+from django_ayework.ports.pubsub.protocol import connections_of
 from django_ayework.rules.budget import Budget
 from django_ayework.store.database import alias
 
@@ -21,7 +22,7 @@ def check_worker(chosen: WorkerOptions, out: OutputWrapper) -> int:
         processes=chosen.processes,
         replaced=bool(chosen.max_works or chosen.max_memory),
         scheduler=chosen.scheduler and not chosen.burst,
-        wakeups=getattr(get_pubsub(), "connections", ()),
+        wakeups=connections_of(get_pubsub()),
     )
     out.write("\n".join(budget_lines(budget)))
     out.write("Configuration:")

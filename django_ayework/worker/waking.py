@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from django_ayework.flow.news.elsewhere import hear_due, hear_revoked, rest
+from django_ayework.flow.news.elsewhere import hear_due, hear_here, hear_revoked, rest
 from django_ayework.flow.news.here import add_due_listener, remove_due_listener
 from django_ayework.rules.news import Due
 from django_ayework.store.lanes import Lane
 from django_ayework.worker.scope import Scope
+from django_ayework.worker.wake import Wake
 
 
 class Told:
@@ -43,9 +44,7 @@ class Told:
 class Waking:
     """Lets a worker hear of due works and of revoked ones, from when it opens until it closes."""
 
-    def __init__(
-        self, told: Told, wake: Callable[[], object], doubt: Callable[[frozenset[str] | None], object]
-    ) -> None:
+    def __init__(self, told: Told, wake: Wake, doubt: Callable[[frozenset[str] | None], object]) -> None:
         self._told = told
         self._wake = wake
         self._doubt = doubt
@@ -55,6 +54,11 @@ class Waking:
         """Begin to hear."""
         add_due_listener(self._hear)
         self._forget = [hear_due(self._hear), hear_revoked(self._doubt)]
+
+    def wait(self, seconds: float) -> None:
+        """Wait at most that long until woken; what others say is heard in this thread, if that can be."""
+        if not hear_here(seconds, self._wake):
+            self._wake.wait(seconds)
 
     def close(self) -> None:
         """Hear no more."""
@@ -69,4 +73,4 @@ class Waking:
     def _hear(self, due: Due) -> None:
         """Wake the worker if it is concerned."""
         if self._told.add(due):
-            self._wake()
+            self._wake.set()

@@ -104,7 +104,7 @@ class Worker:
         scope = Scope(self.queues, self.types, self.exclude_types)
         self._claimer = Claimer(self.id, scope, self._doing.room)
         self._claimer.on_controls = self._keeper.release_paused
-        self._waking = Waking(self._claimer.told, self._wake.set, self._keeper.doubt)
+        self._waking = Waking(self._claimer.told, self._wake, self._keeper.doubt)
         self._dispatch = Dispatch(self._holdings, self._slots, self._doing, self._keeper.tell_losses)
         self._limits = Limits(max_works, max_memory)
         self._scheduler = Scheduler(once=burst, off=not scheduler)
@@ -204,7 +204,7 @@ class Worker:
             pause = min(pause, self._dispatch.pause())
             self.vitals.progress(trouble, rest=pause)
             if pause:
-                self._wake.wait(pause)
+                self._waking.wait(pause)
 
     def _turn(self) -> float:
         """Claim what fits; return how many seconds there is nothing to do."""
@@ -222,11 +222,11 @@ class Worker:
         claimed = self._claimer.claim(wanted, self._holdings.ids(), room, left)
         known, unknown = told_apart(claimed)
         self._dispatch.hand_out(known)
+        if known and len(claimed) < places:
+            self._wake.give_way()
         park(unknown, self.id)
         self._note_lag(len(claimed) >= places)
-        if self._claimer.may_claim_more(self._wanted()):
-            return 0.0
-        return self._claimer.pause()
+        return 0.0 if self._claimer.may_claim_more(self._wanted()) else self._claimer.pause()
 
     def _note_lag(self, behind: bool) -> None:
         """Note whether this turn took all there was room for, or had none."""

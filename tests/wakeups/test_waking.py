@@ -18,6 +18,7 @@ from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.keeper import Keeper
 from django_ayework.worker.scope import Scope
+from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Told, Waking
 from tests.app.works import add
 from tests.processes import PATIENCE, eventually
@@ -168,16 +169,17 @@ def test_a_worker_that_waits_for_room_rests_no_longer_than_a_poll(carrier, setti
 
 @transactional
 def test_a_worker_hears_from_when_it_opens_until_it_closes(carrier):
-    told, woken, doubts = Told(Scope()), [], []
-    waking = Waking(told, lambda: woken.append(None), doubts.append)
+    told, wake, doubts = Told(Scope()), Wake(), []
+    waking = Waking(told, wake, doubts.append)
     waking.open()
     carrier.say("due", due_to_text(MAIL, "elsewhere"))
     carrier.say("revoked", ids_to_text(["a"], "elsewhere"))
-    assert (len(woken), told.take(), doubts) == (1, MAIL, [frozenset({"a"})])
+    assert (wake.is_set(), told.take(), doubts) == (True, MAIL, [frozenset({"a"})])
     waking.close()
+    wake.clear()
     carrier.say("due", due_to_text(MAIL, "elsewhere"))
     enqueue(add(a=1, b=2))
-    assert (len(woken), doubts) == (1, [frozenset({"a"})])
+    assert (wake.is_set(), doubts) == (False, [frozenset({"a"})])
     assert carrier._listeners.channels() == set()
 
 

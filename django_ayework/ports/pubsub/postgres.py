@@ -6,7 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from django_ayework.conf import get_settings
-from django_ayework.ports.pubsub.listening import CannotHear, Ear, Listening
+from django_ayework.ports.pubsub.ear import CannotHear, Ear
+from django_ayework.ports.pubsub.listening import Listening
 from django_ayework.store import notifications
 from django_ayework.store.database import alias
 
@@ -41,6 +42,8 @@ class PostgresPubSub(Listening):
 
 class PostgresEar(notifications.Ear):
     """Hears by a session of its own."""
+
+    can_be_lent = True
 
     def follow(self, channels: set[str]) -> bool:
         """See Ear.follow()."""

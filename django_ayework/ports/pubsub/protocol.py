@@ -51,6 +51,11 @@ def reaches_others(pubsub: PubSub) -> bool:
     return bool(getattr(pubsub, "reaches_others", True))
 
 
+def connections_of(pubsub: PubSub) -> tuple[str, ...]:
+    """Return what a process has connections to the queue's database for because of it."""
+    return tuple(getattr(pubsub, "connections", ()))
+
+
 def is_quick(pubsub: PubSub) -> bool:
     """Tell whether whoever commits may publish, rather than a thread."""
     return bool(getattr(pubsub, "is_quick", False))

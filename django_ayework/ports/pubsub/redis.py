@@ -8,7 +8,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from django_ayework.conf import get_settings
-from django_ayework.ports.pubsub.listening import CannotHear, Ear, Listening
+from django_ayework.ports.pubsub.ear import CannotHear, Ear
+from django_ayework.ports.pubsub.listening import Listening
 
 #: Before the name of each channel: others may use the same server.
 PREFIX = "ayework:"
@@ -51,6 +52,8 @@ class RedisPubSub(Listening):
 
 class RedisEar:
     """A connection that hears channels of a Redis server."""
+
+    can_be_lent = False
 
     def __init__(self, url: str) -> None:
         options = {"socket_connect_timeout": CONNECT_TIMEOUT, "health_check_interval": TEST_EVERY}

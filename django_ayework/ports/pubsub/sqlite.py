@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django_ayework.ports.pubsub.listening import CannotHear, Ear, Listening
+from django_ayework.ports.pubsub.ear import CannotHear, Ear
+from django_ayework.ports.pubsub.listening import Listening
 from django_ayework.store.commits import CommitWatch, file_of
 from django_ayework.store.database import alias
 
