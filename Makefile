@@ -3,7 +3,7 @@
 PYTHON ?= python3
 NEXT_PYTHON ?=
 PORT ?= 8000
-PYTEST_ARGS ?= -n 3 --dist loadfile
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 # Databases (sqlite, postgres, mariadb, redis; comma-separated) that must answer, and the only ones to use.
 REQUIRE ?= $(AYEWORK_TEST_REQUIRE)
 ONLY ?= $(AYEWORK_TEST_ONLY)
@@ -11,6 +11,9 @@ ONLY ?= $(AYEWORK_TEST_ONLY)
 FIGURES ?=
 SCALE ?= 1
 OUT ?= bench/out
+
+# The tests start hundreds of processes: without bytecode each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 NEXT_VENV := .venv-next

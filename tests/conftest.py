@@ -1,6 +1,7 @@
 import importlib.util
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,31 @@ def quick_flush() -> Iterator[None]:
         if connection.vendor == "postgresql":
             patch.setattr(type(connection.ops), "sql_flush", delete_rows)
         yield
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_blocker) -> Iterator[None]:
+    """Drop a database of PostgreSQL once everybody has left it: sessions outlive their process a little."""
+    yield
+    with django_db_blocker.unblock():
+        until = time.monotonic() + 10
+        while (others := sessions_of_others()) and time.monotonic() < until:
+            time.sleep(0.05)
+    assert not others, f"Sessions of the test database that nobody has closed: {others}"
+
+
+def sessions_of_others() -> list[tuple[object, ...]]:
+    from django.db import connection
+
+    if connection.vendor != "postgresql":
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pid, state, backend_start, query_start, query FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
+        )
+        return cursor.fetchall()
 
 
 @pytest.fixture
