@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from django_ayework import Context, work
+from django_ayework.models import Work
+from tests.processes import eventually
 
 
 @work(name="races.step")
@@ -13,6 +15,18 @@ def step(ctx: Context, number: int = 0):
 @work(name="races.join", options=lambda of: {"blockers": of})
 def join(ctx: Context, of: list[str]):
     return ctx.result(sum(ctx.blockers))
+
+
+@work(name="races.meet")
+def meet() -> None:
+    """Wait until a second worker has one of these."""
+    eventually(lambda: len(who_met()) > 1)
+
+
+def who_met() -> set[str | None]:
+    """Return the workers that have had a work to meet."""
+    meetings = Work.objects.filter(type=meet.name).values_list("worker", "completed_by")
+    return {worker for both in meetings for worker in both} - {None}
 
 
 @work(name="races.tally")
