@@ -28,9 +28,11 @@ def quick_flush() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup, django_db_blocker) -> Iterator[None]:
+def django_db_setup(django_db_setup, django_db_keepdb, django_db_blocker) -> Iterator[None]:
     """Drop a database of PostgreSQL once everybody has left it: sessions outlive their process a little."""
     yield
+    if django_db_keepdb:
+        return
     with django_db_blocker.unblock():
         until = time.monotonic() + 10
         while (others := sessions_of_others()) and time.monotonic() < until:
