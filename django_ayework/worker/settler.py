@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections
 
@@ -62,11 +63,12 @@ class Settler:
 
     def submit(self, delivery: Delivery, settlement: Settlement) -> None:
         """Hand over an outcome."""
-        self._queue.put((delivery, settlement))
+        self._turns.after(partial(self._queue.put, (delivery, settlement)))
 
     def stop(self, timeout: float) -> None:
         """Settle everything in hand, then end; give up on a database that stays away for ``timeout``."""
-        self._queue.put(None)
+        with self._turns:  # so that no outcome is put off any more, and none comes behind the end
+            self._queue.put(None)
         self.thread.join(timeout)
         self.gives_up.set()
         self.thread.join(1)

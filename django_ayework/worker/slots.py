@@ -26,7 +26,7 @@ Finished = Callable[[Load, list[Ended]], None]
 #: Seconds that a quick work may take before those behind it are given to other threads.
 PATIENCE = 0.02
 #: Seconds for which quick works are run one after the other while another thread waits for its turn.
-LONGEST_TURN = 0.01
+LONGEST_TURN = 0.02
 
 
 class Runner:
@@ -47,7 +47,8 @@ class Slots:
 
     What is quick shares one thread, which takes one after the other, while the others sleep: threads that
     take turns every few microseconds spend their time on taking turns. One that is not quick after all is
-    left to its thread as soon as that shows, and another goes on; see ``relieve``.
+    left to its thread as soon as that shows, and another goes on; see ``relieve``, which is to be called soon
+    after ``on_quick`` was.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class Slots:
         self.concurrency = concurrency
         self.services = services
         self.finished = finished
+        #: Called when a thread comes to quick works: from then on it is to be relieved now and then.
+        self.on_quick: Callable[[], object] = lambda: None
         self._turns = turns
         self._pace = pace or Pace()
         self._lock = threading.Lock()
@@ -88,7 +91,8 @@ class Slots:
 
     def pause(self) -> float:
         """Return in how many seconds to relieve."""
-        return PATIENCE if self._waiting and self._taken < self.concurrency else float("inf")
+        waits = self._waiting and self._taken < self.concurrency
+        return PATIENCE if waits or self._quick else float("inf")
 
     def run_here(self, load: Load) -> None:
         """Run in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
@@ -195,12 +199,15 @@ class Slots:
         with self._lock:
             self._pace.note(ended.type, now - runner.since, self._plain, runner in self._quick)
             runner.since = now
-            if self._waiting and not is_async(self._waiting[0]):
-                load = self._waiting.popleft()
-                if self._is_quick(load):
+            load = self._waiting[0] if self._waiting else None
+            if load is not None and self._is_quick(load):
+                if runner not in self._quick:
                     self._quick.add(runner)
-                else:
-                    self._leave_others(runner)
+                    self.on_quick()
+                return self._waiting.popleft()
+            if load is not None and not is_async(load):
+                self._waiting.popleft()
+                self._leave_others(runner)
                 return load
             self._plain -= 1
             self._taken -= 1

@@ -8,14 +8,18 @@ waits for the interpreter and does not get it, which costs as much as running th
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 from django_ayework.store.database import connection
 
-#: Seconds to wait for a turn. Whoever has it for longer is at a work that takes its time, and needs none.
-PATIENCE = 0.02
+#: Seconds that a turn may last. Whoever has it for longer is at a work that takes its time, and needs none.
+PATIENCE = 0.03
+
+Act: TypeAlias = Callable[[], object]
 
 
 class Place:
@@ -28,44 +32,76 @@ class Place:
 
 
 class Turns:
-    """One thread at a time, in the order in which they came; nobody waits longer than ``PATIENCE`` seconds.
+    """One thread at a time, in the order in which they came; no turn lasts longer than ``PATIENCE`` seconds.
 
-    Nothing depends on it but speed: a turn that is not given back is taken away.
+    Nothing depends on it but speed: a turn that is not given back is taken away, by whoever waits.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._line: deque[Place] = deque()
         self._thread: int | None = None  # whose turn it is
+        self._since = 0.0
+        self._put_off: list[Act] = []  # to its end
 
     def __enter__(self) -> None:
         """Wait for the turn."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.get_ident()
+                self._give_to(threading.get_ident())
                 return
             place = Place()
             self._line.append(place)
-        if not place.called.acquire(timeout=PATIENCE):
-            self._take_away(place)
+        patience = PATIENCE
+        while patience > 0 and not place.called.acquire(timeout=patience):
+            patience = self._take_away(place)
 
     def __exit__(self, *error: object) -> None:
-        """Pass the turn on, unless it was taken away."""
+        """Do what was put off, and pass the turn on; unless it was taken away.
+
+        In this order: whoever has the next turn finds everything done that belongs to this one.
+        """
+        with self._lock:
+            acts = self._ended() if self._thread == threading.get_ident() else []
+        carry_out(acts)
         with self._lock:
             if self._thread == threading.get_ident():
                 self._pass_on()
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self._line)
+        """Whether somebody waits, or will as soon as what was put off is done."""
+        return bool(self._line or self._put_off)
 
-    def _take_away(self, place: Place) -> None:
-        """Give the turn to somebody who has waited long enough, if nobody has done so meanwhile."""
+    def after(self, act: Act) -> None:
+        """Do what wakes a thread that would only wait: when the turn of this thread ends, if it has it.
+
+        Woken before, that thread would ask for the interpreter all the time, and be refused.
+        """
         with self._lock:
-            if place in self._line:
-                self._line.remove(place)
-                self._thread = place.thread
+            if self._thread == threading.get_ident():
+                self._put_off.append(act)
+                return
+        act()
+
+    def _take_away(self, place: Place) -> float:
+        """Give a turn that has lasted too long to somebody who waits; return how long it may still last."""
+        with self._lock:
+            left = self._since + PATIENCE - time.monotonic()
+            if place not in self._line:
+                return 0.0  # it was called just now
+            if left > 0:
+                return left
+            acts = self._ended()
+            self._line.remove(place)
+            self._give_to(place.thread)
+        carry_out(acts)
+        return 0.0
+
+    def _ended(self) -> list[Act]:
+        """Return what was put off to the end of the turn, which is now (under the lock)."""
+        acts, self._put_off = self._put_off, []
+        return acts
 
     def _pass_on(self) -> None:
         """Call the next in line (under the lock)."""
@@ -73,14 +109,28 @@ class Turns:
             self._thread = None
             return
         place = self._line.popleft()
-        self._thread = place.thread
+        self._give_to(place.thread)
         place.called.release()
+
+    def _give_to(self, thread: int) -> None:
+        """Begin a turn (under the lock)."""
+        self._thread, self._since = thread, time.monotonic()
+
+
+def carry_out(acts: list[Act]) -> None:
+    """Do what was put off."""
+    for act in acts:
+        act()
 
 
 class NoTurns(nullcontext[Any]):
     """Everybody goes on at any time."""
 
     is_wanted = False
+
+    def after(self, act: Act) -> None:
+        """Do it."""
+        act()
 
 
 AnyTurns: TypeAlias = Turns | NoTurns

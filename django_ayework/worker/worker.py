@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 
 from django.db import connections
@@ -89,14 +90,14 @@ class Worker:
         self._wake = Wake()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._stop_lock = threading.Lock()
-        self._holdings = Holdings(self._wake.set)
+        self._turns = turns_of_database()
+        self._holdings = Holdings(partial(self._turns.after, self._wake.set))
         self._demand = Demand(self.concurrency)
         self._services = EngineServices()
         self._pressure = Pressure()
         self._lag = Lag()
-        self._turns = turns_of_database()
         self._slots = Slots(self.concurrency, self._services, self._finished, self._turns)
+        self._slots.on_quick = self._wake.set
         self._settler = Settler(self._services, self._settled, self._turns)
         self._presence = Presence(self.id, name, self.queues, self.concurrency)
         self._keeper = Keeper(self.id, self._holdings, self._services, self._presence)

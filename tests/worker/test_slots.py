@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from django_ayework.worker import slots as module
-from django_ayework.worker.pace import NOT_AGAIN_FOR, QUICK, Pace
 from django_ayework.worker.slots import Slots
 from tests.worker.loads import LONG, Known, Load
 
@@ -99,54 +97,26 @@ def test_what_waits_behind_a_quick_work_that_takes_long_is_relieved(slots, monke
     assert stuck.ended.wait(LONG)
 
 
-def test_there_is_nothing_to_relieve_while_nothing_waits(slots):
+def test_a_thread_at_quick_works_is_looked_after_even_if_nothing_waits(slots, monkeypatch):
+    """Whatever its turn has put off waits for the end of the work that it is at."""
     gate = threading.Event()
     stuck = Load("quick", lambda: gate.wait(LONG))
     slots.submit([stuck])
+    assert slots.pause() == module.PATIENCE
+    monkeypatch.setattr(module, "PATIENCE", -1.0)
+    slots.relieve()
     assert slots.pause() == float("inf")
     gate.set()
     assert stuck.ended.wait(LONG)
 
 
-def test_a_type_is_quick_once_many_of_its_works_were():
-    pace = Pace()
-    assert not pace.is_quick("t")
-    pace.note("t", 0.00001, together=1, tried=False)
-    assert not pace.is_quick("t")
-    for _ in range(100):
-        pace.note("t", 0.00001, together=1, tried=False)
-    assert pace.is_quick("t")
-    assert not pace.is_quick("other")
-
-
-def test_what_looks_slow_since_many_take_turns_is_taken_for_quick():
-    pace = Pace()
-    for _ in range(100):
-        pace.note("t", QUICK * 4, together=8, tried=False)
-    assert pace.is_quick("t")
-
-
-def test_one_long_attempt_does_not_make_a_type_slow():
-    pace = Pace()
-    for _ in range(100):
-        pace.note("t", 0.00001, together=1, tried=False)
-    pace.note("t", 0.5, together=1, tried=True)
-    assert pace.is_quick("t")
-
-
-def test_a_type_that_was_tried_in_one_thread_and_is_slow_there_is_left_alone_for_a_while(monkeypatch):
-    pace = Pace()
-
-    def observe(tried: bool) -> None:
-        for _ in range(100):
-            pace.note("t", QUICK * 2, together=1 if tried else 8, tried=tried)
-
-    observe(tried=False)
-    assert pace.is_quick("t")
-    observe(tried=True)
-    assert not pace.is_quick("t")
-    observe(tried=False)
-    assert not pace.is_quick("t")
-    later = time.monotonic() + NOT_AGAIN_FOR
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    assert pace.is_quick("t")
+def test_whoever_relieves_is_told_when_a_thread_comes_to_quick_works(monkeypatch):
+    monkeypatch.setattr(module, "run_load", lambda load, services: load.run())
+    told: list[str] = []
+    slots = Slots(1, None, lambda load, outcomes: load.ended.set(), pace=Known())
+    slots.on_quick = lambda: told.append("quick")
+    slow, quick = Load("slow", lambda: told.append("slow")), [Load("quick"), Load("quick")]
+    slots.submit([slow, *quick])
+    assert all_end(quick)
+    slots.stop(LONG)
+    assert told == ["slow", "quick"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ import pytest
 
 from django_ayework.worker import slots as slots_module
 from django_ayework.worker import turns as module
+from django_ayework.worker.settler import Settler
 from django_ayework.worker.slots import Slots
 from django_ayework.worker.turns import NoTurns, Turns, turns_of_database
 from tests.processes import eventually
@@ -87,6 +89,130 @@ def test_whoever_lost_the_turn_cannot_give_it_back(turns, monkeypatch):
         assert turns._thread == owner != threading.get_ident()
         done.set()
     assert turns._thread is None
+
+
+def test_a_turn_is_not_taken_away_before_it_has_lasted_too_long(turns, monkeypatch):
+    """Whoever waits for a second turn has waited long, though neither has lasted long."""
+    monkeypatch.setattr(module, "PATIENCE", 0.001)
+    asked = threading.Event()
+    take_away = turns._take_away
+
+    def refused(place: object) -> float:
+        turns._since = time.monotonic() + LONG  # as if this turn had only begun
+        left = take_away(place)
+        asked.set()
+        return left
+
+    monkeypatch.setattr(turns, "_take_away", refused)
+    came: list[str] = []
+    with turns:
+        waiting_thread = threading.Thread(target=lambda: [turns.__enter__(), came.append("in")], daemon=True)
+        waiting_thread.start()
+        assert asked.wait(LONG)
+        assert (waiting(turns), came) == (1, [])
+    waiting_thread.join(LONG)
+    assert came == ["in"]
+
+
+def test_what_is_put_off_is_done_when_the_turn_ends(turns):
+    done: list[int] = []
+    turns.after(lambda: done.append(0))
+    assert done == [0]
+    with turns:
+        turns.after(lambda: done.append(1))
+        turns.after(lambda: done.append(2))
+        assert (done, turns.is_wanted) == ([0], True)
+    assert (done, turns.is_wanted) == ([0, 1, 2], False)
+
+
+def test_only_the_thread_whose_turn_it_is_puts_off(turns):
+    done: list[int] = []
+    with turns:
+        with thread(lambda: turns.after(lambda: done.append(1))):
+            pass
+        assert done == [1]
+
+
+def test_what_was_put_off_is_done_when_the_turn_is_taken_away(turns, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.001)
+    done: list[int] = []
+    turns.__enter__()
+    turns.after(lambda: done.append(1))
+    with thread(lambda: [turns.__enter__(), turns.__exit__()]):
+        pass
+    assert done == [1]
+    turns.after(lambda: done.append(2))
+    assert done == [1, 2]
+    turns.__exit__()
+
+
+def test_what_was_put_off_is_done_before_the_next_turn_begins(turns):
+    done: list[str] = []
+
+    def go() -> None:
+        with turns:
+            done.append("next")
+
+    def slowly() -> None:
+        eventually(lambda: waiting(turns) == 1)
+        done.append("put off")
+
+    with turns:
+        turns.after(slowly)
+        following = threading.Thread(target=go, daemon=True)
+        following.start()
+    following.join(LONG)
+    assert done == ["put off", "next"]
+
+
+def test_a_settler_that_stops_has_the_outcomes_that_were_put_off(turns, monkeypatch):
+    """The work behind them may never end."""
+    monkeypatch.setattr(module, "PATIENCE", 0.001)
+    settled: list[object] = []
+    settler = Settler(None, settled.append, turns)
+    monkeypatch.setattr(settler, "_settle", settled.extend)
+    submitted, gate = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with turns:
+            settler.submit("work", "success")
+            submitted.set()
+            gate.wait(LONG)
+
+    with thread(run):
+        assert submitted.wait(LONG)
+        settler.start()
+        settler.stop(LONG)
+        assert settled == [("work", "success")]
+        gate.set()
+
+
+def test_without_turns_nothing_is_put_off():
+    done: list[int] = []
+    with NoTurns() as turns:
+        del turns
+        NoTurns().after(lambda: done.append(1))
+        assert done == [1]
+
+
+def test_the_outcome_of_a_quick_work_does_not_wait_for_a_long_one_behind_it(turns, monkeypatch):
+    """Nobody is in line, so somebody has to come: whoever relieves the slots."""
+    monkeypatch.setattr(module, "PATIENCE", 0.001)
+    monkeypatch.setattr(slots_module, "run_load", lambda load, services: load.run())
+    gate = threading.Event()
+    settled: list[str] = []
+    slots = Slots(
+        1, None, lambda load, outcomes: turns.after(lambda: settled.append(load.type)), turns, Known()
+    )
+    stuck = Load("quick", lambda: gate.wait(LONG))
+    slots.submit([Load("quick"), stuck])
+    eventually(lambda: turns.is_wanted)
+    assert (settled, slots.pause()) == ([], slots_module.PATIENCE)
+    with turns:
+        assert settled == ["quick"]
+    gate.set()
+    slots.stop(LONG)
+    assert settled == ["quick", "quick"]
 
 
 def test_quick_works_let_others_have_their_turn(turns, monkeypatch):

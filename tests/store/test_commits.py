@@ -1,0 +1,81 @@
+"""Commits to an SQLite file, watched."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from django_ayework.store import commits as module
+from django_ayework.store.commits import LATE, LOOK_EVERY, LOOK_OFTEN, LOOK_SELDOM, CommitWatch
+
+
+class Clock:
+    """Stands in for ``time``: sleeping takes as long as was asked, and as much longer as others need."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.others_need = 0.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds + self.others_need
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(tmp_path / "file", isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("CREATE TABLE t (x)")
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def watch(tmp_path: Path, writer: sqlite3.Connection, clock: Clock) -> Iterator[CommitWatch]:
+    watch = CommitWatch(str(tmp_path / "file"))
+    yield watch
+    watch.close()
+
+
+def test_a_commit_is_seen_at_the_next_look(watch, writer, clock):
+    assert watch.hear(3 * LOOK_EVERY) == []
+    assert set(clock.slept) == {LOOK_EVERY}
+    writer.execute("INSERT INTO t VALUES (1)")
+    assert watch.hear(1.0) == [(None, "")]
+
+
+def test_after_a_commit_it_looks_more_often(watch, writer, clock):
+    writer.execute("INSERT INTO t VALUES (1)")
+    watch.hear(1.0)
+    watch.hear(3 * LOOK_OFTEN)
+    assert set(clock.slept) == {LOOK_OFTEN}
+
+
+def test_it_looks_seldom_while_others_need_the_interpreter(watch, writer, clock):
+    """Each look would cost them more than it costs itself."""
+    clock.others_need = 2 * LATE
+    watch.hear(4 * LOOK_SELDOM)
+    assert clock.slept[0] == LOOK_EVERY
+    assert set(clock.slept[1:]) == {LOOK_SELDOM}
+    writer.execute("INSERT INTO t VALUES (1)")
+    assert watch.hear(1.0) == [(None, "")]
+
+    clock.others_need = 0.0
+    watch.hear(LOOK_SELDOM / 2)
+    clock.slept.clear()
+    watch.hear(3 * LOOK_OFTEN)
+    assert set(clock.slept) == {LOOK_OFTEN}
