@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from django_ayework.define.context import NOTHING, Context
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, nodes_of, requests_of
@@ -14,8 +14,7 @@ from django_ayework.errors import InvalidInstruction
 from django_ayework.rules.folding import Contribution
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What a success brings: the work's own result, contributions to its group, and new works.
 
     ``output`` is what ``ctx.output`` gave, or NOTHING.
@@ -44,7 +43,7 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     if strict:
         require_all_returned(context, reached)
     plan = EMPTY if instruction is None else compiled(instruction)
-    return plan if context.given_output is NOTHING else replace(plan, output=context.given_output)
+    return plan if context.given_output is NOTHING else plan._replace(output=context.given_output)
 
 
 def plan_of_value(value: object, context: Context) -> Plan:

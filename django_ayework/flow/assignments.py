@@ -11,16 +11,8 @@ from django_ayework.store.rows import WorkRow
 
 def assignment_of(row: WorkRow, dependents: tuple[str, ...], blockers: tuple[Any, ...]) -> Assignment:
     """Return the facts a handler may read, with what its gate had waited for and its blockers' results."""
+    last_error = error_before(row.error) if row.error else None
     return Assignment(
-        id=row.id,
-        type=row.type,
-        group_id=row.group,
-        chain_id=row.chain,
-        attempt=row.attempt,
-        parent=row.parent_id,
-        dependents=dependents,
-        blockers=blockers,
-        last_error=error_before(row.error) or None,
-        deadline=row.deadline,
-        unit=row.unit,
-    )
+        row.id, row.type, row.group, row.chain, row.attempt, row.parent_id,
+        dependents, blockers, last_error or None, row.deadline, row.unit,
+    )  # fmt: skip

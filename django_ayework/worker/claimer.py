@@ -259,9 +259,9 @@ def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:
 
     Those that a gate released learn what it had waited for, those with blockers the blockers' results.
     """
-    options = {row.id: decode_options(row.options) for row in rows}
-    released = {row.parent_id for row in rows if row.parent_id and options[row.id].released}
-    blocked = [row.id for row in rows if options[row.id].blocked]
+    options = {text: decode_options(text) for text in {row.options for row in rows}}
+    released = {row.parent_id for row in rows if row.parent_id and options[row.options].released}
+    blocked = [row.id for row in rows if options[row.options].blocked]
     dependents = watched_by_all(released) if released else {}
     blockers = blockers_of(blocked) if blocked else {}
     lease = get_settings().lease

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -168,17 +168,20 @@ def claim_lane_of_sqlite(
     """Lease the first works of a lane in one statement."""
     lease = (worker, stored_moment(leased_until), stored_moment(now))
     found = fetch(CLAIM_LANE_SQLITE, (*lease, queue, type, number))
-    zone = connection().timezone
-    return rows_from((with_moments(values, zone) for values in found), (worker, leased_until, now))
+    return rows_from(with_moments(found, connection().timezone), (worker, leased_until, now))
 
 
-def with_moments(values: Sequence[Any], zone: tzinfo | None) -> tuple[Any, ...]:
-    """Return columns as read, moments made of their texts."""
-    made = list(values)
-    for place in MOMENTS_READ:
-        if made[place] is not None:
-            made[place] = datetime.fromisoformat(made[place]).replace(tzinfo=zone)
-    return tuple(made)
+def with_moments(found: Iterable[Sequence[Any]], zone: tzinfo | None) -> Iterator[tuple[Any, ...]]:
+    """Yield columns as read, moments made of their texts; what was queued together has many alike."""
+    made: dict[str | None, datetime | None] = {None: None}
+    for values in found:
+        columns = list(values)
+        for place in MOMENTS_READ:
+            text = columns[place]
+            if text not in made:
+                made[text] = datetime.fromisoformat(text).replace(tzinfo=zone)
+            columns[place] = made[text]
+        yield tuple(columns)
 
 
 def leased(works: list[WorkRow], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:

@@ -25,12 +25,20 @@ def unreadable(text):
     return str(caught.value)
 
 
+@pytest.mark.parametrize("blank", [" ", "\n", "\t \r\n"])
+def test_blanks_around_a_text_do_not_matter(blank):
+    """Another program may have written it."""
+    text = encode({"price": 3})
+    assert decode(blank + text) == decode(text + blank) == decode(blank + text + blank) == {"price": 3}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "expected JSON text, got: '' (Expecting value: line 1 column 1 (char 0))"),
         ("[1,", "expected JSON text, got: '[1,' (Expecting value: line 1 column 4 (char 3))"),
         ("x" * 500, f"expected JSON text, got: '{'x' * 58}… (Expecting value: line 1 column 1 (char 0))"),
+        ("1 2", "expected JSON text, got: '1 2' (Extra data: line 1 column 3 (char 2))"),
         ("NaN", "expected JSON text, got: NaN, which JSON does not have"),
         ("[-Infinity]", "expected JSON text, got: -Infinity, which JSON does not have"),
         ('{"a":1,"a":2}', "expected each key of an object once, got: ['a', 'a']"),
