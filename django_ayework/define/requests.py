@@ -128,5 +128,5 @@ def require_new(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
 def require_own_identity(items: Iterable[Any], where: str) -> None:
     """Raise TypeError for a request whose type computed ``dedup`` or ``unit``."""
     for item in items:
-        if isinstance(item, WorkRequest):
+        if isinstance(item, WorkRequest) and item.options:
             refuse_identity(item.options, f"{where}, given {item!r},")

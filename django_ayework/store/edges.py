@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from django_ayework.models import Edge
 from django_ayework.rules.states import Status
 from django_ayework.store.arrays import array_text
-from django_ayework.store.database import CHUNK, SET, chunked, fetch, is_postgresql, rows
+from django_ayework.store.database import SET, chunked, fetch, has_returning, is_postgresql, rows
 
 EDGE = Edge._meta.db_table
 
@@ -64,17 +65,17 @@ class News:
 #: read every edge.
 TELL = f"""
 WITH news AS (
-    SELECT * FROM unnest(%s::text[], %s::boolean[], %s::text[]) AS news(watched_id, chain, outcome)
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS news(watched_id, of_work, of_chain)
 ), told AS (
     UPDATE {EDGE} AS edge
     SET outcome = stale.after
     FROM (
-        SELECT known.id, known.outcome AS before, news.outcome AS after
+        SELECT known.id, known.outcome AS before, known.after
         FROM news CROSS JOIN LATERAL (
-            SELECT id, waiter_id, chain, outcome FROM {EDGE} WHERE watched_id = news.watched_id OFFSET 0
+            SELECT id, waiter_id, outcome, CASE WHEN chain THEN news.of_chain ELSE news.of_work END AS after
+            FROM {EDGE} WHERE watched_id = news.watched_id OFFSET 0
         ) AS known
-        WHERE known.chain = news.chain AND known.waiter_id = ANY(%s::text[])
-            AND known.outcome <> news.outcome
+        WHERE known.waiter_id = ANY(%s::text[]) AND known.outcome <> known.after
     ) AS stale
     WHERE edge.id = stale.id
     RETURNING edge.waiter_id, stale.before, stale.after
@@ -90,26 +91,32 @@ CROSS JOIN LATERAL (SELECT waiter_id FROM {EDGE} WHERE watched_id = ended.id OFF
 """
 
 
+#: SQLite keeps the order of a CROSS JOIN: it reads the index once per id.
+WATCHERS_SQLITE = f"""
+SELECT DISTINCT edge.waiter_id FROM json_each(%s) AS ended CROSS JOIN {EDGE} AS edge
+WHERE edge.watched_id = ended.value
+"""
 WATCHERS_BY_ID = f"SELECT DISTINCT waiter_id FROM {EDGE} WHERE watched_id IN ({{}})"
 
 
 def watchers_of(ids: Iterable[str]) -> set[str]:
     """Return the works that watch any of these ids. Every settlement asks."""
-    found: set[str] = set()
-    for some in chunked(list(ids), SET if is_postgresql() else CHUNK):
-        if is_postgresql():
-            watchers = fetch(WATCHERS, [array_text(some)], often=True)
-        else:
-            watchers = fetch(WATCHERS_BY_ID.format(", ".join(["%s"] * len(some))), some)
-        found.update(row[0] for row in watchers)
-    return found
+    wanted = list(ids)
+    if is_postgresql():
+        found = [fetch(WATCHERS, [array_text(some)], often=True) for some in chunked(wanted, SET)]
+    elif has_returning():
+        found = [fetch(WATCHERS_SQLITE, [json.dumps(wanted)])]
+    else:
+        statement = WATCHERS_BY_ID.format
+        found = [fetch(statement(", ".join(["%s"] * len(some))), some) for some in chunked(wanted)]
+    return {row[0] for rows_ in found for row in rows_}
 
 
-def facts_of(news: News) -> list[str]:
-    """Return news as the columns that TELL wants."""
-    facts = [(id, False, str(end or "")) for id, end in news.works.items()]
-    facts += [(id, True, str(end or "")) for id, end in news.chains.items()]
-    return [array_text(column) for column in (zip(*facts, strict=True) if facts else ((), (), ()))]
+def facts_of(news: News) -> tuple[list[str], list[str | None], list[str | None]]:
+    """Return news by column: ids, outcomes of works, outcomes of chains; None where there is no such news."""
+    ids = list(news.ids)
+    works, chains = ({id: str(end or "") for id, end in ends.items()} for ends in (news.works, news.chains))
+    return ids, list(map(works.get, ids)), list(map(chains.get, ids))
 
 
 def tell_edges(waiters: Collection[str], news: News) -> list[Told]:
@@ -117,6 +124,33 @@ def tell_edges(waiters: Collection[str], news: News) -> list[Told]:
 
     The edges are read here, after the locks, so that no rival's outcome is missed or counted twice.
     """
+    return tell_in_sqlite(waiters, news) if has_returning() else tell_one_by_one(waiters, news)
+
+
+#: The edges that have not heard the news yet, which are rows of JSON. They are written by their ids: joined
+#: with the news itself, all edges would be read for each row anew.
+STALE_SQLITE = f"""
+SELECT edge.id, edge.waiter_id, edge.outcome AS before,
+    json_extract(news.value, CASE WHEN edge.chain THEN '$[2]' ELSE '$[1]' END) AS after
+FROM json_each(%s) AS news CROSS JOIN {EDGE} AS edge
+WHERE edge.watched_id = json_extract(news.value, '$[0]') AND edge.outcome <> after
+    AND edge.waiter_id IN (SELECT value FROM json_each(%s))
+"""
+COUNT_SQLITE = f"SELECT waiter_id, before, after, count(*) FROM ({STALE_SQLITE}) GROUP BY 1, 2, 3"
+TELL_SQLITE = f"UPDATE {EDGE} SET outcome = %s WHERE id IN (SELECT id FROM ({STALE_SQLITE}) WHERE after = %s)"
+
+
+def tell_in_sqlite(waiters: Collection[str], news: News) -> list[Told]:
+    """Count what each waiter is told, then tell it: the transaction is the only one that writes."""
+    given = [json.dumps(list(zip(*facts_of(news), strict=True))), json.dumps(list(waiters))]
+    told = [Told(*row) for row in fetch(COUNT_SQLITE, given)]
+    for outcome in sorted({each.after for each in told}):
+        fetch(TELL_SQLITE, [outcome, *given, outcome])
+    return told
+
+
+def tell_one_by_one(waiters: Collection[str], news: News) -> list[Told]:
+    """Read the edges, and write those that have not heard the news yet."""
     stale: dict[str, list[int]] = defaultdict(list)
     told: Counter[tuple[str, str, str]] = Counter()
     for edge in edges_between(waiters, news.ids):

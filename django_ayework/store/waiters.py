@@ -117,7 +117,11 @@ def record_outcomes(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, W
 
 def record_set_based(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
     """One statement tells the edges and counts them."""
-    params = [*facts_of(news), array_text(list(waiters)), array_text(MISSED)]
+    params = [
+        *(array_text(column) for column in facts_of(news)),
+        array_text(list(waiters)),
+        array_text(MISSED),
+    ]
     return {row[0]: WaiterRow._make(row) for row in fetch(RECORD, params, often=True)}
 
 
