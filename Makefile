@@ -3,7 +3,7 @@
 PYTHON ?= python3
 NEXT_PYTHON ?=
 PORT ?= 8000
-PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST_ARGS ?= -n 3 --dist loadfile
 # Databases (sqlite, postgres, mariadb, redis; comma-separated) that must answer, and the only ones to use.
 REQUIRE ?= $(AYEWORK_TEST_REQUIRE)
 ONLY ?= $(AYEWORK_TEST_ONLY)

@@ -12,9 +12,9 @@ from django.db import connections
 LOOK_EVERY = 0.02
 #: The same for some seconds after a commit, as more are likely.
 LOOK_OFTEN, BUSY_FOR = 0.008, 0.5
-#: The same while the process has so much to do that a thread that sleeps gets the interpreter back so late:
-#: to ask for it costs those who have it more than the look.
-LOOK_SELDOM, LATE = 0.05, 0.002
+#: The same while the process has so much to do that a thread that sleeps gets the interpreter back so late,
+#: twice in a row: to ask for it costs those who have it more than the look.
+LOOK_SELDOM, LATE, IN_A_ROW = 0.05, 0.002, 2
 
 
 def file_of(alias: str) -> str | None:
@@ -43,7 +43,7 @@ class CommitWatch:
         self._is_rung = False
         self._version = self._read()
         self._busy_until = 0.0
-        self._is_crowded = False
+        self._times_late = 0
 
     def follow(self, channels: set[str]) -> bool:
         """Follow nothing in particular: a commit does not say what it is about."""
@@ -72,9 +72,9 @@ class CommitWatch:
     def _rest(self, now: float) -> None:
         """Sleep until the next look, and see whether others need the interpreter when that is over."""
         pause = LOOK_OFTEN if now < self._busy_until else LOOK_EVERY
-        pause = LOOK_SELDOM if self._is_crowded else pause
+        pause = LOOK_SELDOM if self._times_late >= IN_A_ROW else pause
         time.sleep(pause)
-        self._is_crowded = time.monotonic() - now > pause + LATE
+        self._times_late = self._times_late + 1 if time.monotonic() - now > pause + LATE else 0
 
     def _read(self) -> int:
         """Return a number that changes with every commit of others; it reads one page, and takes no lock."""

@@ -69,8 +69,8 @@ def test_it_looks_seldom_while_others_need_the_interpreter(watch, writer, clock)
     """Each look would cost them more than it costs itself."""
     clock.others_need = 2 * LATE
     watch.hear(4 * LOOK_SELDOM)
-    assert clock.slept[0] == LOOK_EVERY
-    assert set(clock.slept[1:]) == {LOOK_SELDOM}
+    assert clock.slept[:2] == [LOOK_EVERY, LOOK_EVERY]
+    assert set(clock.slept[2:]) == {LOOK_SELDOM}
     writer.execute("INSERT INTO t VALUES (1)")
     assert watch.hear(1.0) == [(None, "")]
 
@@ -79,3 +79,11 @@ def test_it_looks_seldom_while_others_need_the_interpreter(watch, writer, clock)
     clock.slept.clear()
     watch.hear(3 * LOOK_OFTEN)
     assert set(clock.slept) == {LOOK_OFTEN}
+
+
+def test_to_be_late_once_means_nothing(watch, clock):
+    clock.others_need = 2 * LATE
+    watch.hear(LOOK_EVERY)
+    clock.others_need = 0.0
+    watch.hear(3 * LOOK_EVERY)
+    assert set(clock.slept) == {LOOK_EVERY}
