@@ -11,8 +11,7 @@ from django_ayework.store.rows import WorkRow
 
 def assignment_of(row: WorkRow, dependents: tuple[str, ...], blockers: tuple[Any, ...]) -> Assignment:
     """Return the facts a handler may read, with what its gate had waited for and its blockers' results."""
-    last_error = error_before(row.error) if row.error else None
     return Assignment(
         row.id, row.type, row.group, row.chain, row.attempt, row.parent_id,
-        dependents, blockers, last_error or None, row.deadline, row.unit,
+        dependents, blockers, error_before(row.error) or None, row.deadline, row.unit,
     )  # fmt: skip

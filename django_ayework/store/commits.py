@@ -72,7 +72,8 @@ class CommitWatch:
     def _rest(self, now: float) -> None:
         """Sleep until the next look, and see whether others need the interpreter when that is over."""
         pause = LOOK_OFTEN if now < self._busy_until else LOOK_EVERY
-        pause = LOOK_SELDOM if self._times_late >= IN_A_ROW else pause
+        if self._times_late >= IN_A_ROW:
+            pause = LOOK_SELDOM
         time.sleep(pause)
         self._times_late = self._times_late + 1 if time.monotonic() - now > pause + LATE else 0
 

@@ -15,7 +15,7 @@ STEP = 1.1
 LEAP, PART = 2.0, 0.25
 #: A type stays in one thread until it takes so many times there what it took a thread side by side, and at
 #: least so many seconds: else a machine that is slow for a moment would be taken for a slow type.
-MUCH_LONGER, LONG = 3.0, 0.0002
+MUCH_LONGER, NOTICEABLE = 3.0, 0.0002
 #: Seconds for which a type is left alone that was tried in one thread and needed longer there.
 NOT_AGAIN_FOR = 30.0
 
@@ -43,7 +43,7 @@ class Pace:
             self._shared[type] = nearer(shared, seconds / together)
             return
         self._alone[type] = alone = nearer(self._alone.get(type, shared), seconds)
-        if alone >= max(LONG, MUCH_LONGER * shared):
+        if alone >= max(NOTICEABLE, MUCH_LONGER * shared):
             self._not_before[type] = self._now() + NOT_AGAIN_FOR
             del self._alone[type]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from django_ayework.worker.pace import LONG, NOT_AGAIN_FOR, QUICK, Pace
+from django_ayework.worker.pace import NOT_AGAIN_FOR, NOTICEABLE, QUICK, Pace
 
 SHORT = QUICK / 30
 
 
-class Known:
+class Observed:
     """A pace, and the clock it goes by."""
 
     def __init__(self) -> None:
@@ -26,8 +26,8 @@ class Known:
 
 
 @pytest.fixture
-def known() -> Known:
-    return Known()
+def known() -> Observed:
+    return Observed()
 
 
 def test_a_type_is_quick_once_some_of_its_works_were(known):
@@ -71,10 +71,10 @@ def test_a_slow_machine_does_not_make_a_type_slow(known):
 
 
 def test_what_side_by_side_takes_next_to_nothing_may_take_a_little_longer_in_one_thread(known):
-    known.observe(LONG / 100)
-    known.observe(LONG / 2, tried=True)
+    known.observe(NOTICEABLE / 100)
+    known.observe(NOTICEABLE / 2, tried=True)
     assert known.is_quick
-    known.observe(LONG * 2, tried=True)
+    known.observe(NOTICEABLE * 2, tried=True)
     assert not known.is_quick
 
 

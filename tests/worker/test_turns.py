@@ -189,9 +189,9 @@ def test_a_settler_that_stops_has_the_outcomes_that_were_put_off(turns, monkeypa
 
 def test_without_turns_nothing_is_put_off():
     done: list[int] = []
-    with NoTurns() as turns:
-        del turns
-        NoTurns().after(lambda: done.append(1))
+    turns = NoTurns()
+    with turns:
+        turns.after(lambda: done.append(1))
         assert done == [1]
 
 
