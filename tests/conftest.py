@@ -82,12 +82,25 @@ def redis_url() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what uses no database to the run on SQLite: it cannot do anything else on another one."""
+    """Leave what uses no database to the run on SQLite: it cannot do anything else on another one.
+
+    And leave to SQLite and PostgreSQL what is about browsers, processes of a supervisor, and examples.
+    """
     from django.db import connection
 
-    if connection.vendor != "sqlite":
-        config.hook.pytest_deselected(items=[item for item in items if not uses_database(item)])
-        items[:] = [item for item in items if uses_database(item)]
+    if connection.vendor == "sqlite":
+        return
+    kept = [item for item in items if uses_database(item)]
+    if connection.vendor == "mysql":
+        kept = [item for item in kept if not is_about_others(item)]
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
+
+
+def is_about_others(item: pytest.Item) -> bool:
+    folder = item.path.parent.name
+    return item.get_closest_marker("browser") is not None or folder in ("supervisor", "patterns")
 
 
 def uses_database(item: pytest.Item) -> bool:

@@ -8,15 +8,17 @@ from collections import Counter
 import pytest
 from django.db import transaction
 
-from django_ayework import enqueue, enqueue_many
+from django_ayework import enqueue_many
 from django_ayework.models import Work
 from tests.processes import ended, eventually, worker_process
 from tests.races.conftest import FULL
-from tests.races.works import join, meet, step, who_met
+from tests.races.works import join, meet, share
 
 #: ``make races`` runs all of it.
 JOINS = 200 if FULL else 30
 BLOCKERS = 100
+QUEUES = ("left", "right")
+SLOTS = 10
 
 
 @pytest.fixture
@@ -28,17 +30,20 @@ def env(process_env: dict[str, str]) -> dict[str, str]:
 def test_of_many_joins_of_a_hundred_blockers_each_none_stays_blocked(env):
     """Half of the joins are queued before their blockers run, half while they do; no two share a blocker.
 
-    The blockers of one join lie side by side in the queue, so both processes are at them at the same time.
-    They meet before: one might have done it all when the other is up.
+    Each process has a queue of its own, and every other blocker of each join: none can do it all by itself.
+    Both begin at the same moment: as many works as they have slots wait at the head for the other process.
     """
-    members = [[step(number=number) for number in range(BLOCKERS)] for _ in range(JOINS)]
-    joins = [join(of=[member.id for member in group]) for group in members]
+    members = [
+        [share(number=number, queue=QUEUES[number % 2]) for number in range(BLOCKERS)] for _ in range(JOINS)
+    ]
+    of = [[member.id for member in group] for group in members]
+    joins = [join(of=ids, queue=QUEUES[number % 2]) for number, ids in enumerate(of)]
     with (
-        worker_process(env, "--concurrency", "10") as one,
-        worker_process(env, "--concurrency", "10") as other,
+        worker_process(env, "--concurrency", str(SLOTS), "--queues", QUEUES[0]) as one,
+        worker_process(env, "--concurrency", str(SLOTS), "--queues", QUEUES[1]) as other,
     ):
-        eventually(lambda: enqueue(meet()) and len(who_met()) == 2)
         with transaction.atomic():
+            enqueue_many([meet(queue=queue) for queue in QUEUES for _ in range(SLOTS)])
             enqueue_many([member for group in members for member in group])
             enqueue_many(joins[: JOINS // 2])
         for waiting in reversed(joins[JOINS // 2 :]):
@@ -47,11 +52,10 @@ def test_of_many_joins_of_a_hundred_blockers_each_none_stays_blocked(env):
         for process in (one, other):
             process.send_signal(signal.SIGTERM)
         assert [ended(process)[0] for process in (one, other)] == [0, 0]
-    works = Work.objects.exclude(type=meet.name)
-    assert Counter(works.values_list("type", "status")) == {
-        ("races.step", "success"): JOINS * BLOCKERS,
+    assert Counter(Work.objects.values_list("type", "status")) == {
+        ("races.meet", "success"): len(QUEUES) * SLOTS,
+        ("races.share", "success"): JOINS * BLOCKERS,
         ("races.join", "success"): JOINS,
     }
     results = Work.objects.filter(type="races.join").values_list("result", flat=True)
     assert set(results) == {str(sum(range(BLOCKERS)))}
-    assert len(set(works.values_list("completed_by", flat=True))) == 2, "one process has done it all"

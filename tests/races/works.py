@@ -12,13 +12,19 @@ def step(ctx: Context, number: int = 0):
     return ctx.result(number)
 
 
-@work(name="races.join", options=lambda of: {"blockers": of})
-def join(ctx: Context, of: list[str]):
+@work(name="races.share", options=lambda number, queue: {"queue": queue})
+def share(ctx: Context, number: int, queue: str):
+    """Be done by the process that serves this queue."""
+    return ctx.result(number)
+
+
+@work(name="races.join", options=lambda of, queue: {"blockers": of, "queue": queue})
+def join(ctx: Context, of: list[str], queue: str):
     return ctx.result(sum(ctx.blockers))
 
 
-@work(name="races.meet")
-def meet() -> None:
+@work(name="races.meet", options=lambda queue: {"queue": queue})
+def meet(queue: str) -> None:
     """Wait until a second worker has one of these."""
     eventually(lambda: len(who_met()) > 1)
 
