@@ -91,6 +91,10 @@ class GroupBooks:
         self.gains[group_id].open -= 1
         self.gains[group_id].dead += dead
 
+    def members_succeeded(self, group_id: str, count: int) -> None:
+        """Note that members have ended well."""
+        self.gains[group_id].open -= count
+
     def member_reopened(self, group_id: str, was_dead: bool) -> None:
         """Note that an ended member is live again."""
         self.gains[group_id].open += 1

@@ -148,11 +148,25 @@ def book_all(ledger: Ledger, won: Sequence[Settlement]) -> None:
     Which chains go on comes first: a work that is queued here may wait for a chain whose step has just ended.
     """
     ledger.continuing.update(settlement.row.chain for settlement in won if continues(settlement.ending))
+    types = {settlement.row.type for settlement in won}
+    heard = {type for type in types if ledger.effects.are_heard(Kind.SUCCEEDED, type)}
+    quiet: list[WorkRow] = []
     for settlement in won:
-        if isinstance(settlement.ending, Success):
-            book_success(ledger, settlement.row, settlement.ending)
+        row, ending = settlement.row, settlement.ending
+        if not isinstance(ending, Success):
+            book_verdict(ledger, settlement, ending)
+        elif row.type in heard or brings_more(row, ending):
+            book_success(ledger, row, ending)
         else:
-            book_verdict(ledger, settlement, settlement.ending)
+            quiet.append(row)
+            if row.group_id is not None:
+                ledger.groups.contributed(row.group_id, row.id, ending.contributions)
+    ledger.all_succeeded(quiet)
+
+
+def brings_more(row: WorkRow, success: Success) -> bool:
+    """Tell whether a success brings more than the end of its work, and a word on the group it is in."""
+    return bool(success.births or success.outputs) or group_after(row, success) != row.group_id
 
 
 def continues(ending: Success | Verdict) -> bool:

@@ -6,12 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.group_books import ContributionFailed, GroupBooks
 from django_ayework.models import Group
 from django_ayework.rules.folding import Contribution, GroupValue, fold
 from django_ayework.store.clock import clock
 from django_ayework.store.groups import GroupRow, find_group, insert_groups
+from tests.app.works import add
+from tests.races.rivals import claim_all, succeed
 
 pytestmark = pytest.mark.django_db
 
@@ -77,3 +80,16 @@ def test_a_function_that_raises_is_blamed_on_the_work_that_brought_it():
     with pytest.raises(ContributionFailed) as failure:
         books.close(Effects(clock.now()))
     assert failure.value.work_id == "w2"
+
+
+def test_members_that_end_together_are_counted_each():
+    """Of two groups and of none, in one transaction."""
+    enqueue_many([add(a=1, b=n) for n in range(5)], together=True)
+    enqueue_many([add(a=2, b=n) for n in range(3)], together=True)
+    enqueue(add(a=3, b=0))
+    rows = list(claim_all().values())
+    held = {row.group_id: row for row in rows if row.group_id}  # the last of each
+    succeed(*(row for row in rows if row not in held.values()))
+    assert sorted(Group.objects.values_list("total", "open", "dead")) == [(3, 1, 0), (5, 1, 0)]
+    succeed(*held.values())
+    assert sorted(Group.objects.values_list("total", "open", "dead")) == [(3, 0, 0), (5, 0, 0)]
