@@ -25,12 +25,8 @@ from django_ayework.store import transitions
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.edges import News
 from django_ayework.store.rows import WorkRow, rows_of, statuses_of
-from django_ayework.store.waiters import (
-    WaiterRow,
-    lock_concerned,
-    missed_by,
-    record_outcomes,
-)
+from django_ayework.store.telling import tell_waiters
+from django_ayework.store.waiters import WaiterRow, missed_by
 
 
 def cascade(ledger: Ledger) -> None:
@@ -48,7 +44,7 @@ def decide_wave(ledger: Ledger) -> None:
     news = News(ledger.outcomes, ledger.chain_outcomes)
     ledger.outcomes, ledger.chain_outcomes = {}, {}
     undecided, ledger.undecided = ledger.undecided, set()
-    waiters = record_outcomes(lock_concerned(undecided, news), news)
+    waiters = tell_waiters(undecided, news)
     undone = news.undoes()
     decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
     moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]

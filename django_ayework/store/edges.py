@@ -60,30 +60,32 @@ class News:
         return str((self.chains if edge.chain else self.works)[edge.watched_id] or "")
 
 
-#: Tells edges, as ``told``. OFFSET 0 keeps the inner query whole, so that it reads the index once per id: of
-#: a gate that was born a moment ago the planner has no statistics, takes its ids for common ones, and would
-#: read every edge.
+#: The edges to what there is news of, each with what it knew and what it is to know; NULL if there is no news
+#: for it. OFFSET 0 keeps the inner query whole, so that it reads the index once per id: of a gate that was
+#: born a moment ago the planner has no statistics, takes its ids for common ones, and would read every edge.
+#: Edges are known by their place: nobody moves them without their waiter's lock, and no plan reads them all.
+KNOWN = f"""
+SELECT known.place, known.waiter_id, known.outcome AS before, known.after
+FROM unnest(%s::text[], %s::text[], %s::text[]) AS news(watched_id, of_work, of_chain)
+CROSS JOIN LATERAL (
+    SELECT ctid AS place, waiter_id, outcome,
+        CASE WHEN chain THEN news.of_chain ELSE news.of_work END AS after
+    FROM {EDGE} WHERE watched_id = news.watched_id OFFSET 0
+) AS known
+"""
+#: Tells edges of these waiters, as ``told``.
 TELL = f"""
-WITH news AS (
-    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS news(watched_id, of_work, of_chain)
-), told AS (
+WITH told AS (
     UPDATE {EDGE} AS edge
     SET outcome = stale.after
-    FROM (
-        SELECT known.id, known.outcome AS before, known.after
-        FROM news CROSS JOIN LATERAL (
-            SELECT id, waiter_id, outcome, CASE WHEN chain THEN news.of_chain ELSE news.of_work END AS after
-            FROM {EDGE} WHERE watched_id = news.watched_id OFFSET 0
-        ) AS known
-        WHERE known.waiter_id = ANY(%s::text[]) AND known.outcome <> known.after
-    ) AS stale
-    WHERE edge.id = stale.id
+    FROM ({KNOWN} WHERE known.waiter_id = ANY(%s::text[]) AND known.outcome <> known.after) AS stale
+    WHERE edge.ctid = stale.place
     RETURNING edge.waiter_id, stale.before, stale.after
 )
 """
 
 
-#: As in TELL, OFFSET 0 keeps the planner from reading every edge.
+#: As in KNOWN, OFFSET 0 keeps the planner from reading every edge.
 WATCHERS = f"""
 SELECT DISTINCT known.waiter_id
 FROM unnest(%s::text[]) AS ended(id)
@@ -115,8 +117,14 @@ def watchers_of(ids: Iterable[str]) -> set[str]:
 def facts_of(news: News) -> tuple[list[str], list[str | None], list[str | None]]:
     """Return news by column: ids, outcomes of works, outcomes of chains; None where there is no such news."""
     ids = list(news.ids)
-    works, chains = ({id: str(end or "") for id, end in ends.items()} for ends in (news.works, news.chains))
-    return ids, list(map(works.get, ids)), list(map(chains.get, ids))
+    of_works = texts_of(news.works, ids)
+    return ids, of_works, of_works if news.works == news.chains else texts_of(news.chains, ids)
+
+
+def texts_of(ends: Mapping[str, Status | None], ids: Iterable[str]) -> list[str | None]:
+    """Return how these works or chains ended, as texts; None for those of which there is no news."""
+    texts = {end: str(end or "") for end in set(ends.values())}
+    return [texts[ends[id]] if id in ends else None for id in ids]
 
 
 def tell_edges(waiters: Collection[str], news: News) -> list[Told]:

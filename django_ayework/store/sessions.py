@@ -21,12 +21,17 @@ from django_ayework.store.prepared import note_own_session
 #: The server tells a pooler's client a process that is not the one it talks to: a pooler lends each
 #: transaction another session, and what is set in one would be left for strangers. JIT costs over a second
 #: on the first statement over many rows, and gains nothing on statements over few. Every statement of ours
-#: has an index; a plan that is kept from when a table was empty would scan it.
+#: has an index; a plan that is kept from when a table was empty would scan it. Rows are looked up one by one,
+#: where a bitmap costs half as much again as the row; without statistics the planner expects more of each.
+#: Plans of prepared statements are kept: the server would make them anew each time where it expects to gain
+#: by that, which takes longer than to run them.
 POSTGRESQL = """
-SELECT CASE WHEN pg_backend_pid() = %s THEN set_config('statement_timeout', %s, false) END,
-       CASE WHEN pg_backend_pid() = %s AND current_setting('jit', true) = 'on'
-            THEN set_config('jit', 'off', false) END,
-       CASE WHEN pg_backend_pid() = %s THEN set_config('enable_seqscan', 'off', false) END
+SELECT set_config('statement_timeout', %s, false),
+       CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', false) END,
+       set_config('enable_seqscan', 'off', false),
+       set_config('enable_bitmapscan', 'off', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false)
+WHERE pg_backend_pid() = %s
 """
 MARIADB = "SET SESSION max_statement_time = %s"
 MYSQL = "SET SESSION max_execution_time = %s"  # covers SELECT alone
@@ -37,11 +42,18 @@ _thread = threading.local()
 @contextmanager
 def bounded_statements() -> Generator[None]:
     """Bound the statements of connections that this thread opens inside, by ``STATEMENT_TIMEOUT``."""
-    _thread.bounded = True
+    before = set_bounded(True)
     try:
         yield
     finally:
-        _thread.bounded = False
+        set_bounded(before)
+
+
+def set_bounded(bounded: bool) -> bool:
+    """Say whether connections that this thread opens from now on are the engine's own; return what was so."""
+    before: bool = getattr(_thread, "bounded", False)
+    _thread.bounded = bounded
+    return before
 
 
 def bound_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
@@ -53,7 +65,7 @@ def bound_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: obj
     if setting is not None:
         with connection.cursor() as cursor:
             cursor.execute(*setting)
-            if connection.vendor == "postgresql" and cursor.fetchone()[0] is not None:
+            if connection.vendor == "postgresql" and cursor.fetchone() is not None:
                 note_own_session(connection)
 
 
@@ -66,7 +78,7 @@ def statement_for(connection: Any, timeout: float) -> tuple[str, list[Any]] | No
     """Return the statement that bounds all later ones, where the database has such a thing."""
     if connection.vendor == "postgresql":
         server = connection.connection.info.backend_pid
-        return POSTGRESQL, [server, f"{max(1, round(timeout * 1000))}ms", server, server]
+        return POSTGRESQL, [f"{max(1, round(timeout * 1000))}ms", server]
     if connection.vendor == "mysql" and connection.mysql_is_mariadb:
         return MARIADB, [timeout]
     if connection.vendor == "mysql":

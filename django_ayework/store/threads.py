@@ -31,6 +31,11 @@ def has_connected() -> bool:
     return _this_thread.has_connected
 
 
+def set_connected(connected: bool) -> None:
+    """Say whether this thread may have a connection of those that ``connections`` now tells of."""
+    _this_thread.has_connected = connected
+
+
 def keep_connections() -> None:
     """Close connections of this thread that are broken or have outlived ``CONN_MAX_AGE``, as more is to come.
 

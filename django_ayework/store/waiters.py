@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from django_ayework.models import Edge, Waiter
 from django_ayework.rules.conditions import Tally
-from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.arrays import array_text
-from django_ayework.store.bulk import insert_many, update_rows
+from django_ayework.rules.states import Status
+from django_ayework.store.bulk import insert_many
 from django_ayework.store.copying import can_copy, copy_rows
-from django_ayework.store.database import chunked, fetch, is_postgresql, rows
-from django_ayework.store.edges import TELL, WATCHERS, News, Told, facts_of, tell_edges, watchers_of
+from django_ayework.store.database import chunked, is_postgresql, rows
 
 WAITER = Waiter._meta.db_table
-#: Ends without success.
-MISSED = [str(status) for status in Status if is_terminal(status) and status != Status.SUCCESS]
 #: What is known of an edge at its birth, and from how many of them on COPY is quicker.
 EDGE_COLUMNS = ("waiter_id", "watched_id", "chain", "position", "outcome")
 WORTH_COPYING = 200
@@ -67,91 +63,6 @@ def lock_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
         chosen = rows(Waiter).select_for_update().filter(work_id__in=some).order_by("work_id")
         locked.update((row[0], WaiterRow._make(row)) for row in chosen.values_list(*WaiterRow._fields))
     return locked
-
-
-#: The inner query is run once, before any row is locked; rows are locked in the order in which they come.
-LOCK_CONCERNED = f"""
-SELECT {", ".join(WaiterRow._fields)} FROM {WAITER}
-WHERE work_id = ANY(%s::text[] || ARRAY({WATCHERS}))
-ORDER BY work_id
-FOR UPDATE
-"""
-
-
-def lock_concerned(waiters: Collection[str], news: News) -> dict[str, WaiterRow]:
-    """Lock these waiters, and whoever watches what there is news of, as lock_waiters() does.
-
-    Every settlement asks.
-    """
-    ids = list(news.ids)
-    if not is_postgresql():
-        return lock_waiters({*waiters, *watchers_of(ids)})
-    found = fetch(LOCK_CONCERNED, [array_text(list(waiters)), array_text(ids)], often=True)
-    return {row[0]: WaiterRow._make(row) for row in found}
-
-
-#: Under the waiters' locks, so nobody else counts.
-RECORD = f"""
-{TELL}, counted AS (
-    SELECT waiter_id,
-        sum((after = 'success')::int - (before = 'success')::int) AS succeeded,
-        sum((after = ANY(ends.missed))::int - (before = ANY(ends.missed))::int) AS missed
-    FROM told, (SELECT %s::text[] AS missed) AS ends
-    GROUP BY waiter_id
-)
-UPDATE {WAITER} AS waiter
-SET succeeded = waiter.succeeded + counted.succeeded, missed = waiter.missed + counted.missed
-FROM counted
-WHERE waiter.work_id = counted.waiter_id
-RETURNING {", ".join(f"waiter.{name}" for name in WaiterRow._fields)}
-"""
-
-
-def record_outcomes(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
-    """Write how what is watched ended, and recount; return the locked waiters' rows, mostly none."""
-    if not waiters or not news.ids:
-        return dict(waiters)
-    recorded = record_set_based if is_postgresql() else record_one_by_one
-    return {**waiters, **recorded(waiters, news)}
-
-
-def record_set_based(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
-    """One statement tells the edges and counts them."""
-    params = [
-        *(array_text(column) for column in facts_of(news)),
-        array_text(list(waiters)),
-        array_text(MISSED),
-    ]
-    return {row[0]: WaiterRow._make(row) for row in fetch(RECORD, params, often=True)}
-
-
-def record_one_by_one(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
-    """Tell the edges, then write the counts."""
-    recounted: dict[str, WaiterRow] = {}
-    for told in tell_edges(waiters, news):
-        waiter = recounted.get(told.waiter_id, waiters[told.waiter_id])
-        recounted[told.waiter_id] = recount(waiter, told)
-    write_tallies(recounted.values())
-    return recounted
-
-
-def recount(waiter: WaiterRow, told: Told) -> WaiterRow:
-    """Return the waiter with its counts moved by edges that were told."""
-    succeeded = (told.after == Status.SUCCESS) - (told.before == Status.SUCCESS)
-    missed = is_missed(told.after) - is_missed(told.before)
-    return waiter._replace(
-        succeeded=waiter.succeeded + succeeded * told.number, missed=waiter.missed + missed * told.number
-    )
-
-
-def is_missed(outcome: str) -> bool:
-    """Tell whether this outcome is an end without success."""
-    return outcome in MISSED
-
-
-def write_tallies(waiters: Iterable[WaiterRow]) -> None:
-    """Write the counts of locked waiters."""
-    update_rows(Waiter, {w.work_id: {"succeeded": w.succeeded, "missed": w.missed} for w in waiters})
 
 
 def read_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:

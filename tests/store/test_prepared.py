@@ -7,15 +7,19 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_ayework import enqueue
-from django_ayework.models import Work
-from django_ayework.store import edges, groups, prepared, waiters
+from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework.models import Edge, Group, Waiter, Work
+from django_ayework.rules.states import Status
+from django_ayework.store import edges, groups, prepared, telling
 from django_ayework.store.clock import clock
+from django_ayework.store.edges import News
 from django_ayework.store.prepared import WORTHWHILE
 from django_ayework.store.sessions import bounded_statements
 from django_ayework.store.transitions import claim
 from django_ayework.store.transitions.claim import CLAIM_LANE, CLAIM_LANES
 from tests.app.works import add
+from tests.races.rivals import claim_all, succeed
+from tests.store.plans import analyse
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("postgresql")]
 #: Behind PgBouncer (see tests/pgbouncer.py) no session is ours alone.
@@ -27,6 +31,14 @@ direct = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
 def a_session_of_its_own():
     connection.close()
     yield
+    connection.close()
+
+
+@pytest.fixture
+def known_to_be_empty():
+    """Otherwise the planner expects some pages in each table."""
+    for model in (Work, Edge, Waiter, Group):
+        analyse(model._meta.db_table)
     connection.close()
 
 
@@ -77,10 +89,23 @@ def test_only_sessions_of_the_engine_keep_plans():
 
 
 @direct
-def test_a_session_of_the_engine_scans_no_tables():
+@pytest.mark.parametrize("scan", ["seqscan", "bitmapscan"])
+def test_a_session_of_the_engine_looks_rows_up_one_by_one(scan):
     with bounded_statements(), connection.cursor() as cursor:
-        cursor.execute("SHOW enable_seqscan")
+        cursor.execute(f"SHOW enable_{scan}")
         assert cursor.fetchone() == ("off",)
+
+
+@direct
+def test_a_session_of_the_engine_makes_each_plan_once():
+    """Left to itself the server makes another plan each time a waiter is told."""
+    with bounded_statements(), connection.cursor() as cursor:
+        for number in range(10):
+            telling.tell_waiters((), News({f"work{number}": Status.SUCCESS}, {}))
+        cursor.execute(
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE '%fresh%'"
+        )
+        assert cursor.fetchall() == [(10, 0)]
 
 
 def test_where_somebody_watches_statements_they_go_through_djangos_cursors():
@@ -127,12 +152,13 @@ def test_with_server_side_cursors_disabled_nothing_is_prepared(monkeypatch):
             "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'",
         ),
         (edges.WATCHERS, "'{a,b}'"),
-        (waiters.LOCK_CONCERNED, "'{g}', '{a,b}'"),
-        (waiters.RECORD, "'{a}', '{f}', '{success}', '{w}', '{dead}'"),
+        (telling.LOCK_CONCERNED, "'{g}', '{a,b}'"),
+        (telling.RECORD, "'{a}', '{f}', '{success}', '{w}', '{dead}'"),
+        (telling.AT_ONCE, "'{a}', '{f}', '{success}', '{dead}'"),
         (groups.COUNT, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
 )
-def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, arguments):
+def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, arguments, known_to_be_empty):
     places = statement.count("%s")
     for place in range(places):
         statement = statement.replace("%s", f"${place + 1}", 1)
@@ -141,5 +167,37 @@ def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, argume
         cursor.execute(f"PREPARE kept AS {statement}")
         cursor.execute(f"EXPLAIN EXECUTE kept({arguments})")
         plan = "\n".join(row[0] for row in cursor.fetchall())
-    assert "Index" in plan
     assert "Seq Scan" not in plan
+    assert_reads_by_key(plan)
+
+
+@direct
+@pytest.mark.usefixtures("known_to_be_empty")
+def test_whatever_a_worker_keeps_a_plan_of_stays_quick_when_tables_grow():
+    """A plan that joins a handful of rows by going through the whole index is a bad one an hour later."""
+    with bounded_statements():
+        for number in (1, 2, 3):
+            enqueue_many([add(a=1, b=n) for n in range(number)])
+            watched = enqueue(add(a=1, b=2))
+            enqueue(dependency([watched], [add(a=3, b=4)]))
+            assert list(iter(settle_all, 0))
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements")
+            kept = cursor.fetchall()
+            for name, statement, number in kept:
+                cursor.execute(f"EXPLAIN EXECUTE {name}({', '.join(['NULL'] * number)})")
+                assert_reads_by_key(f"{statement}\n" + "\n".join(row[0] for row in cursor.fetchall()))
+    assert {"INSERT", "UPDATE", "WITH"} <= {statement.split()[0] for _, statement, _ in kept}
+
+
+def settle_all() -> int:
+    """Settle whatever is due; return how much that was."""
+    return len(succeed(*claim_all().values()).moved)
+
+
+def assert_reads_by_key(plan: str) -> None:
+    """Each index is looked up with keys, none is read from end to end."""
+    lines = plan.splitlines()
+    scans = [place for place, line in enumerate(lines) if "Index Scan" in line or "Index Only Scan" in line]
+    assert scans or "Insert on" in plan, plan
+    assert all("Index Cond" in lines[place + 1] for place in scans), plan

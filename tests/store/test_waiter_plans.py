@@ -9,13 +9,12 @@ from django_ayework.rules.states import Status
 from django_ayework.store.clock import clock
 from django_ayework.store.edges import News
 from django_ayework.store.groups import GroupRow, count_in_group, insert_groups
+from django_ayework.store.telling import lock_concerned, record_outcomes, tell_waiters
 from django_ayework.store.waiters import (
     WaiterRow,
     Watch,
     insert_waiters,
-    lock_concerned,
     read_waiters,
-    record_outcomes,
 )
 from tests.store.plans import analyse, plans_of, scans_table
 
@@ -58,6 +57,14 @@ def test_edges_are_told_through_what_they_watch():
     for table, gate in ((EDGES, "gate3"), (WAITERS, "gate4")):
         plans = plans_of(lambda gate=gate: record_outcomes(read_waiters([gate]), NEWS), table)
         assert_scans_nothing({table: plans, "edge": plans})
+        assert table == WAITERS or all(are_few(plan) for plan in plans), plans
+
+
+def test_whoever_watches_is_told_through_what_is_watched():
+    for table in (EDGES, WAITERS):
+        plans = plans_of(lambda: tell_waiters(set(), NEWS), table)
+        assert plans
+        assert_scans_nothing({table: plans})
         assert table == WAITERS or all(are_few(plan) for plan in plans), plans
 
 

@@ -114,8 +114,8 @@ def test_a_session_that_a_pooler_lends_is_left_alone(monkeypatch):
     statement_for = sessions.statement_for
 
     def for_another_process(*args):
-        statement, (server, timeout, *_) = statement_for(*args)
-        return statement, [server + 1, timeout, server + 1, server + 1]
+        statement, [timeout, server] = statement_for(*args)
+        return statement, [timeout, server + 1]
 
     monkeypatch.setattr(sessions, "statement_for", for_another_process)
     assert in_thread(bounded) == in_thread(unbounded)
@@ -167,4 +167,4 @@ def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
     while len(found) < 3 and worker._thread is not None:
         worker._thread.join(0.01)
     worker.stop()
-    assert found == {"ayework-worker": 15.0, "ayework-settler": 15.0, "ayework-keeper": 15.0}
+    assert found == {"ayework-leader": 15.0, "ayework-settler": 15.0, "ayework-keeper": 15.0}
