@@ -103,7 +103,10 @@ def flattened(items: Any) -> Iterator[QueueItem]:
         yield items
     elif isinstance(items, Iterable) and not isinstance(items, (str, bytes, dict)):
         for item in items:
-            yield from flattened(item)
+            if isinstance(item, WorkRequest):  # most are
+                yield item
+            else:
+                yield from flattened(item)
     else:
         raise TypeError(
             "expected ctx.queue(...) to have works built by calling their type, such as add(a=1, b=2), "

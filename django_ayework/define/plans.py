@@ -28,6 +28,8 @@ class Plan(NamedTuple):
 
 
 EMPTY = Plan()
+#: What a handler may return that is no plain value.
+SAYINGS = (Instruction, WorkRequest)
 
 
 def plan_of(returned: object, context: Context, strict: bool) -> Plan:
@@ -36,8 +38,6 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     Raises InvalidInstruction for an instruction of another context, a work that was returned instead of
     queued, and (when ``strict``) an instruction that was built but not returned.
     """
-    if not context.built and not isinstance(returned, (Instruction, WorkRequest)):
-        return plan_of_value(returned, context)
     instruction = as_instruction(returned, context)
     reached = set() if instruction is None else require_own(instruction, context)
     if strict:
@@ -46,12 +46,10 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     return plan if context.given_output is NOTHING else plan._replace(output=context.given_output)
 
 
-def plan_of_value(value: object, context: Context) -> Plan:
-    """Return the plan of a plain value of a handler that built no instruction: what most handlers return."""
-    if value is None:
-        return EMPTY if context.given_output is NOTHING else Plan(output=context.given_output)
-    own = Contribution(value)
-    return Plan(own, (own,), output=context.given_output)
+def is_all_it_says(returned: object, context: Context) -> bool:
+    """Tell whether a handler says nothing but the plain value that it returned, if any."""
+    silent = not context.built and context.given_output is NOTHING
+    return silent and not isinstance(returned, SAYINGS)
 
 
 def root_of(context: Context, since: int = 0) -> Instruction[Any, Any] | None:

@@ -20,6 +20,8 @@ class Registry:
         self._types: dict[str, AnyWorkType] = {}
         self.clashes: dict[str, tuple[str, str]] = {}
         self._targets: set[str | None] = set()
+        #: Another number whenever there are other types.
+        self.version = 0
 
     def register(self, work_type: AnyWorkType) -> None:
         """Add a type; the same function again (a reload) replaces itself."""
@@ -37,6 +39,7 @@ class Registry:
 
     def _note_targets(self) -> None:
         """Work out once which types others chain to: every claim asks."""
+        self.version += 1
         self._targets = {known.settings.then for known in self._types.values()}
 
     def find(self, name: str) -> AnyWorkType | None:

@@ -88,8 +88,11 @@ def dependency(
 
 
 def watched_ids(on: Iterable[Any]) -> Iterable[str]:
-    """Return each id once, in the order given."""
-    return dict.fromkeys(require_work_id(getattr(item, "id", item)) for item in listed(on))
+    """Return each id once, in the order given. Those of requests are known to be ids."""
+    return dict.fromkeys(
+        item.id if isinstance(item, WorkRequest) else require_work_id(getattr(item, "id", item))
+        for item in listed(on)
+    )
 
 
 def listed(items: Any) -> Iterable[Any]:

@@ -76,6 +76,8 @@ class WorkType(Generic[P, R_co, G_co]):
         self.takes_context = wants_context(handler)
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = input_signature(handler)
+        #: Whether an attempt is a call of a plain function with its arguments, and nothing around it.
+        self.is_shown_nothing = not (self.takes_context or self.is_async or surrounds(settings))
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
         """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
@@ -118,3 +120,9 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def __repr__(self) -> str:
         return f"<WorkType {self.name}>"
+
+
+def surrounds(settings: WorkSettings) -> bool:
+    """Tell whether a type wants anything to happen around the calls of its handler."""
+    around = (settings.atomic, settings.interrupt, settings.middleware, settings.log_context, settings.then)
+    return any(around)

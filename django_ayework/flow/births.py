@@ -132,7 +132,7 @@ class Mould:
 
     def cast(self, id: str, input: str) -> Birth:
         """Return the birth of another work."""
-        return Birth(self.row(id, input), blockers=self.birth.blockers, dedup=self.birth.dedup)
+        return Birth(self.row(id, input), None, self.birth.blockers, self.birth.dedup)
 
 
 def work_row(

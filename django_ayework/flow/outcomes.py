@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_ayework.conf import get_settings
 from django_ayework.define.plans import Plan
-from django_ayework.define.registry import registry
+from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.flow.births import Birth, Family, all_born, born
 from django_ayework.flow.outputs import outputs_of
 from django_ayework.flow.payloads import codec_of, encode_result
@@ -32,6 +32,21 @@ def success_from(plan: Plan, row: WorkRow) -> Success:
         for word in plan.contributions
     )
     return Success(result, contributions, births, outputs, needs_group=differs)
+
+
+def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Success:
+    """Encode what a handler returned that could say nothing else, of a type without ``then=``.
+
+    It is the result, and the contribution to the group; None is neither. As success_from() of its plan.
+    """
+    if value is None:
+        return Success()
+    codec = codec_of(work_type)
+    result = encode_result(row.type, value, codec)
+    if row.group_id is None:
+        return Success(result)
+    same = codec is get_settings().codec
+    return Success(result, (Contribution(result) if same else encoded(row.type, Contribution(value)),))
 
 
 def births_of(plan: Plan, row: WorkRow) -> tuple[Birth, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 #: A queue, and a type of which it has works.
@@ -32,6 +33,8 @@ class Due:
         >>> Due(frozenset({("mail", "send")}), 5.0) | Due(start=4.0)
         Due(places=frozenset({('mail', 'send')}), start=4.0)
         """
+        if not self:
+            return other
         places = None if self.places is None or other.places is None else self.places | other.places
         return Due(places, earlier(self.start, other.start))
 
@@ -64,6 +67,7 @@ def due_to_text(due: Due, origin: str) -> str:
     return to_text(origin, named(due.places), due.start)
 
 
+@lru_cache(maxsize=64)  # at rest the same is said again and again
 def due_from_text(text: str, origin: str) -> Due:
     """Read what is due; nothing if it comes from this origin itself, anything if it cannot be read.
 

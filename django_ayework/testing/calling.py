@@ -11,7 +11,7 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.flow.settle import Settlement
-from django_ayework.worker.attempt import Opened, awaited, carried_out
+from django_ayework.worker.attempts.attempt import Opened, awaited, carried_out
 from django_ayework.worker.batches.running import BatchRun, awaited_run
 
 T = TypeVar("T")

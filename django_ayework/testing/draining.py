@@ -33,13 +33,13 @@ from django_ayework.store.look import look
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import WorkRow
 from django_ayework.testing.calling import call_batch_here, carry_out_here
-from django_ayework.worker.attempt import is_parked, run
+from django_ayework.worker.attempts.attempt import is_parked, run
+from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.running import Ended, run_batch
 from django_ayework.worker.batches.sizes import size_of
-from django_ayework.worker.claimer import deliveries_of
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.shares import shares_of
+from django_ayework.worker.claiming.claimer import deliveries_of
+from django_ayework.worker.claiming.shares import shares_of
 
 logger = logging.getLogger("django_ayework")
 

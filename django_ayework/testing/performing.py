@@ -9,15 +9,16 @@ from django_ayework.define.batch_type import BatchType
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow.births import Family, born
+from django_ayework.flow.outcomes import success_of_value
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.logs import attempt_logged
 from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
 from django_ayework.testing.calling import call_run, called, safely
-from django_ayework.worker.attempt import Opened, facts_of, opened
-from django_ayework.worker.batches.running import BatchRun, require_outputs, success_of
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.attempt import Opened, facts_of, opened
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.batches.running import BatchRun, require_outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +69,5 @@ def output_of(attempt: Opened) -> Any:
     [output] = require_outputs(run, call_run(run))
     if isinstance(output, Exception):
         raise output
-    success_of(attempt, output)
+    success_of_value(output, attempt.delivery.row, attempt.work_type)
     return output

@@ -8,12 +8,12 @@ from functools import partial
 
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.events import report
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.losses import look_after
 from django_ayework.worker.batches.batch import Batch
-from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.loads import Load, deliveries_in, without_outcome
-from django_ayework.worker.losses import look_after
-from django_ayework.worker.slots import Slots
+from django_ayework.worker.slots.loads import Load, deliveries_in, without_outcome
+from django_ayework.worker.slots.slots import Slots
 from django_ayework.worker.sources import doers_in_use
 
 #: How many works of one worker doers may hold, running and waiting; those that wait are kept from others.

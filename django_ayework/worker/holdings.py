@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from django_ayework.define.signal import AbortReason
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.delivery import Delivery
 
 
 class Holdings:

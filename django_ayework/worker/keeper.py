@@ -24,9 +24,9 @@ from django_ayework.store.clock import clock
 from django_ayework.store.progress import write_progress
 from django_ayework.store.sessions import bounded_statements
 from django_ayework.worker import bounds
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.losses import loss_of, warn_if_late
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.losses import loss_of, warn_if_late
 from django_ayework.worker.presence import Presence
 from django_ayework.worker.recovery import Recovery
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import suppress
 
 from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections
 
@@ -22,10 +23,10 @@ from django_ayework.flow.trials import as_failure
 from django_ayework.store.database import fetch, has_timed_out, is_contention
 from django_ayework.store.progress import write_progress
 from django_ayework.store.sessions import bounded_statements
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.losses import warn_if_late
 from django_ayework.worker.failures import log_failures
-from django_ayework.worker.losses import warn_if_late
-from django_ayework.worker.turns import NO_TURNS, AnyTurns
+from django_ayework.worker.slots.turns import NO_TURNS, AnyTurns
 
 logger = logging.getLogger("django_ayework")
 
@@ -52,7 +53,10 @@ class Settler:
     ) -> None:
         self._services = services
         self._turns = turns
-        self._queue: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
+        self._ready: deque[Outcome] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._sleeps = False
+        self._ends = False
         self._settled = settled
         self.thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
         self.gives_up = threading.Event()
@@ -63,39 +67,64 @@ class Settler:
 
     def submit(self, delivery: Delivery, settlement: Settlement) -> None:
         """Hand over an outcome."""
-        self._turns.after(partial(self._queue.put, (delivery, settlement)))
+        self._ready.append((delivery, settlement))
+        self._turns.after(self._wake)
+
+    def settle_here(self) -> None:
+        """Settle in the calling thread what is ready; what cannot be settled at once is left to the other."""
+        if not (batch := self._batch()):
+            return
+        try:
+            self._write_progress([delivery for delivery, _ in batch])
+            report_ = settle([settlement for _, settlement in batch])
+        except Exception:
+            self._ready.extendleft(reversed(batch))
+            self._turns.after(self._wake)
+            return
+        self._note(batch, report_)
 
     def stop(self, timeout: float) -> None:
         """Settle everything in hand, then end; give up on a database that stays away for ``timeout``."""
-        with self._turns:  # so that no outcome is put off any more, and none comes behind the end
-            self._queue.put(None)
+        self._ends = True
+        self._bell.put(None)
         self.thread.join(timeout)
         self.gives_up.set()
         self.thread.join(1)
 
+    def _wake(self) -> None:
+        """Wake the thread if there is anything for it."""
+        if self._sleeps and self._ready:
+            self._sleeps = False
+            self._bell.put(None)
+
     def _serve(self) -> None:
-        ended = False
         with bounded_statements():
-            while not ended:
-                item = self._queue.get()
+            while self._has_more():
                 with self._turns:
-                    batch, ended = self._batch_from(item)
-                    if batch:
+                    if batch := self._batch():
                         self._settle(batch)
         connections.close_all()
 
-    def _batch_from(self, item: Outcome | None) -> tuple[list[Outcome], bool]:
-        """Return an outcome with what else is there, and whether that is all there will ever be."""
+    def _has_more(self) -> bool:
+        """Wait for outcomes; return False when there will be none any more.
+
+        Whoever hands one over appends it first, and sees second whether this sleeps; here it is the other
+        way round. So one of the two sees what the other has done.
+        """
+        self._sleeps = True
+        while not self._ready and not self._ends:
+            self._bell.get()
+            self._sleeps = True
+        self._sleeps = False
+        return bool(self._ready) or not self._ends
+
+    def _batch(self) -> list[Outcome]:
+        """Return the outcomes that are ready, as many as go into one transaction."""
         batch: list[Outcome] = []
-        while item is not None:
-            batch.append(item)
-            if len(batch) == MAX_BATCH:
-                return batch, False
-            try:
-                item = self._queue.get_nowait()
-            except queue.Empty:
-                return batch, False
-        return batch, True
+        with suppress(IndexError):  # several threads may take some
+            while len(batch) < MAX_BATCH:
+                batch.append(self._ready.popleft())
+        return batch
 
     def _settle(self, batch: list[Outcome]) -> None:
         """Settle a batch; when it fails as a whole, each half on its own, and so on to the one that fails it.
@@ -114,6 +143,10 @@ class Settler:
                 self._settle(batch[middle:])
                 return
             report_ = self._as_failure(batch[0], error)
+        self._note(batch, report_)
+
+    def _note(self, batch: list[Outcome], report_: Report) -> None:
+        """Tell of outcomes that are settled, and of those that came too late."""
         self._settled([delivery for delivery, _ in batch])
         log_failures([settlement for _, settlement in batch], report_.moved)
         for delivery, settlement in batch:

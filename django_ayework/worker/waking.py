@@ -9,7 +9,7 @@ from django_ayework.flow.news.elsewhere import hear_due, hear_here, hear_revoked
 from django_ayework.flow.news.here import add_due_listener, remove_due_listener
 from django_ayework.rules.news import Due
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.scope import Scope
+from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.wake import Wake
 
 
@@ -20,10 +20,11 @@ class Told:
         self._scope = scope
         self._lock = threading.Lock()
         self._due = Due()
+        self._known = (self._due, self._due)  # what it heard last, and what of it is this worker's affair
 
     def add(self, due: Due) -> bool:
         """Note what is due; return whether that is new, and any of it this worker's affair."""
-        mine = due if due.places is None else Due(self._served(due.places), due.start)
+        mine = self._mine(due)
         with self._lock:
             before = self._due
             self._due = before | mine
@@ -37,6 +38,14 @@ class Told:
             due, self._due = self._due, Due()
             return due
 
+    def _mine(self, due: Due) -> Due:
+        """Return what of it is this worker's affair; at rest the same is heard again and again."""
+        known, mine = self._known
+        if known is not due:
+            mine = due if due.places is None else Due(self._served(due.places), due.start)
+            self._known = due, mine
+        return mine
+
     def _served(self, places: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         return frozenset(place for place in places if self._scope.serves(Lane(*place)))
 
@@ -49,6 +58,7 @@ class Waking:
         self._wake = wake
         self._doubt = doubt
         self._forget: list[Callable[[], None]] = []
+        self._hearer: int | None = None  # the thread that waits, while it does
 
     def open(self) -> None:
         """Begin to hear."""
@@ -57,8 +67,13 @@ class Waking:
 
     def wait(self, seconds: float) -> None:
         """Wait at most that long until woken; what others say is heard in this thread, if that can be."""
-        if not hear_here(seconds, self._wake):
-            self._wake.wait(seconds)
+        self._hearer = threading.get_ident()
+        try:
+            if hear_here(seconds, self._wake):
+                return
+        finally:
+            self._hearer = None
+        self._wake.wait(seconds)
 
     def close(self) -> None:
         """Hear no more."""
@@ -71,6 +86,6 @@ class Waking:
         rest()
 
     def _hear(self, due: Due) -> None:
-        """Wake the worker if it is concerned."""
-        if self._told.add(due):
+        """Wake the worker if it is concerned, and was not woken by hearing this."""
+        if self._told.add(due) and self._hearer != threading.get_ident():
             self._wake.set()

@@ -12,7 +12,7 @@ from django_ayework.flow.events import report
 from django_ayework.flow.news.outbox import tell_others
 from django_ayework.store import transitions
 from django_ayework.worker import bounds
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.recovery import twice
 

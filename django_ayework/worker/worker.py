@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterable
 from functools import partial
-from types import TracebackType
 
 from django.db import connections
 
@@ -21,25 +20,25 @@ from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import bounded_statements
 from django_ayework.worker import bounds
 from django_ayework.worker.batches.dispatch import Dispatch
-from django_ayework.worker.batches.running import Ended
-from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.demand import Demand
+from django_ayework.worker.claiming.claimer import Claimer
+from django_ayework.worker.claiming.demand import Demand
+from django_ayework.worker.claiming.limits import Limits
+from django_ayework.worker.claiming.parking import park, told_apart
+from django_ayework.worker.claiming.pressure import Pressure
+from django_ayework.worker.claiming.scope import Scope, several
 from django_ayework.worker.doing import Doing
+from django_ayework.worker.endings import Endings
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.keeper import Keeper
 from django_ayework.worker.lag import Lag
-from django_ayework.worker.limits import Limits
-from django_ayework.worker.loads import Load, runs_in_doer, was_given_back
-from django_ayework.worker.parking import park, told_apart
 from django_ayework.worker.presence import Presence
-from django_ayework.worker.pressure import Pressure
 from django_ayework.worker.recovery import Recovery
 from django_ayework.worker.scheduler import Scheduler
-from django_ayework.worker.scope import Scope, several
 from django_ayework.worker.settler import Settler
-from django_ayework.worker.slots import Slots
-from django_ayework.worker.turns import turns_of_database
+from django_ayework.worker.slots.leading import Leadership
+from django_ayework.worker.slots.runners import Guest
+from django_ayework.worker.slots.slots import Slots
+from django_ayework.worker.slots.turns import NO_TURNS, turns_of_database
 from django_ayework.worker.vitals import Vitals
 from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Waking
@@ -49,6 +48,8 @@ logger = logging.getLogger("django_ayework")
 
 #: Seconds to wait after the loop met an error, growing to the second figure while errors go on.
 FIRST_RECOVERY, LONGEST_RECOVERY = 0.2, 10.0
+#: So many works of one claim run in another thread, while this one claims the next.
+MANY = 5
 
 
 class Worker:
@@ -96,15 +97,19 @@ class Worker:
         self._services = EngineServices()
         self._pressure = Pressure()
         self._lag = Lag()
-        self._slots = Slots(self.concurrency, self._services, self._finished, self._turns)
-        self._slots.on_quick = self._wake.set
-        self._settler = Settler(self._services, self._settled, self._turns)
+        self._endings = Endings(self._holdings, self._pressure, self._wake.set)
+        self._slots = Slots(self.concurrency, self._services, self._endings.finished, self._turns)
+        self._slots.line.on_quick = self._wake.set
+        self._leadership = Leadership(self._lead, self._slots.line)
+        self._settler = Settler(self._services, self._endings.settled, self._turns)
+        self._endings.submit = self._settler.submit
         self._presence = Presence(self.id, name, self.queues, self.concurrency)
         self._keeper = Keeper(self.id, self._holdings, self._services, self._presence)
         self._doing = Doing(self._holdings, self._slots, self._keeper.tell_losses)
         scope = Scope(self.queues, self.types, self.exclude_types)
         self._claimer = Claimer(self.id, scope, self._doing.room)
         self._claimer.on_controls = self._keeper.release_paused
+        self._endings.make_room = self._claimer.make_room
         self._waking = Waking(self._claimer.told, self._wake, self._keeper.doubt)
         self._dispatch = Dispatch(self._holdings, self._slots, self._doing, self._keeper.tell_losses)
         self._limits = Limits(max_works, max_memory)
@@ -149,19 +154,17 @@ class Worker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def run(self) -> None:
-        """Work in this thread until asked to stop (or, with ``burst``, until nothing is due)."""
+        """Work until asked to stop (or, with ``burst``, until nothing is due), in other threads than this."""
         last = Phase.STOPPED
         try:
             with bounded_statements():
                 self._open()
                 try:
-                    self._work()
+                    self._leadership.oversee()
                     if not self._stopping.is_set():
                         last = Phase.RETIRED if self._limits.reached else Phase.FINISHED
                 finally:
@@ -185,30 +188,42 @@ class Worker:
             "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
         )
 
-    def _work(self) -> None:
-        """Claim and hand out until it is time to stop; an error costs a pause, never the loop."""
+    def _lead(self, guest: Guest) -> None:
+        """Claim and hand out until it is time to stop; an error costs a pause, never the loop.
+
+        Returns early when this thread was stuck in a quick work, as another leads then.
+        """
         recovery = Recovery(FIRST_RECOVERY, LONGEST_RECOVERY)
+        self._slots.line.regular = None if self._turns is NO_TURNS else guest
         while not self._is_over():
             self._wake.clear()
             trouble: Exception | None = None
             try:
                 with self._turns:
-                    pause = self._turn()
+                    pause = self._turn(guest)
                 recovery.succeed()
             except Exception as error:
-                trouble = error
+                trouble, pause = error, 0.0
                 report(error, "queue", "the claiming loop failed and carries on", recovery.goes_on)
-                connections.close_all()
-                pause = recovery.fail()
-            finally:
-                self._dispatch.hand_out_due()  # after the turn, which may have filled the batches
-            pause = min(pause, self._dispatch.pause())
+                if not guest.is_left:
+                    connections.close_all()
+                    pause = recovery.fail()
+                    self._slots.run_as(guest)  # what was handed out before
+            if guest.is_left:
+                return  # and touch nothing more, not even the connection
+            self._dispatch.hand_out_due()  # after the turn, which may have filled the batches
+            pause = 0.0 if guest.has_slot else min(pause, self._dispatch.pause())
             self.vitals.progress(trouble, rest=pause)
             if pause:
                 self._waking.wait(pause)
 
-    def _turn(self) -> float:
-        """Claim what fits; return how many seconds there is nothing to do."""
+    def _run_here(self, guest: Guest) -> None:
+        """Run quick works in this thread, if it has got any; with SQLite, settle them here, too."""
+        if self._slots.run_as(guest) and self._turns.is_taken and not guest.is_left:
+            self._settler.settle_here()
+
+    def _turn(self, guest: Guest) -> float:
+        """Claim what fits, and run it here if it is quick; return how many seconds there is nothing to do."""
         self._demand.measure(self._holdings.finished)
         self._holdings.low_water = self._demand.low_water
         wanted, room = self._wanted(), self._dispatch.room()
@@ -218,14 +233,19 @@ class Worker:
             if self._claimer.look_is_due():  # gates expire and works are rescued however busy the slots are
                 self._claimer.look_around(self._holdings.ids())
             self._note_lag(places <= 0)
+            self._run_here(guest)
             return held_for or get_settings().poll_interval
         left = self._limits.attempts_left(self._holdings.attempts)
         claimed = self._claimer.claim(wanted, self._holdings.ids(), room, left)
         known, unknown = told_apart(claimed)
-        self._dispatch.hand_out(known)
-        if known and len(claimed) < places:
+        runs_here = self._turns.is_taken or len(claimed) < min(places, MANY)
+        self._dispatch.hand_out(known, guest if runs_here else None)
+        if known and not guest.has_slot and len(claimed) < places:
             self._wake.give_way()
         park(unknown, self.id)
+        self._run_here(guest)
+        if guest.is_left:
+            return 0.0
         self._note_lag(len(claimed) >= places)
         return 0.0 if self._claimer.may_claim_more(self._wanted()) else self._claimer.pause()
 
@@ -239,28 +259,6 @@ class Worker:
         if held > self._demand.low_water or self._stopping.is_set():
             return 0
         return self._limits.room(self._demand.target - held, self._holdings.attempts)
-
-    def _finished(self, load: Load, outcomes: list[Ended]) -> None:
-        """Pass outcomes on to be settled, unless the attempt has done so (slots call this).
-
-        Without an outcome a work is left to its lease.
-        """
-        for delivery, settlement in outcomes:
-            delivery.ended = True
-            if settlement is not None:
-                self._pressure.count(settlement)
-            if settlement is not None and not delivery.settled:
-                self._settler.submit(delivery, settlement)
-            elif not delivery.withdrawn:
-                self._settled([delivery])
-        if not was_given_back(load):
-            self._holdings.finish(runs_in_doer(load))
-
-    def _settled(self, deliveries: list[Delivery]) -> None:
-        """Forget settled works; claim again if a limit has held others of their types back."""
-        self._holdings.settle(deliveries)
-        if self._claimer.make_room(delivery.row.type for delivery in deliveries):
-            self._wake.set()
 
     def _is_over(self) -> bool:
         """Tell whether it is time to stop."""
@@ -292,6 +290,7 @@ class Worker:
         until = time.monotonic() + get_settings().shutdown_grace
         self.left = wind_down(self.id, self._holdings, until)
         self._slots.stop(timeout=1.0)
+        self._leadership.stop(timeout=1.0)
         self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
         self._keeper.stop()
         self.left += len(self._holdings.all())

@@ -21,8 +21,8 @@ from django_ayework.flow.chores import reclaim
 from django_ayework.models import Attempt, Work
 from django_ayework.store import transitions
 from django_ayework.testing import drain, now, running_worker
-from django_ayework.worker import interruption
-from django_ayework.worker.interruption import Interruption, class_like, set_exception
+from django_ayework.worker.attempts import interruption
+from django_ayework.worker.attempts.interruption import Interruption, class_like, set_exception
 from django_ayework.worker.worker import Worker
 from tests.app.models import Order
 from tests.attempts import works
@@ -33,6 +33,7 @@ from tests.attempts.works import (
     catches,
     catches_in_transaction,
     for_a_while,
+    holding,
     late,
     querying,
     staged,
@@ -215,6 +216,18 @@ def test_the_next_work_in_the_thread_gets_a_connection_of_its_own(stage):
     assert first is not second
     assert first.connection is None or first.closed_in_transaction
     assert notes() == ["after"]
+
+
+def test_what_it_had_in_its_hands_goes_when_it_has_ended(stage):
+    """A session that was just being opened would else be the database's until a garbage collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        with run_out_of_time(holding()) as handle:
+            assert ended(handle).error == TIMED_OUT
+            eventually(lambda: stage.seen[0]() is None)
+    finally:
+        gc.enable()
 
 
 def test_one_that_catches_it_may_succeed(stage):

@@ -14,8 +14,8 @@ import pytest
 
 from django_ayework.define.signal import AbortReason, AbortSignal
 from django_ayework.errors import Aborted
-from django_ayework.worker import interruption
-from django_ayework.worker.interruption import Interruption
+from django_ayework.worker.attempts import interruption
+from django_ayework.worker.attempts.interruption import Interruption
 
 pytestmark = pytest.mark.races
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,17 @@ def busy() -> None:
     except (AttemptTimeout, Aborted) as error:
         stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
         raise
+
+
+class Thing:
+    """What a handler has in its hands."""
+
+
+@work(name="attempts.holding", interrupt=True, retry=ONCE, timeout=60)
+def holding() -> None:
+    thing = Thing()
+    stage.seen.append(weakref.ref(thing))
+    be_busy()
 
 
 @work(name="attempts.late", timeout=0.01, retry=ONCE)

@@ -42,9 +42,10 @@ def test_all_is_well(wakeups: int) -> None:
     status, lines = check()
     assert status == 0
     assert lines[:2] == [
-        f"Connections to the database 'default': at most {12 + wakeups}",
-        "  1 process, each with 8 for handlers, 1 for claiming, 1 for settling, 1 for keeping leases, "
-        "1 for firing schedules" + (", 1 for hearing wake-ups, 1 for sending many" if wakeups else ""),
+        f"Connections to the database 'default': at most {13 + wakeups}",
+        "  1 process, each with 8 for handlers, 1 for quick ones, 1 for claiming, 1 for settling, "
+        "1 for keeping leases, 1 for firing schedules"
+        + (", 1 for hearing wake-ups, 1 for sending many" if wakeups else ""),
     ]
     names = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
     server_name = names.get(connection.vendor, connection.display_name)
@@ -57,13 +58,13 @@ def test_all_is_well(wakeups: int) -> None:
 
 def test_processes_multiply_what_one_takes(wakeups: int) -> None:
     lines = check("--processes", "4", "--concurrency", "2")[1]
-    assert lines[0] == f"Connections to the database 'default': at most {24 + 4 * wakeups}"
+    assert lines[0] == f"Connections to the database 'default': at most {28 + 4 * wakeups}"
     assert lines[1].startswith("  4 processes, each with 2 for handlers")
 
 
 @pytest.mark.parametrize("option", ["--no-scheduler", "--burst"])
 def test_a_worker_without_a_scheduler_takes_one_less(option: str, wakeups: int) -> None:
-    assert check(option)[1][0] == f"Connections to the database 'default': at most {11 + wakeups}"
+    assert check(option)[1][0] == f"Connections to the database 'default': at most {12 + wakeups}"
 
 
 def test_wakeups_that_are_heard_elsewhere_take_one_less(settings: Any) -> None:
@@ -71,14 +72,14 @@ def test_wakeups_that_are_heard_elsewhere_take_one_less(settings: Any) -> None:
     heard_elsewhere = check()[1][0]
     settings.AYEWORK = {"PUBSUB": "polling"}
     assert (heard_elsewhere, check()[1][0]) == (
+        "Connections to the database 'default': at most 14",
         "Connections to the database 'default': at most 13",
-        "Connections to the database 'default': at most 12",
     )
 
 
 def test_processes_that_are_replaced_are_there_twice_for_a_while(wakeups: int) -> None:
     lines = check("--processes", "4", "--concurrency", "2", "--max-works", "9")[1]
-    assert lines[2] == f"  at most {48 + 8 * wakeups} while all of them are being replaced"
+    assert lines[2] == f"  at most {56 + 8 * wakeups} while all of them are being replaced"
 
 
 def test_a_queue_with_a_misspelt_name_is_a_problem() -> None:
@@ -133,12 +134,18 @@ def test_a_database_that_is_away_is_a_problem(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pool_that_is_too_small_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    for pool, size in [({"max_size": 10}, 10), (True, 4), ({"min_size": 6}, 6), ({"max_size": 12}, None)]:
+    for pool, size in [
+        ({"max_size": 10}, 10),
+        (True, 4),
+        ({"min_size": 6}, 6),
+        ({"max_size": 12}, 12),
+        ({"max_size": 13}, None),
+    ]:
         monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", pool)
         found = [
             finding.text for finding in readiness.findings_on_connections(readiness.Budget(concurrency=8))
         ]
-        wanted = f"the pool of a process has {size} connections, and its worker needs 12" if size else None
+        wanted = f"the pool of a process has {size} connections, and its worker needs 13" if size else None
         assert [text.partition(":")[0] for text in found] == ([wanted] if wanted else [])
         monkeypatch.undo()
 

@@ -12,8 +12,8 @@ from django_ayework.define.doer_option import check_doer
 from django_ayework.errors import InvalidOption
 from django_ayework.rules.controls import Controls
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.places import Places
-from django_ayework.worker.shares import Share, shares_of
+from django_ayework.worker.claiming.places import Places
+from django_ayework.worker.claiming.shares import Share, shares_of
 from django_ayework.worker.sources import doer_of
 from tests.doing.works import note, note_all
 

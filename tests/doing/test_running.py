@@ -13,7 +13,7 @@ from django_ayework.flow.effects import remove_revocation_listener
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
 from django_ayework.worker import doing, keeper
-from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.claiming.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.doing.works import NEVER_IN_A_TEST, hold, hold_all, hold_async, note, note_all, plain
 from tests.processes import eventually

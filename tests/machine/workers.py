@@ -16,8 +16,8 @@ from django_ayework.store.clock import clock
 from django_ayework.store.leases import holders_of
 from django_ayework.testing.calling import carry_out_here
 from django_ayework.testing.draining import stage_due
-from django_ayework.worker.attempt import run
-from django_ayework.worker.claimer import deliveries_of
+from django_ayework.worker.attempts.attempt import run
+from django_ayework.worker.claiming.claimer import deliveries_of
 from tests.races.rivals import claim
 
 NAME = "by-hand"

@@ -219,4 +219,4 @@ def test_a_worker_at_rest_hears_other_processes_in_its_own_thread(settings):
         pubsub.publish("due", "anything")
         eventually(lambda: heard)
         forget()
-    assert heard == ["ayework-worker"]
+    assert heard == ["ayework-leader"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,13 +12,15 @@ import pytest
 from django_ayework import enqueue, limit, work
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.services import EngineServices
+from django_ayework.models import Work
 from django_ayework.rules.news import ANYTHING, Due, due_to_text, ids_to_text
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import claimer as module
-from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.claiming import claimer as module
+from django_ayework.worker.claiming.claimer import Claimer
+from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.keeper import Keeper
-from django_ayework.worker.scope import Scope
+from django_ayework.worker.slots.pace import Pace
 from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Told, Waking
 from tests.app.works import add
@@ -181,6 +184,38 @@ def test_a_worker_hears_from_when_it_opens_until_it_closes(carrier):
     enqueue(add(a=1, b=2))
     assert (wake.is_set(), doubts) == (False, [frozenset({"a"})])
     assert carrier._listeners.channels() == set()
+
+
+def test_who_is_woken_by_hearing_is_not_woken_again(carrier):
+    """But what it commits itself when it does not wait is not to be overheard."""
+    told, wake = Told(Scope()), Wake()
+    waking = Waking(told, wake, lambda ids: None)
+    said = [due_to_text(MAIL, "elsewhere")]
+    carrier.hear_here = lambda seconds, sleeper: [carrier.say("due", text) for text in said] != []
+    waking.open()
+    waking.wait(PATIENCE)
+    assert (wake.is_set(), told.take()) == (False, MAIL)
+    carrier.say("due", said[0])
+    assert (wake.is_set(), told.take()) == (True, MAIL)
+    waking.close()
+
+
+@transactional
+def test_what_a_quick_work_queues_is_found_at_once(carrier, monkeypatch):
+    """The thread that claims has run it, so there is nobody whom that would wake."""
+    monkeypatch.setattr(Pace, "is_quick", lambda self, type: True)
+
+    @work(name="wakeups.queues")
+    def queues(left: int) -> str:
+        if left:
+            enqueue(queues(left=left - 1))
+        return threading.current_thread().name
+
+    with running_worker() as worker:
+        worker._slots.line.watch()
+        enqueue(queues(left=5))
+        eventually(lambda: Work.objects.filter(status="success").count() == 6)
+    assert json.loads(Work.objects.order_by("queued_at").last().result) == "ayework-leader"
 
 
 @transactional

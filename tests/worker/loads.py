@@ -1,11 +1,12 @@
-"""Loads that run without a work, for tests of slots."""
+"""Loads that run without a work, and threads that meet them, for tests of slots."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from django_ayework.worker.pace import Pace
+from django_ayework.worker.slots.pace import Pace
 
 LONG = 30.0
 
@@ -26,6 +27,16 @@ class Load:
         self.thread = threading.current_thread().name
         self.act()
         return []
+
+
+@contextmanager
+def thread(act: Callable[[], object], name: str | None = None) -> Iterator[threading.Thread]:
+    """Do something in another thread, which has ended when the block has."""
+    made = threading.Thread(target=act, name=name, daemon=True)
+    made.start()
+    yield made
+    made.join(LONG)
+    assert not made.is_alive()
 
 
 class Known(Pace):

@@ -18,7 +18,7 @@ from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import keeper as keeper_module
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker import worker as worker_module
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.settler import MAX_BATCH, Settler
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
@@ -163,7 +163,7 @@ def test_a_settler_that_stops_settles_everything_in_hand():
     for row in claim_all().values():
         delivery = Delivery(row, 30.0)
         settler.submit(delivery, settlement_of(row))
-    settler._queue.put(None)
+    settler._ends = True
     settler.start()
     settler.stop(30)
     assert len(settled) == MAX_BATCH + 50
@@ -208,7 +208,7 @@ def test_a_handler_that_exits_fails_like_any_other(stage, kind):
 
 def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypatch):
     """It is not renewed for ever: another delivery may go well."""
-    from django_ayework.worker import slots
+    from django_ayework.worker.slots import slots
 
     run = Flaky(slots.run_load, 1, error=AssertionError("a bug of the engine"))
     monkeypatch.setattr(slots, "run_load", run)

@@ -8,9 +8,9 @@ import pytest
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.testing import running_worker
-from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.scope import Scope
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.claiming.claimer import Claimer
+from django_ayework.worker.claiming.scope import Scope
 from tests.app.works import add
 from tests.outputs.works import store
 from tests.worker.works import quick

@@ -16,9 +16,9 @@ from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.database import in_transaction
 from django_ayework.testing import now, running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import claimer as claimer_module
 from django_ayework.worker import keeper
-from django_ayework.worker.scope import Scope
+from django_ayework.worker.claiming import claimer as claimer_module
+from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.races.rivals import claim_all

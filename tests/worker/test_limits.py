@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from django_ayework.worker import limits, memory
-from django_ayework.worker.limits import MEGABYTE, Limits
+from django_ayework.worker import memory
+from django_ayework.worker.claiming import limits
+from django_ayework.worker.claiming.limits import MEGABYTE, Limits
 from django_ayework.worker.memory import resident_bytes
 
 

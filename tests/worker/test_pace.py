@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_ayework.worker.pace import NOT_AGAIN_FOR, NOTICEABLE, QUICK, Pace
+from django_ayework.worker.slots.pace import NOT_AGAIN_FOR, NOTICEABLE, QUICK, Pace
 
 SHORT = QUICK / 30
 

@@ -14,8 +14,8 @@ from django_ayework.rules.verdicts import die
 from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker.claiming.pressure import Pressure
 from django_ayework.worker.lag import Lag
-from django_ayework.worker.pressure import Pressure
 from tests.processes import eventually
 from tests.worker.works import hold, quick
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import signal
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.chores import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
 from tests.processes import ended, eventually, worker_process
-from tests.worker.works import at, at_async, at_in_thread, dies, quick
+from tests.worker.works import at, at_async, at_in_thread, dies, frozen, quick
 
 
 def work_of(handle) -> Work:
@@ -54,6 +56,22 @@ def test_a_second_signal_ends_the_worker_at_once(process_env, tmp_path: Path):
         eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM))
         assert process.returncode == 128 + signal.SIGTERM
     assert work_of(running).status == "running"
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_process_of_workers_never_looks_for_garbage_in_what_it_has_loaded(process_env, processes):
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+    handle = enqueue(frozen())
+    with worker_process(env, "--burst", "--processes", processes) as process:
+        status, output = ended(process)
+    assert status == 0, output
+    assert handle.result(timeout=0) > 10_000
+
+
+def test_a_worker_within_another_process_leaves_its_garbage_to_it():
+    handle = enqueue(frozen())
+    call_command("ayework_worker", "--burst", stdout=StringIO())
+    assert handle.result(timeout=0) == 0
 
 
 @pytest.mark.parametrize("kind", [at, at_async, at_in_thread])

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from django_ayework.worker import slots as module
-from django_ayework.worker.slots import Slots
+from django_ayework.worker.slots import slots as module
+from django_ayework.worker.slots.slots import Slots
 from tests.worker.loads import LONG, Known, Load
 
 
@@ -114,7 +114,7 @@ def test_whoever_relieves_is_told_when_a_thread_comes_to_quick_works(monkeypatch
     monkeypatch.setattr(module, "run_load", lambda load, services: load.run())
     told: list[str] = []
     slots = Slots(1, None, lambda load, outcomes: load.ended.set(), pace=Known())
-    slots.on_quick = lambda: told.append("quick")
+    slots.line.on_quick = lambda: told.append("quick")
     slow, quick = Load("slow", lambda: told.append("slow")), [Load("quick"), Load("quick")]
     slots.submit([slow, *quick])
     assert all_end(quick)

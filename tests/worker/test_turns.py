@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
+from django.db import OperationalError
 
-from django_ayework.worker import slots as slots_module
-from django_ayework.worker import turns as module
+from django_ayework.flow.services import EngineServices
+from django_ayework.worker import settler as settler_module
 from django_ayework.worker.settler import Settler
-from django_ayework.worker.slots import Slots
-from django_ayework.worker.turns import NoTurns, Turns, turns_of_database
+from django_ayework.worker.slots import slots as slots_module
+from django_ayework.worker.slots import turns as module
+from django_ayework.worker.slots.slots import Slots
+from django_ayework.worker.slots.turns import NoTurns, Turns, turns_of_database
 from tests.processes import eventually
-from tests.worker.loads import LONG, Known, Load
+from tests.worker.loads import LONG, Known, Load, thread
 
 
 @pytest.fixture
 def turns(monkeypatch) -> Turns:
     monkeypatch.setattr(module, "PATIENCE", LONG)
     return Turns()
-
-
-@contextmanager
-def thread(act: Callable[[], object]) -> Iterator[threading.Thread]:
-    made = threading.Thread(target=act, daemon=True)
-    made.start()
-    yield made
-    made.join(LONG)
-    assert not made.is_alive()
 
 
 def waiting(turns: Turns) -> int:
@@ -185,6 +177,82 @@ def test_a_settler_that_stops_has_the_outcomes_that_were_put_off(turns, monkeypa
         settler.stop(LONG)
         assert settled == [("work", "success")]
         gate.set()
+
+
+@pytest.fixture
+def settler(turns, monkeypatch) -> Settler:
+    monkeypatch.setattr(module, "PATIENCE", LONG)
+    made = Settler(EngineServices(), lambda deliveries: None, turns)
+    monkeypatch.setattr(made, "_note", lambda batch, report: made.noted.extend(batch))
+    made.noted = []
+    return made
+
+
+def test_outcomes_may_be_settled_by_whoever_has_the_turn(settler, turns, monkeypatch):
+    settled: list[object] = []
+    monkeypatch.setattr(settler_module, "settle", settled.extend)
+    settler.start()
+    with turns:
+        settler.submit("work", "success")
+        settler.submit("another", "failure")
+        settler.settle_here()
+        assert settled == ["success", "failure"]
+    settler.stop(LONG)
+    assert (settled, len(settler.noted)) == (["success", "failure"], 2)
+
+
+def test_what_cannot_be_settled_there_is_left_to_the_settler_in_its_order(settler, turns, monkeypatch):
+    here = threading.get_ident()
+    settled: list[object] = []
+
+    def settle(settlements: list[object]) -> None:
+        if threading.get_ident() == here:
+            raise OperationalError("database is locked")
+        settled.extend(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle)
+    settler.start()
+    with turns:
+        for number in range(3):
+            settler.submit("work", number)
+        settler.settle_here()
+        assert (settled, settler.noted) == ([], [])
+    eventually(lambda: len(settler.noted) == 3)
+    settler.stop(LONG)
+    assert settled == [0, 1, 2]
+
+
+def test_that_is_so_even_if_the_turn_was_taken_away_meanwhile(settler, turns, monkeypatch):
+    """Whoever took it found nothing that was ready."""
+    here = threading.get_ident()
+
+    def settle(settlements: list[object]) -> None:
+        if threading.get_ident() == here:
+            monkeypatch.setattr(module, "PATIENCE", 0.001)
+            with thread(lambda: [turns.__enter__(), turns.__exit__()]):
+                pass
+            raise OperationalError("database is locked")
+
+    monkeypatch.setattr(settler_module, "settle", settle)
+    settler.start()
+    eventually(lambda: settler._sleeps)
+    with turns:
+        settler.submit("work", "success")
+        settler.settle_here()
+    eventually(lambda: settler.noted)
+    settler.stop(LONG)
+
+
+def test_what_is_put_off_more_than_once_is_done_once(turns):
+    done: list[int] = []
+
+    def act() -> None:
+        done.append(1)
+
+    with turns:
+        for _ in range(3):
+            turns.after(act)
+    assert done == [1]
 
 
 def test_without_turns_nothing_is_put_off():

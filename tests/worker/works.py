@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -45,6 +46,12 @@ stage = Stage()
 def quick(number: int = 0) -> int:
     stage.started.append(number)
     return number
+
+
+@work(name="worker.frozen")
+def frozen() -> int:
+    """Tell how many objects the garbage collector leaves out for good."""
+    return gc.get_freeze_count()
 
 
 @work(name="worker.hold")

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_ayework.define.registry import registry
+from django_ayework.flow.garbage import leave_out_what_is_loaded
 from django_ayework.flow.readiness import hints_on_queues
 from django_ayework.management.output import show_engine_log
 from django_ayework.management.worker_check import check_worker
@@ -39,6 +40,8 @@ class Command(BaseCommand):
         show_engine_log(options["verbosity"])
         if options["reload"] and not is_reloaded():
             return self.end(start_again_and_again())
+        if self.is_whole_process:
+            leave_out_what_is_loaded()
         if (birth := inherited()) is not None:
             return self.end(self.live(chosen, *birth))
         server = self.health_server(options["health_host"], options["health_port"])
@@ -96,9 +99,14 @@ class Command(BaseCommand):
             self.stdout.write(self.style.WARNING(hint))
         self.stdout.flush()
 
+    @property
+    def is_whole_process(self) -> bool:
+        """Whether the command was given on a command line, so that its process does nothing else."""
+        return getattr(self, "_called_from_command_line", False)
+
     def end(self, status: int) -> None:
         """End with a status; on the command line that comes soon, whatever handlers have left behind."""
-        if getattr(self, "_called_from_command_line", False):
+        if self.is_whole_process:
             exit_in_time(status)
         if status:
             sys.exit(status)

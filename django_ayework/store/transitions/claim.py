@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -168,20 +168,23 @@ def claim_lane_of_sqlite(
     """Lease the first works of a lane in one statement."""
     lease = (worker, stored_moment(leased_until), stored_moment(now))
     found = fetch(CLAIM_LANE_SQLITE, (*lease, queue, type, number))
-    return rows_from(with_moments(found, connection().timezone), (worker, leased_until, now))
+    return list(rows_from_texts(found, (worker, leased_until, now), connection().timezone))
 
 
-def with_moments(found: Iterable[Sequence[Any]], zone: tzinfo | None) -> Iterator[tuple[Any, ...]]:
-    """Yield columns as read, moments made of their texts; what was queued together has many alike."""
+def rows_from_texts(
+    found: Iterable[tuple[Any, ...]], lease: tuple[str, datetime, datetime], zone: tzinfo | None
+) -> Iterator[WorkRow]:
+    """See rows_from(); moments are made of their texts, of which works queued together share many."""
     made: dict[str | None, datetime | None] = {None: None}
+    written = (str(Status.RUNNING), *lease)
     for values in found:
-        columns = list(values)
+        columns = [*values, *written]
         for place in MOMENTS_READ:
             text = columns[place]
             if text not in made:
                 made[text] = datetime.fromisoformat(text).replace(tzinfo=zone)
             columns[place] = made[text]
-        yield tuple(columns)
+        yield WorkRow._make(columns)
 
 
 def leased(works: list[WorkRow], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:

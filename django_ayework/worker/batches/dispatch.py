@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 from django_ayework.define.registry import AnyBatchType, registry
 from django_ayework.doers import Doer
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.losses import look_after
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.gathering import Gathering
-from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.doing import Doing
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.loads import Load
-from django_ayework.worker.losses import look_after
-from django_ayework.worker.slots import Slots
+from django_ayework.worker.slots.loads import Load
+from django_ayework.worker.slots.runners import Guest
+from django_ayework.worker.slots.slots import Slots
 from django_ayework.worker.sources import doer_of
 
 #: Seconds that works may have gathered without being looked at again before they run.
@@ -41,8 +42,8 @@ class Dispatch:
         self._tell_losses = tell_losses
         self._gathering = Gathering(tick)
 
-    def hand_out(self, deliveries: list[Delivery]) -> None:
-        """Take in claimed works, and start what can start."""
+    def hand_out(self, deliveries: list[Delivery], guest: Guest | None = None) -> None:
+        """Take in claimed works, and start what can start; a ``guest`` of the slots may run quick ones."""
         kinds = {type: (registry.batch(type), doer_of(type)) for type in {each.type for each in deliveries}}
         for delivery in deliveries:
             batch_type, delivery.doer = kinds[delivery.type]
@@ -50,7 +51,7 @@ class Dispatch:
             if delivery.in_batch or delivery.doer is not None:
                 delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
         self._holdings.add(deliveries)
-        self._slots.submit(each for each in deliveries if not each.in_batch and each.doer is None)
+        self._slots.submit((each for each in deliveries if not each.in_batch and each.doer is None), guest)
         for delivery in deliveries:
             batch_type, doer = kinds[delivery.type]
             if batch_type is not None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django_ayework.define.registry import AnyBatchType
+from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.batches.batch import Batch
-from django_ayework.worker.delivery import Delivery
 
 
 @dataclass(slots=True)

@@ -10,18 +10,16 @@ from typing import Any, TypeAlias
 from asgiref.sync import sync_to_async
 
 from django_ayework.define.batch_type import INPUT, BatchItem
-from django_ayework.define.plans import EMPTY, Plan
 from django_ayework.define.registry import AnyWorkType
 from django_ayework.define.signal import AbortReason
 from django_ayework.errors import AttemptTimeout, InvalidInstruction
-from django_ayework.flow.outcomes import success_from
+from django_ayework.flow.outcomes import success_of_value
 from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Settlement, Success
-from django_ayework.rules.folding import Contribution
-from django_ayework.worker.attempt import Opened, advice_hook, failed, opened
+from django_ayework.flow.settle import Settlement
+from django_ayework.worker.attempts.attempt import Opened, advice_hook, failed, opened
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.outcome import require_plain
 from django_ayework.worker.batches.batch import Batch
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.outcome import require_plain
 
 #: How the attempt of one delivery ended; None when that is not for us to write.
 Ended: TypeAlias = tuple[Delivery, Settlement | None]
@@ -139,16 +137,10 @@ def settlement_of(attempt: Opened, output: Any) -> Settlement:
     if isinstance(output, Exception):
         return failed(attempt, output)
     try:
-        return Settlement(attempt.delivery.row, success_of(attempt, output))
+        row = attempt.delivery.row
+        return Settlement(row, success_of_value(output, row, attempt.work_type))
     except Exception as error:  # the output cannot be stored
         return failed(attempt, error)
-
-
-def success_of(attempt: Opened, output: Any) -> Success:
-    """Return what an output brings: it is the result and the contribution, but None is neither."""
-    own = None if output is None else Contribution(output)
-    plan = EMPTY if own is None else Plan(own, (own,))
-    return success_from(plan, attempt.delivery.row)
 
 
 def all_failed(run: BatchRun, error: BaseException) -> list[Ended]:

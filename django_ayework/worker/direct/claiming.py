@@ -17,9 +17,9 @@ from django_ayework.store.clock import clock
 from django_ayework.store.controls import running_counts
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.claimer import delivered
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.rations import hold_limits
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.claiming.claimer import delivered
+from django_ayework.worker.claiming.rations import hold_limits
 
 
 def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:

@@ -24,9 +24,9 @@ from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.direct.claiming import claim_directly
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.keeper import Keeper
-from django_ayework.worker.loads import Load, was_given_back
 from django_ayework.worker.settler import Settler
-from django_ayework.worker.slots import Slots
+from django_ayework.worker.slots.loads import Load, was_given_back
+from django_ayework.worker.slots.slots import Slots
 from django_ayework.worker.winding_down import ends_in_time, wind_down
 
 logger = logging.getLogger("django_ayework")

@@ -22,9 +22,9 @@ from django_ayework.store.database import alias, atomic, connection, open_transa
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import lock_rows
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.losses import loss_of, warn_if_late
-from django_ayework.worker.outcome import require_plain, settlement_of
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.losses import loss_of, warn_if_late
+from django_ayework.worker.attempts.outcome import require_plain, settlement_of
 
 T = TypeVar("T")
 

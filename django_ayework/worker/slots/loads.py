@@ -6,10 +6,11 @@ from typing import TypeAlias
 
 from django_ayework.define.registry import registry
 from django_ayework.flow.services import EngineServices
-from django_ayework.worker.attempt import arun, run
+from django_ayework.worker.attempts.attempt import arun
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.short_way import run_shortest
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.running import Ended, arun_batch, run_batch
-from django_ayework.worker.delivery import Delivery
 
 Load: TypeAlias = Delivery | Batch
 
@@ -25,9 +26,15 @@ def is_async(load: Load) -> bool:
     return work_type is not None and work_type.is_async
 
 
+def is_interruptible(load: Load) -> bool:
+    """Tell whether an abort may be raised inside the handler, in the thread that runs it."""
+    work_type = registry.find(load.type)
+    return work_type is not None and work_type.settings.interrupt
+
+
 def run_load(load: Load, services: EngineServices) -> list[Ended]:
     """Run in this thread; return how each attempt ended."""
-    return run_batch(load, services) if isinstance(load, Batch) else [(load, run(load, services))]
+    return run_batch(load, services) if isinstance(load, Batch) else [(load, run_shortest(load, services))]
 
 
 async def arun_load(load: Load, services: EngineServices) -> list[Ended]:

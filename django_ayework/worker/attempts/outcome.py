@@ -7,10 +7,10 @@ from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import Context
-from django_ayework.define.plans import plan_of
+from django_ayework.define.plans import is_all_it_says, plan_of
 from django_ayework.define.registry import AnyWorkType
 from django_ayework.errors import InvalidInstruction
-from django_ayework.flow.outcomes import success_from
+from django_ayework.flow.outcomes import success_from, success_of_value
 from django_ayework.flow.settle import Settlement
 from django_ayework.store.rows import WorkRow
 
@@ -18,6 +18,8 @@ from django_ayework.store.rows import WorkRow
 def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, returned: object) -> Settlement:
     """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt."""
     require_plain(work_type, returned)
+    if work_type.settings.then is None and is_all_it_says(returned, context):
+        return Settlement(row, success_of_value(returned, row, work_type))
     own = work_type.settings.strict_return
     strict = get_settings().strict_return if own is None else own
     return Settlement(row, success_from(plan_of(returned, context, strict), row))

@@ -16,7 +16,7 @@ from django_ayework.store.controls import ensure_controls, lock_type_controls, r
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.batches.sizes import NO_ROOM, slots_of, works_in
-from django_ayework.worker.shares import Share
+from django_ayework.worker.claiming.shares import Share
 
 #: Which type is next is a matter of chance; weights are, in the long run, its proportions.
 chance = random.Random()  # noqa: S311
@@ -96,9 +96,9 @@ def taken(claim: Claim, wishes: Mapping[str, int], controls: Controls, running: 
         caps = rationed_slots(claim, caps, controls, running)
     limit = claim.limit(caps)
     rows = transitions.claim(share.queue, caps, limit, claim.worker, claim.now, claim.leased_until)
-    got = Counter(row.type for row in rows)
     if len(rows) == limit:
         return Claimed(rows, full)
+    got = Counter(row.type for row in rows) if len(caps) > 1 else dict.fromkeys(caps, len(rows))
     empty = frozenset(type for type, cap in caps.items() if got[type] < cap)
     return Claimed(rows, full, empty)
 

@@ -10,8 +10,8 @@ from django_ayework.rules.unknown import OFFER_AGAIN, parked_again
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.attempt import is_parked
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.attempt import is_parked
+from django_ayework.worker.attempts.delivery import Delivery
 
 logger = logging.getLogger("django_ayework")
 

@@ -10,7 +10,7 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import report
 from django_ayework.rules.states import Status
 from django_ayework.store.leases import Holder
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.delivery import Delivery
 
 logger = logging.getLogger("django_ayework")
 

@@ -12,7 +12,7 @@ from django.db import connections
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.worker.batches.running import Ended
-from django_ayework.worker.loads import Load, arun_load, without_outcome
+from django_ayework.worker.slots.loads import Load, arun_load, without_outcome
 
 
 class EventLoopThread:

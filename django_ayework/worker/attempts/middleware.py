@@ -18,7 +18,7 @@ from django_ayework.conf import get_settings, imported
 from django_ayework.define.context import Context
 from django_ayework.define.middleware import Middleware, enrich
 from django_ayework.define.registry import AnyWorkType
-from django_ayework.worker.stages import forgetting
+from django_ayework.worker.attempts.stages import forgetting
 
 Call = Callable[[], Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from django_ayework.doers import Doer
-from django_ayework.worker.shares import Share
+from django_ayework.worker.claiming.shares import Share
 
 #: Tells how many more works a doer may be given.
 Room = Callable[[Doer], int]

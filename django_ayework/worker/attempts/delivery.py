@@ -11,7 +11,7 @@ from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.options import StoredOptions, decode_options
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.interruption import Interruption, forget_connections
+from django_ayework.worker.attempts.interruption import Interruption, forget_connections
 
 
 class Delivery:
@@ -117,6 +117,8 @@ class Delivery:
         """Leave nothing of an interrupted handler to the next work in this thread."""
         if any(interruption.arrived is not None for interruption in self._interruptions):
             forget_connections()
+        for interruption in self._interruptions:
+            interruption.let_go()
 
     def __str__(self) -> str:
         return f"work {self.row.id}"

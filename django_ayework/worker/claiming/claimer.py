@@ -28,13 +28,13 @@ from django_ayework.store.lanes import Lane, lanes_with_work
 from django_ayework.store.look import Look, look
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.waiters import watched_by_all
-from django_ayework.worker.acceptance import accepted
+from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.batches.sizes import NO_ROOM, slots_for
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.places import Places, Room, no_room
-from django_ayework.worker.rations import Claim, claim_of
-from django_ayework.worker.scope import Scope
-from django_ayework.worker.shares import Share, shares_of
+from django_ayework.worker.claiming.acceptance import accepted
+from django_ayework.worker.claiming.places import Places, Room, no_room
+from django_ayework.worker.claiming.rations import Claim, claim_of
+from django_ayework.worker.claiming.scope import Scope
+from django_ayework.worker.claiming.shares import KnownShares, Share, shares_of
 from django_ayework.worker.waking import Told
 
 STAGE_BATCH = 500
@@ -65,6 +65,7 @@ class Claimer:
         self._controls_seen: tuple[int, int] | None = None
         self._room_made = False
         self._turn = 0
+        self._known_shares = KnownShares()
         self._looked_at = float("-inf")
         self._look_was_put_off = False
         self._is_curious = False
@@ -125,7 +126,7 @@ class Claimer:
         lanes = {Lane(*place) for place in told.places or () if place[1] not in self.held_back}
         if lanes <= known:
             return False
-        self.busy = shares_of(sorted(known | lanes), self.controls)
+        self.busy = self._known_shares.of(sorted(known | lanes), self.controls)
         return True
 
     def knows_of_nothing(self) -> bool:

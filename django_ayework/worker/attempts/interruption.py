@@ -93,6 +93,14 @@ class Interruption:
             self._close()  # the one exception that was left may have come before this had been done
             raise
 
+    def let_go(self) -> None:
+        """Forget what arrived, and with it everything that the handler had in its hands.
+
+        It is in a circle, which the garbage collector might find hours later: a connection that was just
+        being opened would stay open until then.
+        """
+        self.arrived = None
+
     def _close(self) -> None:
         """End the time in which an exception may be set; take back one that was set and has not come."""
         with self._lock:

@@ -62,10 +62,10 @@ class Turns:
         In this order: whoever has the next turn finds everything done that belongs to this one.
         """
         with self._lock:
-            acts = self._ended() if self._thread == threading.get_ident() else []
+            acts = self._ended() if self.is_taken else []
         carry_out(acts)
         with self._lock:
-            if self._thread == threading.get_ident():
+            if self.is_taken:
                 self._pass_on()
 
     @property
@@ -73,14 +73,20 @@ class Turns:
         """Whether somebody waits, or will as soon as what was put off is done."""
         return bool(self._line or self._put_off)
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether it is this thread's turn."""
+        return self._thread == threading.get_ident()
+
     def after(self, act: Act) -> None:
-        """Do what wakes a thread that would only wait: when the turn of this thread ends, if it has it.
+        """Do what wakes a thread that would only wait: once, when the turn of this thread ends, if it has it.
 
         Woken before, that thread would ask for the interpreter all the time, and be refused.
         """
         with self._lock:
-            if self._thread == threading.get_ident():
-                self._put_off.append(act)
+            if self.is_taken:
+                if act not in self._put_off:
+                    self._put_off.append(act)
                 return
         act()
 
@@ -126,7 +132,7 @@ def carry_out(acts: list[Act]) -> None:
 class NoTurns(nullcontext[Any]):
     """Everybody goes on at any time."""
 
-    is_wanted = False
+    is_wanted = is_taken = False
 
     def after(self, act: Act) -> None:
         """Do it."""

@@ -10,7 +10,7 @@ from django_ayework.flow.states import state_of
 from django_ayework.rules.durations import later
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempts.delivery import Delivery
 
 
 def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:

@@ -33,9 +33,9 @@ from django_ayework.rules.unknown import unknown_since
 from django_ayework.rules.verdicts import Verdict, die, error_text, expire, judge, storable
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.middleware import asurrounded, middlewares_of, surrounded
-from django_ayework.worker.stages import Stages
+from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.middleware import asurrounded, middlewares_of, surrounded
+from django_ayework.worker.attempts.stages import Stages
 
 logger = logging.getLogger("django_ayework")
 
@@ -48,6 +48,26 @@ class Opened(NamedTuple):
     context: Context
     arguments: dict[str, Any]
     stages: Stages
+
+    @classmethod
+    def of(
+        cls,
+        delivery: Delivery,
+        work_type: AnyWorkType,
+        arguments: dict[str, Any],
+        services: EngineServices,
+        stored: bool = True,
+    ) -> Opened:
+        """Make what its handler may be given."""
+        stages = Stages(delivery, work_type, services, stored)
+        assignment = assignment_of(delivery.row, delivery.dependents, delivery.blockers)
+        return cls(
+            delivery,
+            work_type,
+            Context(assignment, services, delivery.signal, stages),
+            arguments,
+            stages,
+        )
 
     def call(self) -> Any:
         """Call a plain handler within its middlewares."""
@@ -84,12 +104,8 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
         arguments = work_type.arguments(read_input(row, work_type))
     except Exception as error:  # a codec of the project's own may raise anything
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
-    stages = Stages(delivery, work_type, services, stored)
-    context = Context(
-        assignment_of(row, delivery.dependents, delivery.blockers), services, delivery.signal, stages
-    )
     announce_start(row)
-    return Opened(delivery, work_type, context, arguments, stages)
+    return Opened.of(delivery, work_type, arguments, services, stored)
 
 
 async def aopened(delivery: Delivery, services: EngineServices) -> Opened | Settlement:

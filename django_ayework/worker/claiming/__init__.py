@@ -1,0 +1,1 @@
+"""What a worker claims: from which lanes, how much, and how fast."""
