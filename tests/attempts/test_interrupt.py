@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from django_ayework import Aborted, Context, Retry, cancel, complete, enqueue, enqueue_many, work
 from django_ayework.define.signal import AbortReason, AbortSignal
@@ -372,6 +372,32 @@ def test_a_handler_that_was_told_is_left_to_clean_up():
         return "cleaned up"
 
     assert struck_while(interrupted, heeds) == "cleaned up"
+
+
+def test_what_a_driver_makes_of_it_counts_as_the_interruption():
+    """They take it for a network's timeout, and say later, of themselves, that they could not connect."""
+
+    def connects() -> None:
+        try:
+            be_busy()
+        except Aborted as error:
+            last = OperationalError(f"failed to resolve host: {error}")
+        raise last
+
+    with pytest.raises(Aborted) as raised:
+        struck_while(interruptible(), connects)
+    assert isinstance(raised.value.__cause__, OperationalError)
+
+
+def test_errors_of_the_handler_itself_stay_what_they_are():
+    def objects() -> None:
+        try:
+            be_busy()
+        except Aborted as error:
+            raise ValueError("not that again") from error
+
+    with pytest.raises(ValueError, match="not that again"):
+        struck_while(interruptible(), objects)
 
 
 def test_a_handler_is_not_interrupted_where_it_would_leave_a_lock_taken():

@@ -66,13 +66,14 @@ class Interruption:
         """Call the handler; deal with the thread's connections if it was interrupted.
 
         One that catches the exception may return, unless a transaction is open around it: nobody can tell
-        what that would commit.
+        what that would commit. An error of a database after the exception counts as the exception: drivers
+        put errors of their own in its place, some without a word on where they come from.
         """
         try:
             returned = self._run(handler)
         except Exception as broken:
-            if self.arrived in list(those_before(broken)) and is_of_database(broken):
-                raise self._error() from broken  # torn away from a connection, which then objected
+            if self.arrived is not None and is_of_database(broken):
+                raise self._error() from broken  # torn away from a connection, whatever the driver made of it
             raise
         finally:
             in_transaction = self.arrived is not None and close_connections()
@@ -189,13 +190,6 @@ def class_like(error: Exception, note: Callable[[BaseException], None]) -> type[
         vars(self).update(vars(error))
 
     return type(kind.__name__, (kind,), {"__init__": make, "__module__": kind.__module__})
-
-
-def those_before(error: BaseException | None) -> Iterator[BaseException]:
-    """Return the errors that were being handled when this one was raised, the last first."""
-    while error is not None and error.__context__ is not None:
-        yield error.__context__
-        error = error.__context__
 
 
 def is_of_database(error: Exception) -> bool:
