@@ -16,7 +16,8 @@ from django_ayework.flow.closing import close
 from django_ayework.flow.dedup import originals, require_dedup_fits
 from django_ayework.flow.deferral import after_commit
 from django_ayework.flow.direct import skips_queue, start_after_commit
-from django_ayework.flow.drafts import Drafts, are_plain, insert_drafts
+from django_ayework.flow.drafts import Drafts, are_plain
+from django_ayework.flow.garbage import collecting_only_what_is_new
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import resolve
@@ -185,13 +186,28 @@ def enqueue_all(
     requests = list(require_requests(requests, "enqueue_many(works)"))
     given = timed(requests, given)
     if not together and not on_commit and are_plain(requests, given):
-        return insert_drafts(Drafts(requests, given, clock.now()))
+        return insert_drafts(Drafts(requests, clock.now(), Family(), given))
     births = births_of(requests, given, on_commit)
     if on_commit:
         after_commit(partial(in_own_transaction, partial(insert_all, births, together)))
         root = births[0].row.id if together and births else None
         return [Handle(birth.row.id, root or birth.row.id) for birth in births]
     return insert_all(births, together)
+
+
+def insert_drafts(drafts: Drafts) -> list[Handle[Any, Any]]:
+    """Insert works in one transaction; return their handles, also of those that were queued before.
+
+    An input that cannot be stored takes back the works before it: the transaction at hand goes on.
+    """
+    ids = drafts.ids
+    with collecting_only_what_is_new(len(ids)), atomic():
+        ledger = Ledger(drafts.now)
+        taken = ledger.bear_drafts(drafts)
+        close(ledger)
+        remember_uncommitted([id for id in ids if id not in taken])
+        groups = groups_of(taken)
+        return [Handle(id, groups.get(id, id), deduplicated=id in taken) for id in ids]
 
 
 def insert_all(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from django_ayework.define.events import Kind
 from django_ayework.flow.births import Birth
 from django_ayework.flow.blockers import Watches, blocked
+from django_ayework.flow.drafts import Drafts
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import group_done_is_heard, is_heard
 from django_ayework.flow.gate_payload import promised_ids
@@ -102,41 +103,60 @@ class Ledger:
         if row.group_id is not None:
             self.groups.member_reopened(row.group_id, was_dead)
 
-    def bear(self, births: Sequence[Birth], promised: bool = False) -> set[str]:
+    def bear(self, births: Sequence[Birth], drafts: Drafts | None = None, promised: bool = False) -> set[str]:
         """Insert works; return the ids that existed already, which are left as they are.
 
         Raises ChainNotFound for a blocker that does not exist, unless a gate has ``promised`` the works.
         """
+        taken = set() if drafts is None else self.bear_drafts(drafts)
+        others = () if drafts is None else set(drafts.ids) - taken
         births = list({birth.row.id: birth for birth in births}.values())
         if not births:
-            return set()
+            return taken
         births, watches = blocked(births, self.continuing, promised)
-        taken = insert_works([birth.row for birth in births])
-        fresh = [birth for birth in births if birth.row.id not in taken]
+        known = insert_works([birth.row for birth in births])
+        fresh = [birth for birth in births if birth.row.id not in known]
+        note_taken(known)
+        self.count_members(birth.row.group_id for birth in fresh)
+        self.announce_births([birth.row for birth in fresh])
+        self.insert_waiters(fresh, watches, others)
+        return taken | known
+
+    def bear_drafts(self, drafts: Drafts) -> set[str]:
+        """Insert works that need nothing but their rows; return the ids that existed already."""
+        taken = insert_works(drafts)
         note_taken(taken)
-        self.book_births([birth.row for birth in fresh])
-        self.insert_waiters(fresh, watches)
+        if drafts.group_id is not None:
+            self.groups.members_joined(drafts.group_id, len(drafts) - len(taken))
+        if taken or any(is_heard(Kind.QUEUED, type) for type in drafts.samples):
+            self.announce_births([row for row in drafts if row.id not in taken])
+        else:
+            self.announce_births(list(drafts.samples.values()))
         return taken
 
-    def book_births(self, rows: Sequence[WorkRow]) -> None:
-        """Count new works in their groups and announce them."""
-        groups = [row.group_id for row in rows if row.group_id is not None]
-        for group_id, members in Counter(groups).items() if groups else ():
-            self.groups.members_joined(group_id, members)
+    def count_members(self, groups: Iterable[str | None]) -> None:
+        """Count new works in their groups."""
+        for group_id, members in Counter(groups).items():
+            if group_id is not None:
+                self.groups.members_joined(group_id, members)
+
+    def announce_births(self, rows: Sequence[WorkRow]) -> None:
+        """Announce new works to workers, and to whoever hears of each; to workers one of a type will do."""
         for row in rows:
             self.effects.awaits_worker(row)
         heard = {type for type in {row.type for row in rows} if is_heard(Kind.QUEUED, type)}
         for row in rows if heard else ():
             self.effects.happened(Kind.QUEUED, row)
 
-    def insert_waiters(self, births: Sequence[Birth], watches: Watches) -> None:
+    def insert_waiters(self, births: Sequence[Birth], watches: Watches, others: Collection[str]) -> None:
         """Insert what new gates and new works with blockers wait for.
 
-        What is born here, or promised by a gate born here, nobody else can settle before we commit. Anything
-        else may be settling right now and miss our edges, so such a waiter is looked at again after commit.
+        What is born here (``others`` too), or promised by a gate born here, nobody else can settle before we
+        commit. Anything else may be settling right now and miss our edges, so such a waiter is looked at
+        again after commit.
         """
         gates = [birth.gate for birth in births if birth.gate is not None]
-        private = {birth.row.id for birth in births}.union(promised_ids(gates))
+        private = {birth.row.id for birth in births}.union(promised_ids(gates), others)
         watched = {gate.id: tuple(map(Watch, gate.watched)) for gate in gates}
         watched.update({birth.row.id: watches[birth.row.id] for birth in births if birth.blockers})
         if not watched:

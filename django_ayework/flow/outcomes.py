@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
 from django_ayework.conf import get_settings
 from django_ayework.define.plans import Plan
 from django_ayework.define.registry import AnyWorkType, registry
+from django_ayework.define.requests import WorkRequest
 from django_ayework.flow.births import Birth, Family, all_born, born
+from django_ayework.flow.drafts import Drafts, plain_types
 from django_ayework.flow.outputs import outputs_of
 from django_ayework.flow.payloads import codec_of, encode_result
 from django_ayework.flow.settle import Success
 from django_ayework.rules.folding import Contribution, GroupValue, fold
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
+
+#: From how many new works on it is worthwhile to tell plain ones apart.
+MANY = 100
+
+Requests: TypeAlias = Sequence[WorkRequest[Any, Any]]
 
 
 def success_from(plan: Plan, row: WorkRow) -> Success:
@@ -21,17 +32,17 @@ def success_from(plan: Plan, row: WorkRow) -> Success:
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
-    births = births_of(plan, row) if plan.works or plan.continuation else ()
+    births, drafts = births_of(plan, row) if plan.works or plan.continuation else ((), None)
     outputs = outputs_of(plan, row)
     differs = any(word.append or word is not plan.own for word in plan.contributions)
-    if row.group_id is None and not births and not outputs and not differs:
+    if row.group_id is None and not births and not drafts and not outputs and not differs:
         return Success(result)
     same = plan.own if codec is get_settings().codec else None  # its text is the result's
     contributions = tuple(
         Contribution(result, word.final) if word is same and not word.append else encoded(row.type, word)
         for word in plan.contributions
     )
-    return Success(result, contributions, births, outputs, needs_group=differs)
+    return Success(result, contributions, births, outputs, differs, drafts)
 
 
 def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Success:
@@ -49,12 +60,25 @@ def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Suc
     return Success(result, (Contribution(result) if same else encoded(row.type, Contribution(value)),))
 
 
-def births_of(plan: Plan, row: WorkRow) -> tuple[Birth, ...]:
-    """Return the works that a plan queues, the continuation of the chain last."""
-    births = tuple(all_born(plan.works, Family.of(row), clock.now())) if plan.works else ()
-    if plan.continuation is None:
-        return births
-    return *births, born(plan.continuation, {}, Family.continuing(row), clock.now())
+def births_of(plan: Plan, row: WorkRow) -> tuple[tuple[Birth, ...], Drafts | None]:
+    """Return the works that a plan queues, the continuation of the chain last; drafts of very many."""
+    now, family = clock.now(), Family.of(row)
+    works, drafts = (plan.works, None) if len(plan.works) < MANY else told_apart(plan.works, now, family)
+    births = tuple(all_born(works, family, now)) if works else ()
+    if plan.continuation is not None:
+        births = *births, born(plan.continuation, {}, Family.continuing(row), now)
+    return births, drafts
+
+
+def told_apart(works: Requests, now: datetime, family: Family) -> tuple[Requests, Drafts | None]:
+    """Return the works that must be born one by one, and drafts of the others, encoded."""
+    plain = plain_types(works)
+    many = [work for work in works if not work.options and work.type in plain]
+    if not many:
+        return works, None
+    drafts = Drafts(many, now, family)
+    drafts.encode()
+    return [work for work in works if work.options or work.type not in plain], drafts
 
 
 def encoded(type: str, contribution: Contribution) -> Contribution:

@@ -13,6 +13,7 @@ from django_ayework.define.events import Kind
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.births import Birth
 from django_ayework.flow.closing import close
+from django_ayework.flow.drafts import Drafts
 from django_ayework.flow.ledger import Ledger
 from django_ayework.rules.folding import Contribution
 from django_ayework.rules.states import Outcome, Reason, Status
@@ -34,6 +35,12 @@ class Success(NamedTuple):
     births: tuple[Birth, ...] = ()
     outputs: tuple[Birth, ...] = ()  # works of the type that its own names with then=
     needs_group: bool = False  # the group's value differs from the work's own result
+    drafts: Drafts | None = None  # other new works, which need nothing but their rows
+
+    @property
+    def queues(self) -> bool:
+        """Whether it queues works in its group."""
+        return bool(self.births or self.drafts)
 
 
 class Settlement(NamedTuple):
@@ -121,7 +128,7 @@ def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
 
 def group_after(row: WorkRow, success: Success) -> str | None:
     """Return the group of a work that succeeded; one that was alone and queues others founds its own."""
-    if row.group_id is None and (success.births or success.outputs or success.needs_group):
+    if row.group_id is None and (success.queues or success.outputs or success.needs_group):
         return row.id
     return row.group_id
 
@@ -166,7 +173,7 @@ def book_all(ledger: Ledger, won: Sequence[Settlement]) -> None:
 
 def brings_more(row: WorkRow, success: Success) -> bool:
     """Tell whether a success brings more than the end of its work, and a word on the group it is in."""
-    return bool(success.births or success.outputs) or group_after(row, success) != row.group_id
+    return success.queues or bool(success.outputs) or group_after(row, success) != row.group_id
 
 
 def continues(ending: Success | Verdict) -> bool:
@@ -186,8 +193,8 @@ def book_success(ledger: Ledger, row: WorkRow, success: Success) -> None:
         if row.group_id is None:
             ledger.groups.founded(group_id)
         ledger.groups.contributed(group_id, row.id, success.contributions)
-    if success.births:
-        require_new_steps(success, ledger.bear(success.births))
+    if success.queues:
+        require_new_steps(success, ledger.bear(success.births, success.drafts))
     ledger.outputs += success.outputs
     if ledger.effects.are_heard(Kind.SUCCEEDED, row.type):
         row = row.after(success_of(row, success, ledger.now))

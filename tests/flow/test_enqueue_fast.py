@@ -63,7 +63,7 @@ def test_children_and_their_gate_are_inserted_as_quickly(drain: Any, database_ve
     table = connection.ops.quote_name(Work._meta.db_table)
     births = [sql for query in queries if (sql := query["sql"]).find(table) > 0 and "UPDATE" not in sql]
     inserts = [sql for sql in births if "INSERT INTO" in sql or "COPY" in sql]
-    assert len(inserts) == 1
+    assert len(inserts) == 2, "one for the children, one for the gate"
     assert ("COPY" in inserts[0]) is (database_vendor == "postgresql")
     assert Work.objects.count() == 102
 
@@ -108,6 +108,17 @@ def test_works_of_several_types_go_together() -> None:
     }
     assert {(row.priority, row.status) for row in stored.values()} == {(4, "scheduled")}
     assert len({row.run_at for row in stored.values()}) == 1
+
+
+@work(name="t.fast.own", options=lambda n: {"priority": n % 3} if n % 2 else {})
+def own(n: int) -> None: ...
+
+
+@pytest.mark.django_db
+def test_options_that_a_type_computes_are_each_works_own_among_many() -> None:
+    handles = enqueue_many([own(n=n) for n in range(MANY)])
+    stored = {row.id: row.priority for row in Work.objects.all()}
+    assert [stored[handle.id] for handle in handles[:6]] == [0, 1, 0, 0, 0, 2]
 
 
 @pytest.mark.django_db
