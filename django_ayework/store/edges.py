@@ -135,25 +135,36 @@ def tell_edges(waiters: Collection[str], news: News) -> list[Told]:
     return tell_in_sqlite(waiters, news) if has_returning() else tell_one_by_one(waiters, news)
 
 
-#: The edges that have not heard the news yet, which are rows of JSON. They are written by their ids: joined
-#: with the news itself, all edges would be read for each row anew.
+#: The edges that have not heard yet how all of these works, and their chains, ended; NULL is no news. They
+#: are written by their ids: joined with the news itself, all edges would be read for each row anew.
 STALE_SQLITE = f"""
-SELECT edge.id, edge.waiter_id, edge.outcome AS before,
-    json_extract(news.value, CASE WHEN edge.chain THEN '$[2]' ELSE '$[1]' END) AS after
-FROM json_each(%s) AS news CROSS JOIN {EDGE} AS edge
-WHERE edge.watched_id = json_extract(news.value, '$[0]') AND edge.outcome <> after
+SELECT edge.id, edge.waiter_id, edge.outcome AS before, CASE WHEN edge.chain THEN %s ELSE %s END AS after
+FROM json_each(%s) AS ended CROSS JOIN {EDGE} AS edge
+WHERE edge.watched_id = ended.value AND edge.outcome <> after
     AND edge.waiter_id IN (SELECT value FROM json_each(%s))
 """
 COUNT_SQLITE = f"SELECT waiter_id, before, after, count(*) FROM ({STALE_SQLITE}) GROUP BY 1, 2, 3"
-TELL_SQLITE = f"UPDATE {EDGE} SET outcome = %s WHERE id IN (SELECT id FROM ({STALE_SQLITE}) WHERE after = %s)"
+TELL_SQLITE = f"""
+UPDATE {EDGE} SET outcome = CASE WHEN chain THEN %s ELSE %s END
+WHERE id IN (SELECT id FROM ({STALE_SQLITE}))
+"""
 
 
 def tell_in_sqlite(waiters: Collection[str], news: News) -> list[Told]:
-    """Count what each waiter is told, then tell it: the transaction is the only one that writes."""
-    given = [json.dumps(list(zip(*facts_of(news), strict=True))), json.dumps(list(waiters))]
-    told = [Told(*row) for row in fetch(COUNT_SQLITE, given)]
-    for outcome in sorted({each.after for each in told}):
-        fetch(TELL_SQLITE, [outcome, *given, outcome])
+    """Count what each waiter is told, then tell it: the transaction is the only one that writes.
+
+    Most works end alike; for those that do, how is said once.
+    """
+    alike: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
+    for id, of_work, of_chain in zip(*facts_of(news), strict=True):
+        alike[of_chain, of_work].append(id)
+    told: list[Told] = []
+    for ends, ids in alike.items():
+        given = [*ends, json.dumps(ids), json.dumps(list(waiters))]
+        counted = [Told(*row) for row in fetch(COUNT_SQLITE, given)]
+        if counted:
+            fetch(TELL_SQLITE, [*ends, *given])
+        told += counted
     return told
 
 
