@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Model
 
-from django_ayework.store.arrays import array_text
 from django_ayework.store.database import chunked, connection, fetch, has_returning, is_postgresql
+from django_ayework.store.sources import source_of
 
 Changes = Mapping[str, Mapping[str, Any]]
 
-INSERTED_AT_ONCE = 2000
 #: Rows in one CASE: each row is compared with every key, so more rows would cost more than round trips save.
 CASES = 100
-
-#: Kinds of fields whose values every database takes as they are: to ask Django for each takes its time.
-TAKEN_AS_THEY_ARE = frozenset({"CharField", "TextField", "IntegerField", "BigAutoField"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +48,6 @@ def update_rows(model: type[Model], changes: Changes) -> None:
     if changes:
         update = update_joined if can_join() else update_by_cases
         update(model, update_of(changes))
-
-
-def insert_many(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows, each with the values of these columns as they are stored, past the model's instances.
-
-    Those cost more than the rest for works that wait for thousands of others.
-    """
-    fields = [field_of(model, name) for name in names]
-    into = f"INSERT INTO {quoted(model._meta.db_table)} ({columns_of(model, names)})"
-    for some in chunked(rows, INSERTED_AT_ONCE):
-        with connection().cursor() as cursor:
-            if is_postgresql():
-                given = dict(zip(names, zip(*some, strict=True), strict=True))
-                source, values = as_arrays(fields, given)
-                cursor.execute(f"{into} SELECT * FROM {source}", values)
-            else:
-                cursor.executemany(f"{into} VALUES ({', '.join(['%s'] * len(names))})", some)
 
 
 def quoted(name: str) -> str:
@@ -110,13 +88,13 @@ def update_joined(
     sets = [f'"{fields[name].column}" = {place[name]}' for name in update.varying]
     sets += [f'"{fields[name].column}" = %s' for name in update.shared]
     met = [f'w."{fields[name].column}" = {place[name]}' for name in (key.name, *(fence or {}))]
-    source, values = (as_arrays if is_postgresql() else as_json)([fields[name] for name in given], given)
+    source = source_of([fields[name] for name in given], list(given.values()))
     sql = (
-        f'UPDATE "{model._meta.db_table}" AS w SET {", ".join(sets)} FROM {source} '
+        f'UPDATE "{model._meta.db_table}" AS w SET {", ".join(sets)} FROM {source.sql} '
         f'WHERE {" AND ".join(met)} {condition} RETURNING "{key.column}"'
     )
     shared = [fields[name].get_db_prep_save(value, connection()) for name, value in update.shared.items()]
-    return {row[0] for row in fetch(sql, [*shared, *values, *params])}
+    return {row[0] for row in fetch(sql, [*shared, *source.params, *params])}
 
 
 def update_one(
@@ -142,29 +120,6 @@ def update_one(
     return {row[0] for row in fetch(sql, [*values, *params], often=True)}
 
 
-def as_arrays(fields: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tuple[str, list[str]]:
-    """Return columns as a table for FROM: PostgreSQL zips arrays."""
-    arrays = ", ".join(f"%s::{array_type(field)}" for field in fields)
-    names = ", ".join(f"v{number}" for number in range(len(fields)))
-    return f"unnest({arrays}) AS v({names})", [array_text(column) for column in given.values()]
-
-
-def as_json(fields: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> tuple[str, list[str]]:
-    """Return columns as a table for FROM: one text has every row, as a list, which SQLite takes apart."""
-    columns = [adapted_column(field, column) for field, column in zip(fields, given.values(), strict=True)]
-    parts = ", ".join(f"json_extract(value, '$[{number}]') AS v{number}" for number in range(len(fields)))
-    text = json.dumps(list(zip(*columns, strict=True)), ensure_ascii=False, separators=(",", ":"))
-    return f"(SELECT {parts} FROM json_each(%s)) AS v", [text]
-
-
-def adapted_column(field: Any, column: Sequence[Any]) -> Sequence[Any]:
-    """Return values as the database takes them; texts and numbers are taken as they are."""
-    if field.get_internal_type() in TAKEN_AS_THEY_ARE:
-        return column
-    database = connection()
-    return [field.get_db_prep_save(value, database) for value in column]
-
-
 def primary_key(model: type[Model]) -> Any:
     """Return the model's primary key field."""
     return model._meta.pk
@@ -173,14 +128,6 @@ def primary_key(model: type[Model]) -> Any:
 def field_of(model: type[Model], name: str) -> Any:
     """Return one of the model's own fields."""
     return model._meta.get_field(name)
-
-
-def array_type(field: Any) -> str:
-    """Return the PostgreSQL array type whose elements the column takes."""
-    kind = field.get_internal_type()
-    if kind in ("IntegerField", "BigAutoField"):
-        return "bigint[]"
-    return {"DateTimeField": "timestamptz[]", "BooleanField": "boolean[]"}.get(kind, "text[]")
 
 
 def update_by_cases(model: type[Model], update: Update) -> set[str]:

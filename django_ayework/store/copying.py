@@ -13,9 +13,10 @@ from typing import Any
 
 from django.db.models import Model
 
-from django_ayework.store.bulk import columns_of, quoted
-from django_ayework.store.columns import ByColumn, by_column, into
+from django_ayework.models import Work
+from django_ayework.store.columns import by_column
 from django_ayework.store.database import chunked, connection
+from django_ayework.store.insertion import ByColumn, into
 from django_ayework.store.rows import WorkRow
 
 #: Rows handed over at a time: the server stores some while the next are made.
@@ -46,7 +47,7 @@ def copy_works(works: Sequence[WorkRow]) -> None:
     piece = next(pieces, None)
     while piece is not None:
         names += [name for name in piece.names if name not in names]
-        sql = f"COPY {into(names)} FROM STDIN"
+        sql = f"COPY {into(Work, names)} FROM STDIN"
         with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
             while piece is not None and set(names).issuperset(piece.names):
                 copy.write(lines_of(piece, names))
@@ -59,7 +60,7 @@ def copy_rows(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any
     """Insert rows, each with the values of these columns, in the caller's transaction."""
     database = connection()
     database.validate_no_broken_transaction()
-    sql = f"COPY {quoted(model._meta.db_table)} ({columns_of(model, names)}) FROM STDIN"
+    sql = f"COPY {into(model, names)} FROM STDIN"
     with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
         for some in chunked(rows, PIECE):
             columns = zip(names, zip(*some, strict=True), strict=True)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import repeat
 from typing import Any
 
 from django.db import IntegrityError
 
 from django_ayework.models import Work
-from django_ayework.store.bulk import array_type, as_arrays, field_of
-from django_ayework.store.columns import INSERTED, MOMENTS, ByColumn, by_column, into, values_of
+from django_ayework.store.columns import INSERTED, by_column, values_of
 from django_ayework.store.copying import can_copy, copy_works
 from django_ayework.store.database import CHUNK, atomic, connection, is_postgresql
+from django_ayework.store.insertion import insertion, insertion_row_by_row, into
 from django_ayework.store.prepared import run_prepared
 from django_ayework.store.rows import WorkRow, statuses_of
 
@@ -44,7 +42,7 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
         with atomic():
             for start in range(0, len(works), CHUNK):
                 some = works[start : start + CHUNK]
-                if insert_some(some) < len(some):
+                if insert_from_source(some) < len(some):
                     raise IdsTaken
     except IdsTaken:
         taken = set(statuses_of(work.id for work in works))
@@ -76,69 +74,17 @@ def statement(vendor: str, filled: tuple[object, ...]) -> str:
     """Return an INSERT: ``filled`` has True for each column to be given, else its empty value."""
     given = {name: value for name, value in zip(INSERTED, filled, strict=True) if value is not None}
     values = ["%s" if value is True else LITERALS[value] for value in given.values()]
-    return f"INSERT INTO {into(list(given))} VALUES ({', '.join(values)})"
+    return f"INSERT INTO {into(Work, list(given))} VALUES ({', '.join(values)})"
 
 
-def insert_some(works: Sequence[WorkRow]) -> int:
-    """Insert works by one statement, the quickest of the database; return how many rows it made."""
-    return QUICKEST.get(connection().vendor, insert_rows)(works)
+def insert_from_source(works: Sequence[WorkRow]) -> int:
+    """Insert works by one statement that reads them from a few parameters; return how many rows it made."""
+    return insert_unless_taken(connection(), *insertion(Work, by_column(works)))
 
 
 def insert_rows(works: Sequence[WorkRow]) -> int:
-    """An INSERT that any database runs, prepared once and run for each row."""
-    columns = adapted(by_column(works))
-    marks = ", ".join(["%s"] * len(columns.names))
-    sql = f"INSERT INTO {into(columns.names)} VALUES ({marks})"
-    rows = zip(*columns.varying.values(), *map(repeat, columns.shared.values()), strict=False)
-    return insert_unless_taken(connection(), sql, list(rows), many=True)
-
-
-def insert_arrays(works: Sequence[WorkRow]) -> int:
-    """One INSERT from arrays: PostgreSQL reads them quicker than a long list of rows."""
-    columns = by_column(works)
-    source, arrays = as_arrays([field_of(Work, name) for name in columns.varying], columns.varying)
-    varying = [f"v.v{number}" for number in range(len(columns.varying))]
-    shared = [f"%s::{array_type(field_of(Work, name)).removesuffix('[]')}" for name in columns.shared]
-    sql = f"INSERT INTO {into(columns.names)} SELECT {', '.join([*varying, *shared])} FROM {source}"
-    return insert_unless_taken(connection(), sql, [*columns.shared.values(), *arrays])
-
-
-def insert_json(works: Sequence[WorkRow]) -> int:
-    """One INSERT from one JSON text: MySQL and MariaDB read it twice as quickly as a long list of rows."""
-    columns = adapted(by_column(works))
-    marks = ["%s"] * len(columns.shared)
-    parts = ", ".join(
-        f"{name} {json_type(field_of(Work, name))} PATH '$[{place}]'"
-        for place, name in enumerate(columns.varying)
-    )
-    sql = (
-        f"INSERT INTO {into(columns.names)} "
-        f"SELECT {', '.join([*map('v.{}'.format, columns.varying), *marks])} "
-        f"FROM JSON_TABLE(%s, '$[*]' COLUMNS({parts})) AS v"
-    )
-    rows = list(zip(*columns.varying.values(), strict=True))
-    text = json.dumps(rows, ensure_ascii=False, default=str)
-    return insert_unless_taken(connection(), sql, [*columns.shared.values(), text])
-
-
-def json_type(field: Any) -> str:
-    """Return the type as which JSON is read: wide, for what is too long would become NULL unnoticed."""
-    kind = field.get_internal_type()
-    return {"IntegerField": "BIGINT", "DateTimeField": "DATETIME(6)"}.get(
-        kind, "LONGTEXT CHARACTER SET utf8mb4"
-    )
-
-
-def adapted(columns: ByColumn) -> ByColumn:
-    """Return the columns with moments as the database driver takes them."""
-    adapt = connection().ops.adapt_datetimefield_value
-    shared = {name: adapt(value) if name in MOMENTS else value for name, value in columns.shared.items()}
-    moments = {
-        name: tuple(None if value is None else adapt(value) for value in values)
-        for name, values in columns.varying.items()
-        if name in MOMENTS
-    }
-    return ByColumn(shared, columns.varying | moments)
+    """Insert works by a statement for each; return how many rows they made."""
+    return insert_unless_taken(connection(), *insertion_row_by_row(Work, by_column(works)))
 
 
 def insert_unless_taken(database: Any, sql: str, params: Sequence[Any], many: bool = False) -> int:
@@ -160,10 +106,3 @@ def executed(database: Any, sql: str, params: Sequence[Any], many: bool) -> int:
     with database.cursor() as cursor:
         cursor.executemany(sql, params) if many else cursor.execute(sql, params)
         return int(cursor.rowcount)
-
-
-#: How some works are inserted by one statement, where there is something quicker than insert_rows().
-QUICKEST: Mapping[str, Callable[[Sequence[WorkRow]], int]] = {
-    "postgresql": insert_arrays,
-    "mysql": insert_json,
-}

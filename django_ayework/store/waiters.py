@@ -9,9 +9,9 @@ from typing import NamedTuple
 from django_ayework.models import Edge, Waiter
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import Status
-from django_ayework.store.bulk import insert_many
 from django_ayework.store.copying import can_copy, copy_rows
 from django_ayework.store.database import chunked, is_postgresql, rows
+from django_ayework.store.insertion import insert_many
 
 WAITER = Waiter._meta.db_table
 #: What is known of an edge at its birth, and from how many of them on COPY is quicker.

@@ -12,7 +12,7 @@ from django_ayework.models import Work
 from django_ayework.store import inserts
 from django_ayework.store.copying import PIECE, copy_works
 from django_ayework.store.database import atomic
-from django_ayework.store.inserts import insert_arrays, insert_json, insert_one, insert_rows, insert_works
+from django_ayework.store.inserts import insert_from_source, insert_one, insert_rows, insert_works
 from django_ayework.store.rows import COLUMNS, WorkRow, rows_of
 from tests.app.models import Order
 
@@ -96,9 +96,8 @@ def one_by_one(works: Sequence[WorkRow]) -> None:
 WAYS: dict[str, tuple[Way, tuple[str, ...]]] = {
     "one": (one_by_one, ("sqlite", "postgresql", "mysql")),
     "rows": (insert_rows, ("sqlite", "postgresql", "mysql")),
-    "arrays": (insert_arrays, ("postgresql",)),
+    "source": (insert_from_source, ("sqlite", "postgresql", "mysql")),
     "copy": (copy_works, ("postgresql",)),
-    "json": (insert_json, ("mysql",)),
     "quickest": (insert_works, ("sqlite", "postgresql", "mysql")),
 }
 
@@ -162,6 +161,14 @@ def test_nul_is_refused_by_every_way_as_one_insert_refuses_it(way: Way, column: 
     with pytest.raises((DatabaseError, ValueError)) as raised, atomic():
         way(works)
     assert raised.type is alone.type
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("sqlite")
+@pytest.mark.parametrize("text", ["a\x00b", "\\\x00", r"\u0000", r"\\u0000", "\x00"])
+def test_nul_is_stored_by_every_way_where_it_can_be(way: Way, text: str) -> None:
+    way([row("good"), row("with", about_id=text)])
+    assert by_id()["with"].about_id == text
 
 
 @pytest.mark.django_db
