@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -84,32 +84,33 @@ def all_born(
 ) -> list[Birth]:
     """Return the rows of several requests of one family, queued with the same options.
 
-    The first of a type makes the mould for the others; one with options of its own has no like.
+    The first of those that are alike makes the mould for the others.
     """
     births: list[Birth] = []
-    moulds: dict[str, Mould] = {}
+    moulds: dict[Hashable, Mould] = {}
     for request in requests:
-        mould = None if request.options else moulds.get(request.type)
+        like = likeness(request)
+        mould = moulds.get(like)
         if mould is not None:
             births.append(mould.cast(request.id, encoded_input(request)))
             continue
         birth = born(request, given, family, now)
         births.append(birth)
-        if birth.gate is None and not request.options:
-            moulds[request.type] = Mould.of(birth)
+        if birth.gate is None:
+            moulds[like] = Mould.of(birth)
     return births
 
 
+def likeness(request: WorkRequest[Any, Any]) -> Hashable:
+    """Return what requests have in common that differ in nothing but their ids and inputs."""
+    if isinstance(request, GateRequest):
+        return request.id
+    return (request.type, *request.options.items()) if request.options else request.type
+
+
 def one_of_each(requests: Iterable[WorkRequest[Any, Any]]) -> list[WorkRequest[Any, Any]]:
-    """Return one of the requests of each type that are alike, and all that have options of their own."""
-    alike: dict[str, WorkRequest[Any, Any]] = {}
-    others: list[WorkRequest[Any, Any]] = []
-    for request in requests:
-        if request.options or isinstance(request, GateRequest):
-            others.append(request)
-        else:
-            alike[request.type] = request
-    return [*alike.values(), *others]
+    """Return one of the requests that are alike, for each such kind."""
+    return list({likeness(request): request for request in requests}.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,35 +5,45 @@ So whoever queues very many works holds few rows at any moment, which keeps the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import datetime
 from typing import Any, overload
 
 from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.flow.births import NOTHING_GIVEN, Family, Mould, born, one_of_each
+from django_ayework.flow.births import NOTHING_GIVEN, Family, Mould, born, likeness, one_of_each
 from django_ayework.flow.direct import skips_queue
 from django_ayework.flow.gate_payload import encoded_input
 from django_ayework.flow.options import resolve
 from django_ayework.store.rows import WorkRow
 
+#: So few kinds of works always have a mould each, and more if there are so many works of a kind.
+FEW, WORKS_OF_A_KIND = 3, 4
+
 
 def are_plain(requests: Sequence[WorkRequest[Any, Any]], given: Mapping[str, Any]) -> bool:
     """Tell whether works can be drafts that wait for workers, with these options of their enqueue."""
     samples = one_of_each(requests)
-    if not samples or any(skips_queue(sample, given) for sample in samples):
+    if not are_few(samples, requests) or any(skips_queue(sample, given) for sample in samples):
         return False
     return all(is_plain(sample, given) for sample in samples) and not are_twins(requests)
 
 
-def plain_types(requests: Sequence[WorkRequest[Any, Any]]) -> set[str]:
-    """Return the types of which works without options can be drafts; none if a work is there twice."""
-    types = {sample.type for sample in one_of_each(requests) if is_plain(sample, NOTHING_GIVEN)}
-    return set() if types and are_twins(requests) else types
+def plain_kinds(requests: Sequence[WorkRequest[Any, Any]]) -> set[Hashable]:
+    """Return the likenesses of works that can be drafts; none if a work is there twice."""
+    samples = one_of_each(requests)
+    if not are_few(samples, requests) or are_twins(requests):
+        return set()
+    return {likeness(sample) for sample in samples if is_plain(sample, NOTHING_GIVEN)}
+
+
+def are_few(samples: Sized, requests: Sized) -> bool:
+    """Tell whether there are works, and so few kinds of them that moulds are worthwhile."""
+    return 0 < len(samples) <= max(FEW, len(requests) // WORKS_OF_A_KIND)
 
 
 def is_plain(sample: WorkRequest[Any, Any], given: Mapping[str, Any]) -> bool:
     """Tell whether a work is queued whatever else there is, and waits for nothing."""
-    if sample.options or isinstance(sample, GateRequest):
+    if isinstance(sample, GateRequest):
         return False
     resolved = resolve(sample, given, released=False)
     return not resolved.blockers and resolved.dedup is None and resolved.unit is None
@@ -55,11 +65,12 @@ class Drafts(Sequence[WorkRow]):
         given: Mapping[str, Any] = NOTHING_GIVEN,
     ) -> None:
         """Make the moulds of requests that are plain. Raises NotEncodable or PayloadTooLarge."""
-        births = {request.type: born(request, given, family, now) for request in one_of_each(requests)}
+        samples = one_of_each(requests)
+        births = {likeness(sample): born(sample, given, family, now) for sample in samples}
         self.now = now
         self.group_id = family.group_id
-        self.samples = {type: birth.row for type, birth in births.items()}
-        self._moulds = {type: Mould.of(birth) for type, birth in births.items()}
+        self.samples = [birth.row for birth in births.values()]
+        self._moulds = {like: Mould.of(birth) for like, birth in births.items()}
         self._requests = requests
         self._inputs: Sequence[str] | None = None
 
@@ -95,4 +106,4 @@ class Drafts(Sequence[WorkRow]):
 
     def _row(self, request: WorkRequest[Any, Any], input: str) -> WorkRow:
         """Make the row of a request."""
-        return self._moulds[request.type].row(request.id, input)
+        return self._moulds[likeness(request)].row(request.id, input)

@@ -128,10 +128,10 @@ class Ledger:
         note_taken(taken)
         if drafts.group_id is not None:
             self.groups.members_joined(drafts.group_id, len(drafts) - len(taken))
-        if taken or any(is_heard(Kind.QUEUED, type) for type in drafts.samples):
+        if taken or any(is_heard(Kind.QUEUED, row.type) for row in drafts.samples):
             self.announce_births([row for row in drafts if row.id not in taken])
         else:
-            self.announce_births(list(drafts.samples.values()))
+            self.announce_births(drafts.samples)
         return taken
 
     def count_members(self, groups: Iterable[str | None]) -> None:

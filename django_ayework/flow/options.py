@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -19,6 +19,9 @@ from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import later
 
 DEFAULT_QUEUE = "default"
+
+#: Options that are often different for each work; they are columns, and nothing else depends on them.
+OFTEN_ITS_OWN = frozenset({"about", "dedup", "fairness", "unit"})
 
 #: Options of one level, of checked values, as something that can be looked up.
 Options: TypeAlias = tuple[tuple[str, Any], ...]
@@ -78,8 +81,13 @@ def resolve(request: WorkRequest[Any, Any], given: Mapping[str, Any], released: 
 
     ``retry`` is merged field by field; of everything else the first one given wins.
     """
-    own, lowest = request.options, get_settings().retry
-    return resolved(registry.find(request.type), tuple(own.items()), tuple(given.items()), released, lowest)
+    work_type, lowest = registry.find(request.type), get_settings().retry
+    shared = tuple(item for item in request.options.items() if item[0] not in OFTEN_ITS_OWN)
+    alike = resolved(work_type, shared, tuple(given.items()), released, lowest)
+    if len(shared) == len(request.options):
+        return alike
+    own = OFTEN_ITS_OWN.intersection(request.options).difference(given)
+    return replace(alike, **{name: request.options[name] for name in own})  # type: ignore[literal-required]
 
 
 @functools.lru_cache(maxsize=1024)

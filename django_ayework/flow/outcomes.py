@@ -10,8 +10,8 @@ from django_ayework.conf import get_settings
 from django_ayework.define.plans import Plan
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.requests import WorkRequest
-from django_ayework.flow.births import Birth, Family, all_born, born
-from django_ayework.flow.drafts import Drafts, plain_types
+from django_ayework.flow.births import Birth, Family, all_born, born, likeness
+from django_ayework.flow.drafts import Drafts, plain_kinds
 from django_ayework.flow.outputs import outputs_of
 from django_ayework.flow.payloads import codec_of, encode_result
 from django_ayework.flow.settle import Success
@@ -72,13 +72,12 @@ def births_of(plan: Plan, row: WorkRow) -> tuple[tuple[Birth, ...], Drafts | Non
 
 def told_apart(works: Requests, now: datetime, family: Family) -> tuple[Requests, Drafts | None]:
     """Return the works that must be born one by one, and drafts of the others, encoded."""
-    plain = plain_types(works)
-    many = [work for work in works if not work.options and work.type in plain]
-    if not many:
+    plain = plain_kinds(works)
+    if not plain:
         return works, None
-    drafts = Drafts(many, now, family)
+    drafts = Drafts([work for work in works if likeness(work) in plain], now, family)
     drafts.encode()
-    return [work for work in works if work.options or work.type not in plain], drafts
+    return [work for work in works if likeness(work) not in plain], drafts
 
 
 def encoded(type: str, contribution: Contribution) -> Contribution:
