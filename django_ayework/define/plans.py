@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -69,6 +70,16 @@ def root_of(context: Context, since: int = 0) -> Instruction[Any, Any] | None:
             id=context.id,
         )
     return roots[0] if roots else None
+
+
+@contextmanager
+def forgetting(context: Context, before: int) -> Generator[None]:
+    """Forget the instructions that were built inside, should it fail: they are undone with the rest."""
+    try:
+        yield
+    except BaseException:
+        del context.built[before:]
+        raise
 
 
 def as_instruction(returned: object, context: Context) -> Instruction[Any, Any] | None:

@@ -28,7 +28,7 @@ Requests: TypeAlias = Sequence[WorkRequest[Any, Any]]
 def success_from(plan: Plan, row: WorkRow) -> Success:
     """Encode a plan: the own result with the type's codec, what the group gets with the settings'.
 
-    Raises NotEncodable or PayloadTooLarge.
+    Inputs of drafts are left for later. Raises NotEncodable or PayloadTooLarge.
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
@@ -71,12 +71,11 @@ def births_of(plan: Plan, row: WorkRow) -> tuple[tuple[Birth, ...], Drafts | Non
 
 
 def told_apart(works: Requests, now: datetime, family: Family) -> tuple[Requests, Drafts | None]:
-    """Return the works that must be born one by one, and drafts of the others, encoded."""
+    """Return the works that must be born one by one, and drafts of the others."""
     plain = plain_kinds(works)
     if not plain:
         return works, None
     drafts = Drafts([work for work in works if likeness(work) in plain], now, family)
-    drafts.encode()
     return [work for work in works if likeness(work) not in plain], drafts
 
 

@@ -176,7 +176,7 @@ def test_one_that_cannot_be_stored_fails_the_attempt_and_none_is_queued(
 
     @work(name="t.children.bad", retry=Retry(attempts=1))
     def bad(ctx: Context) -> Any:
-        return ctx.queue([*(add(a=n, b=0) for n in range(CHILDREN)), add(a=object(), b=0)])  # type: ignore[arg-type]
+        return ctx.queue([add(a=object(), b=0), *(add(a=n, b=0) for n in range(CHILDREN))])  # type: ignore[arg-type]
 
     row = queued_by(bad(), drain)
     assert row.status == "dead"

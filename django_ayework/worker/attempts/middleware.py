@@ -17,8 +17,8 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django_ayework.conf import get_settings, imported
 from django_ayework.define.context import Context
 from django_ayework.define.middleware import Middleware, enrich
+from django_ayework.define.plans import forgetting
 from django_ayework.define.registry import AnyWorkType
-from django_ayework.worker.attempts.stages import forgetting
 
 Call = Callable[[], Any]
 

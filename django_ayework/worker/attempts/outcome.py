@@ -10,13 +10,20 @@ from django_ayework.define.context import Context
 from django_ayework.define.plans import is_all_it_says, plan_of
 from django_ayework.define.registry import AnyWorkType
 from django_ayework.errors import InvalidInstruction
+from django_ayework.flow.drafts import Drafts
 from django_ayework.flow.outcomes import success_from, success_of_value
-from django_ayework.flow.settle import Settlement
+from django_ayework.flow.settle import Settlement, Success
 from django_ayework.store.rows import WorkRow
+
+#: From how many new works on a settlement is heavy: to write it takes a moment.
+HEAVY = 1000
 
 
 def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, returned: object) -> Settlement:
-    """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt."""
+    """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt.
+
+    Inputs of very many new works are encoded when they are written, unless encode_all() does so before.
+    """
     require_plain(work_type, returned)
     if work_type.settings.then is None and is_all_it_says(returned, context):
         return Settlement(row, success_of_value(returned, row, work_type))
@@ -33,3 +40,21 @@ def require_plain(work_type: AnyWorkType, returned: Any) -> None:
             f"the handler of {work_type.name!r} is a plain function that returned a coroutine; "
             "declare it with async def."
         )
+
+
+def is_heavy(settlement: Settlement) -> bool:
+    """Tell whether others' outcomes would have to wait while this one is written."""
+    drafts = drafts_of(settlement)
+    return drafts is not None and len(drafts) >= HEAVY
+
+
+def encode_all(settlement: Settlement) -> Settlement:
+    """Encode what is left to be encoded. Raises NotEncodable or PayloadTooLarge."""
+    if (drafts := drafts_of(settlement)) is not None:
+        drafts.encode()
+    return settlement
+
+
+def drafts_of(settlement: Settlement) -> Drafts | None:
+    """Return the new works whose rows are still to be made."""
+    return settlement.ending.drafts if isinstance(settlement.ending, Success) else None
