@@ -8,7 +8,7 @@ from datetime import datetime
 from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.settle import Settlement
-from django_ayework.rules.verdicts import Trial, judge, storable
+from django_ayework.rules.verdicts import Trial, cut_traceback, judge
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 
@@ -29,5 +29,5 @@ def as_failure(settlement: Settlement, error: Exception) -> Settlement:
     cause = error.cause if isinstance(error, ContributionFailed) else error
     verdict = judge(cause, None, trial_of(settlement.row, clock.now()))
     return settlement._replace(
-        ending=verdict, traceback=storable(f"The outcome could not be written: {error}")
+        ending=verdict, traceback=cut_traceback(f"The outcome could not be written: {error}")
     )

@@ -12,6 +12,7 @@ from django_ayework.rules.durations import later, require_aware, seconds
 from django_ayework.rules.states import Outcome, Reason, Status
 
 MAX_ERROR_LENGTH = 10_000
+MAX_TRACEBACK_LENGTH = 100_000
 WORKER_LOST = "worker lost"
 DEADLINE_EXCEEDED = "deadline exceeded"
 
@@ -165,3 +166,16 @@ def cut(text: str) -> str:
     """Return a text short enough to store."""
     text = storable(text)
     return text if len(text) <= MAX_ERROR_LENGTH else text[:MAX_ERROR_LENGTH] + "… [truncated]"
+
+
+def cut_traceback(text: str) -> str:
+    """Return a traceback short enough to store: where it began, and where it ended, which tells most.
+
+    >>> [len(cut_traceback("x" * length)) for length in (7, MAX_TRACEBACK_LENGTH, 10**7)]
+    [7, 100000, 100028]
+    """
+    text = storable(text)
+    if len(text) <= MAX_TRACEBACK_LENGTH:
+        return text
+    half = MAX_TRACEBACK_LENGTH // 2
+    return f"{text[:half]}\n… [truncated in between] …\n{text[-half:]}"

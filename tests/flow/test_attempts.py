@@ -231,3 +231,20 @@ def test_jitter_shortens_the_wait_at_random(drain: Any) -> None:
         waits.add((stated(handle).start_at - before).total_seconds())
     assert len(waits) == 5
     assert all(499 <= wait <= 1001 for wait in waits)
+
+
+@work(name="t.attempts.verbose", retry=Retry(attempts=1))
+def verbose(number: int) -> None:
+    raise ValueError(f"{number} first " + "x" * 2_000_000 + " last")
+
+
+def test_tracebacks_however_long_are_kept_with_their_beginnings_and_their_ends(drain: Any) -> None:
+    """Of so many a database would not take the whole at a time."""
+    for number in range(12):
+        enqueue(verbose(number=number))
+    drain()
+    kept = list(Attempt.objects.order_by("id").values_list("traceback", flat=True))
+    assert len(kept) == 12
+    assert all(100_000 < len(text) < 100_100 for text in kept)
+    assert all(text.startswith("Traceback") and text.endswith(" last\n") for text in kept)
+    assert all(f"ValueError: {number} first" in text for number, text in enumerate(kept))

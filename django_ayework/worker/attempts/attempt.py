@@ -30,7 +30,7 @@ from django_ayework.logs import AttemptFacts, attempt_logged
 from django_ayework.rules.deadlines import has_expired
 from django_ayework.rules.states import Reason
 from django_ayework.rules.unknown import unknown_since
-from django_ayework.rules.verdicts import Verdict, die, error_text, expire, judge, storable
+from django_ayework.rules.verdicts import Verdict, cut_traceback, die, error_text, expire, judge
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempts.delivery import Delivery
@@ -246,7 +246,7 @@ def failed(attempt: Opened, error: BaseException) -> Settlement:
     except (TypeError, ValueError) as unusable:
         verdict = judge(unusable, None, trial)
     story = "" if isinstance(error, Defer) else "".join(traceback.format_exception(error))
-    return Settlement(attempt.delivery.row, verdict, storable(story))
+    return Settlement(attempt.delivery.row, verdict, cut_traceback(story))
 
 
 def advice_hook(work_type: AnyWorkType) -> Any:
