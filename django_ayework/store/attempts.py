@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django_ayework.models import Attempt
-from django_ayework.store.database import rows
+from django_ayework.store.database import CHUNK, rows
+from django_ayework.store.portions import portions
 
 
 class AttemptRow(NamedTuple):
@@ -25,8 +26,8 @@ class AttemptRow(NamedTuple):
 
 def insert_attempts(attempts: Sequence[AttemptRow]) -> None:
     """Insert attempts."""
-    if attempts:
-        rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts], batch_size=500)
+    for part in portions([len(attempt.error) + len(attempt.traceback) for attempt in attempts], most=CHUNK):
+        rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts[part]])
 
 
 def last_outcome(work_id: str, attempt: int) -> str | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.db.models import Model
 
-from django_ayework.store.database import chunked, connection, fetch, has_returning, is_postgresql
+from django_ayework.store.database import connection, fetch, has_returning, is_postgresql
+from django_ayework.store.portions import portions
 from django_ayework.store.sources import source_of
 
 Changes = Mapping[str, Mapping[str, Any]]
@@ -132,8 +133,8 @@ def field_of(model: type[Model], name: str) -> Any:
 
 def update_by_cases(model: type[Model], update: Update) -> set[str]:
     """One UPDATE per chunk: what all rows share is set as it is, what differs is chosen by key."""
-    for places in chunked(range(len(update.keys)), CASES):
-        update_chunk(model, part_of(update, places))
+    for part in portions(sizes_of(update), most=CASES):
+        update_chunk(model, part_of(update, range(part.start, part.stop)))
     return set(update.keys)
 
 
@@ -141,6 +142,15 @@ def part_of(update: Update, places: Sequence[int]) -> Update:
     """Return the part of an update that is about the keys at these places."""
     varying = {name: [column[place] for place in places] for name, column in update.varying.items()}
     return Update([update.keys[place] for place in places], varying, update.shared)
+
+
+def sizes_of(update: Update) -> list[int]:
+    """Return how many characters the values of each key have."""
+    texts = [column for column in update.varying.values() if any(isinstance(value, str) for value in column)]
+    return [
+        sum(len(column[place]) for column in texts if isinstance(column[place], str))
+        for place in range(len(update.keys))
+    ]
 
 
 def update_chunk(model: type[Model], update: Update) -> None:

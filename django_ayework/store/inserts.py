@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from django_ayework.store.columns import INSERTED, by_column, values_of
 from django_ayework.store.copying import can_copy, copy_works
 from django_ayework.store.database import CHUNK, atomic, connection, is_postgresql
 from django_ayework.store.insertion import insertion, insertion_row_by_row, into
+from django_ayework.store.portions import portions
 from django_ayework.store.prepared import run_prepared
 from django_ayework.store.rows import WorkRow, statuses_of
 
@@ -40,8 +41,7 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
         return set()
     try:
         with atomic():
-            for start in range(0, len(works), CHUNK):
-                some = works[start : start + CHUNK]
+            for some in portions_of(works):
                 if insert_from_source(some) < len(some):
                     raise IdsTaken
     except IdsTaken:
@@ -49,6 +49,14 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
         fresh = [work for work in works if work.id not in taken]
         return taken | insert_works(fresh) if fresh else taken
     return set()
+
+
+def portions_of(works: Sequence[WorkRow]) -> Iterator[Sequence[WorkRow]]:
+    """Return works in portions that go into one statement each; their rows may be made one by one."""
+    for start in range(0, len(works), CHUNK):
+        some = works[start : start + CHUNK]
+        for part in portions([len(work.input) for work in some], most=CHUNK):
+            yield some[part]
 
 
 def copied(works: Sequence[WorkRow]) -> bool:

@@ -93,3 +93,13 @@ def test_a_deleted_work_does_not_succeed():
     gone = WorkFactory(status="running")
     Work.objects.filter(id=gone.id).delete()
     assert won(gone) == set()
+
+
+@pytest.mark.django_db
+def test_large_texts_go_in_several_statements():
+    works = WorkFactory.create_batch(20)
+    texts = [f"{n:02}".ljust(900_000, "x") for n in range(20)]
+    update_rows(Work, {work.id: {"result": text} for work, text in zip(works, texts, strict=True)})
+    assert [Work.objects.get(id=work.id).result == text for work, text in zip(works, texts, strict=True)] == [
+        True
+    ] * 20

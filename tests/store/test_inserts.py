@@ -179,6 +179,18 @@ def test_what_is_too_long_is_refused_by_every_way(way: Way) -> None:
     assert Work.objects.count() == 0
 
 
+#: Of so many characters twenty are more than MariaDB takes at a time, which ends the session.
+LARGE = 900_000
+
+
+@pytest.mark.django_db
+def test_large_works_go_in_several_statements() -> None:
+    works = [row(f"w{n:02}", input=f"{n:02}".ljust(LARGE, "x")) for n in range(20)]
+    assert insert_works(works) == set()
+    stored = Work.objects.order_by("id").values_list("input", flat=True)
+    assert [text == work.input for text, work in zip(stored, works, strict=True)] == [True] * 20
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("count", [2, inserts.MANY, 1_203])
 def test_ids_that_are_taken_are_told_and_the_others_inserted(count: int) -> None:
