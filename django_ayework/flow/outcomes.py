@@ -75,8 +75,11 @@ def told_apart(works: Requests, now: datetime, family: Family) -> tuple[Requests
     plain = plain_kinds(works)
     if not plain:
         return works, None
-    drafts = Drafts([work for work in works if likeness(work) in plain], now, family)
-    return [work for work in works if likeness(work) not in plain], drafts
+    many: list[WorkRequest[Any, Any]] = []
+    others: list[WorkRequest[Any, Any]] = []
+    for work in works:
+        (many if likeness(work) in plain else others).append(work)
+    return others, Drafts(many, now, family)
 
 
 def encoded(type: str, contribution: Contribution) -> Contribution:

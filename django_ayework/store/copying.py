@@ -16,7 +16,7 @@ from django.db.models import Model
 from django_ayework.models import Work
 from django_ayework.store.columns import by_column
 from django_ayework.store.database import chunked, connection
-from django_ayework.store.insertion import ByColumn, into
+from django_ayework.store.insertion import ByColumn, by_columns, into
 from django_ayework.store.rows import WorkRow
 
 #: Rows handed over at a time: the server stores some while the next are made.
@@ -63,8 +63,7 @@ def copy_rows(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any
     sql = f"COPY {into(model, names)} FROM STDIN"
     with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
         for some in chunked(rows, PIECE):
-            columns = zip(names, zip(*some, strict=True), strict=True)
-            copy.write(lines_of(ByColumn({}, dict(columns)), names))
+            copy.write(lines_of(by_columns(names, some), names))
 
 
 def pieces_of(works: Sequence[WorkRow], failures: list[Exception]) -> Iterator[ByColumn]:

@@ -36,12 +36,12 @@ def insert_many(model: type[Model], names: Sequence[str], rows: Sequence[tuple[A
     Those cost more than the rest for works that wait for thousands of others.
     """
     for some in chunked(rows, AT_ONCE):
-        sql, params, many = insertion(model, told_apart(names, some))
+        sql, params, many = insertion(model, by_columns(names, some))
         with connection().cursor() as cursor:
             cursor.executemany(sql, params) if many else cursor.execute(sql, params)
 
 
-def told_apart(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
+def by_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
     """Return rows, of which there must be some, by column."""
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     shared = {name: column[0] for name, column in columns.items() if column.count(column[0]) == len(column)}
@@ -57,10 +57,9 @@ def insertion(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bo
         return insertion_row_by_row(model, columns)
     values = [f"v.v{number}" for number in range(len(columns.varying))]
     values += [mark_of(fields[name]) for name in columns.shared]
-    shared = [adapted_column(fields[name], [value])[0] for name, value in columns.shared.items()]
     # WHERE tells SQLite that an ON CONFLICT behind it is no condition of a join.
     sql = f"INSERT INTO {into(model, columns.names)} SELECT {', '.join(values)} FROM {source.sql} WHERE true"
-    return sql, [*shared, *source.params], False
+    return sql, [*adapted_shared(model, columns), *source.params], False
 
 
 def insertion_row_by_row(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bool]:
@@ -68,8 +67,12 @@ def insertion_row_by_row(model: type[Model], columns: ByColumn) -> tuple[str, li
     marks = ", ".join(["%s"] * len(columns.names))
     sql = f"INSERT INTO {into(model, columns.names)} VALUES ({marks})"
     given = [adapted_column(field_of(model, name), column) for name, column in columns.varying.items()]
-    shared = [adapted_column(field_of(model, name), [value])[0] for name, value in columns.shared.items()]
-    return sql, list(zip(*given, *map(repeat, shared), strict=False)), True
+    return sql, list(zip(*given, *map(repeat, adapted_shared(model, columns)), strict=False)), True
+
+
+def adapted_shared(model: type[Model], columns: ByColumn) -> list[Any]:
+    """Return the values that all rows share, as the database takes them."""
+    return [adapted_column(field_of(model, name), [value])[0] for name, value in columns.shared.items()]
 
 
 def into(model: type[Model], names: Sequence[str]) -> str:
