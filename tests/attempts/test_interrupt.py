@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import OperationalError, connections, transaction
 
 from django_ayework import Aborted, Context, Retry, cancel, complete, enqueue, enqueue_many, work
 from django_ayework.define.signal import AbortReason, AbortSignal
@@ -116,9 +116,10 @@ def test_a_handler_whose_work_went_to_another_worker_is_interrupted(stage):
     handle = enqueue(busy(), retry=Retry(attempts=5))
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
-        Work.objects.update(leased_until=now() - timedelta(seconds=1))
-        assert reclaim() == 1
-        Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
+        with transaction.atomic():  # or this very worker might claim it once more
+            Work.objects.update(leased_until=now() - timedelta(seconds=1))
+            assert reclaim() == 1
+            Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
         for delivery in worker._holdings.all():
             delivery.renewed_at = float("-inf")
         eventually(lambda: stage.seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
 from django_ayework import cancel, complete, enqueue
 from django_ayework.flow.chores import reclaim
@@ -52,8 +53,9 @@ def test_an_atomic_work_that_was_reclaimed_has_its_effects_once(stage):
     handle = enqueue(held_atomic())
     with running_worker(concurrency=2):
         arrive(stage)
-        Work.objects.filter(id=handle.id).update(leased_until=now() - timedelta(seconds=1))
-        assert reclaim() == 1
+        with transaction.atomic():  # or its worker might reclaim it first
+            Work.objects.filter(id=handle.id).update(leased_until=now() - timedelta(seconds=1))
+            assert reclaim() == 1
         with running_worker():
             handle.group(timeout=20)
         stage.go.set()

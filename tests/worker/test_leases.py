@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.define.signal import AbortReason
@@ -82,9 +82,10 @@ def test_the_late_outcome_of_a_work_that_was_reclaimed_is_refused(stage, caplog)
     handle = enqueue(until_aborted())
     with running_worker(concurrency=1) as worker:
         eventually(lambda: stage.started)
-        Work.objects.update(leased_until=now() - timedelta(seconds=1))
-        assert reclaim() == 1
-        assert Work.objects.get(id=handle.id).status == "pending"
+        with transaction.atomic():  # or this very worker might have it again by then
+            Work.objects.update(leased_until=now() - timedelta(seconds=1))
+            assert reclaim() == 1
+            assert Work.objects.get(id=handle.id).status == "pending"
         hasten_renewal(worker)
         assert handle.result(timeout=30) == "attempt 2"
     assert stage.seen == ["taken_by_another_worker"]
