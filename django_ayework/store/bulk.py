@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,20 +106,35 @@ def update_one(
     condition: str,
     params: Sequence[Any],
 ) -> set[str]:
-    """Update one row as update_joined() does, with nothing to join: there is one plan for it."""
-    key = primary_key(model)
+    """Update one row as update_joined() does, with nothing to join: on all databases, by one plan."""
     given = {**{name: values[0] for name, values in update.varying.items()}, **update.shared}
-    required = {key.name: update.keys[0], **{name: values[0] for name, values in fence.items()}}
-    fields = {name: field_of(model, name) for name in (*given, *required)}
-    sets = [f'"{fields[name].column}" = %s' for name in given]
-    met = [f'w."{fields[name].column}" = %s' for name in required]
-    sql = (
-        f'UPDATE "{model._meta.db_table}" AS w SET {", ".join(sets)} '
-        f'WHERE {" AND ".join(met)} {condition} RETURNING "{key.column}"'
-    )
-    pairs = [*given.items(), *required.items()]
-    values = [fields[name].get_db_prep_save(value, connection()) for name, value in pairs]
-    return {row[0] for row in fetch(sql, [*values, *params], often=True)}
+    required = {name: values[0] for name, values in fence.items()}
+    database = connection()
+    sql, fields = statement_of_one(database.vendor, model, tuple(given), tuple(required), condition)
+    pairs = zip(fields, (*given.values(), update.keys[0], *required.values()), strict=True)
+    values = [
+        value if value is None or type(value) is str else field.get_db_prep_save(value, database)
+        for field, value in pairs
+    ]
+    if can_join():
+        moved = f"{sql} RETURNING {quoted(primary_key(model).column)}"
+        return {row[0] for row in fetch(moved, [*values, *params], often=True)}
+    with database.cursor() as cursor:
+        cursor.execute(sql, [*values, *params])
+        return set(update.keys) if cursor.rowcount else set()
+
+
+@functools.lru_cache(maxsize=256)
+def statement_of_one(
+    vendor: str, model: type[Model], given: tuple[str, ...], required: tuple[str, ...], condition: str
+) -> tuple[str, tuple[Any, ...]]:
+    """Return an UPDATE of one row, and the fields of its parameters: those given, the key, those required."""
+    fields = [field_of(model, name) for name in (*given, primary_key(model).name, *required)]
+    columns = [quoted(field.column) for field in fields]
+    sets = [f"{column} = %s" for column in columns[: len(given)]]
+    met = [f"w.{column} = %s" for column in columns[len(given) :]]
+    table = quoted(model._meta.db_table)
+    return f"UPDATE {table} AS w SET {', '.join(sets)} WHERE {' AND '.join(met)} {condition}", tuple(fields)
 
 
 def primary_key(model: type[Model]) -> Any:

@@ -114,6 +114,20 @@ def watchers_of(ids: Iterable[str]) -> set[str]:
     return {row[0] for rows_ in found for row in rows_}
 
 
+#: It ends with the first edge that it finds.
+IS_WATCHED = f"""
+SELECT EXISTS (
+    SELECT FROM unnest(%s::text[]) AS ended(id)
+    CROSS JOIN LATERAL (SELECT FROM {EDGE} WHERE watched_id = ended.id OFFSET 0) AS known
+)
+"""
+
+
+def are_watched(ids: Iterable[str]) -> bool:
+    """Tell whether anybody watches any of these ids; on PostgreSQL."""
+    return bool(fetch(IS_WATCHED, [array_text(list(ids))])[0][0])
+
+
 def facts_of(news: News) -> tuple[list[str], list[str | None], list[str | None]]:
     """Return news by column: ids, outcomes of works, outcomes of chains; None where there is no such news."""
     ids = list(news.ids)

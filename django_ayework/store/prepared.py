@@ -60,6 +60,11 @@ def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: boo
         return executed(session, sql, params, reads_moments=needs_plan)
 
 
+def keeps_plans(database: Any) -> bool:
+    """Tell whether this is a session of the engine's own, which plans a statement once and for all."""
+    return not is_watched(database) and session_of(database).is_own
+
+
 def is_watched(database: Any) -> bool:
     """Tell whether this is another driver's connection, or somebody watches what Django's cursors run."""
     if database.vendor != "postgresql" or database.execute_wrappers or database.queries_logged:

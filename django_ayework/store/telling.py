@@ -8,7 +8,7 @@ from django_ayework.models import Waiter
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.arrays import array_text
 from django_ayework.store.bulk import update_rows
-from django_ayework.store.database import fetch, is_postgresql
+from django_ayework.store.database import connection, fetch, is_postgresql
 from django_ayework.store.edges import (
     EDGE,
     KNOWN,
@@ -16,10 +16,12 @@ from django_ayework.store.edges import (
     WATCHERS,
     News,
     Told,
+    are_watched,
     facts_of,
     tell_edges,
     watchers_of,
 )
+from django_ayework.store.prepared import keeps_plans
 from django_ayework.store.waiters import WAITER, WaiterRow, lock_waiters
 
 #: Ends without success.
@@ -33,10 +35,19 @@ def tell_waiters(undecided: Collection[str], news: News) -> dict[str, WaiterRow]
     of them, which have nobody to decide besides.
     """
     if is_postgresql() and not undecided:
-        told = told_at_once(news)
+        told = told_at_once(news) if keeps_plans(connection()) else told_if_watched(news)
         if told is not None:
             return told
     return record_outcomes(lock_concerned(undecided, news), news)
+
+
+def told_if_watched(news: News) -> dict[str, WaiterRow] | None:
+    """Do as told_at_once(), in a session that would plan its statement each time.
+
+    That takes ten times as long as to see that nobody watches, which is so for most works that settle alone.
+    Whoever begins to watch after this look is looked at again, as after any other.
+    """
+    return told_at_once(news) if are_watched(news.ids) else {}
 
 
 #: The inner query is run once, before any row is locked; rows are locked in the order in which they come.

@@ -78,14 +78,30 @@ def test_works_that_succeed_keep_what_a_success_does_not_change():
         assert written.ended_at is not None
 
 
+moved_meanwhile = pytest.mark.parametrize(
+    "elsewhere", [{"delivery": 1}, {"status": "pending"}, {"status": "cancelled"}]
+)
+
+
 @pytest.mark.django_db
-@pytest.mark.parametrize("elsewhere", [{"delivery": 1}, {"status": "pending"}, {"status": "cancelled"}])
+@moved_meanwhile
 def test_a_work_that_has_been_moved_meanwhile_does_not_succeed(elsewhere):
     held = WorkFactory(status="running", worker="w")
     lost = WorkFactory(**{"status": "running", "worker": "w", **elsewhere})
     assert won(held, lost) == {held.id}
     lost.refresh_from_db()
     assert (lost.status, lost.result) == (elsewhere.get("status", "running"), None)
+
+
+@pytest.mark.django_db
+@moved_meanwhile
+def test_a_work_alone_is_written_by_one_statement_which_is_the_fence(elsewhere, django_assert_num_queries):
+    held = WorkFactory(status="running", worker="w")
+    lost = WorkFactory(**{"status": "running", "worker": "w", **elsewhere})
+    with django_assert_num_queries(2):
+        assert (won(held), won(lost)) == ({held.id}, set())
+    statuses = {work.id: work.status for work in Work.objects.all()}
+    assert statuses == {held.id: "success", lost.id: lost.status}
 
 
 @pytest.mark.django_db

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import dependency, enqueue, enqueue_many
@@ -80,8 +80,10 @@ def test_only_sessions_of_the_engine_keep_plans():
         enqueue(add(a=1, b=2))
         claim_one()
     assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
+    assert not prepared.keeps_plans(connections["default"])
     connection.close()
     with bounded_statements():
+        assert prepared.keeps_plans(connections["default"])
         for _ in range(5):
             enqueue(add(a=1, b=2))
             claim_one()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_ayework.models import Edge, Waiter
 from django_ayework.rules.states import Status
@@ -134,6 +135,24 @@ def test_an_end_that_is_undone_is_told_to_whoever_watches():
 def test_nobody_watches():
     watch("gate", "a")
     assert tell_waiters(set(), News({"b": Status.SUCCESS}, {})) == {}
+
+
+@on_postgres
+@pytest.mark.parametrize("version", ["fast"], indirect=True)
+@pytest.mark.parametrize(
+    ("ended", "keeps_plans", "statements"),
+    [("a", False, ["look", "tell"]), ("b", False, ["look"]), ("a", True, ["tell"]), ("b", True, ["tell"])],
+)
+def test_a_session_that_keeps_no_plans_looks_whether_anybody_watches(
+    ended, keeps_plans, statements, monkeypatch
+):
+    """Elsewhere it would be planned for each work that settles for itself, and hardly any is watched."""
+    monkeypatch.setattr(telling, "keeps_plans", lambda database: keeps_plans)
+    watch("gate", "a", chain=True)
+    with CaptureQueriesContext(connection) as run:
+        told = tell_waiters(set(), News({"step": Status.SUCCESS}, {ended: Status.SUCCESS}))
+    assert told == read_waiters(["gate"] if ended == "a" else [])
+    assert ["tell" if "FOR UPDATE" in query["sql"] else "look" for query in run] == statements
 
 
 def test_whoever_watches_is_locked_and_so_are_those_that_are_named():

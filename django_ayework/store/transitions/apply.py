@@ -68,7 +68,7 @@ def at_once() -> int:
 
 def moved_by(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:
     """Write works that have one of these statuses, and each its delivery; return the ids of those."""
-    if can_join():
+    if can_join() or len(update.keys) == 1:
         return move_set_based(update, deliveries, leaves)
     return move_under_locks(update, deliveries, leaves)
 
