@@ -20,6 +20,7 @@ from django_ayework.flow.complete import complete, completing
 from django_ayework.flow.controls import limit, pause, resume
 from django_ayework.flow.explain.explaining import explain
 from django_ayework.flow.handles import get_handle
+from django_ayework.flow.requests import refuse_arguments, request_of
 from django_ayework.rules.explaining.explanation import Explanation
 
 R = TypeVar("R")
@@ -53,8 +54,8 @@ def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: 
 def queued(work: WorkRequest[Any, Any] | str, input: Any, options: Mapping[str, Any]) -> Handle[Any, Any]:
     """Queue a built request, or a type name with its input."""
     if isinstance(work, str):
-        queueing.refuse_arguments(work, options)
-    return queueing.enqueue_one(queueing.request_of(work, input), options)
+        refuse_arguments(work, options)
+    return queueing.enqueue_one(request_of(work, input), options)
 
 
 def enqueue_many(

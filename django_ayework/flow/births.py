@@ -53,6 +53,10 @@ class Family:
         return (None, None) if dedup is None else (dedup.key, type)
 
 
+#: Of works that are queued from outside, each for itself.
+ALONE = Family()
+
+
 class Birth(NamedTuple):
     """A work to insert, unless ``dedup`` finds one.
 
@@ -65,10 +69,19 @@ class Birth(NamedTuple):
     dedup: Dedup | None = None
     skips_queue: bool = False  # this process makes its first attempt
 
+    @property
+    def waits(self) -> bool:
+        """Whether it begins by waiting for others."""
+        return self.gate is not None or bool(self.blockers)
+
 
 def born(request: WorkRequest[Any, Any], given: Mapping[str, Any], family: Family, now: datetime) -> Birth:
     """Return the row of a request, its options resolved and its input encoded."""
-    resolved = resolve(request, given, family.released)
+    return born_as(request, resolve(request, given, family.released), family, now)
+
+
+def born_as(request: WorkRequest[Any, Any], resolved: Resolved, family: Family, now: datetime) -> Birth:
+    """Return the row of a request whose options are resolved; its input is encoded."""
     if isinstance(request, GateRequest):
         row = gate_row(request, resolved, family, now)
         return Birth(row, gate=request, dedup=resolved.dedup)
@@ -203,5 +216,5 @@ def new_row(
         dedup_key=dedup_key,
         dedup_type=dedup_type,
         unit=resolved.unit,
-        sort_key=(resolved.unit or "") if registry.order_of(request.type) == "unit" else "",
+        sort_key=resolved.unit if resolved.unit and registry.order_of(request.type) == "unit" else "",
     )

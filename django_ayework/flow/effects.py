@@ -49,6 +49,11 @@ class Effects:
             heard = self._heard[kind, type] = is_heard(kind, type) or group_done_is_heard()
         return heard
 
+    def queued(self, row: WorkRow) -> None:
+        """Note a new work."""
+        self.awaits_worker(row)
+        self.happened(Kind.QUEUED, row)
+
     def awaits_worker(self, row: WorkRow) -> None:
         """Note a work that workers may claim now, or soon."""
         if row.status == Status.PENDING:

@@ -7,74 +7,28 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from django_ayework.define.options import ENQUEUE_OPTIONS, check_id, checked
-from django_ayework.define.registry import registry
+from django_ayework.define.options import check_id, checked
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
-from django_ayework.flow.births import Birth, Family, all_born, one_of_each
+from django_ayework.flow.births import ALONE, Birth, all_born, born_as, one_of_each
 from django_ayework.flow.closing import close
 from django_ayework.flow.dedup import originals, require_dedup_fits
 from django_ayework.flow.deferral import after_commit
 from django_ayework.flow.direct import skips_queue, start_after_commit
 from django_ayework.flow.drafts import Drafts, are_plain
+from django_ayework.flow.effects import Effects
 from django_ayework.flow.garbage import collecting_only_what_is_new
 from django_ayework.flow.handles import Handle, remember_uncommitted
-from django_ayework.flow.ledger import Ledger
-from django_ayework.flow.options import resolve
-from django_ayework.flow.redaction import arguments_for_people
+from django_ayework.flow.ledger import Ledger, note_taken
+from django_ayework.flow.options import Resolved, resolve
 from django_ayework.flow.units import place_units, require_unit_fits
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, in_own_transaction
-from django_ayework.store.rows import find_row, groups_of, statuses_of
+from django_ayework.store.inserts import insert_works
+from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
 
 R = TypeVar("R")
 G = TypeVar("G")
-
-
-def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any, Any]:
-    """Return a built request; a type name with its input is built now.
-
-    Raises UnknownWorkType, suggesting the nearest name, and TypeError when the input does not fit.
-    """
-    if isinstance(work, str):
-        build = registry.get(work).build
-        return build(one_input(work, input) if registry.batch(work) else named_input(work, input))
-    if input is not None:
-        shown = arguments_for_people(registry.find(getattr(work, "type", "")), input)
-        raise TypeError(
-            f"expected the input only with a type name, got {shown!r} with the built work {work!r}."
-        )
-    return next(iter(require_requests([work], "enqueue(work)")))
-
-
-def refuse_arguments(name: str, options: Mapping[str, Any]) -> None:
-    """Raise TypeError when inputs of a type came among the options, as in a call of the type."""
-    inputs = registry.get(name).signature.parameters
-    misplaced = [key for key in options if key in inputs and key not in ENQUEUE_OPTIONS]
-    if misplaced:
-        raise TypeError(
-            f"expected the input of {name!r} as a mapping, such as "
-            f"enqueue({name!r}, {{{misplaced[0]!r}: …}}), got {', '.join(misplaced)} among the options."
-        )
-
-
-def one_input(name: str, input: Any) -> Any:
-    """Return the input given with the name of a batch type, of whatever kind."""
-    if input is None:
-        raise TypeError(
-            f"expected enqueue({name!r}, input) to have the one input of a batch's work, got none."
-        )
-    return input
-
-
-def named_input(name: str, input: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the input given with a name."""
-    if input is not None and not isinstance(input, Mapping):
-        raise TypeError(
-            f"expected the input of {name!r} as a mapping of names to values, "
-            f"got: {arguments_for_people(registry.find(name), input)!r}."
-        )
-    return input or {}
 
 
 def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handle[R, G]:
@@ -83,7 +37,7 @@ def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handl
     own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
     if own_id is not None:
         request = with_id(request, check_id(own_id, "id"))
-    [birth] = births_of([request], timed([request], given), on_commit)
+    birth = birth_of(request, checked(given), on_commit)
     if on_commit:
         require_free(own_id)
         after_commit(partial(in_own_transaction, partial(insert_here, birth, own_id)))
@@ -107,26 +61,35 @@ def with_id(request: WorkRequest[R, G], id: str) -> WorkRequest[R, G]:
     return replace(request, id=id)
 
 
+def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit: bool) -> Birth:
+    """Return the row to insert, as births_of() does for several; the clock is set where it is needed."""
+    resolved = resolve(request, given, released=False)
+    if needs_clock(request, resolved):
+        clock.synchronise()
+    birth = born_as(request, resolved, ALONE, clock.now())
+    require_dedup_fits(birth, on_commit)
+    require_unit_fits(birth, on_commit)
+    return birth._replace(skips_queue=True) if skips_queue(request, given) else birth
+
+
 def timed(requests: Sequence[WorkRequest[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with their values checked, the clock set where they need it."""
     options = dict(checked(given))
-    if any(needs_clock(sample, options) for sample in one_of_each(requests)):
+    if any(needs_clock(one, resolve(one, options, released=False)) for one in one_of_each(requests)):
         clock.synchronise()
     return options
 
 
-def needs_clock(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> bool:
+def needs_clock(request: WorkRequest[Any, Any], resolved: Resolved) -> bool:
     """Tell whether a relative time must be measured on the database's clock."""
-    if isinstance(request, GateRequest) and request.timeout is not None:
-        return True
-    return resolve(request, given, released=False).is_relative
+    return resolved.is_relative or (isinstance(request, GateRequest) and request.timeout is not None)
 
 
 def births_of(
     requests: Sequence[WorkRequest[Any, Any]], options: Mapping[str, Any], on_commit: bool
 ) -> list[Birth]:
     """Return the rows to insert; whatever can be wrong with a request is found here, before any SQL."""
-    births = all_born(requests, Family(), clock.now(), options)
+    births = all_born(requests, ALONE, clock.now(), options)
     for birth in births:
         require_dedup_fits(birth, on_commit)
         require_unit_fits(birth, on_commit)
@@ -140,7 +103,7 @@ def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
     if birth.dedup is not None or birth.row.unit is not None:
         return in_own_transaction(partial(insert_unless_there, birth, own_id))
-    if birth.gate is None and not birth.blockers:
+    if not birth.waits:
         return insert_here(birth, own_id)
     with atomic():
         return insert_here(birth, own_id)
@@ -157,16 +120,36 @@ def insert_unless_there(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
 
 def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     """Insert, within the transaction at hand if there is one."""
-    ledger = Ledger(birth.row.queued_at)
-    taken = ledger.bear([birth])
-    if taken and own_id is not None:
+    is_new = insert_waiting(birth) if birth.waits else insert_alone(birth.row)
+    if not is_new and own_id is not None:
         raise taken_id(own_id)
-    close(ledger)
-    if taken:
+    if not is_new:
         return existing_handle(birth.row.id)
     remember_uncommitted([birth.row.id])
     start_after_commit([birth])
     return Handle(birth.row.id, birth.row.group, chain_id=birth.row.id)
+
+
+def insert_waiting(birth: Birth) -> bool:
+    """Insert a work that waits for others; False if its id is taken."""
+    ledger = Ledger(birth.row.queued_at)
+    taken = ledger.bear([birth])
+    close(ledger)
+    return not taken
+
+
+def insert_alone(row: WorkRow) -> bool:
+    """Insert a work that waits for nobody; False if its id is taken.
+
+    It is in no group, and nothing follows from it: there are no books to close.
+    """
+    taken = insert_works([row])
+    note_taken(taken)
+    if not taken:
+        effects = Effects(row.queued_at)
+        effects.queued(row)
+        effects.release_on_commit()
+    return not taken
 
 
 def existing_handle(id: str) -> Handle[Any, Any]:
@@ -186,7 +169,7 @@ def enqueue_all(
     requests = list(require_requests(requests, "enqueue_many(works)"))
     given = timed(requests, given)
     if not together and not on_commit and are_plain(requests, given):
-        return insert_drafts(Drafts(requests, clock.now(), Family(), given))
+        return insert_drafts(Drafts(requests, clock.now(), ALONE, given))
     births = births_of(requests, given, on_commit)
     if on_commit:
         after_commit(partial(in_own_transaction, partial(insert_all, births, together)))

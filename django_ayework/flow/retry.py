@@ -12,12 +12,12 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import NotRetryable
 from django_ayework.flow.cascade import Move, decision_of, reopen, waiting_again
 from django_ayework.flow.closing import close
-from django_ayework.flow.enqueue import request_of
 from django_ayework.flow.handles import Handle
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.locking import lock_work
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, encode_input
+from django_ayework.flow.requests import request_of
 from django_ayework.flow.units import require_free_unit
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.deadlines import resolve_deadline

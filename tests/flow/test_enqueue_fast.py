@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django_ayework import Context, NotEncodable, Retry, dependency, enqueue, enqueue_many, registry, work
 from django_ayework.models import Work
 from django_ayework.signals import work_queued
+from django_ayework.store import clock as clock_module
+from django_ayework.store.clock import clock
 from django_ayework.store.copying import PIECE
 from django_ayework.testing import now
 from tests.app.models import Order
@@ -189,6 +192,31 @@ def test_delays_count_from_each_enqueue(time_travel: Any) -> None:
     assert first and second
     assert (second.start_at - first.start_at).total_seconds() == pytest.approx(3600, abs=30)
     assert second.start_at > now()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "queue", [enqueue, lambda work, **options: enqueue_many([work], **options)], ids=["one", "many"]
+)
+@pytest.mark.parametrize(
+    ("build", "options"),
+    [
+        (lambda: add(a=1, b=1), {"delay": 60}),
+        (lambda: add(a=1, b=1), {"expires": 60}),
+        (lambda: dependency(on=["a"], queue=[add(a=1, b=1)], timeout=60), {}),
+    ],
+    ids=["delay", "expires", "timeout"],
+)
+def test_a_time_that_counts_from_now_does_so_on_the_databases_clock(
+    queue: Any, build: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours_ahead = datetime.now(UTC) + timedelta(hours=5)
+    monkeypatch.setattr(clock_module, "database_now", lambda: hours_ahead)
+    clock.reset()
+    queue(build(), **options)
+    work = Work.objects.get()
+    assert work.queued_at >= hours_ahead
+    assert max(work.run_at, work.deadline or work.run_at) >= hours_ahead + timedelta(seconds=60)
 
 
 @pytest.mark.django_db

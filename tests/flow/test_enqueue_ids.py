@@ -73,10 +73,14 @@ def test_an_id_that_is_taken_for_good_is_refused_after_the_work_has_ended(drain:
         enqueue(add(a=1, b=2), id="order-17")
 
 
-def test_queueing_a_request_again_gives_the_first_handle() -> None:
+def test_queueing_a_request_again_gives_the_first_handle_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     request = add(a=1, b=2)
     first = enqueue(request)
-    again = enqueue(request, priority=9)
+    with caplog.at_level("INFO"):
+        again = enqueue(request, priority=9)
+    assert caplog.messages == [f"Works that exist already were not queued again: {request.id}"]
     assert (first.deduplicated, again.deduplicated) == (False, True)
     assert again == first
     row = Work.objects.get()
