@@ -15,6 +15,7 @@ from django_ayework.admin.paging import LightChangeList
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import DeadLetter
 from django_ayework.rules.states import Status
+from django_ayework.store.stand_ins import ended_as
 
 
 @admin.register(DeadLetter)
@@ -37,7 +38,7 @@ class DeadLetterAdmin(WorkAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the dead, in words that lead the database to their index."""
-        return super().get_queryset(request).filter(status=Status.DEAD, ended_at__isnull=False)
+        return ended_as(super().get_queryset(request), Status.DEAD)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the plain list: an index leads to the dead."""

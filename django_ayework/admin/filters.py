@@ -14,6 +14,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.options import DEFAULT_QUEUE
 from django_ayework.models.labels import REASON_CHOICES, STATUS_CHOICES
 from django_ayework.rules.states import Status, is_terminal
+from django_ayework.store.stand_ins import ended_as
 
 Choices: TypeAlias = list[tuple[str, Any]]
 
@@ -24,11 +25,11 @@ class ColumnFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return the works that match."""
         value = self.value()
-        return queryset if value is None else queryset.filter(**self.condition(value))
+        return queryset if value is None else self.chosen(queryset, value)
 
-    def condition(self, value: str) -> dict[str, Any]:
-        """Return what the query asks for."""
-        return {str(self.parameter_name): value}
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        """Return the works that have this value."""
+        return queryset.filter(**{str(self.parameter_name): value})
 
 
 class StatusFilter(ColumnFilter):
@@ -41,13 +42,13 @@ class StatusFilter(ColumnFilter):
         """Return every status."""
         return list(STATUS_CHOICES)
 
-    def condition(self, value: str) -> dict[str, Any]:
-        """The index over ended works has those with a moment of their end; saying so leads there.
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        """Return works of the status, through the index over ended works where that leads to few.
 
         Not for success: most works succeed, so the newest are found at once by walking the ids.
         """
-        rare = is_terminal(value) and value != Status.SUCCESS
-        return {"status": value} | ({"ended_at__isnull": False} if rare else {})
+        is_rare = is_terminal(value) and value != Status.SUCCESS
+        return ended_as(queryset, value) if is_rare else super().chosen(queryset, value)
 
 
 class ReasonFilter(ColumnFilter):
@@ -60,9 +61,9 @@ class ReasonFilter(ColumnFilter):
         """Return every reason."""
         return list(REASON_CHOICES)
 
-    def condition(self, value: str) -> dict[str, Any]:
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Only the dead have a reason; saying so leads the database to their index."""
-        return {"status": Status.DEAD, "ended_at__isnull": False, "reason": value}
+        return ended_as(queryset, Status.DEAD).filter(reason=value)
 
 
 class TypeFilter(ColumnFilter):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
+from django_ayework.store.stand_ins import ended_as
 
 
 def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
     """Return the ids of dead works, the longest dead first, so that what died first is retried first."""
-    dead = rows(Work).filter(status=Status.DEAD, ended_at__isnull=False).order_by("ended_at", "id")
+    dead = ended_as(rows(Work), Status.DEAD).order_by("ended_at", "id")
     if type:
         dead = dead.filter(type=type)
     if reason:

@@ -4,6 +4,8 @@ from typing import Any
 
 from django.db import migrations
 
+from django_ayework.models.indexes import altered
+
 
 class AddIndexOnline(migrations.AddIndex):
     """Adds an index without keeping writers out: PostgreSQL must be asked for that, the others do it anyway.
@@ -20,3 +22,43 @@ class AddIndexOnline(migrations.AddIndex):
         model = to_state.apps.get_model(app_label, self.model_name)
         if self.allow_migrate_model(schema_editor.connection.alias, model):
             schema_editor.add_index(model, self.index, concurrently=True)
+
+
+class ReplaceIndexOnline(migrations.AddIndex):
+    """Puts another index in the place of one of the same name, where databases differ in what they make of it.
+
+    Those with partial indexes have the same one before and after. The migration must say ``atomic = False``.
+    """
+
+    atomic = False
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """Replace the index."""
+        state.remove_index(app_label, self.model_name_lower, self.index.name)
+        state.add_index(app_label, self.model_name_lower, self.index)
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Replace the index, in statements that MySQL and MariaDB carry out beside writers.
+
+        They add or drop virtual columns so, or replace an index, but not both at once.
+        """
+        model = to_state.apps.get_model(app_label, self.model_name)
+        is_same = schema_editor.connection.features.supports_partial_indexes
+        if is_same or not self.allow_migrate_model(schema_editor.connection.alias, model):
+            return
+        former, index = self.index_in(from_state, app_label), self.index_in(to_state, app_label)
+        quoted = schema_editor.quote_name
+        for column in index.columns(model, schema_editor):
+            schema_editor.execute(altered(model, schema_editor, f"ADD COLUMN {column}"), params=None)
+        replacement = f"DROP INDEX {quoted(former.name)}", f"ADD {index.key(schema_editor)}"
+        schema_editor.execute(altered(model, schema_editor, *replacement), params=None)
+        for column in former.stand_ins.values():
+            schema_editor.execute(altered(model, schema_editor, f"DROP COLUMN {quoted(column)}"), params=None)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Put the former one back."""
+        self.database_forwards(app_label, schema_editor, from_state, to_state)
+
+    def index_in(self, state: Any, app_label: str) -> Any:
+        """Return the index of the name, as it is in a state."""
+        return state.models[app_label, self.model_name_lower].get_index_by_name(self.index.name)

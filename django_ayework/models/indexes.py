@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.db import models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.backends.ddl_references import Statement
+from django.db.backends.ddl_references import Statement, Table
+from django.db.models.sql import Query
 
 
 class PartialIndex(models.Index):
     """An index over the rows that match ``where``, where the database has partial indexes.
 
     MySQL and MariaDB have none: there the index covers all rows, and ``leading`` columns (what ``where``
-    tests for equality) come first, so that the same query reads the same few entries.
+    tests for equality) come first, so that the same query reads the same few entries. Each entry moves when
+    a column of it changes, in every such index. So a column may have a stand-in there, by name in
+    ``stand_ins``: a virtual column that is null in all other rows, whose entries then stay where they are.
+    Queries must name the stand-in: see :mod:`django_ayework.store.stand_ins`.
     """
 
     def __init__(
-        self, *, fields: Any, name: str, where: models.Q, leading: tuple[str, ...] = ("status",)
+        self,
+        *,
+        fields: Any,
+        name: str,
+        where: models.Q,
+        leading: tuple[str, ...] = ("status",),
+        stand_ins: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(fields=fields, name=name)
         self.where = where
         self.leading = tuple(leading)
+        self.stand_ins = dict(stand_ins or {})
 
     def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """Return what a migration needs to rebuild this index."""
         path, args, kwargs = super().deconstruct()
-        return path, tuple(args), {**kwargs, "where": self.where, "leading": self.leading}
+        kwargs |= {"where": self.where, "leading": self.leading}
+        return path, tuple(args), kwargs | ({"stand_ins": self.stand_ins} if self.stand_ins else {})
 
     def create_sql(
         self,
@@ -36,13 +49,60 @@ class PartialIndex(models.Index):
         **kwargs: Any,
     ) -> Statement:
         """Return the statement that suits the database."""
+        if self.has_stand_ins(schema_editor):
+            added = [f"ADD COLUMN {column}" for column in self.columns(model, schema_editor)]
+            return altered(model, schema_editor, *added, f"ADD {self.key(schema_editor)}")
         return self.for_database(schema_editor).create_sql(model, schema_editor, using=using, **kwargs)
 
+    def remove_sql(
+        self, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor, **kwargs: Any
+    ) -> Any:
+        """Return the statement that undoes it."""
+        if self.has_stand_ins(schema_editor):
+            quoted = schema_editor.quote_name
+            columns = [f"DROP COLUMN {quoted(stand_in)}" for stand_in in self.stand_ins.values()]
+            return altered(model, schema_editor, f"DROP INDEX {quoted(self.name)}", *columns)
+        return super().remove_sql(model, schema_editor, **kwargs)
+
     def for_database(self, schema_editor: BaseDatabaseSchemaEditor) -> models.Index:
-        """Return the plain Django index that this is on the editor's database."""
+        """Return the plain Django index that this is on the editor's database, but for stand-ins."""
         if schema_editor.connection.features.supports_partial_indexes:
             return models.Index(fields=self.fields, name=self.name, condition=self.where)
         return models.Index(fields=[*self.leading, *self.fields], name=self.name)
+
+    def has_stand_ins(self, schema_editor: BaseDatabaseSchemaEditor) -> bool:
+        """Tell whether columns have stand-ins on the editor's database."""
+        return bool(self.stand_ins) and not schema_editor.connection.features.supports_partial_indexes
+
+    def columns(self, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor) -> Iterator[str]:
+        """Return the definitions of the stand-ins."""
+        quoted = schema_editor.quote_name
+        holds = condition_sql(self.where, model, schema_editor)
+        for name, stand_in in self.stand_ins.items():
+            type_ = model._meta.get_field(name).db_type(schema_editor.connection)
+            value = f"CASE WHEN {holds} THEN {quoted(name)} END"
+            yield f"{quoted(stand_in)} {type_} GENERATED ALWAYS AS ({value}) VIRTUAL"
+
+    def key(self, schema_editor: BaseDatabaseSchemaEditor) -> str:
+        """Return the definition of the index, on a database without partial ones."""
+        quoted = schema_editor.quote_name
+        ordered = [*((name, "") for name in self.leading), *self.fields_orders]
+        parts = [f"{quoted(self.stand_ins.get(name, name))} {order}".strip() for name, order in ordered]
+        return f"INDEX {quoted(self.name)} ({', '.join(parts)})"
+
+
+def altered(model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor, *changes: str) -> Statement:
+    """Return one ALTER TABLE with these changes."""
+    table = Table(model._meta.db_table, schema_editor.quote_name)
+    return Statement("ALTER TABLE %(table)s %(changes)s", table=table, changes=", ".join(changes))
+
+
+def condition_sql(where: models.Q, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
+    """Return a condition with its values in the text, as a definition needs it."""
+    query = Query(model, alias_cols=False)
+    compiler = query.get_compiler(connection=schema_editor.connection)
+    sql, params = compiler.compile(query.build_where(where))
+    return str(sql % tuple(schema_editor.quote_value(value) for value in params))
 
 
 class PartialUnique(models.UniqueConstraint):

@@ -69,18 +69,30 @@ class Work(models.Model):
                 name="ayework_lane",
                 where=Q(status="pending"),
             ),
-            PartialIndex(fields=["run_at"], name="ayework_due", where=Q(status="scheduled")),
-            PartialIndex(fields=["leased_until"], name="ayework_lapsed", where=Q(status="running")),
+            PartialIndex(
+                fields=["run_at"],
+                name="ayework_due",
+                where=Q(status="scheduled"),
+                leading=(),
+                stand_ins={"run_at": "due_at"},
+            ),
+            # Nothing but a running work is leased.
+            PartialIndex(
+                fields=["leased_until"], name="ayework_lapsed", where=Q(status="running"), leading=()
+            ),
             PartialIndex(
                 fields=["deadline"],
                 name="ayework_overdue",
                 where=Q(status="blocked"),
+                leading=(),
+                stand_ins={"deadline": "overdue_at"},
             ),
             PartialIndex(
                 fields=["status", "ended_at"],
                 name="ayework_ended",
                 where=Q(ended_at__isnull=False),
                 leading=(),
+                stand_ins={"status": "ended_as"},
             ),
             PartialIndex(
                 fields=["group_id"], name="ayework_group", where=Q(group_id__isnull=False), leading=()
@@ -97,6 +109,7 @@ class Work(models.Model):
                 name="ayework_key",
                 where=Q(dedup_key__isnull=False),
                 leading=(),
+                stand_ins={"ended_at": "key_ended_at"},
             ),
             PartialIndex(
                 # The end comes first: of a unit that comes again and again, all but the last have ended.
@@ -104,6 +117,7 @@ class Work(models.Model):
                 name="ayework_unit",
                 where=Q(unit__isnull=False),
                 leading=(),
+                stand_ins={"ended_at": "unit_ended_at"},
             ),
         )
 

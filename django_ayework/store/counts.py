@@ -11,6 +11,7 @@ from django.db.models import Count, Min
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.states import LIVE, Status
 from django_ayework.store.database import rows
+from django_ayework.store.stand_ins import StandIn, ended_as
 
 
 class Depth(NamedTuple):
@@ -34,7 +35,8 @@ def live_depths(most_scheduled: int) -> list[Depth]:
 
 def scheduled_depths(limit: int) -> list[Depth]:
     """Count the scheduled works by queue, up to ``limit`` of them: those that are due first."""
-    scheduled = rows(Work).filter(status=Status.SCHEDULED).order_by("run_at")
+    works = rows(Work).filter(status=Status.SCHEDULED).alias(due_at=StandIn("run_at", "due_at"))
+    scheduled = works.filter(due_at__isnull=False).order_by("due_at")
     first = list(scheduled.values_list("queue", "run_at")[:limit])
     oldest = dict(reversed(first))
     return [
@@ -51,7 +53,7 @@ def depths_of(status: str) -> list[Depth]:
 
 def dead_letters(limit: int) -> int:
     """Count dead works, up to ``limit``."""
-    return len(rows(Work).filter(status=Status.DEAD, ended_at__isnull=False).values_list("id")[:limit])
+    return len(ended_as(rows(Work), Status.DEAD).values_list("id")[:limit])
 
 
 def processes_seen_since(moment: datetime) -> list[WorkerProcess]:

@@ -12,6 +12,7 @@ from django.db.models.functions import RowNumber
 from django_ayework.models import Work
 from django_ayework.rules.dedup import Scope
 from django_ayework.store.database import chunked, rows
+from django_ayework.store.stand_ins import StandIn
 
 
 class Search(NamedTuple):
@@ -51,7 +52,8 @@ class Live(NamedTuple):
 
 def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
     """Return the newest chains of which a work has not ended, whichever of its works that is."""
-    works = rows(Work).filter(bearing(search, keys), ended_at=None)
+    bearers = rows(Work).filter(bearing(search, keys)).alias(ended=StandIn("ended_at", "key_ended_at"))
+    works = bearers.filter(ended__isnull=True)
     columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
     found = [Live(queued_at, chain_id or id, key or "") for queued_at, id, chain_id, key in columns]
     begun = first_queued_at(chain_id for _, _, chain_id, _ in columns if chain_id)

@@ -12,6 +12,7 @@ from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import atomic, chunked, fetch, is_postgresql, rows
 from django_ayework.store.rows import WorkRow, rows_of
+from django_ayework.store.stand_ins import StandIn
 
 #: Each lease is found by its id, and fenced by its delivery; ARRAY() makes the planner lock exactly once.
 RENEW = """
@@ -87,5 +88,6 @@ def lock_lapsed(
 
 def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
     """Lock blocked works that are past their deadline."""
-    overdue = rows(Work).filter(status=Status.BLOCKED, deadline__lt=now).order_by("deadline")
+    blocked = rows(Work).filter(status=Status.BLOCKED).alias(overdue_at=StandIn("deadline", "overdue_at"))
+    overdue = blocked.filter(overdue_at__lt=now).order_by("overdue_at")
     return rows_of(overdue.select_for_update(skip_locked=True)[:limit])

@@ -8,13 +8,24 @@ from typing import NamedTuple
 from django_ayework.models import Waiter, Work, WorkControl
 from django_ayework.store.database import connection, fetch, stored_moment
 
-#: Each part reads at most one entry of a partial index, whatever the size of the tables.
+#: Each part reads at most one entry of an index, whatever the size of the tables.
 LOOK = f"""
 SELECT
     (SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending'),
     (SELECT MIN(run_at) FROM {Work._meta.db_table} WHERE status = 'scheduled'),
     EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'running' AND leased_until < %s),
     EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'blocked' AND deadline < %s),
+    EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
+    (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
+    (SELECT MAX(id) FROM {WorkControl._meta.db_table})
+"""
+#: The same where columns have stand-ins (``store.stand_ins``).
+LOOK_AT_STAND_INS = f"""
+SELECT
+    (SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending'),
+    (SELECT MIN(due_at) FROM {Work._meta.db_table}),
+    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE leased_until < %s),
+    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE overdue_at < %s),
     EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
     (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
     (SELECT MAX(id) FROM {WorkControl._meta.db_table})
@@ -35,7 +46,8 @@ class Look(NamedTuple):
 def look(now: datetime) -> Look:
     """Ask, in one statement."""
     moment = stored_moment(now)
-    first_queue, next_start, lapsed, overdue, recheck, version, last = fetch(LOOK, (moment, moment))[0]
+    sql = LOOK_AT_STAND_INS if connection().vendor == "mysql" else LOOK
+    first_queue, next_start, lapsed, overdue, recheck, version, last = fetch(sql, (moment, moment))[0]
     controls = (int(version or 0), int(last or 0))
     return Look(first_queue, as_moment(next_start), bool(lapsed), bool(overdue), bool(recheck), controls)
 

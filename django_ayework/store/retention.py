@@ -11,6 +11,7 @@ from django_ayework.rules.states import LIVE
 from django_ayework.store.database import atomic, rows
 from django_ayework.store.deletion import erase
 from django_ayework.store.groups import delete_emptied, lock_groups
+from django_ayework.store.stand_ins import ended_as
 
 
 def delete_ended(status: str, before: datetime, limit: int) -> int:
@@ -31,5 +32,5 @@ def prunable(status: str, before: datetime):  # type: ignore[no-untyped-def]  # 
     open_group = rows(Group).filter(id=OuterRef("group_id"), open__gt=0)
     live = rows(Work).filter(id=OuterRef("waiter_id"), status__in=[str(s) for s in LIVE])
     watched = rows(Edge).filter(Exists(live), watched_id__in=[OuterRef("id"), OuterRef("chain_id")])
-    ended = rows(Work).filter(status=status, ended_at__lt=before).order_by("ended_at")
+    ended = ended_as(rows(Work), status).filter(ended_at__lt=before).order_by("ended_at")
     return ended.filter(~Exists(open_group), ~Exists(watched)).select_for_update(skip_locked=True)

@@ -11,6 +11,7 @@ from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.rows import WorkRow, lock_rows, rows_of
+from django_ayework.store.stand_ins import StandIn
 from django_ayework.store.waiters import lock_waiters
 
 Units = dict[tuple[str, str], WorkRow]
@@ -30,7 +31,8 @@ def find_live_units(pairs: Iterable[tuple[str, str]]) -> Units:
 
 def live(type: str, units: Sequence[str]) -> QuerySet[Work]:
     """Return the works of a type that have not ended, of these units; the newest of a unit last."""
-    return rows(Work).filter(type=type, unit__in=units, ended_at__isnull=True).order_by("id")
+    works = rows(Work).filter(type=type, unit__in=units).alias(ended=StandIn("ended_at", "unit_ended_at"))
+    return works.filter(ended__isnull=True).order_by("id")
 
 
 def lock_live_units(pairs: Iterable[tuple[str, str]]) -> Units:

@@ -18,6 +18,7 @@ from django_ayework.store.lanes import Lane, lanes_with_work
 from django_ayework.store.leases import lock_lapsed, lock_overdue, renew
 from django_ayework.store.look import look
 from django_ayework.store.rows import find_row
+from django_ayework.store.units import find_live_units
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.store.plans import analyse, assert_reads_through, plans_of, scans_table
 
@@ -37,6 +38,17 @@ COLUMNS = (
     "queued_at, run_at, "
     "id, status, ended_at, dedup_key, dedup_type"
 )
+
+
+#: What leads to all live works of a status: without partial indexes, the one that begins with it.
+INDEX_OF_LIVE = [
+    (status, index if connection.features.supports_partial_indexes else "ayework_lane")
+    for status, index in (
+        ("pending", "ayework_lane"),
+        ("running", "ayework_lapsed"),
+        ("blocked", "ayework_overdue"),
+    )
+]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +135,9 @@ class TestPlans:
 
     def test_an_idle_look_reads_indexes_only(self):
         plans = plans_of(lambda: look(clock.now()))
-        assert_reads_through("ayework_due", plans)
+        # MariaDB reads the first start while it plans, and names no index for it.
+        named = "ayework_due" if connection.features.supports_partial_indexes else "ayework_overdue"
+        assert_reads_through(named, plans)
 
     def test_finding_lanes_hops_through_their_index(self):
         WorkFactory(queue="mail")
@@ -140,10 +154,7 @@ class TestPlans:
         assert transitions.stage(clock.now(), 100) == 0
         assert Work.objects.filter(status="pending").count() == 0
 
-    @pytest.mark.parametrize(
-        ("status", "index"),
-        [("pending", "ayework_lane"), ("running", "ayework_lapsed"), ("blocked", "ayework_overdue")],
-    )
+    @pytest.mark.parametrize(("status", "index"), INDEX_OF_LIVE)
     def test_counting_live_works_reads_those_alone(self, status, index):
         WorkFactory.create_batch(3, status=status)
         assert_reads_through(index, plans_of(lambda: depths_of(status)))
@@ -178,6 +189,14 @@ class TestPlans:
         plans = plans_of(lambda: newest_matches(search, ["tick"]))
         assert_reads_through("ayework_key", plans)
         assert newest_matches(search, ["tick"]) == {"tick": current}
+
+    def test_looking_for_a_unit_passes_over_all_works_of_it_that_have_ended(self):
+        now = clock.now()
+        WorkFactory.create_batch(40, status="success", unit="order-7", ended_at=now)
+        current = WorkFactory(unit="order-7").id
+        pairs = [("shop.add", "order-7")]
+        assert_reads_through("ayework_unit", plans_of(lambda: find_live_units(pairs)))
+        assert [row.id for row in find_live_units(pairs).values()] == [current]
 
     @pytest.mark.parametrize("chains", [1, 100])
     def test_deleting_reads_the_works_of_the_chains_alone(self, chains):

@@ -7,6 +7,7 @@ from datetime import datetime
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import atomic, fetch, is_postgresql, rows
+from django_ayework.store.stand_ins import StandIn
 
 STAGE = """
 UPDATE django_ayework_work
@@ -28,6 +29,7 @@ def stage(now: datetime, limit: int) -> int:
     if is_postgresql():
         return len(fetch(STAGE, (now, limit)))
     with atomic():
-        due = rows(Work).filter(status=Status.SCHEDULED, run_at__lte=now).order_by("run_at")
+        scheduled = rows(Work).filter(status=Status.SCHEDULED).alias(due_at=StandIn("run_at", "due_at"))
+        due = scheduled.filter(due_at__lte=now).order_by("due_at")
         ids = list(due.select_for_update(skip_locked=True).values_list("id", flat=True)[:limit])
         return rows(Work).filter(id__in=ids).update(status=Status.PENDING) if ids else 0

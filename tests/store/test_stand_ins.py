@@ -1,0 +1,141 @@
+"""On MySQL and MariaDB, columns stand in for others in indexes, which so change as seldom as partial ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection, migrations, models
+from django.db.migrations.state import ProjectState
+from django.db.models import Q
+
+from django_ayework.migrations._online import ReplaceIndexOnline
+from django_ayework.models import Work
+from django_ayework.models.indexes import PartialIndex
+from django_ayework.store.clock import clock
+from django_ayework.store.stand_ins import StandIn
+from django_ayework.testing.factories import WorkFactory
+
+STAND_INS = {
+    stand_in: column
+    for index in Work._meta.indexes
+    if isinstance(index, PartialIndex)
+    for column, stand_in in index.stand_ins.items()
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.vendors("mysql")
+def test_a_column_has_its_stand_in_in_the_rows_of_the_index_alone():
+    now = clock.now()
+    times = {"run_at": now, "deadline": now + timedelta(hours=1)}
+    expected = {
+        "pending": set(),
+        "running": set(),
+        "scheduled": {"due_at"},
+        "blocked": {"overdue_at"},
+        "success": {"ended_as"},
+        "dead": {"ended_as", "key_ended_at", "unit_ended_at"},
+    }
+    for status in expected:
+        ended = {"ended_at": now + timedelta(minutes=1)} if status in ("success", "dead") else {}
+        named = {"unit": "u", "dedup_type": "t", "dedup_key": "k"} if status == "dead" else {}
+        WorkFactory(status=status, **times, **ended, **named)
+    seen = {}
+    for name, column in STAND_INS.items():
+        works = Work.objects.alias(stand_in=StandIn(column, name)).filter(stand_in__isnull=False)
+        for status, value, real in works.annotate(value=StandIn(column, name)).values_list(
+            "status", "value", column
+        ):
+            assert value == real
+            seen.setdefault(status, set()).add(name)
+    assert {status: seen.get(status, set()) for status in expected} == expected
+
+
+class Parcel(models.Model):
+    """A table of this test's own."""
+
+    status = models.CharField(max_length=9)
+    sent_at = models.DateTimeField()
+
+    class Meta:
+        app_label = "parcels"
+        managed = False
+        db_table = "parcels_parcel"
+
+
+ON_ITS_WAY = Q(status="sent")
+PLAIN = PartialIndex(fields=["sent_at"], name="parcels_sent", where=ON_ITS_WAY)
+WITH_STAND_IN = PartialIndex(
+    fields=["sent_at"],
+    name="parcels_sent",
+    where=ON_ITS_WAY,
+    leading=(),
+    stand_ins={"sent_at": "on_way_since"},
+)
+
+
+@pytest.fixture
+def parcels(transactional_db):
+    """Make the table, and drop it."""
+    with connection.schema_editor() as editor:
+        editor.create_model(Parcel)
+    yield
+    with connection.schema_editor() as editor:
+        editor.delete_model(Parcel)
+
+
+def columns() -> set[str]:
+    with connection.cursor() as cursor:
+        return {
+            column.name for column in connection.introspection.get_table_description(cursor, "parcels_parcel")
+        }
+
+
+def indexed() -> list[str]:
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_constraints(cursor, "parcels_parcel")
+    return found["parcels_sent"]["columns"] if "parcels_sent" in found else []
+
+
+def on_partial_databases(with_stand_in: list[str], partial: list[str]) -> list[str]:
+    return partial if connection.features.supports_partial_indexes else with_stand_in
+
+
+@pytest.mark.usefixtures("parcels")
+def test_an_index_brings_its_stand_ins_and_takes_them_along():
+    """As for a project that makes its test tables from the models, without migrations."""
+    plain = columns()
+    with connection.schema_editor() as editor:
+        editor.add_index(Parcel, WITH_STAND_IN)
+    assert indexed() == on_partial_databases(["on_way_since"], ["sent_at"])
+    assert columns() - plain == set(on_partial_databases(["on_way_since"], []))
+    with connection.schema_editor() as editor:
+        editor.remove_index(Parcel, WITH_STAND_IN)
+    assert (indexed(), columns()) == ([], plain)
+
+
+@pytest.mark.usefixtures("parcels")
+def test_a_migration_replaces_an_index_and_back():
+    plain = columns()
+    before = ProjectState()
+    fields = [(field.name, field.clone()) for field in Parcel._meta.local_fields]
+    options = {"db_table": "parcels_parcel", "indexes": [PLAIN]}
+    migrations.CreateModel("Parcel", fields, options).state_forwards("parcels", before)
+    after = before.clone()
+    operation = ReplaceIndexOnline(model_name="parcel", index=WITH_STAND_IN)
+    operation.state_forwards("parcels", after)
+    with connection.schema_editor() as editor:
+        editor.add_index(Parcel, PLAIN)
+    Parcel.objects.bulk_create(Parcel(status=status, sent_at=clock.now()) for status in ("packed", "sent"))
+
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_forwards("parcels", editor, before, after)
+    assert indexed() == on_partial_databases(["on_way_since"], ["sent_at"])
+    found = Parcel.objects.alias(since=StandIn("sent_at", "on_way_since")).filter(since__isnull=False)
+    assert len(found) == (2 if connection.features.supports_partial_indexes else 1)
+
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_backwards("parcels", editor, after, before)
+    assert indexed() == on_partial_databases(["status", "sent_at"], ["sent_at"])
+    assert columns() == plain
