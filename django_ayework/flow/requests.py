@@ -16,6 +16,8 @@ def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any
 
     Raises UnknownWorkType, suggesting the nearest name, and TypeError when the input does not fit.
     """
+    if isinstance(work, WorkRequest) and input is None:
+        return work
     if isinstance(work, str):
         build = registry.get(work).build
         return build(one_input(work, input) if registry.batch(work) else named_input(work, input))

@@ -74,37 +74,52 @@ def insert_one(work: WorkRow) -> int:
     adapt = database.ops.adapt_datetimefield_value
     params = [adapt(value) if isinstance(value, datetime) else value for value in values if value]
     sql = statement(database.vendor, tuple([True if value else value for value in values]))
-    return insert_unless_taken(database, sql, params)
+    return rows_made(database, sql, params)
 
 
 @functools.lru_cache(maxsize=256)
 def statement(vendor: str, filled: tuple[object, ...]) -> str:
-    """Return an INSERT: ``filled`` has True for each column to be given, else its empty value."""
+    """Return an INSERT that passes over an id that is taken.
+
+    ``filled`` has True for each column to be given, else its empty value. It is the same text each time: the
+    driver looks up what it knows of it, and a text remembers its hash.
+    """
     given = {name: value for name, value in zip(INSERTED, filled, strict=True) if value is not None}
     values = ["%s" if value is True else LITERALS[value] for value in given.values()]
-    return f"INSERT INTO {into(Work, list(given))} VALUES ({', '.join(values)})"
+    return passing_over(vendor, f"INSERT INTO {into(Work, list(given))} VALUES ({', '.join(values)})")
 
 
 def insert_from_source(works: Sequence[WorkRow]) -> int:
     """Insert works by one statement that reads them from a few parameters; return how many rows it made."""
-    return insert_unless_taken(connection(), *insertion(Work, by_column(works)))
+    return insert_unless_taken(*insertion(Work, by_column(works)))
 
 
 def insert_rows(works: Sequence[WorkRow]) -> int:
     """Insert works by a statement for each; return how many rows they made."""
-    return insert_unless_taken(connection(), *insertion_row_by_row(Work, by_column(works)))
+    return insert_unless_taken(*insertion_row_by_row(Work, by_column(works)))
 
 
-def insert_unless_taken(database: Any, sql: str, params: Sequence[Any], many: bool = False) -> int:
-    """Run an INSERT that passes over rows whose id is taken; return how many it made.
+def insert_unless_taken(sql: str, params: Sequence[Any], many: bool) -> int:
+    """Run an INSERT, or the same one for many rows; return how many rows were made."""
+    database = connection()
+    return rows_made(database, passing_over(database.vendor, sql), params, many)
 
-    MySQL makes none then: it undoes the statement, not the transaction.
+
+def passing_over(vendor: str, sql: str) -> str:
+    """Return an INSERT that makes no row of an id that is taken; on MySQL it fails."""
+    return sql if vendor == "mysql" else f"{sql} ON CONFLICT (id) DO NOTHING"
+
+
+def rows_made(database: Any, sql: str, params: Sequence[Any], many: bool = False) -> int:
+    """Run such an INSERT; return how many rows it made.
+
+    MySQL makes none when an id is taken: it undoes the statement, not the transaction.
     """
     if database.vendor == "mysql":
         with suppress(IntegrityError):
             return executed(database, sql, params, many)
         return 0
-    return executed(database, f"{sql} ON CONFLICT (id) DO NOTHING", params, many)
+    return executed(database, sql, params, many)
 
 
 def executed(database: Any, sql: str, params: Sequence[Any], many: bool) -> int:
