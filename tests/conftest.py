@@ -74,6 +74,18 @@ def process_env(transactional_db) -> dict[str, str]:
 
 
 @pytest.fixture
+def resolved(settings: Any) -> Any:
+    """The settings that come of these values."""
+    from django_ayework.conf import get_settings
+
+    def resolve(**given: Any) -> Any:
+        settings.AYEWORK = given
+        return get_settings()
+
+    return resolve
+
+
+@pytest.fixture
 def redis_url() -> str:
     """A Redis to use; the test is skipped when none answers (see tests/databases.py)."""
     if not (url := os.environ.get("REDIS_URL")):

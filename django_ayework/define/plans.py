@@ -89,7 +89,7 @@ def as_instruction(returned: object, context: Context) -> Instruction[Any, Any] 
     if isinstance(returned, WorkRequest):
         raise InvalidInstruction(
             f"the handler of {context.type!r} returned the work {returned.type!r} itself; "
-            "return ctx.queue([...]) to queue it.",
+            "return ctx.queue([...]) to queue it, with ctx as the handler's first parameter.",
             id=context.id,
         )
     return Result(context, returned, final=False, append=None)

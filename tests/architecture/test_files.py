@@ -7,7 +7,10 @@ from tests.architecture.sources import PACKAGE, ROOT, files
 LONGEST = 300
 
 
-@pytest.mark.parametrize("folder", [PACKAGE, ROOT / "example_project"], ids=lambda folder: folder.name)
+FOLDERS = [PACKAGE, *(ROOT / name for name in ("example_project", "tests", "bench"))]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_no_file_is_longer_than_it_can_be_read_at_once(folder):
     lengths = {path: len(path.read_text().splitlines()) for path in files(folder)}
 

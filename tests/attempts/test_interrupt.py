@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import logging
 import random
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +11,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import transaction
 
 from django_ayework import Aborted, Context, Retry, cancel, complete, enqueue, enqueue_many, work
-from django_ayework.define.signal import AbortReason, AbortSignal
+from django_ayework.define.signal import AbortReason
 from django_ayework.flow.chores import reclaim
 from django_ayework.models import Attempt, Work
 from django_ayework.store import transitions
 from django_ayework.testing import drain, now, running_worker
 from django_ayework.worker.attempts import interruption
-from django_ayework.worker.attempts.interruption import Interruption, class_like, set_exception
 from django_ayework.worker.worker import Worker
 from tests.app.models import Order
 from tests.attempts import works
@@ -271,183 +268,3 @@ def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
     ended_ones = [note for note in notes() if note.startswith("ended")]
     assert len(succeeded) <= len(ended_ones) <= 300
     assert "half" not in notes()
-
-
-# One call
-
-
-def test_no_collection_starts_while_frames_of_another_thread_are_looked_at(monkeypatch):
-    """A collection there could let that thread move on, and CPython look at memory that is gone."""
-    seen: list[bool] = []
-    frames_of = sys._current_frames
-
-    def current_frames() -> dict[int, Any]:
-        seen.append(gc.isenabled())
-        return frames_of()
-
-    monkeypatch.setattr(interruption.sys, "_current_frames", current_frames)
-    with pytest.raises(Aborted):
-        struck_while(interruptible(), be_busy)
-    assert seen
-    assert not any(seen)
-    assert gc.isenabled()
-
-
-def interruptible(reason: AbortReason = AbortReason.CANCELLED) -> Interruption:
-    signal = AbortSignal()
-    signal.abort(reason)
-    return Interruption(signal, lambda: Aborted(str(reason), id="w"))
-
-
-def struck_while(interrupted: Interruption, handler: Any) -> Any:
-    """Call a handler while another thread strikes all the time."""
-    over = threading.Event()
-
-    def strike() -> None:
-        while not over.is_set():
-            interrupted.strike()
-
-    thread = threading.Thread(target=strike)
-    thread.start()
-    try:
-        return interrupted.call(handler)
-    finally:
-        over.set()
-        thread.join()
-
-
-def test_the_exception_is_like_the_error_it_stands_for():
-    with pytest.raises(Aborted) as raised:
-        struck_while(interruptible(), be_busy)
-    assert (raised.value.reason, raised.value.id) == ("cancelled", "w")
-    assert str(raised.value) == "The attempt was asked to stop: cancelled."
-    assert type(raised.value).__name__ == "Aborted"
-
-
-def test_nothing_comes_before_the_handler_or_after_it():
-    interrupted = interruptible()
-    interrupted.strike()
-    assert interrupted.call(lambda: "done") == "done"
-    interrupted.strike()
-    assert interrupted.arrived is None
-
-
-def test_what_was_set_can_be_taken_back():
-    """A thread that is blocked outside of Python meets an exception as soon as it is back."""
-    held, trying = threading.Lock(), threading.Event()
-    met: list[BaseException | None] = []
-
-    def blocked() -> None:
-        try:
-            trying.set()
-            with held:
-                len("")
-            met.append(None)
-        except Aborted as error:
-            met.append(error)
-
-    for takes_back in (False, True):
-        trying.clear()
-        thread = threading.Thread(target=blocked)
-        with held:
-            thread.start()
-            eventually(trying.is_set)
-            assert thread.ident is not None
-            set_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
-            if takes_back:
-                set_exception(thread.ident, None)
-        thread.join(20)
-    assert [type(error).__name__ for error in met] == ["Aborted", "NoneType"]
-
-
-def test_a_handler_that_was_told_is_left_to_clean_up():
-    """``raise_if_aborted`` has raised the same, so nobody interrupts what the handler does about it."""
-    interrupted = interruptible()
-
-    def heeds() -> str:
-        try:
-            interrupted._signal.raise_if_aborted()
-        except Aborted:
-            for _ in range(50_000):
-                ""
-        return "cleaned up"
-
-    assert struck_while(interrupted, heeds) == "cleaned up"
-
-
-def test_what_a_driver_makes_of_it_counts_as_the_interruption():
-    """They take it for a network's timeout, and say later, of themselves, that they could not connect."""
-
-    def connects() -> None:
-        try:
-            be_busy()
-        except Aborted as error:
-            last = OperationalError(f"failed to resolve host: {error}")
-        raise last
-
-    with pytest.raises(Aborted) as raised:
-        struck_while(interruptible(), connects)
-    assert isinstance(raised.value.__cause__, OperationalError)
-
-
-def test_errors_of_the_handler_itself_stay_what_they_are():
-    def objects() -> None:
-        try:
-            be_busy()
-        except Aborted as error:
-            raise ValueError("not that again") from error
-
-    with pytest.raises(ValueError, match="not that again"):
-        struck_while(interruptible(), objects)
-
-
-def test_a_handler_is_not_interrupted_where_it_would_leave_a_lock_taken():
-    interrupted = interruptible()
-
-    class Lock:
-        def __enter__(self) -> None:
-            interrupted.strike()
-
-        def __exit__(self, *error: object) -> None:
-            interrupted.strike()
-
-    class Logging(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            interrupted.strike()
-
-    def careful() -> str:
-        logger = logging.Logger("attempts")
-        logger.addHandler(Logging())
-        with Lock():
-            logger.warning("inside")
-        return "unharmed"
-
-    assert interrupted.call(careful) == "unharmed"
-
-
-def test_patience_with_delicate_places_ends(monkeypatch):
-    monkeypatch.setattr(interruption, "PATIENCE", 0.01)
-
-    class Lock:
-        def __enter__(self) -> None:
-            be_busy()
-
-        def __exit__(self, *error: object) -> None: ...
-
-    def stuck() -> None:
-        with Lock():
-            pass
-
-    with pytest.raises(Aborted):
-        struck_while(interruptible(), stuck)
-
-
-def test_a_connection_that_cannot_be_closed_is_reported(reported, monkeypatch):
-    def fail() -> None:
-        raise OSError("no such socket")
-
-    with monkeypatch.context() as patched, pytest.raises(Aborted):
-        patched.setattr(connections["default"], "close", fail)
-        struck_while(interruptible(), be_busy)
-    assert reported == [("no such socket", "queue")]
-    assert works.stage.started.is_set()

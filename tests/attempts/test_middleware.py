@@ -2,92 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
 
-from django_ayework import Abort, Context, Retry, WorkState, cancel, enqueue, work
-from django_ayework.models import Attempt
-from django_ayework.testing import drain, perform, running_worker
-from tests.app.models import Order
-from tests.app.works import add
-from tests.processes import eventually
+from django_ayework import Context, work
+from django_ayework.testing import perform
+from tests.attempts.middlewares import awaited, both, handler, in_a_worker, plain, run, steps
 
 pytestmark = pytest.mark.django_db
-ONCE = Retry(attempts=1)
-
-#: What ran, in order.
-steps: list[str] = []
+mixes = pytest.mark.parametrize(
+    "kinds", [(plain, plain), (plain, awaited), (awaited, plain), (awaited, awaited)]
+)
+ONION = ["outer before", "inner before", "handler", "inner after", "outer after"]
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     steps.clear()
-
-
-def plain(name: str, **extra: Any) -> Any:
-    """A middleware that notes when it is entered and left."""
-
-    def middleware(ctx: Context, call_next: Any) -> Any:
-        steps.append(f"{name} before")
-        try:
-            return call_next(**extra)
-        finally:
-            steps.append(f"{name} after")
-
-    return middleware
-
-
-def awaited(name: str, **extra: Any) -> Any:
-    """The same as an async function."""
-
-    async def middleware(ctx: Context, call_next: Any) -> Any:
-        steps.append(f"{name} before")
-        try:
-            return await call_next(**extra)
-        finally:
-            steps.append(f"{name} after")
-
-    return middleware
-
-
-def handler(ctx: Context) -> dict[str, Any]:
-    steps.append("handler")
-    return dict(ctx.extra)
-
-
-async def ahandler(ctx: Context) -> dict[str, Any]:
-    steps.append("handler")
-    return dict(ctx.extra)
-
-
-def run(function: Any, **options: Any) -> WorkState:
-    """Declare a handler, queue it, run it; return its state."""
-    options = {"name": "attempts.case", "retry": ONCE, **options}
-    handle = enqueue(work(**options)(function)())
-    drain()
-    state = handle.state()
-    assert state is not None
-    return state
-
-
-def in_a_worker(function: Any, **options: Any) -> WorkState:
-    """The same, run by a real worker."""
-    handle = enqueue(work(name="attempts.case", retry=ONCE, **options)(function)())
-    with running_worker(concurrency=2):
-        eventually(lambda: handle.state().status in ("success", "dead"))
-    return handle.state()
-
-
-both = pytest.mark.parametrize("function", [handler, ahandler])
-mixes = pytest.mark.parametrize(
-    "kinds", [(plain, plain), (plain, awaited), (awaited, plain), (awaited, awaited)]
-)
-ONION = ["outer before", "inner before", "handler", "inner after", "outer after"]
 
 
 # The onion
@@ -208,209 +141,6 @@ def test_extras_cannot_be_written_by_the_handler():
         ctx.extra["a"] = 1  # type: ignore[index]
 
     assert "does not support item assignment" in (run(writes).error or "")
-
-
-# What a middleware may decide
-
-
-@both
-def test_one_that_does_not_go_on_gives_the_outcome(function):
-    def instead(ctx: Context, call_next: Any) -> Any:
-        return ctx.queue([add(a=1, b=2)])
-
-    async def ainstead(ctx: Context, call_next: Any) -> Any:
-        return ctx.result("instead")
-
-    state = run(function, middleware=[plain("outer"), instead])
-    assert (state.status, state.result, steps) == ("success", None, ["outer before", "outer after"])
-    assert run(function, middleware=[ainstead]).result == "instead"
-
-
-@both
-@pytest.mark.parametrize("kind", [plain, awaited])
-def test_one_that_raises_fails_the_attempt_as_a_handler_would(function, kind):
-    def raises(ctx: Context, call_next: Any) -> Any:
-        call_next()
-        raise LookupError("no tenant")
-
-    advice: list[Any] = []
-
-    def advise(error: Exception, info: Any) -> None:
-        advice.append((type(error), info.attempt))
-
-    state = run(function, middleware=[kind("outer"), raises], on_failure=advise)
-    assert (state.status, state.error) == ("dead", "LookupError: no tenant")
-    assert steps == ["outer before", "handler", "outer after"]
-    assert advice == [(LookupError, 1)]
-    assert "no tenant" in Attempt.objects.get().traceback
-
-
-@both
-def test_one_may_say_what_a_handler_may(function):
-    def refuse(ctx: Context, call_next: Any) -> Any:
-        raise Abort("not for this tenant")
-
-    assert run(function, middleware=[refuse], retry=Retry(attempts=5)).reason == "aborted"
-
-
-def fails(ctx: Context) -> Any:
-    ctx.queue([add(a=1, b=2)])
-    raise ValueError("no luck")
-
-
-async def afails(ctx: Context) -> Any:
-    ctx.queue([add(a=1, b=2)])
-    raise ValueError("no luck")
-
-
-def forgive(ctx: Context, call_next: Any) -> Any:
-    try:
-        return call_next()
-    except ValueError as error:
-        return ctx.result(f"forgiven: {error}")
-
-
-async def aforgive(ctx: Context, call_next: Any) -> Any:
-    try:
-        return await call_next()
-    except ValueError as error:
-        return ctx.result(f"forgiven: {error}")
-
-
-@pytest.mark.parametrize("function", [fails, afails])
-@pytest.mark.parametrize("middleware", [forgive, aforgive])
-def test_one_that_forgives_an_error_forgets_what_the_handler_had_built(function, middleware):
-    assert run(function, middleware=[middleware]).result == "forgiven: no luck"
-
-
-@pytest.mark.parametrize("kind", [plain, awaited])
-def test_one_may_try_again(kind):
-    def at_second(ctx: Context) -> str:
-        steps.append("handler")
-        if steps.count("handler") == 1:
-            ctx.result("lost")
-            raise ValueError("once")
-        return "second"
-
-    def again(ctx: Context, call_next: Any) -> Any:
-        try:
-            return call_next()
-        except ValueError:
-            return call_next()
-
-    assert run(at_second, middleware=[again, kind("inner")]).result == "second"
-
-
-def test_an_exit_within_an_async_middleware_fails_the_attempt():
-    def exits() -> None:
-        raise SystemExit(3)
-
-    assert run(exits, middleware=[awaited("m")]).error == "SystemExit: 3"
-
-
-# Transactions
-
-
-def wrote(ctx: Context, call_next: Any) -> Any:
-    Order.objects.create(reference="middleware")
-    steps.append(f"depth {len(connection.atomic_blocks)}")
-    return call_next()
-
-
-@pytest.mark.parametrize("outer", [plain, awaited])
-def test_those_of_an_atomic_work_run_inside_its_transaction(outer):
-    depth = len(connection.atomic_blocks)
-
-    def breaks() -> None:
-        raise ValueError("undo")
-
-    run(breaks, atomic=True, middleware=[outer("m"), wrote])
-    assert f"depth {depth + 1}" in steps
-    assert not Order.objects.exists()
-
-
-def test_those_of_a_staged_work_surround_the_whole_attempt():
-    def staged(ctx: Context) -> Any:
-        with ctx.prepare():
-            steps.append("prepare")
-        with ctx.complete():
-            steps.append("complete")
-            return ctx.result("done")
-
-    state = run(staged, middleware=[plain("m"), awaited("n")])
-    assert state.result == "done"
-    assert steps == ["m before", "n before", "prepare", "complete", "n after", "m after"]
-
-
-def test_an_error_after_complete_undoes_it():
-    def staged(ctx: Context) -> Any:
-        with ctx.complete():
-            Order.objects.create(reference="undone")
-            return ctx.result("done")
-
-    def raises(ctx: Context, call_next: Any) -> Any:
-        call_next()
-        raise LookupError("after all")
-
-    assert run(staged, middleware=[raises]).error == "LookupError: after all"
-    assert not Order.objects.exists()
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("kind", [plain, awaited])
-def test_a_plain_handler_keeps_its_thread_and_an_async_one_its_loop(configure, kind):
-    """So database connections, and the loop's own objects, are those they are without."""
-    configure()
-
-    def where() -> str:
-        with transaction.atomic():
-            Order.objects.create(reference="here")
-        return threading.current_thread().name
-
-    async def awhere() -> str:
-        await Order.objects.acreate(reference="here")
-        return threading.current_thread().name
-
-    assert in_a_worker(where, middleware=[kind("m")]).result == "ayework-slot-0"
-    assert in_a_worker(awhere, middleware=[kind("m")]).result == "ayework-async"
-    assert Order.objects.count() == 2
-
-
-# Stopping
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("kind", [plain, awaited])
-def test_an_async_handler_is_cancelled_for_real_within_any_middleware(configure, kind):
-    configure()
-
-    async def sleeps() -> None:
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            steps.append("cancelled")
-            raise
-
-    state = in_a_worker(sleeps, timeout=0.05, middleware=[kind("m")])
-    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.05 seconds."
-    assert steps == ["m before", "cancelled", "m after"]
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("kind", [plain, awaited])
-def test_a_worker_that_stops_cancels_an_async_handler_within_any_middleware(configure, kind):
-    configure(SHUTDOWN_GRACE=0.05)
-
-    async def sleeps() -> None:
-        steps.append("handler")
-        await asyncio.sleep(60)
-
-    handle = enqueue(work(name="attempts.case", middleware=[kind("m")])(sleeps)())
-    with running_worker(concurrency=1):
-        eventually(lambda: "handler" in steps)
-    assert handle.state().status == "pending"
-    cancel(handle.id)
-    eventually(lambda: steps[-1] == "m after")
 
 
 # Examples of the guide

@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 
 from tests.doers.kit import Stage, Time
+from tests.doers.rate_limiting import Kit
 
 
 @pytest.fixture
 def time() -> Time:
     """A clock that stands still, and the alarms that go by it."""
     return Time()
+
+
+@pytest.fixture
+def kit(time: Time) -> Kit:
+    """Builds rate-limited doers that go by this clock."""
+    return Kit(time)
 
 
 @pytest.fixture

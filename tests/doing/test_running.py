@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from typing import Any
 
 import pytest
 
-from django_ayework import Retry, batch_work, cancel, doers, enqueue, enqueue_many, pause, resume, work
-from django_ayework.flow.effects import remove_revocation_listener
+from django_ayework import batch_work, doers, enqueue, enqueue_many, work
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
-from django_ayework.worker import doing, keeper
+from django_ayework.worker import doing
 from django_ayework.worker.claiming.claimer import Claimer
 from django_ayework.worker.worker import Worker
-from tests.doing.works import NEVER_IN_A_TEST, hold, hold_all, hold_async, note, note_all, plain
+from tests.doing.kit import pending, typed
+from tests.doing.works import NEVER_IN_A_TEST, hold, hold_all, hold_async, note, plain
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
-
-
-def typed(handler: Any, doer: Any, name: str = "doing.own", **options: Any) -> Any:
-    """Declare a type of its own for a test."""
-    return work(name=name, doer=doer, **options)(handler)
-
-
-def pending() -> int:
-    return Work.objects.filter(status="pending").count()
 
 
 def test_the_doer_of_a_type_runs_its_works_and_slots_run_the_others(stage):
@@ -99,20 +88,6 @@ def test_busy_slots_hold_up_no_doer(stage):
         stage.go.set()
 
 
-def test_a_work_that_waits_in_a_doer_stays_here(stage, monkeypatch):
-    """Those that wait for a slot are given back after a moment; a limited doer would only get them again."""
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.0)
-    own = typed(hold, doers.balanced(1, buffer=1))
-    handles = enqueue_many([own(label="x") for _ in range(2)])
-    with Worker() as worker:
-        eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        worker._keeper.release_waiting()
-        assert pending() == 0
-        stage.go.set()
-        assert [handle.result(timeout=20) for handle in handles] == ["x", "x"]
-    assert set(Work.objects.values_list("delivery", flat=True)) == {1}
-
-
 def test_a_limited_rate_is_kept(stage):
     own = typed(note, doers.rate_limited(2, 3600))
     enqueue_many([own(label="x") for _ in range(6)])
@@ -121,33 +96,6 @@ def test_a_limited_rate_is_kept(stage):
         assert enqueue(plain(label="y")).result(timeout=20) == "y"
     assert stage.began.count("x") == 2
     assert (pending(), Work.objects.filter(type=own.name, attempt=1).count()) == (4, 2)
-
-
-def test_a_work_cancelled_while_it_waits_in_a_doer_does_not_run(stage, monkeypatch):
-    monkeypatch.setattr(doing, "TRUSTED_FOR", 0.0)
-    own = typed(hold, doers.age(1, buffer=1))
-    first, second = enqueue_many([own(label="first"), own(label="second")])
-    with running_worker():
-        eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        cancel(second.id)
-        stage.go.set()
-        assert first.result(timeout=20) == "first"
-        assert enqueue(own(label="third")).result(timeout=20) == "third"
-    assert (stage.began, second.state().status) == (["first", "third"], "cancelled")
-
-
-def test_a_work_cancelled_elsewhere_while_it_waits_in_a_doer_does_not_run(stage, monkeypatch):
-    monkeypatch.setattr(doing, "TRUSTED_FOR", 0.0)
-    own = typed(hold, doers.age(1, buffer=1))
-    first, second = enqueue_many([own(label="first"), own(label="second")])
-    with Worker() as worker:
-        eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        remove_revocation_listener(worker._holdings.abort)  # as if the one who cancels were another process
-        cancel(second.id)
-        stage.go.set()
-        assert first.result(timeout=20) == "first"
-        assert enqueue(own(label="third")).result(timeout=20) == "third"
-    assert stage.began == ["first", "third"]
 
 
 def test_room_that_comes_with_time_is_noticed_at_once(stage, settings):
@@ -172,36 +120,6 @@ def test_a_worker_whose_doer_is_full_rests(stage, settings, monkeypatch):
             assert enqueue(plain(label=str(number))).result(timeout=20) == str(number)
         assert len(turns) < 100
         stage.go.set()
-
-
-def test_what_waits_goes_back_when_its_type_is_paused(stage):
-    own = typed(hold, doers.balanced(1, buffer=2))
-    enqueue_many([own(label="own") for _ in range(3)])
-    with running_worker():
-        eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        pause(type=own.name)
-        eventually(lambda: pending() == 2)
-        stage.go.set()
-        assert enqueue(plain(label="other")).result(timeout=20) == "other"
-        eventually(lambda: Work.objects.filter(type=own.name, status="success").count() == 1)
-        assert (pending(), stage.began.count("own")) == (2, 1)
-        resume(type=own.name)
-        eventually(lambda: Work.objects.filter(type=own.name, status="success", attempt=1).count() == 3)
-
-
-def test_a_worker_that_stops_gives_back_what_waits_in_its_doers(stage):
-    own = typed(hold, doers.balanced(1, buffer=2))
-    enqueue_many([own() for _ in range(3)])
-    worker = Worker()
-    with worker:
-        eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        threading.Timer(0.2, stage.go.set).start()
-    assert (worker._holdings.in_doers, worker._holdings.active) == (0, 0)
-    assert sorted(Work.objects.values_list("status", "attempt")) == [
-        ("pending", 0),
-        ("pending", 0),
-        ("success", 1),
-    ]
 
 
 def test_doers_of_one_worker_hold_so_many_at_most(stage, monkeypatch):
@@ -239,63 +157,6 @@ def test_the_doer_of_a_batch_type_counts_batches(stage):
         assert [handle.result(timeout=20) for handle in handles] == ["xxx"] * 15
     assert stage.most_inside["hold"] == 2
     assert worker._holdings.active == 0
-
-
-def test_a_batch_that_a_doer_refuses_goes_back(stage, caplog, monkeypatch):
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
-    own = batch_work(name="doing.several", doer=Broken(), size=3, max_wait=0.01)(note_all)
-    handles = enqueue_many([own("x") for _ in range(3)])
-    with caplog.at_level(logging.ERROR, "django_ayework"), Worker() as worker:
-        assert [handle.result(timeout=20) for handle in handles] == ["x"] * 3
-    assert "refused a batch of 3 doing.several" in caplog.text
-    assert worker._holdings.active == 0
-    assert set(Work.objects.values_list("attempt", flat=True)) == {1}
-
-
-class Broken:
-    """A doer of somebody else's that breaks once at each place."""
-
-    def __init__(self) -> None:
-        self.breaks = ["submit", "available"]
-        self.inner = doers.unlimited()
-
-    def broken(self, place: str) -> None:
-        if self.breaks and self.breaks[-1] == place:
-            self.breaks.pop()
-            raise OSError(f"{place} broke")
-
-    def available(self) -> int:
-        self.broken("available")
-        return self.inner.available()
-
-    def submit(self, *arguments: Any) -> None:
-        self.broken("submit")
-        self.inner.submit(*arguments)
-
-    def drained(self) -> None:
-        self.inner.drained()
-
-
-def test_a_doer_that_breaks_is_reported_and_loses_no_work(stage, caplog, monkeypatch):
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
-    own = typed(note, Broken())
-    handle = enqueue(own(label="x"))
-    with caplog.at_level(logging.ERROR, "django_ayework"), running_worker():
-        assert handle.result(timeout=20) == "x"
-    assert "could not say how many works are welcome" in caplog.text
-    assert "refused" in caplog.text
-    assert Work.objects.get().attempt == 1
-
-
-def test_an_error_in_the_handler_is_the_works_not_the_doers(stage, caplog):
-    def fail() -> None:
-        raise RuntimeError("no")
-
-    own = typed(fail, doers.balanced(1), retry=Retry(attempts=1))
-    handle = enqueue(own())
-    with running_worker():
-        eventually(lambda: handle.state().status == "dead")
-    assert "a task of a doer raised" not in caplog.text
 
 
 def test_drain_does_without_doers(stage):

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from django_ayework import Retry, WorkState
 from django_ayework.define.events import WorkEvent
 
 Configure = Callable[..., None]
+
+ONCE = Retry(attempts=1)
 
 
 @pytest.fixture
@@ -36,3 +39,18 @@ def reported(configure: Configure) -> list[tuple[str, str]]:
     heard: list[tuple[str, str]] = []
     configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
     return heard
+
+
+@pytest.fixture
+def outcome(drain: Any) -> Any:
+    """Queue a request with a single attempt, run it, return its state."""
+    from django_ayework import enqueue
+
+    def outcome(request: Any, **options: Any) -> WorkState:
+        handle = enqueue(request, **{"retry": ONCE, **options})
+        drain()
+        state = handle.state()
+        assert state is not None
+        return state
+
+    return outcome

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from django_ayework import Count, NotRetryable, Status, dependency, enqueue, retry
 from django_ayework.models import Group, Work
-from django_ayework.testing import drain, now
+from django_ayework.testing import drain
 from tests.gates.works import BROKEN, flow, labels, step
 from tests.invariants import assert_consistent
 
 
 def dead_step() -> str:
     return Work.objects.get(status="dead", type="gates.step").id
-
-
-def gate_ids(**filters) -> list[str]:
-    gates = Work.objects.filter(type="@work/dependency", **filters)
-    return list(gates.order_by("id").values_list("id", flat=True))
 
 
 def test_retrying_the_dead_member_lets_the_workflow_carry_on():
@@ -162,95 +155,6 @@ def test_only_a_dead_gate_can_be_retried(status: str):
     with pytest.raises(NotRetryable, match=f"but it is {status}"):
         retry(gate.id)
     drain()
-
-
-class TestExpiredGates:
-    def test_an_expired_gate_retried_waits_for_its_timeout_anew(self, time_travel):
-        gate = enqueue(dependency(["a"], [step(label="after")], timeout=60))
-        time_travel(61)
-        drain()
-        retry(gate.id)
-        drain()
-        assert gate.state().status is Status.BLOCKED
-        assert timedelta(seconds=58) < gate.state().deadline - now() <= timedelta(seconds=60)
-        enqueue(step(label="a"), id="a")
-        drain()
-        assert labels() == ["a", "after"]
-
-    def test_an_expired_gate_whose_members_have_succeeded_since_opens_at_once(self, time_travel):
-        gate = enqueue(dependency(["a"], [step(label="after")], timeout=60))
-        time_travel(61)
-        drain()
-        enqueue(step(label="a"), id="a")
-        drain()
-        retry(gate.id)
-        assert gate.state().status is Status.SUCCESS
-        drain()
-        assert labels() == ["a", "after"]
-
-    def test_an_expired_gate_whose_member_died_names_it(self, time_travel):
-        BROKEN.add("a")
-        gate = enqueue(dependency(["a"], [step(label="after")], timeout=60))
-        time_travel(61)
-        drain()
-        enqueue(step(label="a"), id="a")
-        drain()
-        with pytest.raises(NotRetryable) as refused:
-            retry(gate.id)
-        assert refused.value.members == ("a",)
-
-    def test_retrying_an_expired_gate_revives_the_links_behind_it(self, time_travel):
-        gate = dependency(["a"], [step(label="b")], timeout=60)
-        behind = enqueue(dependency([gate.releases[0]], [step(label="c")]))
-        enqueue(gate)
-        time_travel(61)
-        drain()
-        assert behind.state().reason == "unsatisfiable"
-        retry(gate.id)
-        assert behind.state().status is Status.BLOCKED
-        enqueue(step(label="a"), id="a")
-        drain()
-        assert labels() == ["a", "b", "c"]
-
-    def test_retrying_a_member_does_not_revive_a_gate_that_expired(self, time_travel):
-        BROKEN.add("a")
-        gate = enqueue(dependency(["a", "b"], [step(label="after")], timeout=60, on_unmet="wait"))
-        enqueue(step(label="a"), id="a")
-        drain()
-        time_travel(61)
-        drain()
-        assert gate.state().reason == "expired"
-        BROKEN.clear()
-        retry("a")
-        drain()
-        assert gate.state().reason == "expired"
-
-    def test_a_revived_gate_has_its_whole_timeout_again(self, time_travel):
-        """Its step was fixed after lunch; the gate's minute starts again."""
-        BROKEN.add("a")
-        gate = enqueue(dependency(["a", "b"], [step(label="after")], timeout=60))
-        enqueue(step(label="a"), id="a")
-        drain()
-        time_travel(3600)
-        BROKEN.clear()
-        retry("a")
-        drain()
-        assert gate.state().status is Status.BLOCKED
-        enqueue(step(label="b"), id="b")
-        drain()
-        assert labels() == ["a", "b", "after"]
-
-    def test_a_gate_that_expires_counts_anew_and_a_deadline_stays(self, time_travel):
-        moment = now() + timedelta(seconds=60)
-        relative = enqueue(dependency(["a"], [step(label="relative")]), expires=60)
-        absolute = enqueue(dependency(["a"], [step(label="absolute")]), deadline=moment)
-        time_travel(61)
-        drain()
-        retry(relative.id)
-        retry(absolute.id)
-        drain()
-        assert relative.state().status is Status.BLOCKED
-        assert absolute.state().reason == "expired"
 
 
 def test_a_gate_dead_of_bad_input_opens_once_its_input_is_mended():

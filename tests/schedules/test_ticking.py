@@ -1,4 +1,4 @@
-"""Firing: one work per occurrence, whatever the clock, the past and the function do."""
+"""Firing: one work per occurrence, whatever the clock and the function do."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from django.db import transaction
 
 from django_ayework import enqueue, schedule
 from django_ayework.define.schedules import schedules
 from django_ayework.flow.schedules import steps
 from django_ayework.models import Firing, Schedule, Work
-from django_ayework.rules.schedules.catching_up import TRIES
 from django_ayework.store.clock import clock
 from django_ayework.testing import drain, now, tick, time_travel
 from tests.app.works import add
-from tests.schedules.works import family, note
-from tests.schedules.works import steps as two_steps
+from tests.schedules.works import note
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
-
-
-def firings(status: str = "fired") -> int:
-    return Firing.objects.filter(status=status).count()
 
 
 def row(name: str = "tick") -> Schedule:
@@ -150,106 +143,6 @@ class TestClockChanges:
         assert row().next_at == datetime(2100, 11, 8, 6, 30, tzinfo=UTC)
 
 
-class TestCatchingUp:
-    @pytest.mark.parametrize(
-        ("catch_up", "fired", "missed"), [("none", 0, 60), ("last", 1, 59), ("all", 60, 0)]
-    )
-    def test_a_scheduler_that_was_stopped_for_an_hour(self, catch_up, fired, missed):
-        schedule(name="tick", every=60, run=note, catch_up=catch_up)
-        tick()
-        first = row().next_at
-        time_travel(timedelta(hours=1, seconds=30))
-        assert tick() == fired
-        assert sum(firing.number for firing in Firing.objects.filter(status="missed")) == missed
-        assert Work.objects.count() == fired
-        assert row().next_at == first + timedelta(hours=1)
-        time_travel(30)
-        assert tick() == 1, "what comes next is on time"
-
-    def test_none_still_fires_what_is_on_time(self):
-        schedule(name="tick", every=60, run=note, catch_up="none")
-        tick()
-        time_travel(60 * 5 + 1)
-        assert tick() == 1
-        assert [(f.status, f.number) for f in Firing.objects.order_by("occurrence")] == [
-            ("missed", 4),
-            ("fired", 1),
-        ]
-
-    def test_all_is_bounded(self):
-        schedule(name="tick", every=60, run=note, catch_up="all")
-        tick()
-        time_travel(60 * 1500)
-        assert tick() == 1000
-        assert Firing.objects.get(status="missed").number == 500
-
-    def test_what_was_paused_is_not_made_up_for(self):
-        from django_ayework.flow.schedules.acting import set_paused
-
-        schedule(name="tick", every=60, run=note, catch_up="all")
-        tick()
-        assert set_paused(row().pk, True)
-        time_travel(600)
-        assert tick() == 0
-        assert set_paused(row().pk, False)
-        assert tick() == 0
-        time_travel(60)
-        assert tick() == 1
-
-
-class TestOverlap:
-    @pytest.mark.parametrize(("overlap", "works"), [("allow", 3), ("skip", 1), ("queue", 1)])
-    def test_the_works_of_the_firing_before_have_not_ended(self, overlap, works):
-        schedule(name="tick", every=60, run=note, overlap=overlap)
-        tick()
-        for _ in range(3):
-            time_travel(60)
-            tick()
-        assert Work.objects.count() == works
-        assert firings("skipped") == (2 if overlap == "skip" else 0)
-        assert firings("queued") == (2 if overlap == "queue" else 0)
-
-    @pytest.mark.parametrize(("work", "rounds"), [(family, 2), (two_steps, 2)])
-    def test_the_whole_group_or_chain_is_waited_for(self, work, rounds):
-        schedule(name="tick", every=60, run=work, overlap="skip")
-        tick()
-        time_travel(60)
-        assert tick() == 1
-        drain(limit=1)
-        assert Work.objects.filter(status="success").count() == 1
-        time_travel(60)
-        assert tick() == 0
-        drain()
-        time_travel(60)
-        assert tick() == 1
-
-    def test_queued_firings_follow_one_by_one(self):
-        schedule(name="tick", every=60, run=note, overlap="queue")
-        tick()
-        for _ in range(4):
-            time_travel(60)
-            tick()
-        assert (row().queued, firings("queued")) == (3, 3)
-        for left in (2, 1, 0):
-            time_travel(1)
-            assert tick() == 0, "the one before has not ended"
-            drain()
-            time_travel(1)
-            assert tick() == 1
-            assert (row().queued, firings("queued")) == (left, left)
-        occurrences = Firing.objects.order_by("occurrence").values_list("work_id", flat=True)
-        assert list(occurrences) == sorted(occurrences), "in the order of their occurrences"
-
-    def test_works_that_were_deleted_have_ended(self):
-        schedule(name="tick", every=60, run=note, overlap="skip")
-        tick()
-        time_travel(60)
-        tick()
-        Work.objects.all().delete()
-        time_travel(60)
-        assert tick() == 1
-
-
 class TestFunctions:
     def test_a_function_tells_each_next_moment_and_none_ends_it(self):
         left = [5, 7]
@@ -322,79 +215,6 @@ class TestFunctions:
     def test_one_that_always_says_now_fires_once_a_tick(self):
         schedule(name="tick", next=lambda moment: moment + timedelta(microseconds=1), run=note)
         assert [tick(), tick(), tick()] == [1, 1, 1]
-
-
-class TestFailures:
-    def test_what_fails_queues_nothing_and_is_tried_again(self):
-        broken = [True]
-
-        def run() -> Any:
-            enqueue(note())
-            if broken:
-                raise RuntimeError("no luck" if broken.pop() else "")
-            return note()
-
-        schedule(name="tick", every=60, run=run)
-        schedule(name="other", every=60, run=note)
-        tick()
-        time_travel(60)
-        assert tick() == 1, "the other"
-        assert (Work.objects.count(), Firing.objects.count()) == (1, 1)
-        assert (row().failures, row().error) == (1, "RuntimeError: no luck")
-        time_travel(5)
-        assert tick() == 1
-        assert (row().failures, row().error, Work.objects.count()) == (0, "", 3)
-        assert Firing.objects.get(schedule__name="tick").occurrence == row().last_at
-
-    def test_what_fails_for_long_has_failed_and_the_next_has_its_turn(self):
-        def run() -> None:
-            raise RuntimeError("no luck")
-
-        schedule("0 0 * * *", name="tick", run=run)
-        tick()
-        first = row().next_at
-        for count in range(TRIES):
-            time_travel(row().due_at - now())
-            assert tick() == 0, count
-        [firing] = Firing.objects.all()
-        assert (firing.status, firing.occurrence, firing.error) == ("failed", first, "RuntimeError: no luck")
-        assert row().next_at == row().due_at == first + timedelta(days=1)
-
-    def test_a_function_that_returns_something_else_is_told_so(self):
-        schedule(name="tick", every=60, run=lambda: 7)
-        tick()
-        time_travel(60)
-        assert tick() == 0
-        assert "to return a work built by calling its type, or None, got: 7" in row().error
-
-    def test_a_schedule_that_was_moved_meanwhile_keeps_nothing_of_the_step(self, monkeypatch):
-        schedule(name="tick", every=60, run=note)
-        tick()
-        time_travel(60)
-        monkeypatch.setattr(steps, "move_schedule", lambda row, changes: False)
-        assert tick() == 0
-        assert (Work.objects.count(), Firing.objects.count()) == (0, 0)
-
-    def test_an_occurrence_that_has_its_firing_queues_nothing(self):
-        schedule(name="tick", every=60, run=note)
-        tick()
-        Firing.objects.create(schedule=row(), occurrence=row().next_at, status="fired", made_at=now())
-        time_travel(60)
-        for _ in range(TRIES):
-            assert tick() == 0
-            time_travel(max(row().due_at - now(), timedelta()))
-        assert Work.objects.count() == 0
-        assert row().failures == 0, "it has gone on"
-
-    def test_a_tick_that_is_rolled_back_has_not_happened(self):
-        schedule(name="tick", every=60, run=note)
-        tick()
-        time_travel(60)
-        with transaction.atomic():
-            assert tick() == 1
-            transaction.set_rollback(True)
-        assert (Work.objects.count(), Firing.objects.count()) == (0, 0)
-        assert tick() == 1
 
 
 class TestClocks:

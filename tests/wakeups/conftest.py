@@ -29,6 +29,15 @@ def carrier(settings: Any) -> Any:
 
 
 @pytest.fixture
+def unhurried(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages need not keep any interval."""
+    from django_ayework.flow.news import outbox as module
+
+    monkeypatch.setattr(module, "INTERVAL", 0.0)
+    monkeypatch.setattr(module, "FLOOD_INTERVAL", 0.0)
+
+
+@pytest.fixture
 def reported(carrier: Any, settings: Any) -> list[tuple[str, str]]:
     """What ``ON_ERROR`` hears: the error's text and the phase."""
     heard: list[tuple[str, str]] = []

@@ -8,47 +8,18 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
-from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Settlement, Success
-from django_ayework.models import Attempt, Group, Work, WorkerProcess
+from django_ayework.models import Work, WorkerProcess
 from django_ayework.store import processes, transitions
-from django_ayework.store.rows import WorkRow
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import keeper as keeper_module
-from django_ayework.worker import settler as settler_module
 from django_ayework.worker import worker as worker_module
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.settler import MAX_BATCH, Settler
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
-from tests.races.rivals import claim_all
-from tests.worker.works import append, cancels_itself, exits, exits_async, notes_progress, quick
+from tests.worker.kit import Flaky
+from tests.worker.works import cancels_itself, exits, exits_async, notes_progress, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-
-
-class Flaky:
-    """Raises a few times, then does what it stands for."""
-
-    def __init__(self, act, times: int, error: Exception | None = None) -> None:
-        self.act = act
-        self.left = times
-        self.error = error or OperationalError("server closed the connection unexpectedly")
-
-    def __call__(self, *args, **kwargs):
-        if self.left:
-            self.left -= 1
-            raise self.error
-        return self.act(*args, **kwargs)
-
-
-def settlement_of(row: WorkRow) -> Settlement:
-    return Settlement(row, Success())
-
-
-def statuses() -> set[str]:
-    return set(Work.objects.values_list("status", flat=True))
 
 
 def test_a_worker_survives_a_database_that_goes_away_while_claiming(stage, monkeypatch):
@@ -59,18 +30,6 @@ def test_a_worker_survives_a_database_that_goes_away_while_claiming(stage, monke
     with running_worker():
         handle.result(timeout=20)
     assert claim.left == 0
-
-
-def test_outcomes_wait_for_a_database_that_goes_away_while_settling(stage, monkeypatch):
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(settler_module, "answers", lambda: False)
-    settle = Flaky(settler_module.settle, 4)
-    monkeypatch.setattr(settler_module, "settle", settle)
-    handles = enqueue_many([quick(number=number) for number in range(10)])
-    with running_worker():
-        for handle in handles:
-            handle.result(timeout=20)
-    assert sorted(stage.started) == list(range(10)), "nothing ran twice"
 
 
 def test_what_one_queue_gave_is_run_although_the_next_cannot_be_claimed_from(stage, monkeypatch):
@@ -115,85 +74,6 @@ def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(stage, monkeyp
             handle.result(timeout=20)
     assert set(Work.objects.filter(type="worker.quick").values_list("delivery", flat=True)) == {1}
     Work.objects.filter(type="other.app").delete()
-
-
-def test_one_outcome_that_cannot_be_written_spoils_no_other(stage, caplog):
-    requests = [append(number=1, poison=number == 7) for number in range(20)]
-    handles = enqueue_many(requests, together=True)
-    with running_worker():
-        assert handles[0].group(timeout=20) == 19
-    dead = Work.objects.get(status="dead")
-    assert dead.id == requests[7].id
-    assert (dead.reason, dead.error) == ("exhausted", "ArithmeticError: poison")
-    assert Attempt.objects.get().work_id == dead.id
-    group = Group.objects.get()
-    assert (group.open, group.total, group.dead) == (0, 20, 1)
-
-
-def test_one_bad_outcome_among_many_is_found_by_halving(monkeypatch):
-    enqueue_many([quick(number=number) for number in range(64)])
-    rows = list(claim_all().values())
-    tries: list[int] = []
-    settle = settler_module.settle
-
-    def settle_unless_bad(settlements):
-        tries.append(len(settlements))
-        if rows[40].id in {settlement.row.id for settlement in settlements if settlement.traceback == ""}:
-            raise RuntimeError("a bug")
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_unless_bad)
-    settled: list[Delivery] = []
-    settler = Settler(EngineServices(), settled.extend)
-    for row in rows:
-        settler.submit(Delivery(row, 30.0), settlement_of(row))
-    settler.start()
-    eventually(lambda: len(settled) == 64)
-    settler.stop(10)
-    assert len(tries) <= 1 + 2 * 6 + 1
-    left = Work.objects.exclude(status="success").get()
-    assert (left.id, left.error) == (rows[40].id, "RuntimeError: a bug")
-
-
-def test_a_settler_that_stops_settles_everything_in_hand():
-    """Also when there is more than one batch of it."""
-    enqueue_many([quick(number=number) for number in range(MAX_BATCH + 50)])
-    settled: list[Delivery] = []
-    settler = Settler(EngineServices(), settled.extend)
-    for row in claim_all().values():
-        delivery = Delivery(row, 30.0)
-        settler.submit(delivery, settlement_of(row))
-    settler._ends = True
-    settler.start()
-    settler.stop(30)
-    assert len(settled) == MAX_BATCH + 50
-    assert statuses() == {"success"}
-
-
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), OperationalError("gone"), MemoryError()])
-def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure(monkeypatch, error):
-    enqueue_many([quick(number=number) for number in range(3)])
-    rows = list(claim_all().values())
-    settle = settler_module.settle
-
-    def settle_but_the_first(settlements):
-        if rows[0].id in {settlement.row.id for settlement in settlements}:
-            raise error
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_but_the_first)
-    settled: list[Delivery] = []
-    settler = Settler(EngineServices(), settled.extend)
-    if isinstance(error, OperationalError):
-        settler.gives_up.set()
-    deliveries = [Delivery(row, 30.0) for row in rows]
-    for delivery in deliveries:
-        settler.submit(delivery, settlement_of(delivery.row))
-    settler.start()
-    eventually(lambda: len(settled) == 3)
-    settler.stop(10)
-    assert deliveries[0].signal.reason == "error"
-    assert [Work.objects.get(id=row.id).status for row in rows] == ["running", "success", "success"]
 
 
 @pytest.mark.parametrize("kind", [exits, exits_async, cancels_itself])
@@ -271,74 +151,6 @@ def test_a_worker_that_cannot_reach_the_database_stops_when_told_to(monkeypatch)
     worker.start()
     worker.stop()
     assert not Work.objects.exists()
-
-
-def test_an_outcome_that_a_database_refuses_again_and_again_holds_nobody_up(stage, monkeypatch):
-    """The database answers, so waiting would not help: the outcome is recorded as a failed attempt."""
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    settle = settler_module.settle
-    refused = enqueue(quick(number=1), retry=Retry(attempts=1))
-
-    def settle_but_successes_of_one(settlements):
-        for settlement in settlements:
-            if settlement.row.id == refused.id and isinstance(settlement.ending, Success):
-                raise OperationalError("this row is refused")
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_but_successes_of_one)
-    others = enqueue_many([quick(number=number) for number in range(2, 6)])
-    with running_worker():
-        for handle in others:
-            handle.result(timeout=20)
-        eventually(lambda: Work.objects.get(id=refused.id).status == "dead")
-    assert "this row is refused" in Work.objects.get(id=refused.id).error
-
-
-class TookTooLong(Exception):
-    """What a driver raises when the server ends a statement."""
-
-    sqlstate = "57014"
-
-
-def timed_out() -> OperationalError:
-    error = OperationalError("canceling statement due to statement timeout")
-    error.__cause__ = TookTooLong()
-    return error
-
-
-def test_an_outcome_whose_row_is_locked_for_long_waits_and_is_no_failure(stage, monkeypatch):
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(settler_module, "LONGEST_PAUSE", 0.001)
-    settle = Flaky(settler_module.settle, settler_module.MOST_REFUSALS + 5, timed_out())
-    monkeypatch.setattr(settler_module, "settle", settle)
-    handle = enqueue(quick(number=3))
-    with running_worker():
-        assert handle.result(timeout=20) == 3
-    assert settle.left == 0
-    assert not Attempt.objects.exists()
-
-
-def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_for_it(monkeypatch):
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    enqueue_many([quick(number=number) for number in range(3)])
-    locked, *others = claim_all().values()
-    settle, is_locked = settler_module.settle, threading.Event()
-    is_locked.set()
-
-    def settle_unless_locked(settlements):
-        if is_locked.is_set() and locked.id in {settlement.row.id for settlement in settlements}:
-            raise timed_out()
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_unless_locked)
-    settler = Settler(EngineServices(), lambda deliveries: None)
-    for row in (*others, locked):
-        settler.submit(Delivery(row, 30.0), settlement_of(row))
-    settler.start()
-    eventually(lambda: Work.objects.filter(status="success").count() == 2)
-    is_locked.clear()
-    settler.stop(10)
-    assert statuses() == {"success"}
 
 
 def test_the_last_progress_of_a_quick_work_is_kept(stage):

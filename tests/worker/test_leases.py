@@ -9,16 +9,11 @@ from django.db import OperationalError, transaction
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.define.signal import AbortReason
-from django_ayework.flow import chores
 from django_ayework.flow.chores import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
-from django_ayework.store.database import in_transaction
 from django_ayework.testing import now, running_worker
-from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import keeper
-from django_ayework.worker.claiming import claimer as claimer_module
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.races.rivals import claim_all
@@ -94,16 +89,6 @@ def test_the_late_outcome_of_a_work_that_was_reclaimed_is_refused(stage, caplog)
     assert list(Attempt.objects.values_list("number", "outcome")) == [(1, "lost")]
 
 
-def test_what_is_reclaimed_is_logged_once_nothing_is_locked(monkeypatch):
-    """A log may stand still: a pipe that nobody reads, a disk that is full."""
-    open_transactions = []
-    monkeypatch.setattr(chores.logger, "warning", lambda *args: open_transactions.append(in_transaction()))
-    enqueue_many([quick(number=number) for number in range(3)])
-    claim_all(lease=-1)
-    assert reclaim() == 3
-    assert open_transactions == [False] * 3
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_two_outcomes_of_one_work_that_are_settled_together_the_lost_one_is_refused(order: int):
     """One worker lost the work, got it again, and both of its attempts ended at once."""
@@ -149,19 +134,6 @@ def hasten_renewal(worker: Worker) -> None:
     """Make every lease the worker holds due for renewal."""
     for delivery in worker._holdings.all():
         delivery.renewed_at = float("-inf")
-
-
-def test_a_worker_does_not_reclaim_what_it_runs_itself(stage):
-    """Its own lease lapsed, perhaps because the host slept; it is still the one at work."""
-    handle = enqueue(hold())
-    with running_worker(concurrency=2) as worker:
-        eventually(lambda: stage.started)
-        Work.objects.update(leased_until=now() - timedelta(seconds=1))
-        looked = worker._claimer._looked_at
-        eventually(lambda: worker._claimer._looked_at > looked + 0.2)
-        stage.go.set()
-        assert handle.result(timeout=10) == 0
-    assert Work.objects.get(id=handle.id).delivery == 1
 
 
 # A lease that lapsed while nobody else took the work
@@ -238,67 +210,3 @@ def test_while_the_lease_lasts_a_renewal_that_fails_is_tried_again(stage, monkey
         delivery.abort(AbortReason.TIMEOUT)
         handle.result(timeout=10)
     assert stage.seen == ["timeout"]
-
-
-# Taking works back
-
-
-def lost(seconds: float, **fields: object) -> str:
-    """A work whose lease lapsed this long ago."""
-    lapsed = now() - timedelta(seconds=seconds)
-    work = WorkFactory(status="running", worker="gone", attempt=1, delivery=1, leased_until=lapsed, **fields)
-    return str(work.id)
-
-
-def pending() -> list[str]:
-    return list(Work.objects.filter(status="pending").values_list("id", flat=True))
-
-
-def test_works_are_taken_back_a_few_at_a_time_the_longest_lost_first(monkeypatch):
-    monkeypatch.setattr(chores, "BATCH", 1)
-    ids = [lost(seconds) for seconds in (20, 60, 40)]
-    taken = []
-    for _ in ids:
-        assert reclaim() == 1
-        taken += [id for id in pending() if id not in taken]
-    assert taken == [ids[1], ids[2], ids[0]]
-
-
-def test_works_of_its_own_keep_a_worker_from_none_of_the_others(monkeypatch):
-    """Its host slept, so its own leases have lapsed for longer than anybody's."""
-    monkeypatch.setattr(chores, "BATCH", 2)
-    own = [lost(600) for _ in range(5)]
-    others = [lost(5) for _ in range(2)]
-    assert reclaim(own) == 2
-    assert sorted(pending()) == sorted(others)
-
-
-def test_works_of_unknown_types_are_left_to_workers_that_know_them(time_travel):
-    known, unknown = lost(5), lost(600, type="other.app")
-    assert reclaim() == 1
-    assert pending() == [known]
-    assert reclaim() == 0
-    time_travel(3600)
-    assert reclaim() == 1, "nobody knows it; it may not run for ever"
-    work = Work.objects.get(id=unknown)
-    assert (work.status, work.attempt) == ("pending", 1)
-    assert list(Attempt.objects.filter(work_id=unknown).values_list("outcome", flat=True)) == ["lost"]
-
-
-def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_a_moment(
-    settings, monkeypatch
-):
-    """It was away for all of them, and each is about to renew its own."""
-    settings.AYEWORK = {"LEASE": 0.5}
-    lapsed = WorkFactory(status="running", worker="w", leased_until=now() - timedelta(seconds=1))
-    claimer = claimer_module.Claimer("another", Scope())
-
-    def fail(*args) -> None:
-        raise OperationalError("gone")
-
-    with monkeypatch.context() as away, pytest.raises(OperationalError):
-        away.setattr(claimer_module, "look", fail)
-        claimer.look_around(set())
-    claimer.look_around(set())
-    assert Work.objects.get(id=lapsed.id).status == "running"
-    eventually(lambda: claimer.look_around(set()) or Work.objects.get(id=lapsed.id).status == "pending")
