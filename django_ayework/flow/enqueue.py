@@ -11,6 +11,7 @@ from django_ayework.define.options import check_id, checked
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
 from django_ayework.flow.births import ALONE, Birth, all_born, born_as, one_of_each
+from django_ayework.flow.blanks import blank_of
 from django_ayework.flow.closing import close
 from django_ayework.flow.dedup import originals, require_dedup_fits
 from django_ayework.flow.deferral import after_commit
@@ -18,6 +19,7 @@ from django_ayework.flow.direct import skips_queue, start_after_commit
 from django_ayework.flow.drafts import Drafts, are_plain
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.garbage import collecting_only_what_is_new
+from django_ayework.flow.gate_payload import encoded_input
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger, note_taken
 from django_ayework.flow.options import Resolved, resolve
@@ -33,6 +35,9 @@ G = TypeVar("G")
 
 def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handle[R, G]:
     """Queue one request; return its handle, or the first one's when it was queued before."""
+    if not options and (blank := blank_of(request)) is not None:
+        row = blank.row(request.id, encoded_input(request), clock.now())
+        return handle_of(row, insert_alone(row))
     given = dict(options)
     own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
     if own_id is not None:
@@ -123,11 +128,18 @@ def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     is_new = insert_waiting(birth) if birth.waits else insert_alone(birth.row)
     if not is_new and own_id is not None:
         raise taken_id(own_id)
+    handle = handle_of(birth.row, is_new)
+    if is_new:
+        start_after_commit([birth])
+    return handle
+
+
+def handle_of(row: WorkRow, is_new: bool) -> Handle[Any, Any]:
+    """Return the handle of a work that was queued now, or before."""
     if not is_new:
-        return existing_handle(birth.row.id)
-    remember_uncommitted([birth.row.id])
-    start_after_commit([birth])
-    return Handle(birth.row.id, birth.row.group, chain_id=birth.row.id)
+        return existing_handle(row.id)
+    remember_uncommitted([row.id])
+    return Handle(row.id, row.group, chain_id=row.id)
 
 
 def insert_waiting(birth: Birth) -> bool:
