@@ -2,9 +2,12 @@
 
 from typing import Any
 
-from django.db import migrations
+from django.db import OperationalError, migrations
 
 from django_ayework.models.indexes import altered
+
+#: What MySQL and MariaDB call the errors.
+DUPLICATE_COLUMN, NO_SUCH_COLUMN = 1060, 1091
 
 
 class AddIndexOnline(migrations.AddIndex):
@@ -49,11 +52,10 @@ class ReplaceIndexOnline(migrations.AddIndex):
         former, index = self.index_in(from_state, app_label), self.index_in(to_state, app_label)
         quoted = schema_editor.quote_name
         for column in index.columns(model, schema_editor):
-            schema_editor.execute(altered(model, schema_editor, f"ADD COLUMN {column}"), params=None)
-        replacement = f"DROP INDEX {quoted(former.name)}", f"ADD {index.key(schema_editor)}"
-        schema_editor.execute(altered(model, schema_editor, *replacement), params=None)
+            alter(model, schema_editor, f"ADD COLUMN {column}", unless=DUPLICATE_COLUMN)
+        alter(model, schema_editor, f"DROP INDEX {quoted(former.name)}", f"ADD {index.key(schema_editor)}")
         for column in former.stand_ins.values():
-            schema_editor.execute(altered(model, schema_editor, f"DROP COLUMN {quoted(column)}"), params=None)
+            alter(model, schema_editor, f"DROP COLUMN {quoted(column)}", unless=NO_SUCH_COLUMN)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         """Put the former one back."""
@@ -62,3 +64,15 @@ class ReplaceIndexOnline(migrations.AddIndex):
     def index_in(self, state: Any, app_label: str) -> Any:
         """Return the index of the name, as it is in a state."""
         return state.models[app_label, self.model_name_lower].get_index_by_name(self.index.name)
+
+
+def alter(model: Any, schema_editor: Any, *changes: str, unless: int | None = None) -> None:
+    """Alter a model's table; let the error pass that says a run which was cut off had done this before.
+
+    These databases undo no such statement, so the next run begins where that one was.
+    """
+    try:
+        schema_editor.execute(altered(model, schema_editor, *changes), params=None)
+    except OperationalError as error:
+        if error.args[0] != unless:
+            raise

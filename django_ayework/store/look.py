@@ -8,28 +8,30 @@ from typing import NamedTuple
 from django_ayework.models import Waiter, Work, WorkControl
 from django_ayework.store.database import connection, fetch, stored_moment
 
-#: Each part reads at most one entry of an index, whatever the size of the tables.
-LOOK = f"""
+WORK = Work._meta.db_table
+
+
+def looking(scheduled: str, lapsed: str, overdue: str) -> str:
+    """Return the statement; each part reads at most one entry of an index, however large the tables are."""
+    return f"""
 SELECT
-    (SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending'),
-    (SELECT MIN(run_at) FROM {Work._meta.db_table} WHERE status = 'scheduled'),
-    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'running' AND leased_until < %s),
-    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE status = 'blocked' AND deadline < %s),
+    (SELECT MIN(queue) FROM {WORK} WHERE status = 'pending'),
+    (SELECT {scheduled}),
+    EXISTS(SELECT 1 FROM {WORK} WHERE {lapsed}),
+    EXISTS(SELECT 1 FROM {WORK} WHERE {overdue}),
     EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
     (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
     (SELECT MAX(id) FROM {WorkControl._meta.db_table})
 """
-#: The same where columns have stand-ins (``store.stand_ins``).
-LOOK_AT_STAND_INS = f"""
-SELECT
-    (SELECT MIN(queue) FROM {Work._meta.db_table} WHERE status = 'pending'),
-    (SELECT MIN(due_at) FROM {Work._meta.db_table}),
-    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE leased_until < %s),
-    EXISTS(SELECT 1 FROM {Work._meta.db_table} WHERE overdue_at < %s),
-    EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
-    (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
-    (SELECT MAX(id) FROM {WorkControl._meta.db_table})
-"""
+
+
+LOOK = looking(
+    f"MIN(run_at) FROM {WORK} WHERE status = 'scheduled'",
+    "status = 'running' AND leased_until < %s",
+    "status = 'blocked' AND deadline < %s",
+)
+#: The same where columns have stand-ins (``store.stand_ins``); nothing but a running work is leased.
+LOOK_AT_STAND_INS = looking(f"MIN(due_at) FROM {WORK}", "leased_until < %s", "overdue_at < %s")
 
 
 class Look(NamedTuple):

@@ -115,16 +115,22 @@ def test_an_index_brings_its_stand_ins_and_takes_them_along():
     assert (indexed(), columns()) == ([], plain)
 
 
-@pytest.mark.usefixtures("parcels")
-def test_a_migration_replaces_an_index_and_back():
-    plain = columns()
+def states(operation: ReplaceIndexOnline) -> tuple[ProjectState, ProjectState]:
+    """What the project is before the operation, and after it."""
     before = ProjectState()
     fields = [(field.name, field.clone()) for field in Parcel._meta.local_fields]
     options = {"db_table": "parcels_parcel", "indexes": [PLAIN]}
     migrations.CreateModel("Parcel", fields, options).state_forwards("parcels", before)
     after = before.clone()
-    operation = ReplaceIndexOnline(model_name="parcel", index=WITH_STAND_IN)
     operation.state_forwards("parcels", after)
+    return before, after
+
+
+@pytest.mark.usefixtures("parcels")
+def test_a_migration_replaces_an_index_and_back():
+    plain = columns()
+    operation = ReplaceIndexOnline(model_name="parcel", index=WITH_STAND_IN)
+    before, after = states(operation)
     with connection.schema_editor() as editor:
         editor.add_index(Parcel, PLAIN)
     Parcel.objects.bulk_create(Parcel(status=status, sent_at=clock.now()) for status in ("packed", "sent"))
@@ -139,3 +145,42 @@ def test_a_migration_replaces_an_index_and_back():
         operation.database_backwards("parcels", editor, after, before)
     assert indexed() == on_partial_databases(["status", "sent_at"], ["sent_at"])
     assert columns() == plain
+
+
+@pytest.mark.usefixtures("parcels")
+@pytest.mark.parametrize("statement", [1, 2])
+@pytest.mark.parametrize("back", [False, True], ids=["forwards", "backwards"])
+def test_a_migration_that_was_cut_off_can_be_run_again(statement, back):
+    operation = ReplaceIndexOnline(model_name="parcel", index=WITH_STAND_IN)
+    before, after = states(operation)
+    with connection.schema_editor() as editor:
+        editor.add_index(Parcel, WITH_STAND_IN if back else PLAIN)
+    run = operation.database_backwards if back else operation.database_forwards
+    way = (after, before) if back else (before, after)
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        connection.schema_editor(atomic=False) as editor,
+        connection.execute_wrapper(Cut(statement)),
+    ):
+        run("parcels", editor, *way)
+        raise KeyboardInterrupt  # where there is nothing to replace
+    with connection.schema_editor(atomic=False) as editor:
+        run("parcels", editor, *way)
+
+    plain = on_partial_databases(["status", "sent_at"], ["sent_at"])
+    assert indexed() == (plain if back else on_partial_databases(["on_way_since"], ["sent_at"]))
+
+
+class Cut:
+    """Lets so many statements through and carries out one more, whose answer never comes."""
+
+    def __init__(self, statements: int) -> None:
+        self.left = statements
+
+    def __call__(self, execute, sql, params, many, context):
+        answer = execute(sql, params, many, context)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return answer
