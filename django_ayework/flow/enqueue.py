@@ -26,7 +26,7 @@ from django_ayework.flow.options import Resolved, resolve
 from django_ayework.flow.units import place_units, require_unit_fits
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, in_own_transaction
-from django_ayework.store.inserts import insert_works
+from django_ayework.store.inserts import insert_one
 from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
 
 R = TypeVar("R")
@@ -155,13 +155,13 @@ def insert_alone(row: WorkRow) -> bool:
 
     It is in no group, and nothing follows from it: there are no books to close.
     """
-    taken = insert_works([row])
-    note_taken(taken)
-    if not taken:
-        effects = Effects(row.queued_at)
-        effects.queued(row)
-        effects.release_on_commit()
-    return not taken
+    if not insert_one(row):
+        note_taken([row.id])
+        return False
+    effects = Effects(row.queued_at)
+    effects.queued(row)
+    effects.release_on_commit()
+    return True
 
 
 def existing_handle(id: str) -> Handle[Any, Any]:

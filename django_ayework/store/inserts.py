@@ -68,11 +68,16 @@ def copied(works: Sequence[WorkRow]) -> bool:
 
 
 def insert_one(work: WorkRow) -> int:
-    """Insert a work, by a statement that is made once for works with the same columns filled."""
+    """Insert a work, by a statement that is made once for works with the same columns filled.
+
+    Returns 0 when its id is taken, else 1.
+    """
     values = values_of(work)
     database = connection()
-    adapt = database.ops.adapt_datetimefield_value
-    params = [adapt(value) if isinstance(value, datetime) else value for value in values if value]
+    params = [value for value in values if value]
+    if database.vendor != "postgresql":  # whose driver takes moments as they are
+        adapt = database.ops.adapt_datetimefield_value
+        params = [adapt(value) if isinstance(value, datetime) else value for value in params]
     sql = statement(database.vendor, tuple([True if value else value for value in values]))
     return rows_made(database, sql, params)
 
