@@ -86,7 +86,7 @@ class PartialIndex(models.Index):
     def key(self, schema_editor: BaseDatabaseSchemaEditor) -> str:
         """Return the definition of the index, on a database without partial ones."""
         quoted = schema_editor.quote_name
-        ordered = [*((name, "") for name in self.leading), *self.fields_orders]
+        ordered = self.for_database(schema_editor).fields_orders
         parts = [f"{quoted(self.stand_ins.get(name, name))} {order}".strip() for name, order in ordered]
         return f"INDEX {quoted(self.name)} ({', '.join(parts)})"
 
