@@ -50,7 +50,7 @@ class Effects:
         return heard
 
     def queued(self, row: WorkRow) -> None:
-        """Note a new work."""
+        """Note a work that was queued: a new one, or one that starts over."""
         self.awaits_worker(row)
         self.happened(Kind.QUEUED, row)
 

@@ -72,8 +72,7 @@ def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit
     if needs_clock(request, resolved):
         clock.synchronise()
     birth = born_as(request, resolved, ALONE, clock.now())
-    require_dedup_fits(birth, on_commit)
-    require_unit_fits(birth, on_commit)
+    require_identity_fits(birth, on_commit)
     return birth._replace(skips_queue=True) if skips_queue(request, given) else birth
 
 
@@ -96,12 +95,17 @@ def births_of(
     """Return the rows to insert; whatever can be wrong with a request is found here, before any SQL."""
     births = all_born(requests, ALONE, clock.now(), options)
     for birth in births:
-        require_dedup_fits(birth, on_commit)
-        require_unit_fits(birth, on_commit)
+        require_identity_fits(birth, on_commit)
     if any(skips_queue(sample, options) for sample in one_of_each(requests)):
         pairs = zip(births, requests, strict=True)
         return [birth._replace(skips_queue=skips_queue(request, options)) for birth, request in pairs]
     return births
+
+
+def require_identity_fits(birth: Birth, on_commit: bool) -> None:
+    """Raise TypeError where the caller would be promised an id that a key or a unit may make void."""
+    require_dedup_fits(birth, on_commit)
+    require_unit_fits(birth, on_commit)
 
 
 def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:

@@ -6,7 +6,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django_ayework.define.events import Kind
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import NotRetryable
@@ -71,8 +70,7 @@ def retry_work(ledger: Ledger, row: WorkRow) -> None:
     transitions.apply([transition])
     after = row.after(transition)
     ledger.reopened(after, was_dead=row.status == Status.DEAD)
-    ledger.effects.awaits_worker(after)
-    ledger.effects.happened(Kind.QUEUED, after)
+    ledger.effects.queued(after)
 
 
 def new_input(row: WorkRow, input: Any) -> str:
