@@ -101,6 +101,12 @@ class Effects:
             outbox.put(due, self.ended, self.revoked)
 
 
+def tell_at_once(due: Due) -> None:
+    """Wake workers for works that were committed by themselves, of which nobody is to hear anything else."""
+    tell_due(due)
+    outbox.put(due)
+
+
 _revocation_listeners: set[Callable[[dict[str, AbortReason]], object]] = set()
 
 

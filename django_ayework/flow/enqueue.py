@@ -7,25 +7,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from django_ayework.define.events import Kind
 from django_ayework.define.options import check_id, checked
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
 from django_ayework.flow.births import ALONE, Birth, all_born, born_as, one_of_each
-from django_ayework.flow.blanks import blank_of
+from django_ayework.flow.blanks import Blank, blank_of
 from django_ayework.flow.closing import close
 from django_ayework.flow.dedup import originals, require_dedup_fits
 from django_ayework.flow.deferral import after_commit
 from django_ayework.flow.direct import skips_queue, start_after_commit
 from django_ayework.flow.drafts import Drafts, are_plain
-from django_ayework.flow.effects import Effects
+from django_ayework.flow.effects import Effects, tell_at_once
+from django_ayework.flow.events import is_heard
 from django_ayework.flow.garbage import collecting_only_what_is_new
-from django_ayework.flow.gate_payload import encoded_input
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger, note_taken
 from django_ayework.flow.options import Resolved, resolve
+from django_ayework.flow.payloads import encode_input
 from django_ayework.flow.units import place_units, require_unit_fits
 from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic, in_own_transaction
+from django_ayework.store.database import atomic, connection, in_own_transaction
 from django_ayework.store.inserts import insert_one
 from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
 
@@ -36,8 +38,7 @@ G = TypeVar("G")
 def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handle[R, G]:
     """Queue one request; return its handle, or the first one's when it was queued before."""
     if not options and (blank := blank_of(request)) is not None:
-        row = blank.row(request.id, encoded_input(request), clock.now())
-        return handle_of(row, insert_alone(row))
+        return insert_plain(blank, request)
     given = dict(options)
     own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
     if own_id is not None:
@@ -48,6 +49,25 @@ def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handl
         after_commit(partial(in_own_transaction, partial(insert_here, birth, own_id)))
         return Handle(request.id, request.id)
     return insert(birth, own_id)
+
+
+def insert_plain(blank: Blank, request: WorkRequest[Any, Any]) -> Handle[Any, Any]:
+    """Insert a work of which there is nothing to say but its input.
+
+    Outside of a transaction it is committed by then, so workers are told without more ado.
+    """
+    id, now = request.id, clock.now()
+    text = encode_input(request.type, request.input, blank.codec)
+    database = connection()
+    if not blank.insert.insert(database, id, text, now):
+        note_taken([id])
+        return existing_handle(id)
+    if database.in_atomic_block or not database.autocommit or is_heard(Kind.QUEUED, request.type):
+        tell_on_commit(blank.row(id, text, now))
+        remember_uncommitted([id])
+    else:
+        tell_at_once(blank.due)
+    return Handle(id, id, chain_id=id)
 
 
 def require_free(own_id: str | None) -> None:
@@ -162,10 +182,15 @@ def insert_alone(row: WorkRow) -> bool:
     if not insert_one(row):
         note_taken([row.id])
         return False
+    tell_on_commit(row)
+    return True
+
+
+def tell_on_commit(row: WorkRow) -> None:
+    """Tell of a work that was queued, once it is committed."""
     effects = Effects(row.queued_at)
     effects.queued(row)
     effects.release_on_commit()
-    return True
 
 
 def existing_handle(id: str) -> Handle[Any, Any]:

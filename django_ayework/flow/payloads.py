@@ -51,18 +51,15 @@ def sized(text: str, what: str, type: str = "") -> str:
             f"expected {named(what, type)} to have at most {limit} characters once encoded "
             f"(AYEWORK['MAX_PAYLOAD']), got: {len(text)}; store it elsewhere and pass a reference."
         )
-    return storable(text, what, type)
+    return text if text.isascii() and "\x00" not in text else storable(text, what, type)
 
 
 def storable(text: str, what: str, type: str = "") -> str:
     """Return the text if every database can hold it; a codec of one's own may make others."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise NotEncodable(
-                f"expected {named(what, type)} to be text once encoded, got: {error}."
-            ) from None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise NotEncodable(f"expected {named(what, type)} to be text once encoded, got: {error}.") from None
     if "\x00" in text:
         raise NotEncodable(f"expected {named(what, type)} to have no NUL character once encoded.")
     return text

@@ -67,14 +67,19 @@ def open_transactions() -> int:
 
 def is_postgresql() -> bool:
     """Tell whether set-based statements of PostgreSQL can be used. Nearly every statement asks."""
-    return vendor_of(connections.settings[alias()]["ENGINE"]) == "postgresql"
+    return vendor() == "postgresql"
+
+
+def vendor() -> str:
+    """Return what Django calls the queue's database; to ask a thread's connection takes longer."""
+    return vendor_of(connections.settings[alias()]["ENGINE"])
 
 
 @cache
 def vendor_of(engine: str) -> str:
-    """Return what Django calls the databases of an engine; to ask a thread's connection takes longer."""
-    vendor: str = load_backend(engine).DatabaseWrapper.vendor
-    return vendor
+    """Return what Django calls the databases of an engine."""
+    name: str = load_backend(engine).DatabaseWrapper.vendor
+    return name
 
 
 def has_returning() -> bool:

@@ -72,14 +72,22 @@ def insert_one(work: WorkRow) -> int:
 
     Returns 0 when its id is taken, else 1.
     """
-    values = values_of(work)
     database = connection()
-    params = [value for value in values if value]
+    params = [*given_of(work).values()]
     if database.vendor != "postgresql":  # whose driver takes moments as they are
         adapt = database.ops.adapt_datetimefield_value
         params = [adapt(value) if isinstance(value, datetime) else value for value in params]
-    sql = statement(database.vendor, tuple([True if value else value for value in values]))
-    return rows_made(database, sql, params)
+    return rows_made(database, statement_of(database.vendor, work), params)
+
+
+def given_of(work: WorkRow) -> dict[str, Any]:
+    """Return the values that a statement is given as parameters, by column."""
+    return {name: value for name, value in zip(INSERTED, values_of(work), strict=True) if value}
+
+
+def statement_of(vendor: str, work: WorkRow) -> str:
+    """Return the INSERT of a work."""
+    return statement(vendor, tuple([True if value else value for value in values_of(work)]))
 
 
 @functools.lru_cache(maxsize=256)

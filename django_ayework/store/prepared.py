@@ -15,10 +15,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 #: A connection that lives for one short request is not worth the question of :func:`is_direct`.
 WORTHWHILE = 3
+#: Where a connection of Django's keeps what is known of its session: to look there costs next to nothing.
+ATTRIBUTE = "_ayework_session"
 
 
 class Session:
@@ -29,20 +30,27 @@ class Session:
 
     __slots__ = ("can_prepare", "connection", "cursors", "is_own", "uses")
 
-    def __init__(self, connection: Any, is_own: bool = False) -> None:
-        self.connection = connection  # the driver's
+    def __init__(self, database: Any, is_own: bool = False) -> None:
+        self.connection = database.connection  # the driver's
         self.is_own = is_own  # the engine's own, direct, and set to scan no tables
-        self.can_prepare: bool | None = True if is_own else None  # None while nobody has asked
+        #: None while nobody has asked the server.
+        self.can_prepare: bool | None = False if not has_sessions(database) else True if is_own else None
         self.uses = 0
         self.cursors: dict[bool, Any] = {}
 
 
-_sessions: WeakKeyDictionary[Any, Session] = WeakKeyDictionary()
+def has_sessions(database: Any) -> bool:
+    """Tell whether statements can be prepared there, as far as the settings tell."""
+    return (
+        database.vendor == "postgresql"
+        and database.Database.__name__ == "psycopg"
+        and not database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+    )
 
 
 def note_own_session(database: Any) -> None:
     """Note that the session is the engine's own, direct, and set to scan no tables."""
-    _sessions[database] = Session(database.connection, is_own=True)
+    setattr(database, ATTRIBUTE, Session(database, is_own=True))
 
 
 def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: bool = True) -> Any:
@@ -50,42 +58,50 @@ def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: boo
 
     The next statement uses the same cursor: read its rows before.
     """
-    if is_watched(database):
-        return None
     session = session_of(database)
-    if not may_prepare(session, database) or (needs_plan and not session.is_own):
+    if not may_prepare(session, database, needs_plan) or is_watched(database):
         return None
-    database.validate_no_broken_transaction()
-    with database.wrap_database_errors:
+    if database.needs_rollback:
+        database.validate_no_broken_transaction()
+    try:
         return executed(session, sql, params, reads_moments=needs_plan)
+    except Exception:
+        with database.wrap_database_errors:  # entered only now: it does something for errors alone
+            raise
 
 
 def keeps_plans(database: Any) -> bool:
     """Tell whether this is a session of the engine's own, which plans a statement once and for all."""
-    return not is_watched(database) and session_of(database).is_own
+    return session_of(database).is_own and not is_watched(database)
 
 
 def is_watched(database: Any) -> bool:
-    """Tell whether this is another driver's connection, or somebody watches what Django's cursors run."""
-    if database.vendor != "postgresql" or database.execute_wrappers or database.queries_logged:
-        return True
-    return bool(
-        database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS") or database.Database.__name__ != "psycopg"
-    )
+    """Tell whether somebody watches what Django's cursors run."""
+    return bool(database.execute_wrappers or database.queries_logged)
 
 
 def session_of(database: Any) -> Session:
     """Return what is known of the session, which is opened if there is none."""
-    if database.connection is None:
-        database.ensure_connection()
-    session = _sessions.get(database)
+    session: Session | None = getattr(database, ATTRIBUTE, None)
+    if session is not None and session.connection is database.connection:
+        return session
+    return session_opened(database)
+
+
+def session_opened(database: Any) -> Session:
+    """Open a session if there is none; return what is known of it, which may be noted as it opens."""
+    database.ensure_connection()
+    session: Session | None = getattr(database, ATTRIBUTE, None)
     if session is None or session.connection is not database.connection:
-        session = _sessions[database] = Session(database.connection)
+        session = Session(database)
+        setattr(database, ATTRIBUTE, session)
     return session
 
 
-def may_prepare(session: Session, database: Any) -> bool:
+def may_prepare(session: Session, database: Any, needs_plan: bool) -> bool:
     """Tell whether a statement may be prepared; a session is asked once it has been used a few times."""
+    if needs_plan and not session.is_own:
+        return False
     if session.can_prepare is None:
         session.uses += 1
         if session.uses > WORTHWHILE:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from django.conf import settings
-from django.db import connection, connections, transaction
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import DataError, connection, connections, transaction
+from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import dependency, enqueue, enqueue_many
@@ -72,6 +76,43 @@ def test_what_is_prepared_joins_the_transaction_at_hand():
         enqueue(add(a=1, b=2))
         transaction.set_rollback(True)
     assert Work.objects.count() == before
+
+
+@direct
+def test_what_is_prepared_is_refused_in_an_event_loop():
+    """As everything else that waits for the database there; Django's cursors see to it otherwise."""
+    for _ in range(WORTHWHILE + 1):
+        enqueue(add(a=1, b=2))
+    before = Work.objects.count()
+
+    async def enqueue_here() -> None:
+        enqueue(add(a=1, b=2))
+
+    with pytest.raises(SynchronousOnlyOperation):
+        asyncio.run(enqueue_here())
+    assert Work.objects.count() == before
+
+
+@direct
+def test_what_is_prepared_raises_djangos_errors_and_breaks_a_transaction_as_others_do():
+    database = connections["default"]
+    with bounded_statements():
+        with pytest.raises(DataError) as failed, transaction.atomic():
+            prepared.run_prepared(database, "SELECT 1 / %s::int", [0])
+        assert type(failed.value.__cause__).__module__ == "psycopg.errors"
+        with transaction.atomic():
+            transaction.set_rollback(True)
+            with pytest.raises(TransactionManagementError):
+                prepared.run_prepared(database, "SELECT %s::int", [1])
+
+
+@direct
+def test_a_session_that_took_the_place_of_another_prepares_its_own():
+    for _ in range(WORTHWHILE + 1):
+        enqueue(add(a=1, b=2))
+    connection.close()
+    assert enqueue(add(a=1, b=2)).state() is not None
+    assert prepared_here() == []
 
 
 @direct

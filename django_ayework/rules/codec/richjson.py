@@ -62,7 +62,7 @@ class RichJSON:
         """Take the short cut if the value is plain, else walk through it."""
         if is_plain(value):
             text = write(value)
-            if not has_surrogates(text):
+            if text.isascii() or not has_surrogates(text):
                 return text
         plain = Walk(self._writers, self._tags).plain(value)
         text = write(plain)
