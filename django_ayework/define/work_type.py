@@ -23,6 +23,9 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 G_co = TypeVar("G_co", covariant=True)
 
+#: How many sets of names are remembered to fit a signature.
+FITTING = 64
+
 #: The settings that are defaults of queueing options.
 CONSTANTS = ("queue", "priority", "fairness", "retry", "timeout", "expires", "lease")
 
@@ -76,12 +79,14 @@ class WorkType(Generic[P, R_co, G_co]):
         self.takes_context = wants_context(handler)
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = input_signature(handler)
+        #: Names of arguments, in the order of the signature, that were found to fit it.
+        self._fitting: set[tuple[str, ...]] = set()
         #: Whether an attempt is a call of a plain function with its arguments, and nothing around it.
         self.is_shown_nothing = not (self.takes_context or self.is_async or surrounds(settings))
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
         """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
-        return self.request(bind(self.signature, self.name, args, kwargs))
+        return self.request(bind(self.signature, self.name, args, kwargs) if args else self.arguments(kwargs))
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
         """Build a request and queue it in the current transaction; return its handle."""
@@ -107,7 +112,13 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by name, checked. Raises TypeError when they do not fit."""
-        return bind(self.signature, self.name, (), given)
+        names = tuple(given)
+        if names in self._fitting:
+            return dict(given)
+        arguments = bind(self.signature, self.name, (), given)
+        if tuple(arguments) == names and len(self._fitting) < FITTING:
+            self._fitting.add(names)
+        return arguments
 
     def defaults(self) -> dict[str, Any]:
         """Return the handler's own defaults by name, for ``options()`` to see what the handler will see."""

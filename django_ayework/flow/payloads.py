@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django_ayework.conf import get_settings
@@ -10,6 +10,8 @@ from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.errors import NotDecodable, NotEncodable, PayloadTooLarge
 from django_ayework.rules.codec import Codec, RichJSON
 from django_ayework.rules.redaction import HIDDEN
+
+TEXTS = frozenset({str})
 
 
 def codec_of(work_type: AnyWorkType | None) -> Codec:
@@ -73,9 +75,14 @@ def named(what: str, type: str) -> str:
 def decode_input(text: str, codec: Codec) -> dict[str, Any]:
     """Decode a stored input. Raises NotDecodable when it is not arguments by name."""
     arguments = codec.decode(text)
-    if not isinstance(arguments, dict) or not all(isinstance(name, str) for name in arguments):
+    if not isinstance(arguments, dict) or not are_names(arguments):
         raise NotDecodable(f"expected a stored input to be arguments by name, got: {text[:80]!r}.")
     return arguments
+
+
+def are_names(keys: Collection[object]) -> bool:
+    """Tell whether all of these are text, or what a codec of one's own makes of it."""
+    return TEXTS.issuperset(map(type, keys)) or all(isinstance(key, str) for key in keys)
 
 
 def decode_value(text: str | None, codec: Codec) -> Any:

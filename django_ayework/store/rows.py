@@ -31,7 +31,6 @@ class WorkRow(NamedTuple):
     about_id: str | None
     input: str
     options: str
-    result: str | None
     error: str
     progress: str | None
     attempt: int
@@ -39,13 +38,15 @@ class WorkRow(NamedTuple):
     deadline: datetime | None
     queued_at: datetime
     run_at: datetime
-    ended_at: datetime | None
-    completed_by: str | None
     dedup_key: str | None
     dedup_type: str | None
     unit: str | None
     sort_key: str
-    #: What a claim writes, which so needs not read it back: it comes last.
+    #: What no work has that waits for a worker, and what a claim writes: it needs not read them, so they come
+    #: last.
+    result: str | None
+    ended_at: datetime | None
+    completed_by: str | None
     status: str
     worker: str | None
     leased_until: datetime | None
@@ -97,11 +98,12 @@ class WorkRow(NamedTuple):
 
 
 COLUMNS = WorkRow._fields
-#: The columns that a claim writes anew, and those that it leaves or counts up.
+#: The columns that are empty while a work is pending, those that a claim writes anew, those that it reads.
+EMPTY = ("result", "ended_at", "completed_by")
 LEASED = ("status", "worker", "leased_until", "started_at")
-READ = COLUMNS[: -len(LEASED)]
+READ = COLUMNS[: -len(EMPTY + LEASED)]
 #: Those among them that are moments.
-MOMENTS_READ = tuple(map(READ.index, ("deadline", "queued_at", "run_at", "ended_at")))
+MOMENTS_READ = tuple(map(READ.index, ("deadline", "queued_at", "run_at")))
 PLACE = {name: position for position, name in enumerate(COLUMNS)}
 
 

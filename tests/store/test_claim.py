@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from django_ayework import retry
 from django_ayework.models import Work
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane, lanes_with_work
 from django_ayework.store.look import look
+from django_ayework.store.rows import find_row
 from django_ayework.testing.factories import WorkFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
@@ -68,6 +70,28 @@ def test_what_is_claimed_is_running_and_leased():
     row = Work.objects.get(id="w1")
     assert (row.status, row.attempt, row.delivery, row.worker) == ("running", 2, 4, "w")
     assert row.leased_until is not None
+
+
+@pytest.mark.parametrize("caps", [{"t.again": 1}, {"t.again": 1, "t.a": 1}], ids=["a lane", "lanes"])
+@pytest.mark.parametrize("end", ["cancelled", "dead"])
+def test_what_a_claim_does_not_read_of_a_work_that_starts_over_is_as_it_is_stored(end, caps):
+    """Nothing is left of an end, so that a claim knows what is there."""
+    WorkFactory(
+        id="again",
+        type="t.again",
+        status=end,
+        error="x",
+        reason="error" if end == "dead" else "",
+        progress='{"a":1}',
+        attempt=3,
+        ended_at=clock.now(),
+        completed_by="w0",
+    )
+    retry("again")
+    now = clock.now()
+    (row,) = transitions.claim("default", caps, 1, "w", now, now + timedelta(minutes=1))
+    assert row == find_row("again")
+    assert (row.result, row.ended_at, row.completed_by, row.attempt) == (None, None, None, 1)
 
 
 def test_lanes_are_the_types_of_each_queue():

@@ -111,6 +111,20 @@ def test_only_the_thread_whose_turn_it_is_puts_off(turns):
         assert done == [1]
 
 
+def test_what_one_thread_has_put_off_another_does(turns):
+    done: list[str] = []
+
+    def act() -> None:
+        done.append(threading.current_thread().name)
+
+    with turns:
+        turns.after(act)
+        with thread(lambda: turns.after(act), "other"):
+            pass
+        assert done == ["other"]
+    assert done == ["other", threading.current_thread().name]
+
+
 def test_what_was_put_off_is_done_when_the_turn_is_taken_away(turns, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 0.001)
     done: list[int] = []

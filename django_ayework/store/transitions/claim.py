@@ -21,9 +21,10 @@ from django_ayework.store.database import (
     stored_moment,
 )
 from django_ayework.store.lanes import IN_LANE
-from django_ayework.store.rows import MOMENTS_READ, READ, WorkRow, rows_of
+from django_ayework.store.rows import EMPTY, MOMENTS_READ, READ, WorkRow, rows_of
 
 WORK = Work._meta.db_table
+NOTHING = (None,) * len(EMPTY)
 
 LEASE = f"""
 UPDATE {WORK}
@@ -85,9 +86,10 @@ CLAIM_LANES = CLAIM.format(
 )
 
 #: Moments are asked for as texts: Django's converter for its own type takes longer than the rest of the row.
+#: The lane's index tells rowids, by which rows are found at once; an id is looked up in an index before.
 CLAIM_LANE_SQLITE = f"""
-{LEASE} WHERE id IN (
-    SELECT id FROM {WORK}
+{LEASE} WHERE rowid IN (
+    SELECT rowid FROM {WORK}
     WHERE status = 'pending' AND queue = %s AND type = %s
     ORDER BY {IN_LANE} LIMIT %s
 )
@@ -129,7 +131,7 @@ def claim_set_based(
 
 def rows_from(found: Iterable[tuple[Any, ...]], lease: tuple[str, datetime, datetime]) -> list[WorkRow]:
     """Return what a statement returned as rows, with the lease that it has written."""
-    written = (str(Status.RUNNING), *lease)
+    written = (*NOTHING, str(Status.RUNNING), *lease)
     return [WorkRow._make(values + written) for values in found]
 
 
@@ -176,7 +178,7 @@ def rows_from_texts(
 ) -> Iterator[WorkRow]:
     """See rows_from(); moments are made of their texts, of which works queued together share many."""
     made: dict[str | None, datetime | None] = {None: None}
-    written = (str(Status.RUNNING), *lease)
+    written = (*NOTHING, str(Status.RUNNING), *lease)
     for values in found:
         columns = [*values, *written]
         for place in MOMENTS_READ:

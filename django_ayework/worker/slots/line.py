@@ -14,6 +14,9 @@ from django_ayework.worker.slots.runners import Guest, Runner, SlotThread
 
 #: Seconds for which no guest runs works of a type that one was stuck in.
 NO_GUESTS_FOR = 30.0
+#: Seconds for which a runner of quick works is given more of their type without another look: far less than
+#: it may be stuck in one, and enough for some dozens.
+TRUST = 0.001
 
 
 class Line:
@@ -81,6 +84,8 @@ class Line:
         now = time.monotonic()
         with self.lock:
             self._note(thread, ended, now)
+            if self._is_trusted(thread, now):
+                return self._waiting.popleft()
             if self._invite_instead(thread):
                 return None
             load = self._waiting[0] if self._waiting else None
@@ -88,10 +93,12 @@ class Line:
                 if thread not in self._quick:
                     self._quick.add(thread)
                     self.on_quick()
+                self._trust(thread, load, now)
                 return self._waiting.popleft()
             if load is not None and not is_async(load):
                 self._waiting.popleft()
                 self._quick.discard(thread)
+                thread.is_noted = False
                 self._fill()
                 return load
             self._leave(thread)
@@ -107,6 +114,8 @@ class Line:
         with self.lock:
             if ended is not None:
                 self._note(guest, ended, now)
+                if not goes and self._is_trusted(guest, now):
+                    return self._waiting.popleft()
             guest.since, guest.is_running = now, False
             if guest not in self._quick or not self._is_for_guests():
                 self._dismiss(guest)
@@ -114,7 +123,7 @@ class Line:
             if goes:
                 return None
             guest.is_running = True
-            guest.type = self._waiting[0].type
+            self._trust(guest, self._waiting[0], now)
             return self._waiting.popleft()
 
     # --- guests -------------------------------------------------------------------------------------------
@@ -210,7 +219,7 @@ class Line:
             return
         self._plain += 1
         thread = self._idle.pop() if self._idle else self._new_thread()
-        thread.since = time.monotonic()
+        thread.since, thread.is_noted = time.monotonic(), False
         if self._is_quick(load):
             self._quick.add(thread)
         thread.inbox.put(load)
@@ -222,10 +231,25 @@ class Line:
         self._idle.append(thread)
         self._quick.discard(thread)
 
+    def _trust(self, runner: Runner, load: Load, now: float) -> None:
+        """Give a runner a quick load, and others like it for a moment (under the lock)."""
+        runner.type, runner.is_noted, runner.trusted_until = load.type, False, now + TRUST
+
+    def _is_trusted(self, runner: Runner, now: float) -> bool:
+        """Tell whether a runner is given what waits first, as that is like the last (under the lock)."""
+        if now >= runner.trusted_until or not self._waiting or runner not in self._quick:
+            return False
+        load = self._waiting[0]
+        return load.type == runner.type and not isinstance(load, Batch)
+
     def _note(self, runner: Runner, ended: Load, now: float) -> None:
-        """Note how long a load took (under the lock)."""
-        self._pace.note(ended.type, now - runner.since, self._plain, runner in self._quick)
-        runner.since = now
+        """Note how long a load took, of those that a runner is trusted with the first (under the lock).
+
+        When others follow without a look depends on those before: so the first is as good a sample as any.
+        """
+        if not runner.is_noted:
+            self._pace.note(ended.type, now - runner.since, self._plain, runner in self._quick)
+        runner.since, runner.is_noted = now, True
 
     def _is_quick(self, load: Load) -> bool:
         """Tell whether a load should be over in a moment."""

@@ -15,6 +15,11 @@ class Runner:
 
     def __init__(self) -> None:
         self.since = 0.0
+        #: The type of the load that it was given with a look at everything, whether it is noted how long that
+        #: took, and until when others of the type are given to it without such a look.
+        self.type = ""
+        self.is_noted = False
+        self.trusted_until = 0.0
 
 
 class SlotThread(Runner):
@@ -38,8 +43,7 @@ class Guest(Runner):
         self.connections = SecondConnection()
         #: Whether it is in a slot, and has a work to run or will have.
         self.has_slot = False
-        #: Whether it runs a work now, and of which type.
+        #: Whether it runs a work now.
         self.is_running = False
-        self.type = ""
         #: Whether it was stuck in a work: somebody else goes on in its place.
         self.is_left = False

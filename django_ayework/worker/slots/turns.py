@@ -83,6 +83,8 @@ class Turns:
 
         Woken before, that thread would ask for the interpreter all the time, and be refused.
         """
+        if act in self._put_off and self.is_taken:
+            return  # whoever takes this turn away does what was put off after that
         with self._lock:
             if self.is_taken:
                 if act not in self._put_off:
