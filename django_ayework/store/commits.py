@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import suppress
 
 from django.db import connections
 
 #: Seconds between two looks: what a wake-up waits for at most, and most of what an idle worker costs.
 LOOK_EVERY = 0.02
+#: The same at most where looks would take more than this part of a core: on some machines a thread that has
+#: slept needs ten times as long for one as on others. What one costs is measured over so many.
+LOOK_RARELY, SHARE, MEASURED = 0.03, 0.007, 16
 #: The same for some seconds after a commit, as more are likely.
 LOOK_OFTEN, BUSY_FOR = 0.008, 0.5
 #: The same while the process has so much to do that a thread that sleeps gets the interpreter back so late,
@@ -44,6 +46,7 @@ class CommitWatch:
         self._version = self._read()
         self._busy_until = 0.0
         self._times_late = 0
+        self._at_rest = LOOK_EVERY
 
     def follow(self, channels: set[str]) -> bool:
         """Follow nothing in particular: a commit does not say what it is about."""
@@ -51,13 +54,17 @@ class CommitWatch:
 
     def hear(self, seconds: float) -> list[tuple[str | None, str]]:
         """Wait for a commit of any other connection at most that long; it is news for all channels."""
-        until = time.monotonic() + seconds
+        until, began, looks = time.monotonic() + seconds, time.thread_time(), 0
         while not self._is_rung and (now := time.monotonic()) < until:
             version = self._read()
             if version != self._version:
                 self._version, self._busy_until = version, now + BUSY_FOR
                 return [(None, "")]
             self._rest(now)
+            looks += 1
+        if looks >= MEASURED:
+            cost = (time.thread_time() - began) / looks
+            self._at_rest = min(LOOK_RARELY, max(LOOK_EVERY, cost / SHARE))
         self._is_rung = False
         return []
 
@@ -71,7 +78,7 @@ class CommitWatch:
 
     def _rest(self, now: float) -> None:
         """Sleep until the next look, and see whether others need the interpreter when that is over."""
-        pause = LOOK_OFTEN if now < self._busy_until else LOOK_EVERY
+        pause = LOOK_OFTEN if now < self._busy_until else self._at_rest
         if self._times_late >= IN_A_ROW:
             pause = LOOK_SELDOM
         time.sleep(pause)
@@ -79,6 +86,7 @@ class CommitWatch:
 
     def _read(self) -> int:
         """Return a number that changes with every commit of others; it reads one page, and takes no lock."""
-        with suppress(sqlite3.OperationalError):  # it is being recovered, or was busy: next time
+        try:
             return int(self._cursor.execute("PRAGMA data_version").fetchone()[0])
-        return -1
+        except sqlite3.OperationalError:  # it is being recovered, or was busy: next time
+            return -1

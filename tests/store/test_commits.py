@@ -9,16 +9,32 @@ from pathlib import Path
 import pytest
 
 from django_ayework.store import commits as module
-from django_ayework.store.commits import LATE, LOOK_EVERY, LOOK_OFTEN, LOOK_SELDOM, CommitWatch
+from django_ayework.store.commits import (
+    LATE,
+    LOOK_EVERY,
+    LOOK_OFTEN,
+    LOOK_RARELY,
+    LOOK_SELDOM,
+    MEASURED,
+    SHARE,
+    CommitWatch,
+)
 
 
 class Clock:
-    """Stands in for ``time``: sleeping takes as long as was asked, and as much longer as others need."""
+    """Stands in for ``time``: sleeping takes as long as was asked, and as much longer as others need.
+
+    Each sleep costs the thread so many seconds of a core.
+    """
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.others_need = 0.0
+        self.cost = 0.0
         self.slept: list[float] = []
+
+    def thread_time(self) -> float:
+        return self.cost * len(self.slept)
 
     def monotonic(self) -> float:
         return self.now
@@ -87,3 +103,38 @@ def test_to_be_late_once_means_nothing(watch, clock):
     clock.others_need = 0.0
     watch.hear(3 * LOOK_EVERY)
     assert set(clock.slept) == {LOOK_EVERY}
+
+
+@pytest.mark.parametrize(
+    ("cost", "pause"),
+    [(0.0, LOOK_EVERY), (0.5 * LOOK_EVERY * SHARE, LOOK_EVERY), (0.025 * SHARE, 0.025), (1.0, LOOK_RARELY)],
+)
+def test_where_a_look_costs_much_there_are_fewer(watch, clock, cost, pause):
+    clock.cost = cost
+    watch.hear(2 * MEASURED * LOOK_EVERY)
+    assert set(clock.slept) == {LOOK_EVERY}
+    clock.slept.clear()
+    watch.hear(2 * MEASURED * LOOK_EVERY)
+    assert clock.slept == pytest.approx([pause] * len(clock.slept))
+    clock.cost = 0.0
+    watch.hear(2 * MEASURED * LOOK_RARELY)
+    clock.slept.clear()
+    watch.hear(3 * LOOK_EVERY)
+    assert set(clock.slept) == {LOOK_EVERY}
+
+
+def test_a_few_looks_tell_nothing_of_their_cost(watch, clock):
+    clock.cost = 1.0
+    for _ in range(3):
+        watch.hear((MEASURED - 2) * LOOK_EVERY)
+    assert set(clock.slept) == {LOOK_EVERY}
+
+
+def test_however_much_looks_cost_it_looks_often_after_a_commit(watch, writer, clock):
+    clock.cost = 1.0
+    watch.hear(2 * MEASURED * LOOK_EVERY)
+    writer.execute("INSERT INTO t VALUES (1)")
+    watch.hear(1.0)
+    clock.slept.clear()
+    watch.hear(3 * LOOK_OFTEN)
+    assert set(clock.slept) == {LOOK_OFTEN}
