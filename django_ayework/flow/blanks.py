@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django_ayework.conf import get_settings
+from django_ayework.conf import Settings, get_settings
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow.births import ALONE, NOTHING_GIVEN, work_row
@@ -45,7 +45,8 @@ def blank_of(request: WorkRequest[Any, Any]) -> Blank | None:
     work_type = registry.find(request.type)
     if work_type is None or request.options or type(request) is not WorkRequest:
         return None
-    known = _known if _known.settings is get_settings() else known_anew()
+    settings = get_settings()
+    known = _known if _known.settings is settings else known_anew(settings)
     try:
         return known.blanks[work_type]
     except KeyError:
@@ -55,8 +56,8 @@ def blank_of(request: WorkRequest[Any, Any]) -> Blank | None:
 class Blanks:
     """The blanks of types, under the settings of which they were made."""
 
-    def __init__(self) -> None:
-        self.settings = get_settings()
+    def __init__(self, settings: Settings | None) -> None:
+        self.settings = settings
         self.blanks: dict[AnyWorkType, Blank | None] = {}
 
     def add(self, work_type: AnyWorkType) -> Blank | None:
@@ -67,10 +68,10 @@ class Blanks:
         return blank
 
 
-def known_anew() -> Blanks:
+def known_anew(settings: Settings) -> Blanks:
     """Forget blanks of other settings."""
     global _known
-    _known = Blanks()
+    _known = Blanks(settings)
     return _known
 
 
@@ -85,4 +86,4 @@ def new_blank(work_type: AnyWorkType) -> Blank | None:
     return Blank(sample, BlankInsert.of(vendor(), sample), codec_of(work_type), due)
 
 
-_known = Blanks()
+_known = Blanks(None)  # none yet: settings may not be usable, which checks tell
