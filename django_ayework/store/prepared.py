@@ -31,15 +31,16 @@ class Session:
     __slots__ = ("can_prepare", "connection", "cursors", "is_own", "uses")
 
     def __init__(self, database: Any, is_own: bool = False) -> None:
+        may_ask = takes_prepared(database)
         self.connection = database.connection  # the driver's
-        self.is_own = is_own  # the engine's own, direct, and set to scan no tables
+        self.is_own = is_own and may_ask  # the engine's own, direct, and set to scan no tables
         #: None while nobody has asked the server.
-        self.can_prepare: bool | None = False if not has_sessions(database) else True if is_own else None
+        self.can_prepare: bool | None = self.is_own or (None if may_ask else False)
         self.uses = 0
         self.cursors: dict[bool, Any] = {}
 
 
-def has_sessions(database: Any) -> bool:
+def takes_prepared(database: Any) -> bool:
     """Tell whether statements can be prepared there, as far as the settings tell."""
     return (
         database.vendor == "postgresql"

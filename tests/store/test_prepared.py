@@ -132,6 +132,14 @@ def test_only_sessions_of_the_engine_keep_plans():
 
 
 @direct
+def test_where_nothing_may_be_prepared_a_session_of_the_engine_keeps_no_plans(monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
+    with bounded_statements():
+        assert not prepared.keeps_plans(connections["default"])
+        assert prepared_here() == []
+
+
+@direct
 @pytest.mark.parametrize("scan", ["seqscan", "bitmapscan"])
 def test_a_session_of_the_engine_looks_rows_up_one_by_one(scan):
     with bounded_statements(), connection.cursor() as cursor:
