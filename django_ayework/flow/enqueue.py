@@ -63,10 +63,10 @@ def insert_plain(blank: Blank, request: WorkRequest[Any, Any]) -> Handle[Any, An
         note_taken([id])
         return existing_handle(id)
     if database.in_atomic_block or not database.autocommit or is_heard(Kind.QUEUED, request.type):
-        tell_on_commit(blank.row(id, text, now))
-        remember_uncommitted([id])
-    else:
-        tell_at_once(blank.due)
+        row = blank.row(id, text, now)
+        tell_on_commit(row)
+        return handle_of(row, is_new=True)
+    tell_at_once(blank.due)
     return Handle(id, id, chain_id=id)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django_ayework.store.inserts import given_of, rows_made, statement_of
+from django_ayework.store.columns import INSERTED, values_of
+from django_ayework.store.inserts import rows_made, statement_of
 from django_ayework.store.rows import WorkRow
 
 
@@ -22,10 +23,11 @@ class BlankInsert:
     @classmethod
     def of(cls, vendor: str, sample: WorkRow) -> BlankInsert:
         """Return the INSERT of works as this one, of which id and input must be something."""
-        given = given_of(sample)
+        values = values_of(sample)
+        given = {name: value for name, value in zip(INSERTED, values, strict=True) if value}
         names, params = [*given], tuple(given.values())
         input, queued_at = names.index("input"), names.index("queued_at")
-        sql = statement_of(vendor, sample)
+        sql = statement_of(vendor, values)
         return cls(sql, params[1:input], params[input + 1 : queued_at], params[queued_at + 2 :])
 
     def insert(self, database: Any, id: str, input: str, now: datetime) -> int:

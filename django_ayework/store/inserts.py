@@ -72,22 +72,18 @@ def insert_one(work: WorkRow) -> int:
 
     Returns 0 when its id is taken, else 1.
     """
+    values = values_of(work)
     database = connection()
-    params = [*given_of(work).values()]
+    params = [value for value in values if value]
     if database.vendor != "postgresql":  # whose driver takes moments as they are
         adapt = database.ops.adapt_datetimefield_value
         params = [adapt(value) if isinstance(value, datetime) else value for value in params]
-    return rows_made(database, statement_of(database.vendor, work), params)
+    return rows_made(database, statement_of(database.vendor, values), params)
 
 
-def given_of(work: WorkRow) -> dict[str, Any]:
-    """Return the values that a statement is given as parameters, by column."""
-    return {name: value for name, value in zip(INSERTED, values_of(work), strict=True) if value}
-
-
-def statement_of(vendor: str, work: WorkRow) -> str:
-    """Return the INSERT of a work."""
-    return statement(vendor, tuple([True if value else value for value in values_of(work)]))
+def statement_of(vendor: str, values: Sequence[Any]) -> str:
+    """Return an INSERT of these values, of which it is given those that are something."""
+    return statement(vendor, tuple([True if value else value for value in values]))
 
 
 @functools.lru_cache(maxsize=256)

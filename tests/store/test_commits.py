@@ -19,16 +19,17 @@ from django_ayework.store.commits import (
     SHARE,
     CommitWatch,
 )
+from tests.clocks import Clock, put_in_place
 
 
-class Clock:
+class SleepingClock(Clock):
     """Stands in for ``time``: sleeping takes as long as was asked, and as much longer as others need.
 
     Each sleep costs the thread so many seconds of a core.
     """
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        super().__init__()
         self.others_need = 0.0
         self.cost = 0.0
         self.slept: list[float] = []
@@ -36,19 +37,14 @@ class Clock:
     def thread_time(self) -> float:
         return self.cost * len(self.slept)
 
-    def monotonic(self) -> float:
-        return self.now
-
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds + self.others_need
 
 
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    return clock
+def clock(monkeypatch) -> SleepingClock:
+    return put_in_place(SleepingClock(), module, monkeypatch)
 
 
 @pytest.fixture
@@ -61,7 +57,7 @@ def writer(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture
-def watch(tmp_path: Path, writer: sqlite3.Connection, clock: Clock) -> Iterator[CommitWatch]:
+def watch(tmp_path: Path, writer: sqlite3.Connection, clock: SleepingClock) -> Iterator[CommitWatch]:
     watch = CommitWatch(str(tmp_path / "file"))
     yield watch
     watch.close()

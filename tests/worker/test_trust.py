@@ -13,17 +13,8 @@ from django_ayework.worker.slots import line as module
 from django_ayework.worker.slots.line import TRUST, Line
 from django_ayework.worker.slots.pace import Pace
 from django_ayework.worker.slots.runners import Guest, Runner
+from tests.clocks import Clock, put_in_place
 from tests.worker.loads import Load
-
-
-class Clock:
-    """Stands in for ``time``."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Noting(Pace):
@@ -53,9 +44,7 @@ class Thread(Runner):
 
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    return clock
+    return put_in_place(Clock(), module, monkeypatch)
 
 
 @pytest.fixture
