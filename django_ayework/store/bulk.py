@@ -1,55 +1,80 @@
-"""Writing many rows at once: joined with the values on PostgreSQL and SQLite, chosen by CASE elsewhere."""
+"""Writing many rows at once: one UPDATE, joined with the values."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice, repeat
+from typing import Any, NamedTuple
 
 from django.db.models import Model
 
-from django_ayework.store.database import connection, fetch, has_returning, is_postgresql
+from django_ayework.store.database import CHUNK, connection, fetch, has_returning, is_postgresql
 from django_ayework.store.portions import portions
-from django_ayework.store.sources import source_of
+from django_ayework.store.sources import Source, source_of
 
 Changes = Mapping[str, Mapping[str, Any]]
-
-#: Rows in one CASE: each row is compared with every key, so more rows would cost more than round trips save.
-CASES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
     """New values for the rows of these keys, column by column.
 
-    ``varying`` has one value per key, in their order; ``shared`` is the same for all.
+    ``varying`` has one value per key, in their order; ``shared`` is the same for all. ``required`` has values
+    that columns of a row must have now, one per key.
     """
 
     keys: Sequence[str]
     varying: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     shared: Mapping[str, Any] = field(default_factory=dict)
+    required: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+class Condition(NamedTuple):
+    """What a row ``w`` must meet besides: an ``AND`` in SQL, and its parameters."""
+
+    sql: str = ""
+    params: Sequence[Any] = ()
+
+
+UNCONDITIONAL = Condition()
 
 
 def update_of(changes: Changes) -> Update:
     """Return changes by key as an update by column; all name the same columns."""
     values = list(changes.values())
-    varying: dict[str, Sequence[Any]] = {}
-    shared: dict[str, Any] = {}
-    for name, first in values[0].items():
-        column = [change[name] for change in values]
-        if all(value == first for value in column):
-            shared[name] = first
-        else:
-            varying[name] = column
-    return Update(list(changes), varying, shared)
+    return update_by_column(list(changes), {name: [change[name] for change in values] for name in values[0]})
+
+
+def update_by_column(
+    keys: Sequence[str], columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any] | None = None
+) -> Update:
+    """Return new values, one per key in each column, as an update; what all have in common is shared, too."""
+    alike = {name: column[0] for name, column in columns.items() if column.count(column[0]) == len(column)}
+    varying = {name: column for name, column in columns.items() if name not in alike}
+    return Update(keys, varying, {**alike, **(shared or {})})
 
 
 def update_rows(model: type[Model], changes: Changes) -> None:
     """Set columns of rows by primary key; all changes name the same columns. The caller holds the locks."""
     if changes:
-        update = update_joined if can_join() else update_by_cases
-        update(model, update_of(changes))
+        write(model, update_of(changes))
+
+
+def write(model: type[Model], update: Update) -> None:
+    """Carry out an update, which may be any number of statements. The caller holds the locks."""
+    if tells_moved() or len(update.keys) == 1:
+        update_joined(model, update)
+    else:
+        for part in parts_of(update):
+            count_moved(model, part)
+
+
+def parts_of(update: Update) -> Iterator[Update]:
+    """Return an update in parts that are small enough for one statement each."""
+    for part in portions(sizes_of(update), most=CHUNK):
+        yield part_of(update, range(part.start, part.stop))
 
 
 def quoted(name: str) -> str:
@@ -62,65 +87,108 @@ def columns_of(model: type[Model], names: Sequence[str]) -> str:
     return ", ".join(quoted(field_of(model, name).column) for name in names)
 
 
-def can_join() -> bool:
-    """Tell whether an UPDATE can be joined with values and return what it has moved."""
+def tells_moved() -> bool:
+    """Tell whether an UPDATE returns which rows it has moved, and not only how many."""
     return is_postgresql() or has_returning()
 
 
-def update_joined(
-    model: type[Model],
-    update: Update,
-    fence: Mapping[str, Sequence[Any]] | None = None,
-    condition: str = "",
-    params: Sequence[Any] = (),
-) -> set[str]:
-    """One UPDATE joined with the values; the planner reads the rows through the primary key.
-
-    ``fence`` has values, one per key, that columns must have now; ``condition``, with its ``params``, is what
-    a row (``w``) must meet besides. Returns the keys that moved.
+def update_joined(model: type[Model], update: Update, condition: Condition = UNCONDITIONAL) -> set[str]:
+    """One UPDATE joined with the values, whose rows are found by primary key; return the keys that moved.
 
     It is planned each time: a plan from when the table was small goes through the whole index, for ever.
     """
     if len(update.keys) == 1:
-        return update_one(model, update, fence or {}, condition, params)
+        return update_one(model, update, condition)
+    key = quoted(primary_key(model).column)
+    join = join_of(model, update)
+    sql = (
+        f"UPDATE {quoted(model._meta.db_table)} AS w SET {join.sets} FROM {join.source.sql} "
+        f"WHERE {join.met} {condition.sql} RETURNING {key}"
+    )
+    return {row[0] for row in fetch(sql, [*join.shared, *join.source.params, *condition.params])}
+
+
+def count_moved(model: type[Model], update: Update, condition: Condition = UNCONDITIONAL) -> int:
+    """Do as update_joined() where no UPDATE tells which rows it has moved; return how many did."""
+    count = count_joined if connection().vendor == "mysql" else count_one_by_one
+    return count(model, update, condition)
+
+
+def count_joined(model: type[Model], update: Update, condition: Condition) -> int:
+    """One UPDATE; the values come first, in their order, and each row is looked up.
+
+    Read the other way round, or chosen by CASE, each row would be compared with every key.
+    """
+    join = join_of(model, update)
+    sql = (
+        f"UPDATE {join.source.sql} STRAIGHT_JOIN {quoted(model._meta.db_table)} AS w "
+        f"SET {join.sets} WHERE {join.met} {condition.sql}"
+    )
+    with connection().cursor() as cursor:
+        cursor.execute(sql, [*join.source.params, *join.shared, *condition.params])
+        return int(cursor.rowcount)
+
+
+def count_one_by_one(model: type[Model], update: Update, condition: Condition) -> int:
+    """An UPDATE that any database runs, for each row."""
+    given, required = (*update.varying, *update.shared), tuple(update.required)
+    sql, fields = statement_of_one(connection().vendor, model, given, required, condition.sql)
+    columns = [
+        *update.varying.values(),
+        *map(repeat, update.shared.values()),
+        update.keys,
+        *update.required.values(),
+    ]
+    adapted = [
+        [field.get_db_prep_save(value, connection()) for value in islice(column, len(update.keys))]
+        for field, column in zip(fields, columns, strict=True)
+    ]
+    with connection().cursor() as cursor:
+        cursor.executemany(sql, [(*row, *condition.params) for row in zip(*adapted, strict=True)])
+        return int(cursor.rowcount)
+
+
+class Join(NamedTuple):
+    """The parts of an UPDATE of rows ``w`` that is joined with values ``v``."""
+
+    sets: str
+    #: The parameters of ``sets``.
+    shared: list[Any]
+    source: Source
+    met: str
+
+
+def join_of(model: type[Model], update: Update) -> Join:
+    """Return the parts; a row is met by its key and by what columns must have now."""
     key = primary_key(model)
-    given = {key.name: update.keys, **update.varying, **(fence or {})}
+    given = {key.name: update.keys, **update.varying, **update.required}
     place = {name: f"v.v{number}" for number, name in enumerate(given)}
     fields = {name: field_of(model, name) for name in (*given, *update.shared)}
-    sets = [f'"{fields[name].column}" = {place[name]}' for name in update.varying]
-    sets += [f'"{fields[name].column}" = %s' for name in update.shared]
-    met = [f'w."{fields[name].column}" = {place[name]}' for name in (key.name, *(fence or {}))]
-    source = source_of([fields[name] for name in given], list(given.values()))
-    sql = (
-        f'UPDATE "{model._meta.db_table}" AS w SET {", ".join(sets)} FROM {source.sql} '
-        f'WHERE {" AND ".join(met)} {condition} RETURNING "{key.column}"'
-    )
+    column = {name: quoted(field.column) for name, field in fields.items()}
+    sets = [f"{column[name]} = {place[name]}" for name in update.varying]
+    sets += [f"{column[name]} = %s" for name in update.shared]
+    met = [f"w.{column[name]} = {place[name]}" for name in (key.name, *update.required)]
     shared = [fields[name].get_db_prep_save(value, connection()) for name, value in update.shared.items()]
-    return {row[0] for row in fetch(sql, [*shared, *source.params, *params])}
+    source = source_of([fields[name] for name in given], list(given.values()))
+    return Join(", ".join(sets), shared, source, " AND ".join(met))
 
 
-def update_one(
-    model: type[Model],
-    update: Update,
-    fence: Mapping[str, Sequence[Any]],
-    condition: str,
-    params: Sequence[Any],
-) -> set[str]:
+def update_one(model: type[Model], update: Update, condition: Condition) -> set[str]:
     """Update one row as update_joined() does, with nothing to join: on all databases, by one plan."""
     given = {**{name: values[0] for name, values in update.varying.items()}, **update.shared}
-    required = {name: values[0] for name, values in fence.items()}
+    required = {name: values[0] for name, values in update.required.items()}
     database = connection()
-    sql, fields = statement_of_one(database.vendor, model, tuple(given), tuple(required), condition)
+    sql, fields = statement_of_one(database.vendor, model, tuple(given), tuple(required), condition.sql)
     pairs = zip(fields, (*given.values(), update.keys[0], *required.values()), strict=True)
     values = [
         value if value is None or type(value) is str else field.get_db_prep_save(value, database)
         for field, value in pairs
     ]
-    if can_join():
+    if tells_moved():
         moved = f"{sql} RETURNING {quoted(primary_key(model).column)}"
-        return {row[0] for row in fetch(moved, [*values, *params], often=True)}
+        return {row[0] for row in fetch(moved, [*values, *condition.params], often=True)}
     with database.cursor() as cursor:
-        cursor.execute(sql, [*values, *params])
+        cursor.execute(sql, [*values, *condition.params])
         return set(update.keys) if cursor.rowcount else set()
 
 
@@ -147,17 +215,14 @@ def field_of(model: type[Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def update_by_cases(model: type[Model], update: Update) -> set[str]:
-    """One UPDATE per chunk: what all rows share is set as it is, what differs is chosen by key."""
-    for part in portions(sizes_of(update), most=CASES):
-        update_chunk(model, part_of(update, range(part.start, part.stop)))
-    return set(update.keys)
-
-
 def part_of(update: Update, places: Sequence[int]) -> Update:
     """Return the part of an update that is about the keys at these places."""
-    varying = {name: [column[place] for place in places] for name, column in update.varying.items()}
-    return Update([update.keys[place] for place in places], varying, update.shared)
+
+    def cut(columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        return {name: [column[place] for place in places] for name, column in columns.items()}
+
+    keys = [update.keys[place] for place in places]
+    return Update(keys, cut(update.varying), update.shared, cut(update.required))
 
 
 def sizes_of(update: Update) -> list[int]:
@@ -167,25 +232,3 @@ def sizes_of(update: Update) -> list[int]:
         sum(len(column[place]) for column in texts if isinstance(column[place], str))
         for place in range(len(update.keys))
     ]
-
-
-def update_chunk(model: type[Model], update: Update) -> None:
-    """Write one chunk."""
-    database = connection()
-    key = quoted(primary_key(model).column)
-    assignments, params = [], []
-    for name, value in update.shared.items():
-        column = field_of(model, name)
-        assignments.append(f"{quoted(column.column)} = %s")
-        params.append(column.get_db_prep_save(value, database))
-    for name, values in update.varying.items():
-        column = field_of(model, name)
-        assignments.append(f"{quoted(column.column)} = CASE {key} {'WHEN %s THEN %s ' * len(values)}END")
-        for id, value in zip(update.keys, values, strict=True):
-            params += (id, column.get_db_prep_save(value, database))
-    where = f"{key} IN ({', '.join(['%s'] * len(update.keys))})"
-    with database.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {quoted(model._meta.db_table)} SET {', '.join(assignments)} WHERE {where}",
-            [*params, *update.keys],
-        )

@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.sources import called, parsed
 
 WRITING = {"update", "aupdate", "create", "acreate", "get_or_create", "update_or_create", "bulk_update"}
-IN_BULK = {"update_rows", "update_joined", "update_by_cases"}  # of store.bulk: any column
+IN_BULK = {"update_rows", "update_joined", "count_moved", "write"}  # of store.bulk: any column
 SETS_STATUS = re.compile(r"\bSET\b(?:(?!\bWHERE\b).)*\bstatus\b\s*=", re.DOTALL | re.IGNORECASE)
 SQL = {"cursor", "execute", "executemany", "callproc", "RawSQL", "raw", "extra"}
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.rules.transitions import Transition
-from django_ayework.store.bulk import Update, can_join, part_of, update_by_cases, update_joined, update_of
-from django_ayework.store.database import CHUNK, SET, chunked, rows
+from django_ayework.store.bulk import (
+    Condition,
+    Update,
+    count_moved,
+    part_of,
+    parts_of,
+    tells_moved,
+    update_joined,
+    update_of,
+    write,
+)
+from django_ayework.store.database import CHUNK, SET, atomic, chunked, rows
 
 #: What is true of a work that no worker holds, whatever it became.
 UNHELD = {"worker": None, "leased_until": None}
@@ -37,7 +49,8 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
     for (leaves, renews), group in alike.items():
         for some in chunked(group, at_once()):
             update = update_of({t.id: changes_of(t, renews) for t in some})
-            moved |= moved_by(update, [t.delivery for t in some], leaves)
+            held = {"delivery": [t.delivery for t in some]}
+            moved |= moved_by(replace(update, required=held), leaves)
     return moved
 
 
@@ -57,33 +70,46 @@ def succeed(works: Sequence[Won], completed_by: str | None, now: datetime) -> se
     moved: set[str] = set()
     for some in chunked(works, at_once()):
         ids, deliveries, results = zip(*some, strict=True)
-        moved |= moved_by(Update(ids, {"result": results}, shared), deliveries, frozenset({Status.RUNNING}))
+        update = Update(ids, {"result": results}, shared, required={"delivery": deliveries})
+        moved |= moved_by(update, frozenset({Status.RUNNING}))
     return moved
 
 
 def at_once() -> int:
     """Return how many works one statement moves: where it has columns instead of places for values, many."""
-    return SET if can_join() else CHUNK
+    return SET if tells_moved() else CHUNK
 
 
-def moved_by(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:
-    """Write works that have one of these statuses, and each its delivery; return the ids of those."""
-    if can_join() or len(update.keys) == 1:
-        return move_set_based(update, deliveries, leaves)
-    return move_under_locks(update, deliveries, leaves)
+def moved_by(update: Update, leaves: frozenset[Status]) -> set[str]:
+    """Write works that have one of these statuses, and what the update requires; return the ids of those.
 
-
-def move_set_based(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:
-    """One UPDATE; the statement itself is the fence.
-
-    No order of locks is needed: everybody else who locks several running works skips locked ones.
+    The statement itself is the fence. No order of locks is needed: everybody else who locks several running
+    works skips locked ones.
     """
     statuses = [str(status) for status in leaves]
-    one_of = f"AND w.status IN ({', '.join(['%s'] * len(statuses))})"
-    return update_joined(Work, update, {"delivery": deliveries}, one_of, statuses)
+    condition = Condition(f"AND w.status IN ({', '.join(['%s'] * len(statuses))})", statuses)
+    if tells_moved() or len(update.keys) == 1:
+        return update_joined(Work, update, condition)
+    moved: set[str] = set()
+    for part in parts_of(update):
+        moved |= set(part.keys) if all_move(part, condition) else move_under_locks(part, leaves)
+    return moved
 
 
-def move_under_locks(update: Update, deliveries: Sequence[int], leaves: frozenset[Status]) -> set[str]:
+class SomeStay(Exception):
+    """Not all works of an update are where they were read; rolls the savepoint back."""
+
+
+def all_move(update: Update, condition: Condition) -> bool:
+    """Write works in a statement that tells how many have moved; undo it unless all of them have."""
+    with suppress(SomeStay), atomic():
+        if count_moved(Work, update, condition) < len(update.keys):
+            raise SomeStay
+        return True
+    return False
+
+
+def move_under_locks(update: Update, leaves: frozenset[Status]) -> set[str]:
     """Lock the rows in id order, see which still stand where they were read, write those."""
     locked = rows(Work).select_for_update().filter(id__in=update.keys).order_by("id")
     standing = {
@@ -91,12 +117,10 @@ def move_under_locks(update: Update, deliveries: Sequence[int], leaves: frozense
         for id, status, delivery in locked.values_list("id", "status", "delivery")
         if status in leaves
     }
-    places = [
-        place
-        for place, (id, delivery) in enumerate(zip(update.keys, deliveries, strict=True))
-        if standing.get(id) == delivery
-    ]
-    return update_by_cases(Work, part_of(update, places))
+    pairs = enumerate(zip(update.keys, update.required["delivery"], strict=True))
+    still = part_of(update, [place for place, (id, delivery) in pairs if standing.get(id) == delivery])
+    write(Work, still)
+    return set(still.keys)
 
 
 def changes_of(transition: Transition, renews: Sequence[str]) -> dict[str, Any]:
