@@ -10,6 +10,7 @@ from typing import Any
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.arrays import array_text
+from django_ayework.store.bulk import update_by_column, write
 from django_ayework.store.database import (
     atomic,
     chunked,
@@ -19,6 +20,7 @@ from django_ayework.store.database import (
     is_postgresql,
     rows,
     stored_moment,
+    vendor,
 )
 from django_ayework.store.lanes import IN_LANE
 from django_ayework.store.rows import EMPTY, MOMENTS_READ, READ, WorkRow, rows_of
@@ -96,6 +98,17 @@ CLAIM_LANE_SQLITE = f"""
 RETURNING {", ".join(f"{name} || ''" if place in MOMENTS_READ else name for place, name in enumerate(READ))}
 """
 
+#: The same of a row that is written after it was read. A driver in Python makes moments slowly, too.
+READ_AHEAD = {"attempt": "attempt + 1", "delivery": "delivery + 1"} | {
+    READ[place]: f"CAST({READ[place]} AS CHAR)" for place in MOMENTS_READ
+}
+LOCK_LANE_MYSQL = f"""
+SELECT {", ".join(READ_AHEAD.get(name, name) for name in READ)} FROM {WORK}
+WHERE status = 'pending' AND queue = %s AND type = %s
+ORDER BY {IN_LANE} LIMIT %s
+FOR UPDATE SKIP LOCKED
+"""
+
 
 def claim(
     queue: str, caps: Mapping[str, int], limit: int, worker: str, now: datetime, leased_until: datetime
@@ -157,11 +170,19 @@ def claim_under_locks(
         return claim_lane_of_sqlite(queue, *next(iter(caps.items())), worker, now, leased_until)
     with atomic():
         shares = caps if len(caps) == 1 else shares_of_lanes(queue, caps, limit)
-        if has_returning():
-            lanes = [claim_lane_of_sqlite(queue, *lane, worker, now, leased_until) for lane in shares.items()]
-            return [row for lane in lanes for row in lane]
-        works = [row for type, number in shares.items() for row in lock_lane(queue, type, number)]
-        return leased(works, worker, now, leased_until)
+        lanes = [claim_lane(queue, *lane, worker, now, leased_until) for lane in shares.items()]
+        return [row for lane in lanes for row in lane]
+
+
+def claim_lane(
+    queue: str, type: str, number: int, worker: str, now: datetime, leased_until: datetime
+) -> list[WorkRow]:
+    """Lease the first works of a lane that nobody else has locked, in this transaction."""
+    if has_returning():
+        return claim_lane_of_sqlite(queue, type, number, worker, now, leased_until)
+    if vendor() == "mysql":
+        return claim_lane_of_mysql(queue, type, number, worker, now, leased_until)
+    return leased(lock_lane(queue, type, number), worker, now, leased_until)
 
 
 def claim_lane_of_sqlite(
@@ -171,6 +192,17 @@ def claim_lane_of_sqlite(
     lease = (worker, stored_moment(leased_until), stored_moment(now))
     found = fetch(CLAIM_LANE_SQLITE, (*lease, queue, type, number))
     return list(rows_from_texts(found, (worker, leased_until, now), connection().timezone))
+
+
+def claim_lane_of_mysql(
+    queue: str, type: str, number: int, worker: str, now: datetime, leased_until: datetime
+) -> list[WorkRow]:
+    """Lock the first works of a lane, and write their lease; no statement does both."""
+    found = fetch(LOCK_LANE_MYSQL, (queue, type, number))
+    lease = (worker, leased_until, now)
+    locked = list(rows_from_texts(found, lease, connection().timezone))
+    write_lease(locked, *lease)
+    return locked
 
 
 def rows_from_texts(
@@ -191,17 +223,7 @@ def rows_from_texts(
 
 def leased(works: list[WorkRow], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:
     """Write the lease of works that this transaction has locked; return them as they are then."""
-    for attempt, delivery in {(row.attempt, row.delivery) for row in works}:
-        alike = [row.id for row in works if (row.attempt, row.delivery) == (attempt, delivery)]
-        rows(Work).filter(id__in=alike).update(
-            status=Status.RUNNING,
-            attempt=attempt + 1,
-            delivery=delivery + 1,
-            worker=worker,
-            leased_until=leased_until,
-            started_at=now,
-        )
-    return [
+    held = [
         row._replace(
             status=Status.RUNNING,
             attempt=row.attempt + 1,
@@ -212,6 +234,16 @@ def leased(works: list[WorkRow], worker: str, now: datetime, leased_until: datet
         )
         for row in works
     ]
+    write_lease(held, worker, leased_until, now)
+    return held
+
+
+def write_lease(works: list[WorkRow], worker: str, leased_until: datetime, now: datetime) -> None:
+    """Write what the claim of these works changes, which this transaction has locked."""
+    if works:
+        counts = {"attempt": [row.attempt for row in works], "delivery": [row.delivery for row in works]}
+        lease = {"status": "running", "worker": worker, "leased_until": leased_until, "started_at": now}
+        write(Work, update_by_column([row.id for row in works], counts, lease))
 
 
 def lock_lane(queue: str, type: str, number: int) -> list[WorkRow]:
