@@ -16,6 +16,7 @@ from django_ayework.models import Group, Work
 from django_ayework.models.labels import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.states import Reason, Status
 from django_ayework.store.clock import clock
+from django_ayework.store.stand_ins import ENDED_AT
 
 
 @admin.display(description=_("id"))
@@ -115,7 +116,7 @@ def ended(work: Work) -> str:
     return words.moment(work.ended_at, clock.now())
 
 
-@admin.display(description=_("died"), ordering="ended_at")
+@admin.display(description=_("died"), ordering=ENDED_AT)
 def died(work: Work) -> str:
     """When the work died."""
     return words.moment(work.ended_at, clock.now())

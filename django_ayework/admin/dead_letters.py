@@ -15,7 +15,7 @@ from django_ayework.admin.paging import LightChangeList
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import DeadLetter
 from django_ayework.rules.states import Status
-from django_ayework.store.stand_ins import ended_as
+from django_ayework.store.stand_ins import ENDED_AT, ended_as
 
 
 @admin.register(DeadLetter)
@@ -33,7 +33,7 @@ class DeadLetterAdmin(WorkAdmin):
         columns.died,
     )
     list_filter: ClassVar[Any] = (ReasonFilter, TypeFilter)
-    ordering: ClassVar[Any] = ("-ended_at", "-id")
+    ordering: ClassVar[Any] = (ENDED_AT.desc(), "-id")
     sortable_by = (columns.died.__name__,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

@@ -13,8 +13,8 @@ from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.options import DEFAULT_QUEUE
 from django_ayework.models.labels import REASON_CHOICES, STATUS_CHOICES
-from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.stand_ins import ended_as
+from django_ayework.rules.states import Status
+from django_ayework.store.stand_ins import ended_as, with_status
 
 Choices: TypeAlias = list[tuple[str, Any]]
 
@@ -43,12 +43,11 @@ class StatusFilter(ColumnFilter):
         return list(STATUS_CHOICES)
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        """Return works of the status, through the index over ended works where that leads to few.
+        """Return works of the status, through its index.
 
         Not for success: most works succeed, so the newest are found at once by walking the ids.
         """
-        is_rare = is_terminal(value) and value != Status.SUCCESS
-        return ended_as(queryset, value) if is_rare else super().chosen(queryset, value)
+        return super().chosen(queryset, value) if value == Status.SUCCESS else with_status(queryset, value)
 
 
 class ReasonFilter(ColumnFilter):

@@ -6,8 +6,8 @@ from django.db import OperationalError, migrations
 
 from django_ayework.models.indexes import altered
 
-#: What MySQL and MariaDB call the errors.
-DUPLICATE_COLUMN, NO_SUCH_COLUMN = 1060, 1091
+#: What MySQL and MariaDB call the errors; the last one is about columns and indexes.
+DUPLICATE_COLUMN, DUPLICATE_INDEX, MISSING = 1060, 1061, 1091
 
 
 class AddIndexOnline(migrations.AddIndex):
@@ -50,12 +50,17 @@ class ReplaceIndexOnline(migrations.AddIndex):
         if is_same or not self.allow_migrate_model(schema_editor.connection.alias, model):
             return
         former, index = self.index_in(from_state, app_label), self.index_in(to_state, app_label)
-        quoted = schema_editor.quote_name
+        quoted, drop = schema_editor.quote_name, f"DROP INDEX {schema_editor.quote_name(former.name)}"
         for column in index.columns(model, schema_editor):
             alter(model, schema_editor, f"ADD COLUMN {column}", unless=DUPLICATE_COLUMN)
-        alter(model, schema_editor, f"DROP INDEX {quoted(former.name)}", f"ADD {index.key(schema_editor)}")
+        if index.is_elsewhere(schema_editor):
+            alter(model, schema_editor, drop, unless=MISSING)
+        elif former.is_elsewhere(schema_editor):
+            alter(model, schema_editor, f"ADD {index.key(schema_editor)}", unless=DUPLICATE_INDEX)
+        else:
+            alter(model, schema_editor, drop, f"ADD {index.key(schema_editor)}")
         for column in former.stand_ins.values():
-            alter(model, schema_editor, f"DROP COLUMN {quoted(column)}", unless=NO_SUCH_COLUMN)
+            alter(model, schema_editor, f"DROP COLUMN {quoted(column)}", unless=MISSING)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         """Put the former one back."""

@@ -18,7 +18,10 @@ class PartialIndex(models.Index):
     tests for equality) come first, so that the same query reads the same few entries. Each entry moves when
     a column of it changes, in every such index. So a column may have a stand-in there, by name in
     ``stand_ins``: a virtual column that is null in all other rows, whose entries then stay where they are.
-    Queries must name the stand-in: see :mod:`django_ayework.store.stand_ins`.
+    Queries must name the stand-in: see :mod:`django_ayework.store.stand_ins`. ``values`` has, by stand-in,
+    what it is instead of the real column where ``where`` is met.
+
+    An index that is ``part_of`` another one does not exist there: the other has its rows, too.
     """
 
     def __init__(
@@ -29,17 +32,22 @@ class PartialIndex(models.Index):
         where: models.Q,
         leading: tuple[str, ...] = ("status",),
         stand_ins: Mapping[str, str] | None = None,
+        values: Mapping[str, Any] | None = None,
+        part_of: str = "",
     ) -> None:
         super().__init__(fields=fields, name=name)
         self.where = where
         self.leading = tuple(leading)
         self.stand_ins = dict(stand_ins or {})
+        self.values = dict(values or {})
+        self.part_of = part_of
 
     def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """Return what a migration needs to rebuild this index."""
         path, args, kwargs = super().deconstruct()
         kwargs |= {"where": self.where, "leading": self.leading}
-        return path, tuple(args), kwargs | ({"stand_ins": self.stand_ins} if self.stand_ins else {})
+        more = {"stand_ins": self.stand_ins, "values": self.values, "part_of": self.part_of}
+        return path, tuple(args), kwargs | {name: value for name, value in more.items() if value}
 
     def create_sql(
         self,
@@ -49,6 +57,8 @@ class PartialIndex(models.Index):
         **kwargs: Any,
     ) -> Statement:
         """Return the statement that suits the database."""
+        if self.is_elsewhere(schema_editor):
+            return NOTHING
         if self.has_stand_ins(schema_editor):
             added = [f"ADD COLUMN {column}" for column in self.columns(model, schema_editor)]
             return altered(model, schema_editor, *added, f"ADD {self.key(schema_editor)}")
@@ -58,6 +68,8 @@ class PartialIndex(models.Index):
         self, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor, **kwargs: Any
     ) -> Any:
         """Return the statement that undoes it."""
+        if self.is_elsewhere(schema_editor):
+            return NOTHING
         if self.has_stand_ins(schema_editor):
             quoted = schema_editor.quote_name
             columns = [f"DROP COLUMN {quoted(stand_in)}" for stand_in in self.stand_ins.values()]
@@ -70,18 +82,21 @@ class PartialIndex(models.Index):
             return models.Index(fields=self.fields, name=self.name, condition=self.where)
         return models.Index(fields=[*self.leading, *self.fields], name=self.name)
 
+    def is_elsewhere(self, schema_editor: BaseDatabaseSchemaEditor) -> bool:
+        """Tell whether another index has its rows on the editor's database."""
+        return bool(self.part_of) and not schema_editor.connection.features.supports_partial_indexes
+
     def has_stand_ins(self, schema_editor: BaseDatabaseSchemaEditor) -> bool:
         """Tell whether columns have stand-ins on the editor's database."""
         return bool(self.stand_ins) and not schema_editor.connection.features.supports_partial_indexes
 
     def columns(self, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor) -> Iterator[str]:
         """Return the definitions of the stand-ins."""
-        quoted = schema_editor.quote_name
-        holds = condition_sql(self.where, model, schema_editor)
         for name, stand_in in self.stand_ins.items():
-            type_ = model._meta.get_field(name).db_type(schema_editor.connection)
-            value = f"CASE WHEN {holds} THEN {quoted(name)} END"
-            yield f"{quoted(stand_in)} {type_} GENERATED ALWAYS AS ({value}) VIRTUAL"
+            value = self.values.get(stand_in) or models.Case(models.When(self.where, then=models.F(name)))
+            is_ = expression_sql(value, model, schema_editor)
+            type_ = type_of(model, name, schema_editor)
+            yield f"{schema_editor.quote_name(stand_in)} {type_} GENERATED ALWAYS AS ({is_}) VIRTUAL"
 
     def key(self, schema_editor: BaseDatabaseSchemaEditor) -> str:
         """Return the definition of the index, on a database without partial ones."""
@@ -91,18 +106,30 @@ class PartialIndex(models.Index):
         return f"INDEX {quoted(self.name)} ({', '.join(parts)})"
 
 
+#: What is carried out where there is nothing to do: Django runs whatever an index returns.
+NOTHING = Statement("DO 0")
+
+
 def altered(model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor, *changes: str) -> Statement:
     """Return one ALTER TABLE with these changes."""
     table = Table(model._meta.db_table, schema_editor.quote_name)
     return Statement("ALTER TABLE %(table)s %(changes)s", table=table, changes=", ".join(changes))
 
 
-def condition_sql(where: models.Q, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
-    """Return a condition with its values in the text, as a definition needs it."""
+def expression_sql(value: Any, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
+    """Return an expression with its values in the text, as a definition needs it."""
     query = Query(model, alias_cols=False)
     compiler = query.get_compiler(connection=schema_editor.connection)
-    sql, params = compiler.compile(query.build_where(where))
+    sql, params = compiler.compile(value.resolve_expression(query))
     return str(sql % tuple(schema_editor.quote_value(value) for value in params))
+
+
+def type_of(model: type[models.Model], name: str, schema_editor: BaseDatabaseSchemaEditor) -> str:
+    """Return the type of a field's column, and how its texts are compared."""
+    field: Any = model._meta.get_field(name)
+    column = field.db_parameters(schema_editor.connection)
+    collation = column.get("collation")
+    return f"{column['type']} COLLATE {collation}" if collation else str(column["type"])
 
 
 class PartialUnique(models.UniqueConstraint):

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TypeAlias
 
 from django_ayework.models import Work
-from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
 from django_ayework.store.rows import WorkRow
+from django_ayework.store.stand_ins import pending
 
 Head: TypeAlias = tuple[int, str, datetime, str]
 
@@ -31,7 +31,6 @@ def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
 
 def heads_of(queue: str, type: str, number: int) -> Iterable[Head]:
     """Return the first works of a lane, as they are ordered."""
-    pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
-    first = pending.order_by("-priority", "sort_key", "run_at", "id")[:number]
+    first = pending(rows(Work), queue, type).order_by("-priority", "sort_key", "run_at", "id")[:number]
     columns = first.values_list("priority", "sort_key", "run_at", "id")
     return [(-priority, key, run_at, id) for priority, key, run_at, id in columns]

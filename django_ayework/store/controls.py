@@ -12,6 +12,7 @@ from django_ayework.models import Work, WorkControl
 from django_ayework.rules.states import Status
 from django_ayework.store.database import connection, rows, stored_moment
 from django_ayework.store.lanes import queues_with_work
+from django_ayework.store.stand_ins import on_timeline, pending
 
 Scope: TypeAlias = Literal["type", "queue"]
 
@@ -54,7 +55,7 @@ def lock_type_controls(types: Iterable[str]) -> dict[str, WorkControl]:
 
 def running_counts(types: Iterable[str]) -> dict[str, int]:
     """Count the running works of these types in the whole fleet; reads the running works alone."""
-    running = rows(Work).filter(status=Status.RUNNING, type__in=list(types))
+    running = on_timeline(rows(Work), Status.RUNNING).filter(type__in=list(types))
     counted = running.order_by().values("type").annotate(number=Count("id")).values_list("type", "number")
     return dict(counted)
 
@@ -68,9 +69,8 @@ def due_types(types: Iterable[str], now: datetime) -> list[str]:
 
 def is_due_or_running(type: str) -> bool:
     """Tell whether a work of this type is pending or running; each is looked for where only those are."""
-    works = rows(Work).filter(type=type)
-    pending = works.filter(status=Status.PENDING, queue__in=queues_with_work())
-    return pending.exists() or works.filter(status=Status.RUNNING).exists()
+    is_due = any(pending(rows(Work), queue, type).exists() for queue in queues_with_work())
+    return is_due or on_timeline(rows(Work), Status.RUNNING).filter(type=type).exists()
 
 
 def set_next_at(type: str, next_at: datetime) -> None:

@@ -11,7 +11,7 @@ from django.db.models import Count, Min
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.states import LIVE, Status
 from django_ayework.store.database import rows
-from django_ayework.store.stand_ins import StandIn, ended_as
+from django_ayework.store.stand_ins import ended_as, on_timeline, with_status
 
 
 class Depth(NamedTuple):
@@ -35,8 +35,7 @@ def live_depths(most_scheduled: int) -> list[Depth]:
 
 def scheduled_depths(limit: int) -> list[Depth]:
     """Count the scheduled works by queue, up to ``limit`` of them: those that are due first."""
-    works = rows(Work).filter(status=Status.SCHEDULED).alias(due_at=StandIn("run_at", "due_at"))
-    scheduled = works.filter(due_at__isnull=False).order_by("due_at")
+    scheduled = on_timeline(rows(Work), Status.SCHEDULED).order_by("timeline_at")
     first = list(scheduled.values_list("queue", "run_at")[:limit])
     oldest = dict(reversed(first))
     return [
@@ -47,7 +46,7 @@ def scheduled_depths(limit: int) -> list[Depth]:
 
 def depths_of(status: str) -> list[Depth]:
     """Count the works of one live status by queue."""
-    works = rows(Work).filter(status=status).values_list("queue", "status").order_by("queue")
+    works = with_status(rows(Work), status).values_list("queue", "status").order_by("queue")
     return [Depth._make(row) for row in works.annotate(Count("id"), Min("run_at"))]
 
 

@@ -12,7 +12,7 @@ from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import atomic, chunked, fetch, is_postgresql, rows
 from django_ayework.store.rows import WorkRow, rows_of
-from django_ayework.store.stand_ins import StandIn
+from django_ayework.store.stand_ins import on_timeline
 
 #: Each lease is found by its id, and fenced by its delivery; ARRAY() makes the planner lock exactly once.
 RENEW = """
@@ -79,7 +79,8 @@ def lock_lapsed(
     Those that others have locked, or that are spared, are left out; so that they keep nobody from those
     behind them, they do not count for ``limit``. A lease that lapsed before ``forsaken`` may be of any type.
     """
-    lapsed = rows(Work).filter(status=Status.RUNNING, leased_until__lt=now).order_by("leased_until")
+    running = on_timeline(rows(Work), Status.RUNNING)
+    lapsed = running.filter(timeline_at__lt=now).order_by("timeline_at")
     lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=forsaken))
     if sparing:
         lapsed = lapsed.exclude(id__in=sparing)
@@ -88,6 +89,5 @@ def lock_lapsed(
 
 def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
     """Lock blocked works that are past their deadline."""
-    blocked = rows(Work).filter(status=Status.BLOCKED).alias(overdue_at=StandIn("deadline", "overdue_at"))
-    overdue = blocked.filter(overdue_at__lt=now).order_by("overdue_at")
+    overdue = on_timeline(rows(Work), Status.BLOCKED).filter(timeline_at__lt=now).order_by("timeline_at")
     return rows_of(overdue.select_for_update(skip_locked=True)[:limit])

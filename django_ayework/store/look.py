@@ -11,11 +11,11 @@ from django_ayework.store.database import connection, fetch, stored_moment
 WORK = Work._meta.db_table
 
 
-def looking(scheduled: str, lapsed: str, overdue: str) -> str:
+def looking(pending: str, scheduled: str, lapsed: str, overdue: str) -> str:
     """Return the statement; each part reads at most one entry of an index, however large the tables are."""
     return f"""
 SELECT
-    (SELECT MIN(queue) FROM {WORK} WHERE status = 'pending'),
+    (SELECT {pending}),
     (SELECT {scheduled}),
     EXISTS(SELECT 1 FROM {WORK} WHERE {lapsed}),
     EXISTS(SELECT 1 FROM {WORK} WHERE {overdue}),
@@ -26,12 +26,18 @@ SELECT
 
 
 LOOK = looking(
+    f"MIN(queue) FROM {WORK} WHERE status = 'pending'",
     f"MIN(run_at) FROM {WORK} WHERE status = 'scheduled'",
     "status = 'running' AND leased_until < %s",
     "status = 'blocked' AND deadline < %s",
 )
-#: The same where columns have stand-ins (``store.stand_ins``); nothing but a running work is leased.
-LOOK_AT_STAND_INS = looking(f"MIN(due_at) FROM {WORK}", "leased_until < %s", "overdue_at < %s")
+#: The same where columns have stand-ins (``store.stand_ins``).
+LOOK_AT_STAND_INS = looking(
+    f"MIN(pending_in) FROM {WORK}",
+    f"MIN(timeline_at) FROM {WORK} WHERE timeline_status = 'scheduled'",
+    "timeline_status = 'running' AND timeline_at < %s",
+    "timeline_status = 'blocked' AND timeline_at < %s",
+)
 
 
 class Look(NamedTuple):

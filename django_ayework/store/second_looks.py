@@ -11,6 +11,7 @@ from django_ayework.rules.states import LIVE, Status, is_terminal
 from django_ayework.store.chains import chain_ends, step_ids
 from django_ayework.store.database import atomic, chunked, rows
 from django_ayework.store.rows import statuses_of
+from django_ayework.store.stand_ins import on_timeline
 from django_ayework.store.waiters import Watch
 
 
@@ -81,7 +82,8 @@ def stranded(limit: int) -> list[str]:
     Waiters due for their second look are not stranded; that look finds them. The way leads from the blocked
     works to their edges, so that it costs what waits, and not what was ever watched.
     """
-    blocked = list(rows(Work).filter(status=Status.BLOCKED).order_by("id").values_list("id", flat=True))
+    waiting = on_timeline(rows(Work), Status.BLOCKED)
+    blocked = list(waiting.order_by("id").values_list("id", flat=True))
     found: list[str] = []
     for some in chunked(blocked):
         found += stranded_among(some)

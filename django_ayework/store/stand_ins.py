@@ -7,6 +7,7 @@ stands in for is said where the index is (``models.work``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -14,6 +15,7 @@ from django.db.models import F, Func, Manager, QuerySet
 from django.db.models.expressions import Col
 from django.db.models.sql.compiler import SQLCompiler
 
+from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import M
 
 
@@ -37,8 +39,50 @@ class StandIn(Func):
         return f"{table}.{connection.ops.quote_name(self.stand_in)}", []
 
 
-def ended_as(works: QuerySet[M] | Manager[M], status: str) -> QuerySet[M]:
+#: When works ended, to order those by that :func:`ended_as` returns.
+ENDED_AT = StandIn("ended_at", "timeline_at")
+#: What ``timeline_at`` is in works of a status; in those that have ended it is when they did.
+MOMENTS: Mapping[str, str] = {
+    Status.SCHEDULED: "run_at",
+    Status.BLOCKED: "deadline",
+    Status.RUNNING: "leased_until",
+}
+
+
+def pending(works: QuerySet[M] | Manager[M], queue: str, type: str) -> QuerySet[M]:
+    """Return those of the works that are pending in a queue, of a type, found through the lanes' index."""
+    found: Any = works.alias(pending_in=StandIn("queue", "pending_in"))
+    in_lane: QuerySet[M] = found.filter(status=Status.PENDING, pending_in=queue, type=type)
+    return in_lane
+
+
+def all_pending(works: QuerySet[M] | Manager[M]) -> QuerySet[M]:
+    """Return those of the works that are pending, found through the lanes' index."""
+    found: Any = works.alias(pending_in=StandIn("queue", "pending_in"))
+    every: QuerySet[M] = found.filter(status=Status.PENDING, pending_in__isnull=False)
+    return every
+
+
+def on_timeline(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
+    """Return those of the works that have this status, which is not pending, found through its index.
+
+    Filter and order them by ``timeline_at``: when they are due, overdue, lapse or ended.
+    """
+    moment = MOMENTS.get(status, "ended_at")
+    found: Any = works.alias(
+        timeline_status=StandIn("status", "timeline_status"), timeline_at=StandIn(moment, "timeline_at")
+    )
+    standing: QuerySet[Any] = found.filter(timeline_status=status)
+    return standing
+
+
+def ended_as(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
     """Return those of the works that ended with this status, found through the index over ended works."""
-    found: Any = works.alias(ended_as=StandIn("status", "ended_as"))
-    ended: QuerySet[M] = found.filter(ended_as=status, ended_at__isnull=False)
-    return ended
+    return on_timeline(works, status).filter(timeline_at__isnull=False)
+
+
+def with_status(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
+    """Return those of the works that have this status, found through the index that has it."""
+    if status == Status.PENDING:
+        return all_pending(works)
+    return ended_as(works, status) if is_terminal(status) else on_timeline(works, status)

@@ -83,6 +83,12 @@ def test_a_filter_shows_the_works_of_one_status(operator: Client, status: Status
     assert ids_on(operator.get(address(LIST, status=status))) == [works[status].id]
 
 
+def test_no_work_has_a_status_that_is_none(operator: Client) -> None:
+    WorkFactory()
+    response = operator.get(address(LIST, status="lost"))
+    assert (response.status_code, ids_on(response)) == (200, [])
+
+
 def test_filters_by_reason_type_and_queue(operator: Client) -> None:
     dead, mail, plain = die(), enqueue(notify(order_id=1)), enqueue(add(a=1, b=2))
     assert ids_on(operator.get(address(LIST, reason="exhausted"))) == [dead.id]

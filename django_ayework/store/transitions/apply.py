@@ -84,14 +84,15 @@ def moved_by(update: Update, leaves: frozenset[Status]) -> set[str]:
     """Write works that have one of these statuses, and what the update requires; return the ids of those.
 
     The statement itself is the fence. No order of locks is needed: everybody else who locks several running
-    works skips locked ones.
+    works skips locked ones. Where the values are looked up one by one it costs nothing, and is kept.
     """
     statuses = [str(status) for status in leaves]
     condition = Condition(f"AND w.status IN ({', '.join(['%s'] * len(statuses))})", statuses)
     if tells_moved() or len(update.keys) == 1:
         return update_joined(Work, update, condition)
     moved: set[str] = set()
-    for part in parts_of(update):
+    in_order = sorted(range(len(update.keys)), key=update.keys.__getitem__)
+    for part in parts_of(part_of(update, in_order)):
         moved |= set(part.keys) if all_move(part, condition) else move_under_locks(part, leaves)
     return moved
 

@@ -22,8 +22,9 @@ from django_ayework.store.database import (
     stored_moment,
     vendor,
 )
-from django_ayework.store.lanes import IN_LANE
+from django_ayework.store.lanes import IN_LANE, STAND_IN, queue_column
 from django_ayework.store.rows import EMPTY, MOMENTS_READ, READ, WorkRow, rows_of
+from django_ayework.store.stand_ins import pending
 
 WORK = Work._meta.db_table
 NOTHING = (None,) * len(EMPTY)
@@ -104,7 +105,7 @@ READ_AHEAD = {"attempt": "attempt + 1", "delivery": "delivery + 1"} | {
 }
 LOCK_LANE_MYSQL = f"""
 SELECT {", ".join(READ_AHEAD.get(name, name) for name in READ)} FROM {WORK}
-WHERE status = 'pending' AND queue = %s AND type = %s
+WHERE {STAND_IN.pending} = %s AND type = %s
 ORDER BY {IN_LANE} LIMIT %s
 FOR UPDATE SKIP LOCKED
 """
@@ -248,23 +249,22 @@ def write_lease(works: list[WorkRow], worker: str, leased_until: datetime, now: 
 
 def lock_lane(queue: str, type: str, number: int) -> list[WorkRow]:
     """Lock the first works of a lane that nobody else has locked."""
-    pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
-    first = pending.order_by("-priority", "sort_key", "run_at", "id")
+    first = pending(rows(Work), queue, type).order_by("-priority", "sort_key", "run_at", "id")
     return rows_of(first.select_for_update(skip_locked=True)[:number])
 
 
 #: Lanes in one statement; SQLite allows 500 parts.
 LANES = 100
-HEAD = (
-    f"SELECT * FROM (SELECT priority, run_at, id, type FROM {WORK} "
-    f"WHERE status = 'pending' AND queue = %s AND type = %s ORDER BY {IN_LANE} LIMIT %s) AS head"
-)
 
 
 def shares_of_lanes(queue: str, caps: Mapping[str, int], limit: int) -> Mapping[str, int]:
     """Return how many works to take of each lane so that those of the queue come in order."""
+    head = (
+        f"SELECT * FROM (SELECT priority, run_at, id, type FROM {WORK} "
+        f"WHERE {queue_column().pending} = %s AND type = %s ORDER BY {IN_LANE} LIMIT %s) AS head"
+    )
     heads: list[tuple[int, object, str, str]] = []
     for some in chunked(list(caps.items()), LANES):
         params = [param for lane in some for param in (queue, *lane)]
-        heads += [(-row[0], *row[1:]) for row in fetch(" UNION ALL ".join([HEAD] * len(some)), params)]
+        heads += [(-row[0], *row[1:]) for row in fetch(" UNION ALL ".join([head] * len(some)), params)]
     return Counter(type for *_, type in sorted(heads)[:limit])

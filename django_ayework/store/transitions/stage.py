@@ -7,7 +7,7 @@ from datetime import datetime
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import atomic, fetch, is_postgresql, rows
-from django_ayework.store.stand_ins import StandIn
+from django_ayework.store.stand_ins import on_timeline
 
 STAGE = """
 UPDATE django_ayework_work
@@ -29,7 +29,7 @@ def stage(now: datetime, limit: int) -> int:
     if is_postgresql():
         return len(fetch(STAGE, (now, limit)))
     with atomic():
-        scheduled = rows(Work).filter(status=Status.SCHEDULED).alias(due_at=StandIn("run_at", "due_at"))
-        due = scheduled.filter(due_at__lte=now).order_by("due_at")
+        scheduled = on_timeline(rows(Work), Status.SCHEDULED)
+        due = scheduled.filter(timeline_at__lte=now).order_by("timeline_at")
         ids = list(due.select_for_update(skip_locked=True).values_list("id", flat=True)[:limit])
         return rows(Work).filter(id__in=ids).update(status=Status.PENDING) if ids else 0
