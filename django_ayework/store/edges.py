@@ -11,7 +11,8 @@ from typing import NamedTuple
 from django_ayework.models import Edge
 from django_ayework.rules.states import Status
 from django_ayework.store.arrays import array_text
-from django_ayework.store.database import SET, chunked, fetch, has_returning, is_postgresql, rows
+from django_ayework.store.database import SET, chunked, fetch, has_returning, is_postgresql, rows, vendor
+from django_ayework.store.sources import Source, source_of
 
 EDGE = Edge._meta.db_table
 
@@ -101,6 +102,12 @@ WHERE edge.watched_id = ended.value
 WATCHERS_BY_ID = f"SELECT DISTINCT waiter_id FROM {EDGE} WHERE watched_id IN ({{}})"
 
 
+def watchers_mysql(source: Source) -> str:
+    """Return the same for MySQL and MariaDB, which look for each id of an IN twice: once while they plan."""
+    join = f"{source.sql} STRAIGHT_JOIN {EDGE} AS edge ON edge.watched_id = v.v0"
+    return f"SELECT DISTINCT edge.waiter_id FROM {join}"
+
+
 def watchers_of(ids: Iterable[str]) -> set[str]:
     """Return the works that watch any of these ids. Every settlement asks."""
     wanted = list(ids)
@@ -108,6 +115,9 @@ def watchers_of(ids: Iterable[str]) -> set[str]:
         found = [fetch(WATCHERS, [array_text(some)], often=True) for some in chunked(wanted, SET)]
     elif has_returning():
         found = [fetch(WATCHERS_SQLITE, [json.dumps(wanted)])]
+    elif vendor() == "mysql":
+        source = source_of([Edge._meta.get_field("watched_id")], [wanted])
+        found = [fetch(watchers_mysql(source), source.params)]
     else:
         statement = WATCHERS_BY_ID.format
         found = [fetch(statement(", ".join(["%s"] * len(some))), some) for some in chunked(wanted)]

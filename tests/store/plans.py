@@ -43,7 +43,7 @@ def assert_reads_through(index: str, plans: list[str]) -> None:
 
 
 def scans_table(plan: str, table: str = "django_ayework_work") -> bool:
-    named = f"(?:{table}|w)"  # statements that write call it so
+    named = f"(?:{table}|w|edge)"  # as some statements call theirs
     return {
         "postgresql": re.search(rf"Seq Scan on {table}\b", plan) is not None,
         "sqlite": any(
