@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.databases import SERVICES
 
 #: The Redis database of the measurements. It must be empty, and is emptied.
 REDIS_NUMBER = int(os.environ.get("BENCH_REDIS_NUMBER", "14"))
+#: Transactions whose leftovers may be there when MariaDB has purged; seconds to wait for that.
+PURGED, LONGEST_PURGE = 20, 20.0
 
 
 class NoScratch(Exception):
@@ -114,12 +117,33 @@ def mysql_connection(url: str) -> Any:
 
 
 def settle(url: str) -> None:
-    """Let PostgreSQL count what is there, and write now what it would write in the middle of a phase."""
-    if not url.startswith("postgres"):
-        return
+    """Let the database do now what it would do in the middle of a phase, of what came before."""
+    scheme = urlsplit(url).scheme
+    if scheme.startswith("postgres"):
+        settle_postgres(url)
+    elif scheme == "mysql":
+        settle_mariadb(url)
+
+
+def settle_postgres(url: str) -> None:
+    """Let PostgreSQL count what is there, and write what has changed."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE")
         with suppress(psycopg.errors.InsufficientPrivilege):
             connection.execute("CHECKPOINT")
+
+
+def settle_mariadb(url: str) -> None:
+    """Wait until MariaDB has purged what was deleted, or for as long as somebody's transaction may keep it.
+
+    It does so in threads of its own, which would go on in the middle of the phase.
+    """
+    until = time.monotonic() + LONGEST_PURGE
+    with mysql_connection(url) as connection, connection.cursor() as cursor:
+        length = PURGED + 1
+        while length > PURGED and time.monotonic() < until:
+            time.sleep(0.02)
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_history_list_length'")
+            length = int(cursor.fetchall()[0][1])
