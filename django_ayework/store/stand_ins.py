@@ -56,10 +56,10 @@ def pending(works: QuerySet[M] | Manager[M], queue: str, type: str) -> QuerySet[
     return in_lane
 
 
-def all_pending(works: QuerySet[M] | Manager[M]) -> QuerySet[M]:
-    """Return those of the works that are pending, found through the lanes' index."""
+def all_pending(works: QuerySet[Any] | Manager[Any]) -> QuerySet[Any]:
+    """Return those of the works that are pending, found by the lanes' index; ``pending_in`` is the queue."""
     found: Any = works.alias(pending_in=StandIn("queue", "pending_in"))
-    every: QuerySet[M] = found.filter(status=Status.PENDING, pending_in__isnull=False)
+    every: QuerySet[Any] = found.filter(status=Status.PENDING, pending_in__isnull=False)
     return every
 
 

@@ -23,7 +23,7 @@ from django_ayework.store.bulk import (
     update_of,
     write,
 )
-from django_ayework.store.database import CHUNK, SET, atomic, chunked, rows
+from django_ayework.store.database import SET, atomic, chunked, rows
 
 #: What is true of a work that no worker holds, whatever it became.
 UNHELD = {"worker": None, "leased_until": None}
@@ -47,7 +47,7 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
         alike[transition.leaves, transition.renews].append(transition)
     moved: set[str] = set()
     for (leaves, renews), group in alike.items():
-        for some in chunked(group, at_once()):
+        for some in chunked(group, SET):
             update = update_of({t.id: changes_of(t, renews) for t in some})
             held = {"delivery": [t.delivery for t in some]}
             moved |= moved_by(replace(update, required=held), leaves)
@@ -68,16 +68,11 @@ def succeed(works: Sequence[Won], completed_by: str | None, now: datetime) -> se
         **UNHELD,
     }
     moved: set[str] = set()
-    for some in chunked(works, at_once()):
+    for some in chunked(works, SET):
         ids, deliveries, results = zip(*some, strict=True)
         update = Update(ids, {"result": results}, shared, required={"delivery": deliveries})
         moved |= moved_by(update, frozenset({Status.RUNNING}))
     return moved
-
-
-def at_once() -> int:
-    """Return how many works one statement moves: where it has columns instead of places for values, many."""
-    return SET if tells_moved() else CHUNK
 
 
 def moved_by(update: Update, leaves: frozenset[Status]) -> set[str]:
