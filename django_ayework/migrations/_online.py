@@ -43,7 +43,8 @@ class ReplaceIndexOnline(migrations.AddIndex):
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         """Replace the index, in statements that MySQL and MariaDB carry out beside writers.
 
-        They add or drop virtual columns so, or replace an index, but not both at once.
+        They add or drop virtual columns so, or replace an index, but not both at once. A stand-in that both
+        indexes have stays as it is.
         """
         model = to_state.apps.get_model(app_label, self.model_name)
         is_same = schema_editor.connection.features.supports_partial_indexes
@@ -51,6 +52,8 @@ class ReplaceIndexOnline(migrations.AddIndex):
             return
         former, index = self.index_in(from_state, app_label), self.index_in(to_state, app_label)
         quoted, drop = schema_editor.quote_name, f"DROP INDEX {schema_editor.quote_name(former.name)}"
+        if former.is_elsewhere(schema_editor) and index.is_elsewhere(schema_editor):
+            return
         for column in index.columns(model, schema_editor):
             alter(model, schema_editor, f"ADD COLUMN {column}", unless=DUPLICATE_COLUMN)
         if index.is_elsewhere(schema_editor):
@@ -59,7 +62,7 @@ class ReplaceIndexOnline(migrations.AddIndex):
             alter(model, schema_editor, f"ADD {index.key(schema_editor)}", unless=DUPLICATE_INDEX)
         else:
             alter(model, schema_editor, drop, f"ADD {index.key(schema_editor)}")
-        for column in former.stand_ins.values():
+        for column in set(former.stand_ins.values()) - set(index.stand_ins.values()):
             alter(model, schema_editor, f"DROP COLUMN {quoted(column)}", unless=MISSING)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:

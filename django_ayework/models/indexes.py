@@ -19,7 +19,7 @@ class PartialIndex(models.Index):
     a column of it changes, in every such index. So a column may have a stand-in there, by name in
     ``stand_ins``: a virtual column that is null in all other rows, whose entries then stay where they are.
     Queries must name the stand-in: see :mod:`django_ayework.store.stand_ins`. ``values`` has, by stand-in,
-    what it is instead of the real column where ``where`` is met.
+    what it is instead of the real column where ``where`` is met. An index ascends in its stand-ins.
 
     An index that is ``part_of`` another one does not exist there: the other has its rows, too.
     """
@@ -102,7 +102,10 @@ class PartialIndex(models.Index):
         """Return the definition of the index, on a database without partial ones."""
         quoted = schema_editor.quote_name
         ordered = self.for_database(schema_editor).fields_orders
-        parts = [f"{quoted(self.stand_ins.get(name, name))} {order}".strip() for name, order in ordered]
+        parts = [
+            quoted(self.stand_ins[name]) if name in self.stand_ins else f"{quoted(name)} {order}".strip()
+            for name, order in ordered
+        ]
         return f"INDEX {quoted(self.name)} ({', '.join(parts)})"
 
 

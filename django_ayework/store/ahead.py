@@ -31,6 +31,6 @@ def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
 
 def heads_of(queue: str, type: str, number: int) -> Iterable[Head]:
     """Return the first works of a lane, as they are ordered."""
-    first = pending(rows(Work), queue, type).order_by("-priority", "sort_key", "run_at", "id")[:number]
+    first = pending(rows(Work), queue, type)[:number]
     columns = first.values_list("priority", "sort_key", "run_at", "id")
     return [(-priority, key, run_at, id) for priority, key, run_at, id in columns]

@@ -12,7 +12,7 @@ from django_ayework.models import Work, WorkControl
 from django_ayework.rules.states import Status
 from django_ayework.store.database import connection, rows, stored_moment
 from django_ayework.store.lanes import queues_with_work
-from django_ayework.store.stand_ins import all_pending, on_timeline
+from django_ayework.store.stand_ins import on_timeline, pending
 
 Scope: TypeAlias = Literal["type", "queue"]
 
@@ -69,8 +69,8 @@ def due_types(types: Iterable[str], now: datetime) -> list[str]:
 
 def is_due_or_running(type: str) -> bool:
     """Tell whether a work of this type is pending or running; each is looked for where only those are."""
-    due = all_pending(rows(Work)).filter(type=type, pending_in__in=queues_with_work())
-    return due.exists() or on_timeline(rows(Work), Status.RUNNING).filter(type=type).exists()
+    due = any(pending(rows(Work), queue, type).exists() for queue in queues_with_work())
+    return due or on_timeline(rows(Work), Status.RUNNING).filter(type=type).exists()
 
 
 def set_next_at(type: str, next_at: datetime) -> None:

@@ -35,7 +35,7 @@ def live_depths(most_scheduled: int) -> list[Depth]:
 
 def scheduled_depths(limit: int) -> list[Depth]:
     """Count the scheduled works by queue, up to ``limit`` of them: those that are due first."""
-    scheduled = on_timeline(rows(Work), Status.SCHEDULED).order_by("timeline_at")
+    scheduled = on_timeline(rows(Work), Status.SCHEDULED).order_by("moment")
     first = list(scheduled.values_list("queue", "run_at")[:limit])
     oldest = dict(reversed(first))
     return [

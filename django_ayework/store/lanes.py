@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from django_ayework.models import Work
-from django_ayework.store.database import fetch, vendor
+from django_ayework.store.database import chunked, fetch, vendor
 
 WORK = Work._meta.db_table
-#: The order within a lane: by priority, then by unit where the type is ordered by units, then by age.
-IN_LANE = "priority DESC, sort_key, run_at, id"
 
 
-class QueueColumn(NamedTuple):
-    """What names the queue of a work in the lanes' index, and that beside the condition of being in it."""
+class LaneColumns(NamedTuple):
+    """What the lanes' index calls what it has; ``is_pending`` is the condition of being in it."""
 
-    name: str
-    pending: str
+    is_pending: str
+    queue: str
+    type: str
+    #: Minus the priority.
+    rank: str
+    sort_key: str
+    run_at: str
+    #: Within a lane: by priority, then by unit where the type is ordered by units, then by age.
+    order: str
 
 
-PARTIAL = QueueColumn("queue", "status = 'pending' AND queue")
+PARTIAL = LaneColumns(
+    is_pending="status = 'pending'",
+    queue="queue",
+    type="type",
+    rank="-priority",
+    sort_key="sort_key",
+    run_at="run_at",
+    order="priority DESC, sort_key, run_at, id",
+)
 #: See ``store.stand_ins``.
-STAND_IN = QueueColumn("pending_in", "pending_in")
+STAND_INS = LaneColumns(
+    is_pending="standing = 'pending'",
+    queue="pending_in",
+    type="pending_type",
+    rank="pending_rank",
+    sort_key="pending_sort_key",
+    run_at="moment",
+    order="pending_rank, pending_sort_key, moment, id",
+)
 
 
 class Lane(NamedTuple):
     """The pending works of a type in a queue."""
 
     queue: str
+    type: str
+
+
+class Head(NamedTuple):
+    """A work at the head of its lane; those of one lane sort as tuples."""
+
+    rank: int
+    sort_key: str
+    run_at: Any  # as the database gives it
+    id: str
     type: str
 
 
@@ -41,8 +74,8 @@ def lanes_with_work(first_queue: str | None) -> list[Lane]:
 
 def queues_with_work(first: str | None = "") -> list[str]:
     """Return the queues with pending works, from the first one on if it is known; none after None."""
-    column = queue_column()
-    next_queue = f"SELECT MIN({column.name}) FROM {WORK} WHERE {column.pending} > %s"
+    lane = lane_columns()
+    next_queue = f"SELECT MIN({lane.queue}) FROM {WORK} WHERE {lane.is_pending} AND {lane.queue} > %s"
     queues = [first] if first else []
     while first is not None:
         first = fetch(next_queue, (first,))[0][0]
@@ -52,7 +85,11 @@ def queues_with_work(first: str | None = "") -> list[str]:
 
 def types_with_work(queue: str) -> list[str]:
     """Return the types of which a queue has pending works."""
-    next_type = f"SELECT MIN(type) FROM {WORK} WHERE {queue_column().pending} = %s AND type > %s"
+    lane = lane_columns()
+    next_type = (
+        f"SELECT MIN({lane.type}) FROM {WORK} "
+        f"WHERE {lane.is_pending} AND {lane.queue} = %s AND {lane.type} > %s"
+    )
     types, last = [], ""
     while (found := fetch(next_type, (queue, last))[0][0]) is not None:
         types.append(found)
@@ -60,6 +97,32 @@ def types_with_work(queue: str) -> list[str]:
     return types
 
 
-def queue_column() -> QueueColumn:
-    """Return how this database names the queue in the lanes' index."""
-    return STAND_IN if vendor() == "mysql" else PARTIAL
+#: Lanes in one statement; SQLite allows 500 parts.
+LANES = 100
+
+
+def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:
+    """Return the first works of the lanes of a queue, of each type as many as its cap, without locks."""
+    lane = lane_columns()
+    columns = f"{lane.rank}, {lane.sort_key}, {lane.run_at}, id, {lane.type}"
+    head = (
+        f"SELECT * FROM (SELECT {columns} FROM {WORK} "
+        f"WHERE {lane.is_pending} AND {lane.queue} = %s AND {lane.type} = %s "
+        f"ORDER BY {lane.order} LIMIT %s) AS head"
+    )
+    heads: list[Head] = []
+    for some in chunked(list(caps.items()), LANES):
+        params = [param for lane_ in some for param in (queue, *lane_)]
+        heads += map(Head._make, fetch(" UNION ALL ".join([head] * len(some)), params))
+    return sorted(heads)
+
+
+def shares_of(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
+    """Return how many works to take of each lane so that those of the queue come by priority, then age."""
+    by_age = sorted(heads, key=lambda head: (head.rank, head.run_at, head.id))
+    return Counter(head.type for head in by_age[:limit])
+
+
+def lane_columns() -> LaneColumns:
+    """Return how this database names the columns of the lanes' index."""
+    return STAND_INS if vendor() == "mysql" else PARTIAL

@@ -80,7 +80,7 @@ def lock_lapsed(
     behind them, they do not count for ``limit``. A lease that lapsed before ``forsaken`` may be of any type.
     """
     running = on_timeline(rows(Work), Status.RUNNING)
-    lapsed = running.filter(timeline_at__lt=now).order_by("timeline_at")
+    lapsed = running.filter(moment__lt=now).order_by("moment")
     lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=forsaken))
     if sparing:
         lapsed = lapsed.exclude(id__in=sparing)
@@ -89,5 +89,5 @@ def lock_lapsed(
 
 def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
     """Lock blocked works that are past their deadline."""
-    overdue = on_timeline(rows(Work), Status.BLOCKED).filter(timeline_at__lt=now).order_by("timeline_at")
+    overdue = on_timeline(rows(Work), Status.BLOCKED).filter(moment__lt=now).order_by("moment")
     return rows_of(overdue.select_for_update(skip_locked=True)[:limit])

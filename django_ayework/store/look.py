@@ -31,12 +31,15 @@ LOOK = looking(
     "status = 'running' AND leased_until < %s",
     "status = 'blocked' AND deadline < %s",
 )
+IN_NO_LANE = " AND ".join(
+    f"{name} IS NULL" for name in ("pending_in", "pending_type", "pending_rank", "pending_sort_key")
+)
 #: The same where columns have stand-ins (``store.stand_ins``).
 LOOK_AT_STAND_INS = looking(
-    f"MIN(pending_in) FROM {WORK}",
-    f"MIN(timeline_at) FROM {WORK} WHERE timeline_status = 'scheduled'",
-    "timeline_status = 'running' AND timeline_at < %s",
-    "timeline_status = 'blocked' AND timeline_at < %s",
+    f"MIN(pending_in) FROM {WORK} WHERE standing = 'pending'",
+    f"MIN(moment) FROM {WORK} WHERE standing = 'scheduled' AND {IN_NO_LANE}",
+    f"standing = 'running' AND {IN_NO_LANE} AND moment < %s",
+    f"standing = 'blocked' AND {IN_NO_LANE} AND moment < %s",
 )
 
 

@@ -32,5 +32,5 @@ def prunable(status: str, before: datetime):  # type: ignore[no-untyped-def]  # 
     open_group = rows(Group).filter(id=OuterRef("group_id"), open__gt=0)
     live = rows(Work).filter(id=OuterRef("waiter_id"), status__in=[str(s) for s in LIVE])
     watched = rows(Edge).filter(Exists(live), watched_id__in=[OuterRef("id"), OuterRef("chain_id")])
-    ended = ended_as(rows(Work), status).filter(timeline_at__lt=before).order_by("timeline_at")
+    ended = ended_as(rows(Work), status).filter(moment__lt=before).order_by("moment")
     return ended.filter(~Exists(open_group), ~Exists(watched)).select_for_update(skip_locked=True)

@@ -2,7 +2,8 @@
 
 An index over a few rows is a partial one, which a query finds by its condition. MySQL and MariaDB have none:
 there a virtual column stands in for the real one, null in all other rows, and a query must name it. What each
-stands in for is said where the index is (``models.work``).
+stands in for is said where the index is (``models.work``). The index of pending works has all others there,
+too: by ``standing``, which is their status, and by ``moment``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any, cast
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Func, Manager, QuerySet
-from django.db.models.expressions import Col
+from django.db.models.expressions import Col, OrderBy
+from django.db.models.lookups import IsNull
 from django.db.models.sql.compiler import SQLCompiler
 
 from django_ayework.rules.states import Status, is_terminal
@@ -39,50 +41,86 @@ class StandIn(Func):
         return f"{table}.{connection.ops.quote_name(self.stand_in)}", []
 
 
+class IsAbsent(IsNull):
+    """That a stand-in is null, as it is in rows outside its index; true of any row where there is none."""
+
+    def as_sql(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is always true."""
+        return "1 = 1", []
+
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Any:
+        """Return the condition."""
+        return super().as_sql(compiler, connection)
+
+
+class UrgentFirst(OrderBy):
+    """By priority, the highest first; a rank, which stands in for it, is the lowest then."""
+
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Any:
+        """Return the order of ranks."""
+        return self.as_sql(compiler, connection, template="%(expression)s ASC")
+
+
 #: When works ended, to order those by that :func:`ended_as` returns.
-ENDED_AT = StandIn("ended_at", "timeline_at")
-#: What ``timeline_at`` is in works of a status; in those that have ended it is when they did.
+ENDED_AT = StandIn("ended_at", "moment")
+#: What ``moment`` is in works of a status; in those that have ended it is when they did.
 MOMENTS: Mapping[str, str] = {
+    Status.PENDING: "run_at",
     Status.SCHEDULED: "run_at",
     Status.BLOCKED: "deadline",
     Status.RUNNING: "leased_until",
 }
+#: The columns that the index has before ``moment`` are those of pending works. Of all others they are null,
+#: which must be said to find those by ``moment``.
+IN_NO_LANE = tuple(
+    IsAbsent(StandIn(column, stand_in), True)
+    for stand_in, column in (
+        ("pending_in", "queue"),
+        ("pending_type", "type"),
+        ("pending_rank", "priority"),
+        ("pending_sort_key", "sort_key"),
+    )
+)
+#: The order within a lane.
+IN_LANE = (
+    UrgentFirst(StandIn("priority", "pending_rank"), descending=True),
+    StandIn("sort_key", "pending_sort_key"),
+    StandIn("run_at", "moment"),
+    "id",
+)
+
+
+def with_status(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
+    """Return those of the works that have this status, found through the index that has it."""
+    if is_terminal(status):
+        return ended_as(works, status)
+    found: Any = works.alias(standing=StandIn("status", "standing"))
+    standing: QuerySet[Any] = found.filter(standing=status)
+    return standing
 
 
 def pending(works: QuerySet[M] | Manager[M], queue: str, type: str) -> QuerySet[M]:
-    """Return those of the works that are pending in a queue, of a type, found through the lanes' index."""
-    found: Any = works.alias(pending_in=StandIn("queue", "pending_in"))
-    in_lane: QuerySet[M] = found.filter(status=Status.PENDING, pending_in=queue, type=type)
+    """Return those of the works that are pending in a queue, of a type, in the order of their lane."""
+    found: Any = with_status(works, Status.PENDING)
+    found = found.alias(
+        pending_in=StandIn("queue", "pending_in"), pending_type=StandIn("type", "pending_type")
+    )
+    in_lane: QuerySet[M] = found.filter(pending_in=queue, pending_type=type).order_by(*IN_LANE)
     return in_lane
-
-
-def all_pending(works: QuerySet[Any] | Manager[Any]) -> QuerySet[Any]:
-    """Return those of the works that are pending, found by the lanes' index; ``pending_in`` is the queue."""
-    found: Any = works.alias(pending_in=StandIn("queue", "pending_in"))
-    every: QuerySet[Any] = found.filter(status=Status.PENDING, pending_in__isnull=False)
-    return every
 
 
 def on_timeline(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
     """Return those of the works that have this status, which is not pending, found through its index.
 
-    Filter and order them by ``timeline_at``: when they are due, overdue, lapse or ended.
+    Filter and order them by ``moment``: when they are due, overdue, lapse or ended.
     """
-    moment = MOMENTS.get(status, "ended_at")
-    found: Any = works.alias(
-        timeline_status=StandIn("status", "timeline_status"), timeline_at=StandIn(moment, "timeline_at")
-    )
-    standing: QuerySet[Any] = found.filter(timeline_status=status)
+    found: Any = with_status(works, status).alias(moment=StandIn(MOMENTS[status], "moment"))
+    standing: QuerySet[Any] = found.filter(*IN_NO_LANE)
     return standing
 
 
 def ended_as(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
     """Return those of the works that ended with this status, found through the index over ended works."""
-    return on_timeline(works, status).filter(timeline_at__isnull=False)
-
-
-def with_status(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
-    """Return those of the works that have this status, found through the index that has it."""
-    if status == Status.PENDING:
-        return all_pending(works)
-    return ended_as(works, status) if is_terminal(status) else on_timeline(works, status)
+    found: Any = works.alias(standing=StandIn("status", "standing"), moment=ENDED_AT)
+    ended: QuerySet[Any] = found.filter(*IN_NO_LANE, standing=status, moment__isnull=False)
+    return ended

@@ -106,7 +106,7 @@ def test_only_transitions_and_inserts_write_status():
     }
 
     assert strangers == {}
-    assert {f"store/transitions/{name}.py" for name in ("apply", "claim", "stage")} <= set(found)
+    assert {f"store/transitions/{name}.py" for name in ("apply", "claims/lease", "stage")} <= set(found)
 
 
 def test_sql_is_spoken_in_the_store_only():

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import connection, transaction
 
 from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.flow.settle import Settlement, Success, settle
@@ -13,10 +18,16 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.folding import Contribution
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
+from django_ayework.store.lanes import heads_of
+from django_ayework.store.transitions.claims.mysql import reading_uncommitted
+from django_ayework.testing.factories import WorkFactory
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race
 from tests.races.works import step
+
+#: A type of which rivals have works, and this test none.
+OTHER = "races.other"
 
 
 def test_two_claimers_never_get_the_same_work():
@@ -39,6 +50,54 @@ def test_two_claimers_never_get_the_same_work():
     assert set(Work.objects.values_list("delivery", "attempt")) == {(1, 1)}
     for worker, ids in claimed.items():
         assert set(Work.objects.filter(worker=worker).values_list("id", flat=True)) == set(ids)
+
+
+@pytest.mark.vendors("postgresql", "mysql")
+@pytest.mark.parametrize("types", [["races.step"], ["races.step", OTHER]], ids=["a lane", "lanes"])
+def test_a_claim_passes_over_what_is_not_committed_yet_and_what_a_rival_holds(types: list[str]):
+    """Be it of the same type or of another one, which would leave the others no share."""
+    behind = enqueue_many([step(number=number) for number in range(4)])
+
+    def hold() -> None:
+        WorkFactory.create_batch(9, type=types[-1], priority=5)
+        list(Work.objects.select_for_update().filter(id=behind[0].id))
+
+    with uncommitted(hold):
+        now = clock.now()
+        found = transitions.claim("default", dict.fromkeys(types, 3), 3, "w", now, later(now, 60))
+    assert [row.id for row in found] == [handle.id for handle in behind[1:]]
+
+
+@pytest.mark.vendors("mysql")
+def test_heads_are_looked_for_whether_they_are_committed_or_not_and_nothing_else_is():
+    with uncommitted(lambda: enqueue(step())):
+        with reading_uncommitted():
+            assert len(heads_of("default", {"races.step": 3})) == 1
+        with transaction.atomic():
+            assert not Work.objects.exists()
+        assert not Work.objects.exists()
+
+
+@contextlib.contextmanager
+def uncommitted(act: Callable[[], object]) -> Iterator[None]:
+    """Let somebody else have done this in a transaction that is open meanwhile, and rolled back then."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with contextlib.closing(connection), transaction.atomic():
+            act()
+            begun.set()
+            assert ended.wait(60)
+            transaction.set_rollback(True)
+
+    with ThreadPoolExecutor() as pool:
+        rival = pool.submit(hold)
+        try:
+            assert begun.wait(60)
+            yield
+        finally:
+            ended.set()
+        rival.result()
 
 
 def test_of_one_request_queued_twice_at_once_one_is_the_first():

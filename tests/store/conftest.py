@@ -11,7 +11,9 @@ import pytest
 def version(request, monkeypatch):
     """Run a test with the statements made for this database, and with those that every database takes."""
     if request.param == "portable":
-        for name in ("bulk", "edges", "groups", "telling", "waiters", "transitions.claim"):
+        claims = ("transitions.claim", "transitions.claims.portable")
+        for name in ("bulk", "edges", "groups", "telling", "waiters", *claims):
             module = import_module(f"django_ayework.store.{name}")
-            monkeypatch.setattr(module, "is_postgresql", lambda: False)
+            monkeypatch.setattr(module, "is_postgresql", lambda: False, raising=False)
             monkeypatch.setattr(module, "has_returning", lambda: False, raising=False)
+        monkeypatch.setattr(import_module("django_ayework.store.transitions.claim"), "vendor", lambda: "any")

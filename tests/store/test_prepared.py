@@ -20,7 +20,7 @@ from django_ayework.store.edges import News
 from django_ayework.store.prepared import WORTHWHILE
 from django_ayework.store.sessions import bounded_statements
 from django_ayework.store.transitions import claim
-from django_ayework.store.transitions.claim import CLAIM_LANE, CLAIM_LANES
+from django_ayework.store.transitions.claims.postgresql import CLAIM_LANE, CLAIM_LANES
 from tests.app.works import add
 from tests.races.rivals import claim_all, succeed
 from tests.store.plans import analyse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection, migrations, models
@@ -22,7 +23,7 @@ STAND_INS = {
     if isinstance(index, PartialIndex)
     for column, stand_in in index.stand_ins.items()
 }
-ON_TIMELINE = {"scheduled": "run_at", "blocked": "deadline", "running": "leased_until"}
+MOMENTS = {"pending": "run_at", "scheduled": "run_at", "blocked": "deadline", "running": "leased_until"}
 
 
 @pytest.mark.django_db
@@ -30,27 +31,33 @@ ON_TIMELINE = {"scheduled": "run_at", "blocked": "deadline", "running": "leased_
 def test_a_column_has_its_stand_in_in_the_rows_of_the_index_alone():
     now = clock.now()
     times = {"run_at": now, "deadline": now + timedelta(hours=1), "leased_until": now + timedelta(hours=2)}
-    timeline = {"timeline_status", "timeline_at"}
+    standing = {"standing", "moment"}
+    in_lane = {"pending_in", "pending_type", "pending_rank", "pending_sort_key"}
     expected = {
-        "pending": {"pending_in"},
-        "running": timeline,
-        "scheduled": timeline,
-        "blocked": timeline,
-        "success": timeline,
-        "dead": {*timeline, "key_ended_at", "unit_ended_at"},
+        "pending": standing | in_lane,
+        "running": standing,
+        "scheduled": standing,
+        "blocked": standing,
+        "success": standing,
+        "dead": {*standing, "key_ended_at", "unit_ended_at"},
     }
     for status in expected:
         ended = {"ended_at": now + timedelta(minutes=1)} if status in ("success", "dead") else {}
         named = {"unit": "u", "dedup_type": "t", "dedup_key": "k"} if status == "dead" else {}
-        WorkFactory(status=status, **times, **ended, **named)
+        WorkFactory(status=status, priority=7, **times, **ended, **named)
     seen = {}
     for name, column in STAND_INS.items():
         works = Work.objects.alias(stand_in=StandIn(column, name)).filter(stand_in__isnull=False)
         for work in works.annotate(value=StandIn(column, name)):
-            on_timeline = ON_TIMELINE.get(work.status, column) if name == "timeline_at" else column
-            assert work.value == getattr(work, on_timeline)
+            assert work.value == real_value(work, name, column)
             seen.setdefault(work.status, set()).add(name)
     assert {status: seen.get(status, set()) for status in expected} == expected
+
+
+def real_value(work: Work, stand_in: str, column: str) -> object:
+    if stand_in == "pending_rank":
+        return -work.priority
+    return getattr(work, MOMENTS.get(work.status, "ended_at") if stand_in == "moment" else column)
 
 
 class Parcel(models.Model):
@@ -74,6 +81,12 @@ WITH_STAND_IN = PartialIndex(
     where=ON_ITS_WAY,
     leading=(),
     stand_ins={"sent_at": "on_way_since"},
+)
+WITH_ONE_MORE = PartialIndex(
+    fields=["sent_at"],
+    name="parcels_sent",
+    where=ON_ITS_WAY,
+    stand_ins={"status": "on_way", "sent_at": "on_way_since"},
 )
 
 
@@ -127,11 +140,11 @@ def test_an_index_that_is_part_of_another_is_made_where_it_is_partial():
     assert indexed() == []
 
 
-def states(operation: ReplaceIndexOnline) -> tuple[ProjectState, ProjectState]:
+def states(operation: ReplaceIndexOnline, former: Any = PLAIN) -> tuple[ProjectState, ProjectState]:
     """What the project is before the operation, and after it."""
     before = ProjectState()
     fields = [(field.name, field.clone()) for field in Parcel._meta.local_fields]
-    options = {"db_table": "parcels_parcel", "indexes": [PLAIN]}
+    options = {"db_table": "parcels_parcel", "indexes": [former]}
     migrations.CreateModel("Parcel", fields, options).state_forwards("parcels", before)
     after = before.clone()
     operation.state_forwards("parcels", after)
@@ -157,6 +170,33 @@ def test_a_migration_replaces_an_index_and_back():
         operation.database_backwards("parcels", editor, after, before)
     assert indexed() == on_partial_databases(["status", "sent_at"], ["sent_at"])
     assert columns() == plain
+
+
+@pytest.mark.usefixtures("parcels")
+def test_a_stand_in_of_both_indexes_stays_when_one_replaces_the_other():
+    operation = ReplaceIndexOnline(model_name="parcel", index=WITH_ONE_MORE)
+    before, after = states(operation, WITH_STAND_IN)
+    plain = columns()
+    with connection.schema_editor() as editor:
+        editor.add_index(Parcel, WITH_STAND_IN)
+
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_forwards("parcels", editor, before, after)
+    assert indexed() == on_partial_databases(["on_way", "on_way_since"], ["sent_at"])
+
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_backwards("parcels", editor, after, before)
+    assert indexed() == on_partial_databases(["on_way_since"], ["sent_at"])
+    assert columns() - plain == set(on_partial_databases(["on_way_since"], []))
+
+
+@pytest.mark.usefixtures("parcels")
+def test_an_index_that_becomes_part_of_a_third_one_stays_as_it_is(django_assert_num_queries):
+    moved = PartialIndex(fields=["sent_at"], name="parcels_sent", where=ON_ITS_WAY, part_of="parcels_new")
+    operation = ReplaceIndexOnline(model_name="parcel", index=moved)
+    before, after = states(operation, PART)
+    with connection.schema_editor(atomic=False) as editor, django_assert_num_queries(0):
+        operation.database_forwards("parcels", editor, before, after)
 
 
 def as_there(index: PartialIndex) -> list[str]:

@@ -30,6 +30,6 @@ def stage(now: datetime, limit: int) -> int:
         return len(fetch(STAGE, (now, limit)))
     with atomic():
         scheduled = on_timeline(rows(Work), Status.SCHEDULED)
-        due = scheduled.filter(timeline_at__lte=now).order_by("timeline_at")
+        due = scheduled.filter(moment__lte=now).order_by("moment")
         ids = list(due.select_for_update(skip_locked=True).values_list("id", flat=True)[:limit])
         return rows(Work).filter(id__in=ids).update(status=Status.PENDING) if ids else 0

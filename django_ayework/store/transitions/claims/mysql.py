@@ -1,0 +1,102 @@
+"""Claiming on MySQL and MariaDB: find the first works without locks, lock those, write their lease.
+
+What a claim takes leaves its entry in the lanes' index behind, marked as deleted, until the server purges it:
+about a second's worth of works stand dead at the head of a lane. A statement that locks looks up the row of
+each, to learn whether somebody holds it; one that reads what is not committed passes over them. Locks are the
+same at that isolation as at READ COMMITTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from django_ayework.models import Work
+from django_ayework.store.database import atomic, connection, fetch
+from django_ayework.store.lanes import STAND_INS, Head, heads_of, shares_of
+from django_ayework.store.rows import MOMENTS_READ, READ, WorkRow
+from django_ayework.store.sources import source_of
+from django_ayework.store.transitions.claims.lease import Lease, rows_from_texts, write_lease
+
+WORK = Work._meta.db_table
+
+#: Moments are asked for as texts: a driver in Python makes moments slowly. What the lease counts is written
+#: after it was read.
+READ_AHEAD = {"attempt": "attempt + 1", "delivery": "delivery + 1"} | {
+    READ[place]: f"CAST({READ[place]} AS CHAR)" for place in MOMENTS_READ
+}
+COLUMNS = ", ".join(READ_AHEAD.get(name, name) for name in READ)
+
+#: The values come first, in their order, and each row is looked up.
+LOCK_PENDING = f"""
+SELECT {COLUMNS} FROM {{values}} STRAIGHT_JOIN {WORK} AS w
+WHERE w.id = v.v0 AND w.status = 'pending' AND w.queue = %s
+FOR UPDATE SKIP LOCKED
+"""
+LOCK_LANE = f"""
+SELECT {COLUMNS} FROM {WORK}
+WHERE {STAND_INS.is_pending} AND {STAND_INS.queue} = %s AND {STAND_INS.type} = %s
+ORDER BY {STAND_INS.order} LIMIT %s
+FOR UPDATE SKIP LOCKED
+"""
+
+
+def claim_lanes(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
+    """Lease the first works of some lanes; see ``claim()``.
+
+    Nobody is passed over: if one of them cannot be locked, because it is not committed yet or a rival was
+    quicker, others are looked for under locks, in these lanes and in those that had no share.
+    """
+    with reading_uncommitted():
+        heads = heads_of(queue, caps)
+        first = first_of(heads, shares_of(heads, limit))
+        found = lock_pending(queue, first)
+        if len(found) == len(first):
+            return leased_from(found, lease)
+    with atomic():
+        return leased_from(lock_first(queue, caps, limit), lease)
+
+
+@contextmanager
+def reading_uncommitted() -> Generator[None]:
+    """A transaction that reads what is there, committed or not; within another one, the isolation stays.
+
+    It is said inside: a proxy that lends sessions to statements would leave it to a stranger's transaction.
+    """
+    is_outermost = connection().get_autocommit()
+    with atomic():
+        if is_outermost:
+            with connection().cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+        yield
+
+
+def first_of(heads: Sequence[Head], shares: Mapping[str, int]) -> list[str]:
+    """Return the ids of as many of each lane as its share."""
+    lanes: dict[str, list[str]] = {type: [] for type in shares}
+    for head in heads:
+        if head.type in lanes:
+            lanes[head.type].append(head.id)
+    return [id for type, ids in lanes.items() for id in ids[: shares[type]]]
+
+
+def lock_pending(queue: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Lock those of these works that are pending in a queue and that nobody else has locked."""
+    if not ids:
+        return []
+    values = source_of([Work._meta.pk], [ids])
+    return fetch(LOCK_PENDING.format(values=values.sql), [*values.params, queue])
+
+
+def lock_first(queue: str, caps: Mapping[str, int], limit: int) -> list[tuple[Any, ...]]:
+    """Lock the first works of lanes that are committed and that nobody else has locked."""
+    shares = caps if len(caps) == 1 else shares_of(heads_of(queue, caps), limit)
+    return [row for lane in shares.items() for row in fetch(LOCK_LANE, (queue, *lane))]
+
+
+def leased_from(found: list[tuple[Any, ...]], lease: Lease) -> list[WorkRow]:
+    """Write the lease of works that were found and locked; return them as they are then."""
+    locked = list(rows_from_texts(found, lease))
+    write_lease(locked, lease)
+    return locked
