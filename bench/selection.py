@@ -12,6 +12,7 @@ from bench.peers.phases import PHASES
 ON_EACH_DATABASE = (
     "statements",
     "sleepers",
+    "spinners",
     "flood",
     "killed",
     "stopped",

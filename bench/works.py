@@ -56,6 +56,14 @@ def slow(seconds: float) -> None:
     time.sleep(seconds)
 
 
+@work(name="bench.spin")
+def spin(seconds: float) -> None:
+    """Keep the interpreter busy for so many seconds of this thread's own time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(200))
+
+
 @work(name="bench.urgent", queue="urgent")
 def urgent() -> None:
     """Be looked for in another queue."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from django.core.management import call_command
 from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.chores import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.worker.interpreter import OURS, PYTHONS_OWN, take_turns_quickly
 from tests.processes import ended, eventually, worker_process
-from tests.worker.works import at, at_async, at_in_thread, dies, frozen, quick
+from tests.worker.works import at, at_async, at_in_thread, dies, interpreter, quick
 
 
 def work_of(handle) -> Work:
@@ -59,19 +61,31 @@ def test_a_second_signal_ends_the_worker_at_once(process_env, tmp_path: Path):
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_process_of_workers_never_looks_for_garbage_in_what_it_has_loaded(process_env, processes):
+def test_a_process_of_workers_leaves_what_it_has_loaded_and_lets_threads_take_turns(process_env, processes):
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
-    handle = enqueue(frozen())
+    handle = enqueue(interpreter())
     with worker_process(env, "--burst", "--processes", processes) as process:
         status, output = ended(process)
     assert status == 0, output
-    assert handle.result(timeout=0) > 10_000
+    frozen, interval = handle.result(timeout=0)
+    assert frozen > 10_000
+    assert interval == OURS < PYTHONS_OWN
 
 
-def test_a_worker_within_another_process_leaves_its_garbage_to_it():
-    handle = enqueue(frozen())
+def test_a_worker_within_another_process_leaves_its_interpreter_as_it_is():
+    handle = enqueue(interpreter())
     call_command("ayework_worker", "--burst", stdout=StringIO())
-    assert handle.result(timeout=0) == 0
+    assert handle.result(timeout=0) == (0, PYTHONS_OWN)
+
+
+@pytest.mark.parametrize("chosen", [0.002, 0.02])
+def test_a_project_that_has_chosen_how_threads_take_turns_keeps_its_choice(chosen):
+    sys.setswitchinterval(chosen)
+    try:
+        take_turns_quickly()
+        assert sys.getswitchinterval() == chosen
+    finally:
+        sys.setswitchinterval(PYTHONS_OWN)
 
 
 @pytest.mark.parametrize("kind", [at, at_async, at_in_thread])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -48,10 +49,10 @@ def quick(number: int = 0) -> int:
     return number
 
 
-@work(name="worker.frozen")
-def frozen() -> int:
-    """Tell how many objects the garbage collector leaves out for good."""
-    return gc.get_freeze_count()
+@work(name="worker.interpreter")
+def interpreter() -> tuple[int, float]:
+    """Tell how many objects are left out of garbage collection, and after how long threads take turns."""
+    return gc.get_freeze_count(), sys.getswitchinterval()
 
 
 @work(name="worker.hold")

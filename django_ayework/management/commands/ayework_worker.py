@@ -15,6 +15,7 @@ from django_ayework.management.output import show_engine_log
 from django_ayework.management.worker_check import check_worker
 from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
 from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
+from django_ayework.worker.interpreter import take_turns_quickly
 from django_ayework.worker.reloading import is_reloaded, serve_until_changed, start_again_and_again
 from django_ayework.worker.serving import exit_in_time, serve
 from django_ayework.worker.supervisor.births import inherited
@@ -42,6 +43,7 @@ class Command(BaseCommand):
             return self.end(start_again_and_again())
         if self.is_whole_process:
             leave_out_what_is_loaded()
+            take_turns_quickly()
         if (birth := inherited()) is not None:
             return self.end(self.live(chosen, *birth))
         server = self.health_server(options["health_host"], options["health_port"])
