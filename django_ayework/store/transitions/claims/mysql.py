@@ -14,7 +14,7 @@ from typing import Any
 
 from django_ayework.models import Work
 from django_ayework.store.database import atomic, connection, fetch
-from django_ayework.store.lanes import STAND_INS, Head, heads_of, shares_of
+from django_ayework.store.lanes import STAND_INS, first_of_lane, heads_of, shares_of
 from django_ayework.store.rows import MOMENTS_READ, READ, WorkRow
 from django_ayework.store.sources import source_of
 from django_ayework.store.transitions.claims.lease import Lease, rows_from_texts, write_lease
@@ -49,8 +49,7 @@ def claim_lanes(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -
     quicker, others are looked for under locks, in these lanes and in those that had no share.
     """
     with reading_uncommitted():
-        heads = heads_of(queue, caps)
-        first = first_of(heads, shares_of(heads, limit))
+        first = first_of_lanes(queue, caps, limit)
         found = lock_pending(queue, first)
         if len(found) == len(first):
             return leased_from(found, lease)
@@ -72,8 +71,12 @@ def reading_uncommitted() -> Generator[None]:
         yield
 
 
-def first_of(heads: Sequence[Head], shares: Mapping[str, int]) -> list[str]:
-    """Return the ids of as many of each lane as its share."""
+def first_of_lanes(queue: str, caps: Mapping[str, int], limit: int) -> list[str]:
+    """Return the ids of the works to claim, of each lane its share."""
+    if len(caps) == 1:
+        return first_of_lane(queue, *next(iter(caps.items())))
+    heads = heads_of(queue, caps)
+    shares = shares_of(heads, limit)
     lanes: dict[str, list[str]] = {type: [] for type in shares}
     for head in heads:
         if head.type in lanes:
