@@ -60,6 +60,26 @@ def test_by_what_they_have_in_common_the_longest_dead_first(
     assert cancelled.status == "cancelled"
 
 
+@pytest.mark.parametrize(
+    ("type", "hint"),
+    [
+        ("shop.ad", "No type of work is called 'shop.ad' here. Did you mean 'shop.add'?\n"),
+        ("zzz", "No type of work is called 'zzz' here.\n"),
+        ("shop.fail", ""),
+    ],
+    ids=["nearly a type", "no type", "a type of which nothing is dead"],
+)
+def test_a_type_of_which_nothing_is_dead_is_hinted_at_if_nobody_knows_it(
+    call: Any, dead: dict[str, Any], type: str, hint: str
+) -> None:
+    assert call("ayework_retry", "--type", type) == f"Retried 0 works.\n{hint}"
+
+
+def test_dead_works_of_a_type_that_is_gone_are_retried_without_a_hint(call: Any) -> None:
+    DeadLetterFactory(type="shop.gone")
+    assert call("ayework_retry", "--type", "shop.gone") == "Retried 1 works.\n"
+
+
 def test_one_refusal_does_not_undo_the_others(dead: dict[str, Any]) -> None:
     out = StringIO()
     with pytest.raises(CommandError, match="1 of 2 works could not be retried"):

@@ -6,7 +6,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_ayework.errors import AyeworkError
+from django_ayework.define.registry import registry
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.errors import AyeworkError, did_you_mean
 from django_ayework.flow.dead_letters import dead_ids
 from django_ayework.flow.retry import retry
 from django_ayework.management.output import JSONCommand
@@ -38,7 +40,8 @@ class Command(JSONCommand):
                 retried.append(id)
             except AyeworkError as refusal:
                 refused[id] = str(refusal)
-        text = "\n".join([f"Retried {len(retried)} works.", *refused.values()])
+        hints = [] if ids else hints_on_type(options["type"])
+        text = "\n".join([f"Retried {len(retried)} works.", *refused.values(), *hints])
         self.answer({"retried": retried, "refused": refused}, text, options)
         if refused:
             raise CommandError(f"{len(refused)} of {len(ids)} works could not be retried.")
@@ -51,3 +54,11 @@ class Command(JSONCommand):
         if not options["ids"] and not narrowed and not options["all"]:
             raise CommandError("expected ids, or --type, --reason or --all to say which dead works to retry.")
         return options["ids"] or dead_ids(options["type"], options["reason"])
+
+
+def hints_on_type(type: str | None) -> list[str]:
+    """Return what to say of a type of which nothing is dead, if it is not known here."""
+    known = [*registry.names(), GATE_TYPE]
+    if type is None or type in known:
+        return []
+    return [f"No type of work is called {type!r} here.{did_you_mean(type, known)}"]
