@@ -69,8 +69,8 @@ def due_types(types: Iterable[str], now: datetime) -> list[str]:
 
 def is_due_or_running(type: str) -> bool:
     """Tell whether a work of this type is pending or running; each is looked for where only those are."""
-    due = any(pending(rows(Work), queue, type).exists() for queue in queues_with_work())
-    return due or on_timeline(rows(Work), Status.RUNNING).filter(type=type).exists()
+    is_due = any(pending(rows(Work), queue, type).exists() for queue in queues_with_work())
+    return is_due or on_timeline(rows(Work), Status.RUNNING).filter(type=type).exists()
 
 
 def set_next_at(type: str, next_at: datetime) -> None:

@@ -25,6 +25,12 @@ class LaneColumns(NamedTuple):
     #: Within a lane: by priority, then by unit where the type is ordered by units, then by age.
     order: str
 
+    @property
+    def first(self) -> str:
+        """The first works of a lane, for a SELECT: the parameters are its queue, its type, and how many."""
+        in_lane = f"{self.is_pending} AND {self.queue} = %s AND {self.type} = %s"
+        return f"FROM {WORK} WHERE {in_lane} ORDER BY {self.order} LIMIT %s"
+
 
 PARTIAL = LaneColumns(
     is_pending="status = 'pending'",
@@ -103,23 +109,14 @@ LANES = 100
 
 def first_of_lane(queue: str, type: str, number: int) -> list[str]:
     """Return the ids of the first works of a lane, without locks."""
-    lane = lane_columns()
-    first = (
-        f"SELECT id FROM {WORK} WHERE {lane.is_pending} AND {lane.queue} = %s AND {lane.type} = %s "
-        f"ORDER BY {lane.order} LIMIT %s"
-    )
-    return [row[0] for row in fetch(first, (queue, type, number))]
+    return [row[0] for row in fetch(f"SELECT id {lane_columns().first}", (queue, type, number))]
 
 
 def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:
     """Return the first works of the lanes of a queue, of each type as many as its cap, without locks."""
     lane = lane_columns()
     columns = f"{lane.rank}, {lane.sort_key}, {lane.run_at}, id, {lane.type}"
-    head = (
-        f"SELECT * FROM (SELECT {columns} FROM {WORK} "
-        f"WHERE {lane.is_pending} AND {lane.queue} = %s AND {lane.type} = %s "
-        f"ORDER BY {lane.order} LIMIT %s) AS head"
-    )
+    head = f"SELECT * FROM (SELECT {columns} {lane.first}) AS head"
     heads: list[Head] = []
     for some in chunked(list(caps.items()), LANES):
         params = [param for lane_ in some for param in (queue, *lane_)]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from django_ayework.models import Waiter, Work, WorkControl
 from django_ayework.store.database import connection, fetch, stored_moment
+from django_ayework.store.stand_ins import OF_PENDING
 
 WORK = Work._meta.db_table
 
@@ -31,9 +32,7 @@ LOOK = looking(
     "status = 'running' AND leased_until < %s",
     "status = 'blocked' AND deadline < %s",
 )
-IN_NO_LANE = " AND ".join(
-    f"{name} IS NULL" for name in ("pending_in", "pending_type", "pending_rank", "pending_sort_key")
-)
+IN_NO_LANE = " AND ".join(f"{name} IS NULL" for name in OF_PENDING)
 #: The same where columns have stand-ins (``store.stand_ins``).
 LOOK_AT_STAND_INS = looking(
     f"MIN(pending_in) FROM {WORK} WHERE standing = 'pending'",

@@ -65,22 +65,19 @@ class UrgentFirst(OrderBy):
 ENDED_AT = StandIn("ended_at", "moment")
 #: What ``moment`` is in works of a status; in those that have ended it is when they did.
 MOMENTS: Mapping[str, str] = {
-    Status.PENDING: "run_at",
     Status.SCHEDULED: "run_at",
     Status.BLOCKED: "deadline",
     Status.RUNNING: "leased_until",
 }
 #: The columns that the index has before ``moment`` are those of pending works. Of all others they are null,
 #: which must be said to find those by ``moment``.
-IN_NO_LANE = tuple(
-    IsAbsent(StandIn(column, stand_in), True)
-    for stand_in, column in (
-        ("pending_in", "queue"),
-        ("pending_type", "type"),
-        ("pending_rank", "priority"),
-        ("pending_sort_key", "sort_key"),
-    )
-)
+OF_PENDING = {
+    "pending_in": "queue",
+    "pending_type": "type",
+    "pending_rank": "priority",
+    "pending_sort_key": "sort_key",
+}
+IN_NO_LANE = tuple(IsAbsent(StandIn(column, stand_in), True) for stand_in, column in OF_PENDING.items())
 #: The order within a lane.
 IN_LANE = (
     UrgentFirst(StandIn("priority", "pending_rank"), descending=True),
@@ -92,8 +89,11 @@ IN_LANE = (
 
 def with_status(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
     """Return those of the works that have this status, found through the index that has it."""
-    if is_terminal(status):
-        return ended_as(works, status)
+    return ended_as(works, status) if is_terminal(status) else standing_as(works, status)
+
+
+def standing_as(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
+    """Return those of the works that have this status, by the name that an index has for it."""
     found: Any = works.alias(standing=StandIn("status", "standing"))
     standing: QuerySet[Any] = found.filter(standing=status)
     return standing
@@ -101,7 +101,7 @@ def with_status(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[An
 
 def pending(works: QuerySet[M] | Manager[M], queue: str, type: str) -> QuerySet[M]:
     """Return those of the works that are pending in a queue, of a type, in the order of their lane."""
-    found: Any = with_status(works, Status.PENDING)
+    found: Any = standing_as(works, Status.PENDING)
     found = found.alias(
         pending_in=StandIn("queue", "pending_in"), pending_type=StandIn("type", "pending_type")
     )
@@ -114,13 +114,12 @@ def on_timeline(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[An
 
     Filter and order them by ``moment``: when they are due, overdue, lapse or ended.
     """
-    found: Any = with_status(works, status).alias(moment=StandIn(MOMENTS[status], "moment"))
+    moment = StandIn(MOMENTS.get(status, "ended_at"), "moment")
+    found: Any = standing_as(works, status).alias(moment=moment)
     standing: QuerySet[Any] = found.filter(*IN_NO_LANE)
     return standing
 
 
 def ended_as(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
     """Return those of the works that ended with this status, found through the index over ended works."""
-    found: Any = works.alias(standing=StandIn("status", "standing"), moment=ENDED_AT)
-    ended: QuerySet[Any] = found.filter(*IN_NO_LANE, standing=status, moment__isnull=False)
-    return ended
+    return on_timeline(works, status).filter(moment__isnull=False)

@@ -34,12 +34,7 @@ SELECT {COLUMNS} FROM {{values}} STRAIGHT_JOIN {WORK} AS w
 WHERE w.id = v.v0 AND w.status = 'pending' AND w.queue = %s
 FOR UPDATE SKIP LOCKED
 """
-LOCK_LANE = f"""
-SELECT {COLUMNS} FROM {WORK}
-WHERE {STAND_INS.is_pending} AND {STAND_INS.queue} = %s AND {STAND_INS.type} = %s
-ORDER BY {STAND_INS.order} LIMIT %s
-FOR UPDATE SKIP LOCKED
-"""
+LOCK_LANE = f"SELECT {COLUMNS} {STAND_INS.first} FOR UPDATE SKIP LOCKED"
 
 
 def claim_lanes(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:

@@ -30,14 +30,7 @@ CLAIM_NEW = CLAIM.format(
 """
 )
 
-CLAIM_LANE = CLAIM.format(
-    picked=f"""
-    SELECT id FROM {WORK}
-    WHERE status = 'pending' AND queue = %s AND type = %s
-    ORDER BY {IN_LANE} LIMIT %s
-    FOR UPDATE SKIP LOCKED
-"""
-)
+CLAIM_LANE = CLAIM.format(picked=f"SELECT id {PARTIAL.first} FOR UPDATE SKIP LOCKED")
 
 #: The heads of the lanes are merged without locks, which tells how many to take of each; a lane whose head is
 #: taken by a rival meanwhile gives the works behind it.

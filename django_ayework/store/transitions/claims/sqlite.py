@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from django_ayework.models import Work
 from django_ayework.store.database import fetch, stored_moment
 from django_ayework.store.lanes import PARTIAL
 from django_ayework.store.rows import MOMENTS_READ, READ, WorkRow
 from django_ayework.store.transitions.claims.lease import LEASE, Lease, rows_from_texts
 
-WORK = Work._meta.db_table
-
 #: Moments are asked for as texts: Django's converter for its own type takes longer than the rest of the row.
 #: The lane's index tells rowids, by which rows are found at once; an id is looked up in an index before.
 CLAIM_LANE = f"""
-{LEASE} WHERE rowid IN (
-    SELECT rowid FROM {WORK}
-    WHERE status = 'pending' AND queue = %s AND type = %s
-    ORDER BY {PARTIAL.order} LIMIT %s
-)
+{LEASE} WHERE rowid IN (SELECT rowid {PARTIAL.first})
 RETURNING {", ".join(f"{name} || ''" if place in MOMENTS_READ else name for place, name in enumerate(READ))}
 """
 
