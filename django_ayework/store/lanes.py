@@ -107,11 +107,6 @@ def types_with_work(queue: str) -> list[str]:
 LANES = 100
 
 
-def first_of_lane(queue: str, type: str, number: int) -> list[str]:
-    """Return the ids of the first works of a lane, without locks."""
-    return [row[0] for row in fetch(f"SELECT id {lane_columns().first}", (queue, type, number))]
-
-
 def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:
     """Return the first works of the lanes of a queue, of each type as many as its cap, without locks."""
     lane = lane_columns()

@@ -37,7 +37,7 @@ class Source(NamedTuple):
     """A table ``v`` with the columns ``v0``, ``v1`` and so on, and the parameters of its SQL."""
 
     sql: str
-    params: list[str]
+    params: list[Any]
 
     @property
     def loses_text(self) -> bool:

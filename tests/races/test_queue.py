@@ -19,12 +19,13 @@ from django_ayework.rules.folding import Contribution
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import heads_of
-from django_ayework.store.transitions.claims.mysql import reading_uncommitted
+from django_ayework.store.transitions.claims.mysql import heads_in, lock_heads, reading_uncommitted
 from django_ayework.testing.factories import WorkFactory
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race
 from tests.races.works import step
+from tests.store.plans import rows_locked
 
 #: A type of which rivals have works, and this test none.
 OTHER = "races.other"
@@ -76,6 +77,14 @@ def test_heads_are_looked_for_whether_they_are_committed_or_not_and_nothing_else
         with transaction.atomic():
             assert not Work.objects.exists()
         assert not Work.objects.exists()
+
+
+@pytest.mark.vendors("mysql")
+def test_a_claim_of_a_lane_locks_its_heads_and_nothing_else():
+    enqueue_many([step(number=number) for number in range(9)])
+    with reading_uncommitted():
+        assert len(lock_heads("default", heads_in("default", {"races.step": 3}, 3))) == 3
+        assert rows_locked() == 3
 
 
 @contextlib.contextmanager

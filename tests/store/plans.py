@@ -49,6 +49,16 @@ def entries_read_so_far() -> int:
         return sum(int(number) for _, number in cursor.fetchall())
 
 
+def rows_locked() -> int:
+    """Return how many rows the transaction at hand has locked, as MySQL or MariaDB tell."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT trx_rows_locked FROM information_schema.innodb_trx "
+            "WHERE trx_mysql_thread_id = CONNECTION_ID()"
+        )
+        return int(cursor.fetchone()[0])
+
+
 def assert_reads_through(index: str, plans: list[str]) -> None:
     assert any(index in plan for plan in plans), plans
     for plan in plans:

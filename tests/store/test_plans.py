@@ -14,13 +14,20 @@ from django_ayework.store.database import atomic
 from django_ayework.store.dedup import Search, newest_matches
 from django_ayework.store.deletion import erase, lock_steps, steps_among
 from django_ayework.store.groups import delete_emptied
-from django_ayework.store.lanes import Lane, first_of_lane, heads_of, lanes_with_work
+from django_ayework.store.lanes import Lane, heads_of, lanes_with_work
 from django_ayework.store.leases import lock_lapsed, lock_overdue, renew
 from django_ayework.store.look import look
 from django_ayework.store.rows import find_row
+from django_ayework.store.transitions.claims.mysql import heads_in, lock_heads
 from django_ayework.store.units import find_live_units
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
-from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of, scans_table
+from tests.store.plans import (
+    analyse,
+    assert_reads_through,
+    entries_read,
+    plans_of,
+    scans_table,
+)
 
 RETAINED = 200_000
 
@@ -147,7 +154,8 @@ class TestPlans:
     @pytest.mark.vendors("mysql")
     def test_the_heads_of_lanes_are_found_in_their_index_alone(self):
         WorkFactory.create_batch(20)
-        [first] = plans_of(lambda: first_of_lane("default", "shop.add", 5))
+        [first] = plans_of(lambda: lock_heads("default", heads_in("default", {"shop.add": 5}, 5)))
+        assert "w eq_ref PRIMARY" in first
         [heads] = plans_of(lambda: heads_of("default", {"shop.add": 5, "shop.pay": 5}))
         lanes = [line for plan in (first, heads) for line in plan.splitlines() if "ayework_lane" in line]
         assert [line.endswith("Using where; Using index") for line in lanes] == [True] * 3, (first, heads)

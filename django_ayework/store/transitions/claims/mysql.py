@@ -8,15 +8,15 @@ same at that isolation as at READ COMMITTED.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from django_ayework.models import Work
 from django_ayework.store.database import atomic, connection, fetch
-from django_ayework.store.lanes import STAND_INS, first_of_lane, heads_of, shares_of
+from django_ayework.store.lanes import STAND_INS, heads_of, shares_of
 from django_ayework.store.rows import MOMENTS_READ, READ, WorkRow
-from django_ayework.store.sources import source_of
+from django_ayework.store.sources import Source, source_of
 from django_ayework.store.transitions.claims.lease import Lease, rows_from_texts, write_lease
 
 WORK = Work._meta.db_table
@@ -27,11 +27,13 @@ READ_AHEAD = {"attempt": "attempt + 1", "delivery": "delivery + 1"} | {
     READ[place]: f"CAST({READ[place]} AS CHAR)" for place in MOMENTS_READ
 }
 COLUMNS = ", ".join(READ_AHEAD.get(name, name) for name in READ)
+PLACE_OF_ID = READ.index("id")
 
-#: The values come first, in their order, and each row is looked up.
-LOCK_PENDING = f"""
-SELECT {COLUMNS} FROM {{values}} STRAIGHT_JOIN {WORK} AS w
-WHERE w.id = v.v0 AND w.status = 'pending' AND w.queue = %s
+#: The heads come first, in their order, and each row is looked up. One that cannot be locked, or is not what
+#: it was read as, is a row of nothing.
+LOCK_HEADS = f"""
+SELECT {COLUMNS} FROM {{heads}} LEFT JOIN {WORK} AS w FORCE INDEX (PRIMARY)
+ON w.id = v.v0 AND w.status = 'pending' AND w.queue = %s
 FOR UPDATE SKIP LOCKED
 """
 LOCK_LANE = f"SELECT {COLUMNS} {STAND_INS.first} FOR UPDATE SKIP LOCKED"
@@ -44,9 +46,8 @@ def claim_lanes(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -
     quicker, others are looked for under locks, in these lanes and in those that had no share.
     """
     with reading_uncommitted():
-        first = first_of_lanes(queue, caps, limit)
-        found = lock_pending(queue, first)
-        if len(found) == len(first):
+        found = lock_heads(queue, heads_in(queue, caps, limit))
+        if all(row[PLACE_OF_ID] is not None for row in found):
             return leased_from(found, lease)
     with atomic():
         return leased_from(lock_first(queue, caps, limit), lease)
@@ -66,25 +67,22 @@ def reading_uncommitted() -> Generator[None]:
         yield
 
 
-def first_of_lanes(queue: str, caps: Mapping[str, int], limit: int) -> list[str]:
-    """Return the ids of the works to claim, of each lane its share."""
+def heads_in(queue: str, caps: Mapping[str, int], limit: int) -> Source:
+    """Return the ids of the works to claim, of each lane its share; those of one alone are yet to be read."""
     if len(caps) == 1:
-        return first_of_lane(queue, *next(iter(caps.items())))
+        return Source(f"(SELECT id AS v0 {STAND_INS.first}) AS v", [queue, *next(iter(caps.items()))])
     heads = heads_of(queue, caps)
     shares = shares_of(heads, limit)
     lanes: dict[str, list[str]] = {type: [] for type in shares}
     for head in heads:
         if head.type in lanes:
             lanes[head.type].append(head.id)
-    return [id for type, ids in lanes.items() for id in ids[: shares[type]]]
+    return source_of([Work._meta.pk], [[id for type, ids in lanes.items() for id in ids[: shares[type]]]])
 
 
-def lock_pending(queue: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Lock those of these works that are pending in a queue and that nobody else has locked."""
-    if not ids:
-        return []
-    values = source_of([Work._meta.pk], [ids])
-    return fetch(LOCK_PENDING.format(values=values.sql), [*values.params, queue])
+def lock_heads(queue: str, heads: Source) -> list[tuple[Any, ...]]:
+    """Lock those of some works that are pending in a queue and that nobody else has locked."""
+    return fetch(LOCK_HEADS.format(heads=heads.sql), [*heads.params, queue])
 
 
 def lock_first(queue: str, caps: Mapping[str, int], limit: int) -> list[tuple[Any, ...]]:
