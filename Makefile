@@ -11,6 +11,8 @@ ONLY ?= $(AYEWORK_TEST_ONLY)
 FIGURES ?=
 SCALE ?= 1
 OUT ?= bench/out
+# How much MariaDB is to keep in memory while the curves are measured, as 1G; what it has without.
+POOL ?=
 
 # The tests start hundreds of processes: without bytecode each would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -156,7 +158,8 @@ $(BENCH_VENV)/.installed: pyproject.toml
 	touch $@
 
 bench: $(BENCH_VENV)/.installed ## figures beside raw loops and peers, and of survival; FIGURES="drain peers" SCALE=0.1
-	@AYEWORK_TEST_ONLY='$(ONLY)' BENCH_SCALE='$(SCALE)' BENCH_OUT='$(OUT)' $(BENCH_VENV)/bin/python -m bench $(FIGURES)
+	@AYEWORK_TEST_ONLY='$(ONLY)' BENCH_SCALE='$(SCALE)' BENCH_OUT='$(OUT)' BENCH_POOL='$(POOL)' \
+	  $(BENCH_VENV)/bin/python -m bench $(FIGURES)
 
 bench-docs: ## write the figures that make bench has kept into docs/performance.md
 	@BENCH_OUT='$(OUT)' $(BENCH_VENV)/bin/python -m bench.report.page

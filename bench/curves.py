@@ -10,6 +10,7 @@ from typing import TypeVar
 from bench.peers.catalogue import ours
 from bench.peers.crew import Crew
 from bench.peers.rounds import crews
+from bench.pool import buffer_pool
 from bench.report.files import keep
 from bench.report.readings import Reading
 from bench.report.table import render
@@ -39,7 +40,7 @@ def databases() -> list[str]:
 def own_crews(database: str, cases: Sequence[C]) -> Iterator[dict[C, Crew]]:
     """Yield a crew of ours for each case, each with a database of its own."""
     each = [replace(ours(database), name=f"ours {number}") for number, _ in enumerate(cases)]
-    with crews(each) as found:
+    with buffer_pool(database), crews(each) as found:
         yield {case: found[contestant] for case, contestant in zip(cases, each, strict=True)}
 
 

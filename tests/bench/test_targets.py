@@ -24,6 +24,14 @@ def test_a_target_is_judged_by_the_medians():
     assert (judged.reached, judged.verdict) == (2, "met")
 
 
+def test_rounds_that_alternate_are_held_against_each_other_one_by_one():
+    target = Target(rate(), bound=0.95, at_least=True, rival=rate("peer"), is_paired=True)
+
+    judged = target.judge([reading(10, 21, 30), reading(10, 20, 60, contestant="peer")])
+
+    assert (judged.reached, judged.verdict) == (1, "met")
+
+
 @pytest.mark.parametrize(
     ("target", "verdict"),
     [
