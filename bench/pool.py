@@ -52,7 +52,7 @@ def bytes_of(size: str) -> int:
     """
     match = re.fullmatch(r"(\d+)([MG])", size.strip().upper())
     if match is None:
-        raise ValueError(f"BENCH_POOL must be a size like 512M or 1G, not {size!r}")
+        raise ValueError(f"POOL must be a size like 512M or 1G, not {size!r}")
     return int(match[1]) << UNITS[match[2]]
 
 
