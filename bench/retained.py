@@ -23,7 +23,7 @@ JOBS = 20_000
 SPARE = 2_000
 #: The first round is not counted: what was filled is still being written out. A shared machine may swing by a
 #: third from one to the next, so there are more than elsewhere.
-ROUNDS = 1 + 15
+ROUNDS = 1 + 24
 
 
 @dataclass(frozen=True)
