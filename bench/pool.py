@@ -31,14 +31,10 @@ def buffer_pool(database: str, wanted: str = WANTED) -> Iterator[None]:
         return
     with mysql_connection(SERVICES[database].url) as connection, connection.cursor() as cursor:
         before = size_of_pool(cursor)
-        if not wanted:
-            print(f"MariaDB keeps {before >> 20} MiB in memory; POOL=3G would give it more for this run")
-            yield
-            return
-        resize(cursor, bytes_of(wanted))
         try:
-            now = size_of_pool(cursor)
-            print(f"MariaDB keeps {now >> 20} MiB in memory for this run, instead of {before >> 20}")
+            resize(cursor, bytes_of(wanted) if wanted else before)
+            hint = f"instead of {before >> 20}" if wanted else "POOL=3G would give it more"
+            print(f"MariaDB keeps {size_of_pool(cursor) >> 20} MiB in memory for this run; {hint}")
             yield
         finally:
             resize(cursor, before)
@@ -63,7 +59,9 @@ def size_of_pool(cursor: Any) -> int:
 
 
 def resize(cursor: Any, size: int) -> None:
-    """Give the server so many bytes, and wait until it has them; it resizes in a thread of its own."""
+    """Give the server so many bytes if it has not, and wait until it has: a thread of its own resizes."""
+    if size_of_pool(cursor) == size:
+        return
     cursor.execute("SET GLOBAL innodb_buffer_pool_size = %s", (size,))
     until = time.monotonic() + LONGEST_RESIZE
     while size_of_pool(cursor) != size and time.monotonic() < until:

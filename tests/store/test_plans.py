@@ -21,13 +21,7 @@ from django_ayework.store.rows import find_row
 from django_ayework.store.transitions.claims.mysql import heads_in, lock_heads
 from django_ayework.store.units import find_live_units
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
-from tests.store.plans import (
-    analyse,
-    assert_reads_through,
-    entries_read,
-    plans_of,
-    scans_table,
-)
+from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of, scans_table
 
 RETAINED = 200_000
 
