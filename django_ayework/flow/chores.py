@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from functools import partial
+
+from django.db import Error
 
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
@@ -18,7 +20,7 @@ from django_ayework.rules.states import Reason, Status
 from django_ayework.rules.verdicts import judge_lost
 from django_ayework.store import entries, processes, retention, transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.database import in_own_transaction
+from django_ayework.store.database import in_own_transaction, is_contention
 from django_ayework.store.leases import lock_lapsed, lock_overdue
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.schedules import delete_firings
@@ -32,26 +34,53 @@ UNSEEN_WORKERS_KEPT = timedelta(hours=24)
 FIRINGS_KEPT = timedelta(days=30)
 
 
-def reclaim(sparing: Collection[str] = ()) -> int:
+def reclaim(sparing: Collection[str] = (), is_lost: Callable[[WorkRow], bool] = lambda row: True) -> int:
     """Take works back whose worker fell silent: again at once, or dead as "worker lost"; return how many.
 
     Works of types that nobody knows here are left to those who do; if nobody does for as long as
     ``UNKNOWN_TYPE_GRACE``, they are taken back by anybody. ``sparing`` are works that run in this very
-    process, which is alive.
+    process, which is alive; ``is_lost`` decides on each of the others, whose row is locked then. Where a row
+    besides is locked by others, such as a group's, each work is taken back by itself.
 
     They are logged after the commit: a log that is slow, or read by nobody, keeps no work locked.
     """
-    reclaimed = in_own_transaction(partial(reclaim_here, sparing))
+    try:
+        reclaimed = in_own_transaction(partial(reclaim_here, sparing, is_lost, BATCH))
+    except Error as error:
+        if not is_contention(error):
+            raise
+        reclaimed = reclaim_one_by_one(sparing, is_lost)
     for row in reclaimed:
         logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
     return len(reclaimed)
 
 
-def reclaim_here(sparing: Collection[str]) -> list[WorkRow]:
+def reclaim_one_by_one(sparing: Collection[str], is_lost: Callable[[WorkRow], bool]) -> list[WorkRow]:
+    """Take works back, each in its own transaction; those that meet a locked row stay for now."""
+    left, reclaimed = set(sparing), list[WorkRow]()
+    for _ in range(BATCH):
+        tried: list[WorkRow] = []
+
+        def notes(row: WorkRow, tried: list[WorkRow] = tried) -> bool:
+            tried.append(row)
+            return is_lost(row)
+
+        try:
+            reclaimed += in_own_transaction(partial(reclaim_here, left, notes, 1))
+        except Error as error:
+            if not is_contention(error):
+                raise
+        if not tried:
+            break
+        left.update(row.id for row in tried)
+    return reclaimed
+
+
+def reclaim_here(sparing: Collection[str], is_lost: Callable[[WorkRow], bool], limit: int) -> list[WorkRow]:
     """Lock lapsed works that nobody else is settling, and settle them for their lost workers."""
     now = clock.now()
     forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
-    lapsed = lock_lapsed(now, BATCH, sparing, registry.names(), forsaken)
+    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), forsaken)))
     settle_here([Settlement(row, judge_lost(trial_of(row, now))) for row in lapsed])
     return lapsed
 

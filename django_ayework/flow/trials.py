@@ -24,7 +24,7 @@ def trial_of(row: WorkRow, now: datetime) -> Trial:
     )
 
 
-def as_failure(settlement: Settlement, error: Exception) -> Settlement:
+def as_failure(settlement: Settlement, error: BaseException) -> Settlement:
     """Return an outcome that cannot be written as a failed attempt, so that it shows and is retried."""
     cause = error.cause if isinstance(error, ContributionFailed) else error
     verdict = judge(cause, None, trial_of(settlement.row, clock.now()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,14 +27,15 @@ ALIVE = frozenset({Phase.STARTING, Phase.WORKING, Phase.RETIRING})
 class Signs:
     """What a worker shows of itself.
 
-    ``silent`` is for how many seconds its claiming loop has made no progress, ``trouble`` what the database
-    answered it last, ``dead`` names threads that have ended before their time; ``memory`` is in bytes.
+    ``silent`` has, for each thread it needs, for how many seconds that has made no progress although there
+    was some to be made; ``dead`` names threads that have ended before their time. ``trouble`` is what the
+    database answered last when it was asked for works. ``memory`` is in bytes.
     """
 
     worker: str
     pid: int
     phase: Phase
-    silent: float
+    silent: Mapping[str, float]
     trouble: str
     dead: tuple[str, ...]
     running: int
@@ -53,21 +54,27 @@ class Health:
 
 
 def health_of(signs: Signs, stall: float) -> Health:
-    """Judge one worker; a claiming loop without progress for ``stall`` seconds is stuck.
+    """Judge one worker; a thread of it without progress for ``stall`` seconds is stuck.
 
     A database that is away makes a worker unready, not dead: starting it again would not bring it back.
 
-    >>> health_of(signs_of_nobody(Phase.WORKING, silent=61.0), stall=60.0).live
+    >>> health_of(signs_of_nobody(Phase.WORKING, silent={"claiming": 61.0}), stall=60.0).live
     False
     """
-    stuck = signs.phase in ALIVE and signs.silent > stall
-    wrong = [f"{thread} has ended" for thread in signs.dead]
-    if stuck:
-        wrong.append(f"the claiming loop has made no progress for {signs.silent:.0f} s")
+    wrong = wrong_with_threads(signs, stall)
     unready = [] if signs.phase is Phase.WORKING else [f"the worker is {signs.phase}"]
     if signs.trouble:
         unready.append(f"the database cannot be used: {signs.trouble}")
     return Health(live=not wrong, ready=not wrong and not unready, reasons=(*wrong, *unready))
+
+
+def wrong_with_threads(signs: Signs, stall: float) -> list[str]:
+    """Say which threads of a worker have ended before their time, or are stuck."""
+    stuck = {name: silent for name, silent in signs.silent.items() if silent > stall}
+    return [
+        *(f"the thread {name!r} has ended" for name in signs.dead),
+        *(f"the thread {name!r} has made no progress for {silent:.0f} s" for name, silent in stuck.items()),
+    ]
 
 
 def health_of_all(members: Sequence[tuple[str, Health]]) -> Health:
@@ -79,9 +86,9 @@ def health_of_all(members: Sequence[tuple[str, Health]]) -> Health:
     )
 
 
-def signs_of_nobody(phase: Phase, silent: float = 0.0) -> Signs:
+def signs_of_nobody(phase: Phase, silent: Mapping[str, float] | None = None) -> Signs:
     """Return the signs of a worker that has not been heard of yet."""
     return Signs(
-        worker="", pid=0, phase=phase, silent=silent, trouble="", dead=(),
+        worker="", pid=0, phase=phase, silent=silent or {}, trouble="", dead=(),
         running=0, concurrency=0, attempts=0, memory=0,
     )  # fmt: skip

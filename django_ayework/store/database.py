@@ -11,7 +11,9 @@ from functools import cache
 from typing import Any, TypeVar
 
 from django.db import (
+    DataError,
     Error,
+    IntegrityError,
     OperationalError,
     connections,
     transaction,
@@ -136,6 +138,19 @@ def is_contention(error: Error) -> bool:
 def has_timed_out(error: Error) -> bool:
     """Tell whether a statement was ended because it took longer than it may."""
     return code_of(error) in TIMEOUT_CODES
+
+
+#: MySQL: wrong value for a column's character set or type, out of range, too long, a packet too large.
+DATA_CODES = frozenset({1153, 1264, 1292, 1301, 1366, 1406})
+#: PostgreSQL: what is to be stored is more than a row or an index entry can have.
+LIMITS = "54"
+
+
+def is_refused_data(error: Error) -> bool:
+    """Tell whether the database has refused the values themselves, and would refuse them again."""
+    code = code_of(error)
+    limits = isinstance(code, str) and code.startswith(LIMITS)
+    return isinstance(error, (DataError, IntegrityError)) or code in DATA_CODES or limits
 
 
 def code_of(error: Error) -> object:

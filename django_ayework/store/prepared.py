@@ -16,6 +16,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from django_ayework.heartbeat import beat, beat_before
+
 #: A connection that lives for one short request is not worth the question of :func:`is_direct`.
 WORTHWHILE = 3
 #: Where a connection of Django's keeps what is known of its session: to look there costs next to nothing.
@@ -78,7 +80,8 @@ def keeps_plans(database: Any) -> bool:
 
 def is_watched(database: Any) -> bool:
     """Tell whether somebody watches what Django's cursors run."""
-    return bool(database.execute_wrappers or database.queries_logged)
+    watched = any(wrapper is not beat_before for wrapper in database.execute_wrappers)
+    return bool(watched or database.queries_logged)
 
 
 def session_of(database: Any) -> Session:
@@ -120,6 +123,7 @@ def is_direct(database: Any) -> bool:
 
 def executed(session: Session, sql: str, params: Sequence[Any], reads_moments: bool) -> Any:
     """Run a statement, prepared, which Django has switched off for everything that its own cursors run."""
+    beat()
     connection = session.connection
     cursor = session.cursors.get(reads_moments)
     if cursor is None:

@@ -1,22 +1,33 @@
-"""What a session of the engine's own with the database is set to: no statement takes for ever.
+"""The engine's own sessions with the database: none waits for ever, for a statement, a lock, or an answer.
 
-The engine's own threads claim, settle and keep leases, on connections of their own. Handlers have others,
-which are left as the project has set them.
+The threads that claim, settle and keep leases have connections of their own, outside of any pool. Handlers
+have others, which are left as the project has set them.
 """
 
 from __future__ import annotations
 
-import threading
+import os
+import socket
 from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from typing import Any, NamedTuple
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_ayework.conf import get_settings
+from django_ayework.heartbeat import beat_before, current_heartbeat
 from django_ayework.store.database import alias
 from django_ayework.store.prepared import note_own_session
+
+#: Seconds that a thread which others need waits for a row that somebody else has locked. Less than
+#: PostgreSQL's deadlock_timeout (1 s): the engine's transaction gives way before a caller's is chosen as the
+#: victim of a deadlock. MySQL and MariaDB count whole seconds.
+LOCK_TIMEOUT = 0.25
+#: Seconds to open a session, unless the project says otherwise.
+CONNECT_TIMEOUT = 10
 
 #: The server tells a pooler's client a process that is not the one it talks to: a pooler lends each
 #: transaction another session, and what is set in one would be left for strangers. JIT costs over a second
@@ -24,66 +35,118 @@ from django_ayework.store.prepared import note_own_session
 #: has an index; a plan that is kept from when a table was empty would scan it. Rows are looked up one by one,
 #: where a bitmap costs half as much again as the row; without statistics the planner expects more of each.
 #: Plans of prepared statements are kept: the server would make them anew each time where it expects to gain
-#: by that, which takes longer than to run them.
+#: by that, which takes longer than to run them. A transaction that a vanished process leaves open ends by
+#: itself, and gives its locks back.
 POSTGRESQL = """
 SELECT set_config('statement_timeout', %s, false),
+       set_config('lock_timeout', %s, false),
+       set_config('idle_in_transaction_session_timeout', %s, false),
        CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', false) END,
        set_config('enable_seqscan', 'off', false),
        set_config('enable_bitmapscan', 'off', false),
        set_config('plan_cache_mode', 'force_generic_plan', false)
 WHERE pg_backend_pid() = %s
 """
-MARIADB = "SET SESSION max_statement_time = %s"
+MARIADB = "SET SESSION max_statement_time = %s, idle_transaction_timeout = %s"
 MYSQL = "SET SESSION max_execution_time = %s"  # covers SELECT alone
+LOCK_WAIT = ", innodb_lock_wait_timeout = 1"
 
-_thread = threading.local()
+#: Where a connection of the engine's own keeps its bounds.
+ATTRIBUTE = "_ayework_bounds"
+
+
+class Bounds(NamedTuple):
+    """What a session of the engine's own waits for at most, in seconds; None for any time."""
+
+    statement: float | None
+    lock: float | None
 
 
 @contextmanager
-def bounded_statements() -> Generator[None]:
-    """Bound the statements of connections that this thread opens inside, by ``STATEMENT_TIMEOUT``."""
-    before = set_bounded(True)
+def engine_session(waits_for_locks: bool = False) -> Generator[None]:
+    """Give the calling thread a connection of the engine's own to the queue's database, until the end.
+
+    It is opened when it is first used. With ``waits_for_locks`` a locked row is waited for: for threads that
+    nobody else needs.
+    """
+    name = alias()
+    before = next((each for each in connections.all(initialized_only=True) if each.alias == name), None)
+    own = own_connection(
+        name, Bounds(get_settings().statement_timeout, None if waits_for_locks else LOCK_TIMEOUT)
+    )
+    connections[name] = own
     try:
         yield
     finally:
-        set_bounded(before)
+        own.close()
+        if before is None:
+            del connections[name]
+        else:
+            connections[name] = before
 
 
-def set_bounded(bounded: bool) -> bool:
-    """Say whether connections that this thread opens from now on are the engine's own; return what was so."""
-    before: bool = getattr(_thread, "bounded", False)
-    _thread.bounded = bounded
-    return before
+def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
+    """Return a connection that is not from Django's pool, and that fails rather than waits for ever."""
+    own = connections.create_connection(name)
+    own.settings_dict = deepcopy(own.settings_dict)
+    options = own.settings_dict["OPTIONS"]
+    options.pop("pool", None)
+    if own.vendor in ("postgresql", "mysql"):
+        options.setdefault("connect_timeout", CONNECT_TIMEOUT)
+    own.execute_wrappers.append(beat_before)
+    setattr(own, ATTRIBUTE, bounds)
+    if (heartbeat := current_heartbeat()) is not None:
+        heartbeat.connection = own
+    return own
 
 
-def bound_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+def set_up_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Set up a session that was just opened, if it is the engine's: one statement per connection."""
-    if not getattr(_thread, "bounded", False) or connection.alias != alias() or is_lent(connection):
+    bounds: Bounds | None = getattr(connection, ATTRIBUTE, None)
+    if bounds is None or (setting := statement_for(connection, bounds)) is None:
         return
-    timeout = get_settings().statement_timeout
-    setting = None if timeout is None else statement_for(connection, timeout)
-    if setting is not None:
-        with connection.cursor() as cursor:
-            cursor.execute(*setting)
-            if connection.vendor == "postgresql" and cursor.fetchone() is not None:
-                note_own_session(connection)
+    with connection.cursor() as cursor:
+        cursor.execute(*setting)
+        if connection.vendor == "postgresql" and cursor.fetchone() is not None:
+            note_own_session(connection)
 
 
-def is_lent(connection: BaseDatabaseWrapper) -> bool:
-    """Tell whether the connection goes back to a pool of this process, where handlers would get it."""
-    return bool(connection.settings_dict["OPTIONS"].get("pool"))
-
-
-def statement_for(connection: Any, timeout: float) -> tuple[str, list[Any]] | None:
+def statement_for(connection: Any, bounds: Bounds) -> tuple[str, list[Any]] | None:
     """Return the statement that bounds all later ones, where the database has such a thing."""
+    statement = bounds.statement or 0.0
     if connection.vendor == "postgresql":
         server = connection.connection.info.backend_pid
-        return POSTGRESQL, [f"{max(1, round(timeout * 1000))}ms", server]
-    if connection.vendor == "mysql" and connection.mysql_is_mariadb:
-        return MARIADB, [timeout]
-    if connection.vendor == "mysql":
-        return MYSQL, [max(1, round(timeout * 1000))]
-    return None
+        return POSTGRESQL, [in_ms(statement), in_ms(bounds.lock or 0.0), in_ms(statement), server]
+    if connection.vendor != "mysql":
+        return None
+    lock_wait = LOCK_WAIT if bounds.lock else ""
+    if connection.mysql_is_mariadb:
+        return MARIADB + lock_wait, [statement, max(1, round(statement)) if statement else 0]
+    return MYSQL + lock_wait, [round(statement * 1000)]
 
 
-connection_created.connect(bound_session, dispatch_uid="django_ayework.sessions")
+def in_ms(seconds: float) -> str:
+    """Return seconds as PostgreSQL's settings have them; 0 is no bound.
+
+    >>> in_ms(2.5), in_ms(0.0)
+    ('2500ms', '0')
+    """
+    return f"{max(1, round(seconds * 1000))}ms" if seconds else "0"
+
+
+def cut(connection: Any) -> bool:
+    """Shut down the socket of a connection whose answer another thread waits for; return whether it has one.
+
+    The driver then raises in that thread, as it does when the server has gone.
+    """
+    raw = getattr(connection, "connection", None)
+    if raw is None or not hasattr(raw, "fileno"):
+        return False
+    with suppress(Exception):  # the driver may be closing it at this moment
+        with socket.socket(fileno=os.dup(raw.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
+        return True
+    return False
+
+
+connection_created.connect(set_up_session, dispatch_uid="django_ayework.sessions")

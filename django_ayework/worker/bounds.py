@@ -6,13 +6,15 @@ from __future__ import annotations
 FAREWELL = 10.0
 #: Of these, for outcomes that are in hand when the grace is over.
 LAST_OUTCOMES = 4.0
-#: Of these, for the keeper's last turn.
+#: Of these, for the last turn of each thread that keeps leases, does maintenance or fires schedules.
 LAST_DUTIES = 2.0
 #: What a supervisor gives its children beyond their grace and farewell.
 PATIENCE = 5.0
 #: A process whose worker has ended may take that long to end itself, such as for ``atexit``.
 EXIT = 5.0
-#: A claiming loop without progress for that long, and not at rest, is stuck.
+#: A thread of the engine without progress for that long, and not at rest, is stuck.
 STALL = 60.0
+#: Beyond STATEMENT_TIMEOUT: what the answer to a statement may need on its way.
+ANSWER = 2.0
 #: How often a child tells its supervisor how it is.
 BEAT = 1.0

@@ -11,9 +11,9 @@ from django_ayework.flow.events import report
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.losses import look_after
 from django_ayework.worker.batches.batch import Batch
+from django_ayework.worker.executor import Executor
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.slots.loads import Load, deliveries_in, without_outcome
-from django_ayework.worker.slots.slots import Slots
 from django_ayework.worker.sources import doers_in_use
 
 #: How many works of one worker doers may hold, running and waiting; those that wait are kept from others.
@@ -25,12 +25,9 @@ TRUSTED_FOR = 0.5
 class Doing:
     """Hands works to doers, for one worker, and tells how many more are welcome."""
 
-    def __init__(
-        self, holdings: Holdings, slots: Slots, tell_losses: Callable[[list[Delivery]], object]
-    ) -> None:
+    def __init__(self, holdings: Holdings, executor: Executor) -> None:
         self._holdings = holdings
-        self._slots = slots
-        self._tell_losses = tell_losses
+        self._executor = executor
         self._doers: list[Doer] = []
         self._forget: list[Callable[[], None]] = []
 
@@ -72,8 +69,8 @@ class Doing:
 
     def _do(self, load: Load) -> None:
         """Run in this thread of a doer, unless it was lost or cancelled while it waited."""
-        look_after(deliveries_in(load), TRUSTED_FOR, self._tell_losses)
+        look_after(deliveries_in(load), TRUSTED_FOR)
         if isinstance(load, Delivery) and load.signal.aborted and load.start():
-            self._slots.finished(load, without_outcome(load))
+            self._executor.finished(load, without_outcome(load))
         else:
-            self._slots.run_here(load)  # a batch leaves out what was lost
+            self._executor.run_here(load)  # a batch leaves out what was lost

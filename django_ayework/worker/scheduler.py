@@ -11,15 +11,18 @@ from django_ayework.define.schedules import schedules
 from django_ayework.flow.events import report
 from django_ayework.flow.schedules.sync import restore, sync
 from django_ayework.flow.schedules.ticking import fire_due
-from django_ayework.store.sessions import bounded_statements
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.threads import tidy_connections
 from django_ayework.worker import bounds
 from django_ayework.worker.recovery import Recovery
+from django_ayework.worker.threads import EngineThread
 
 #: Seconds to wait after the database could not be asked, growing to the second figure.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 #: Seconds between two looks for what another process has disabled and this one declares.
 RESTORE_EVERY = 30.0
+#: Seconds of rest for which the connection is closed.
+IDLE = 5.0
 
 
 class Scheduler:
@@ -34,10 +37,10 @@ class Scheduler:
         self._synced: int | None = None
         self._restore_at = 0.0
         self._recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
-        #: The thread, if there is to be one.
-        self.threads: tuple[threading.Thread, ...] = ()
+        #: The thread, if there is to be one. It runs the project's code, and no other thread needs it.
+        self.threads: tuple[EngineThread, ...] = ()
         if not off and not once:
-            self.threads = (threading.Thread(target=self._serve, name="ayework-scheduler", daemon=True),)
+            self.threads = (EngineThread("scheduler", self._serve, waits_for_locks=True),)
         self._off = off
 
     def start(self) -> None:
@@ -53,11 +56,14 @@ class Scheduler:
         for thread in self.threads:
             thread.join(bounds.LAST_DUTIES)
 
-    def _serve(self) -> None:
-        with bounded_statements():
-            while not self._stopping.is_set():
-                self._stopping.wait(self._turn())
-        connections.close_all()
+    def _serve(self, heartbeat: Heartbeat) -> None:
+        while not self._stopping.is_set():
+            heartbeat.beat()
+            pause = self._turn()
+            if pause >= IDLE:
+                connections.close_all()
+            heartbeat.beat(rest=pause)
+            self._stopping.wait(pause)
 
     def _turn(self) -> float:
         """Sync if declarations have changed, then tick; return how long there is nothing to do."""

@@ -1,7 +1,8 @@
 """Group commit: whatever outcomes are ready are settled in one transaction.
 
 At rest an outcome is written at once; under load many share one commit, because they gather while the one
-before is being written.
+before is being written. An outcome is given up for one reason only: another worker has its work. Rows that
+somebody else has locked, and a database that is away or refuses to write, make outcomes wait.
 """
 
 from __future__ import annotations
@@ -9,24 +10,26 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections
+from django.db import DatabaseError, Error, connections
 
 from django_ayework.define.signal import AbortReason
+from django_ayework.flow.contention import Locked, locked_for
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Report, Settlement, settle
 from django_ayework.flow.trials import as_failure
-from django_ayework.store.database import fetch, has_timed_out, is_contention
+from django_ayework.heartbeat import Heartbeat
+from django_ayework.store.database import fetch, has_timed_out, is_contention, is_refused_data
 from django_ayework.store.progress import write_progress
-from django_ayework.store.sessions import bounded_statements
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.losses import warn_if_late
 from django_ayework.worker.failures import log_failures
-from django_ayework.worker.slots.turns import NO_TURNS, AnyTurns
+from django_ayework.worker.threads import EngineThread
 
 logger = logging.getLogger("django_ayework")
 
@@ -34,31 +37,28 @@ Outcome = tuple[Delivery, Settlement]
 
 #: Outcomes in one transaction. A gate and a group are written once in each, however many of theirs it has.
 MAX_BATCH = 2000
-#: How often a database that answers may refuse a batch, and an outcome alone (which takes about 10 seconds).
-BATCH_REFUSALS, MOST_REFUSALS = 3, 8
-#: PostgreSQL, after a failover to a standby that is not promoted yet.
-READ_ONLY = "25006"
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 5.0
+#: Seconds until outcomes are tried again that the database did not take, growing to the second figure.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+#: The same for outcomes whose rows somebody else has locked.
+FIRST_LOCKED_PAUSE, LONGEST_LOCKED_PAUSE = 0.05, 1.0
+#: Seconds without an outcome after which the connection is closed.
+IDLE = 5.0
 
 
 class Settler:
     """A thread that settles outcomes in batches and never loses one while the process lives."""
 
-    def __init__(
-        self,
-        services: EngineServices,
-        settled: Callable[[list[Delivery]], None],
-        turns: AnyTurns = NO_TURNS,
-    ) -> None:
+    def __init__(self, services: EngineServices, settled: Callable[[list[Delivery]], None]) -> None:
         self._services = services
-        self._turns = turns
+        self._settled = settled
         self._ready: deque[Outcome] = deque()
+        self._set_aside = SetAside()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._sleeps = False
         self._ends = False
-        self._settled = settled
-        self.thread = threading.Thread(target=self._serve, name="ayework-settler", daemon=True)
+        self._pause = FIRST_PAUSE
+        self._waiting: set[str] = set()  # works whose outcomes the database did not take yet
+        self.thread = EngineThread("settling", self._serve)
         self.gives_up = threading.Event()
 
     def start(self) -> None:
@@ -68,20 +68,9 @@ class Settler:
     def submit(self, delivery: Delivery, settlement: Settlement) -> None:
         """Hand over an outcome."""
         self._ready.append((delivery, settlement))
-        self._turns.after(self._wake)
-
-    def settle_here(self) -> None:
-        """Settle in the calling thread what is ready; what cannot be settled at once is left to the other."""
-        if not (batch := self._batch()):
-            return
-        try:
-            self._write_progress([delivery for delivery, _ in batch])
-            report_ = settle([settlement for _, settlement in batch])
-        except Exception:
-            self._ready.extendleft(reversed(batch))
-            self._turns.after(self._wake)
-            return
-        self._note(batch, report_)
+        if self._sleeps:
+            self._sleeps = False
+            self._bell.put(None)
 
     def stop(self, timeout: float) -> None:
         """Settle everything in hand, then end; give up on a database that stays away for ``timeout``."""
@@ -89,61 +78,156 @@ class Settler:
         self._bell.put(None)
         self.thread.join(timeout)
         self.gives_up.set()
+        self._bell.put(None)
         self.thread.join(1)
 
-    def _wake(self) -> None:
-        """Wake the thread if there is anything for it."""
-        if self._sleeps and self._ready:
-            self._sleeps = False
-            self._bell.put(None)
+    # --- the loop -----------------------------------------------------------------------------------------
 
-    def _serve(self) -> None:
-        with bounded_statements():
-            while self._has_more():
-                with self._turns:
-                    if batch := self._batch():
-                        self._settle(batch)
-        connections.close_all()
+    def _serve(self, heartbeat: Heartbeat) -> None:
+        while self._has_more(heartbeat):
+            heartbeat.beat()
+            if batch := self._next_batch():
+                self._settle(batch)
 
-    def _has_more(self) -> bool:
+    def _has_more(self, heartbeat: Heartbeat) -> bool:
         """Wait for outcomes; return False when there will be none any more.
 
-        Whoever hands one over appends it first, and sees second whether this sleeps; here it is the other
-        way round. So one of the two sees what the other has done.
+        A thread that hands one over appends it first, and sees second whether this sleeps; here it is the
+        other way round. So one of the two sees what the other has done.
         """
         self._sleeps = True
-        while not self._ready and not self._ends:
-            self._bell.get()
+        while not self._ready and not self._set_aside.is_due and not self._is_over:
+            pause = self._set_aside.pause
+            heartbeat.beat(rest=pause if pause is not None else float("inf"))
+            try:
+                self._bell.get(timeout=IDLE if pause is None else pause)
+            except queue.Empty:
+                if pause is None:
+                    connections.close_all()
             self._sleeps = True
         self._sleeps = False
-        return bool(self._ready) or not self._ends
+        return not self._is_over
 
-    def _batch(self) -> list[Outcome]:
-        """Return the outcomes that are ready, as many as go into one transaction."""
-        batch: list[Outcome] = []
-        with suppress(IndexError):  # several threads may take some
+    @property
+    def _is_over(self) -> bool:
+        """Whether everything in hand is settled, or is given up, as the worker stops."""
+        return self._ends and (self.gives_up.is_set() or not (self._ready or self._set_aside))
+
+    def _next_batch(self) -> list[Outcome]:
+        """Return the outcomes to settle now; those whose rows are known to be locked wait."""
+        batch = self._set_aside.take_due()
+        with suppress(IndexError):
             while len(batch) < MAX_BATCH:
                 batch.append(self._ready.popleft())
-        return batch
+        return self._set_aside.without_locked(batch)
+
+    # --- settling -----------------------------------------------------------------------------------------
 
     def _settle(self, batch: list[Outcome]) -> None:
-        """Settle a batch; when it fails as a whole, each half on its own, and so on to the one that fails it.
-
-        What cannot be written because the worker stops without its database stays in its holdings.
-        """
+        """Settle a batch; find out what to do with each outcome when it fails as a whole."""
         try:
-            self._write_progress([delivery for delivery, _ in batch])
-            report_ = self._persistently([settlement for _, settlement in batch])
-        except Exception as error:
-            if self.gives_up.is_set() and not answers():
-                return
-            if len(batch) > 1:
-                middle = len(batch) // 2
-                self._settle(batch[:middle])
-                self._settle(batch[middle:])
-                return
-            report_ = self._as_failure(batch[0], error)
+            self._write(batch)
+        except Error as error:
+            if is_refused_data(error):
+                self._divide(batch, error)
+            elif is_contention(error) or has_timed_out(error):
+                self._leave_locked(batch, error)
+            else:
+                self._wait_for_database(batch, error)
+        except BaseException as error:  # a function of the project's may raise anything
+            self._divide(batch, error)
+
+    def _write(self, batch: list[Outcome]) -> None:
+        """Settle a batch in one transaction, and tell of it."""
+        self._write_progress([delivery for delivery, _ in batch])
+        report_ = settle([settlement for _, settlement in batch])
+        self._pause = FIRST_PAUSE
+        if self._waiting:
+            self._waiting.difference_update(delivery.row.id for delivery, _ in batch)
         self._note(batch, report_)
+
+    def _divide(self, batch: list[Outcome], error: BaseException) -> None:
+        """Settle each half on its own, and so on to the outcome that cannot be written: it has failed."""
+        if len(batch) == 1:
+            self._settle_as_failure(batch[0], error)
+            return
+        for half in halves(batch):
+            self._settle(half)
+
+    def _leave_locked(self, batch: list[Outcome], error: Error) -> None:
+        """Set aside the outcomes whose rows somebody else has locked, and settle the others."""
+        try:
+            locked = locked_for([settlement for _, settlement in batch])
+        except Error as away:
+            self._wait_for_database(batch, away)
+            return
+        if not locked and len(batch) > 1:  # what is locked is further away, or free by now
+            for half in halves(batch):
+                self._settle(half)
+            return
+        self._set_aside.add([each for each in batch if not locked or locked.keeps(each[1])], locked)
+        if rest := [each for each in batch if locked and not locked.keeps(each[1])]:
+            self._settle(rest)
+
+    def _wait_for_database(self, batch: list[Outcome], error: Error) -> None:
+        """Keep outcomes that the database did not take; pause before the next try.
+
+        It is away, or it answers and refuses: read-only during a failover, a full disk, no more connections.
+        It may also refuse one outcome of many: so one is tried by itself, and is set aside if it fails.
+        """
+        self._report_waiting(batch, error)
+        connections.close_all()
+        if answers() and not self.gives_up.is_set():
+            batch = self._after_one(batch)
+        self._ready.extendleft(reversed(batch))
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        self.gives_up.wait(pause)
+
+    def _report_waiting(self, batch: list[Outcome], error: Error) -> None:
+        """Report that outcomes wait: in full the first time, in brief when others come to wait with them."""
+        ids = {delivery.row.id for delivery, _ in batch}
+        if not ids <= self._waiting:
+            brief = bool(self._waiting)
+            report(error, "commit", f"{len(batch)} outcomes wait for the database", brief=brief)
+            self._waiting |= ids
+
+    def _after_one(self, batch: list[Outcome]) -> list[Outcome]:
+        """Settle the first outcome by itself, or set it aside; return what is left to be settled."""
+        first, *rest = batch
+        try:
+            self._write([first])
+        except BaseException:
+            self._set_aside.add([first], Locked())
+            return rest
+        for half in halves(rest):
+            if half:
+                self._settle(half)
+        return []
+
+    def _settle_as_failure(self, outcome: Outcome, error: BaseException) -> None:
+        """Record an outcome that cannot be written as a failed attempt."""
+        delivery, settlement = outcome
+        report(error, "commit", f"the outcome of work {settlement.row.id} cannot be written")
+        try:
+            failure = (delivery, as_failure(settlement, error))
+        except Exception as again:
+            self._leave_to_lease(delivery, again)
+            return
+        try:
+            self._write([failure])
+        except Error as again:
+            if is_refused_data(again):
+                self._leave_to_lease(delivery, again)
+            else:
+                self._set_aside.add([failure], Locked())
+        except BaseException as again:
+            self._leave_to_lease(delivery, again)
+
+    def _leave_to_lease(self, delivery: Delivery, error: BaseException) -> None:
+        """Give up on an outcome of which not even the failure can be recorded."""
+        report(error, "commit", f"work {delivery.row.id} is left to its lease")
+        delivery.abort(AbortReason.ERROR)
+        self._settled([delivery])
 
     def _note(self, batch: list[Outcome], report_: Report) -> None:
         """Tell of outcomes that are settled, and of those that came too late."""
@@ -166,48 +250,65 @@ class Settler:
         except DatabaseError as error:
             report(error, "commit", "the progress of works that ended could not be written")
 
-    def _persistently(self, settlements: list[Settlement]) -> Report:
-        """Settle; while the database is away or busy, try again."""
-        refusals, limit = 0, BATCH_REFUSALS if len(settlements) > 1 else MOST_REFUSALS
-        for tries, pause in enumerate(pauses()):
-            try:
-                return settle(settlements)
-            except Error as error:
-                if not may_pass(error):
-                    raise
-                report(error, "commit", f"{len(settlements)} outcomes wait for the database", brief=tries > 0)
-                connections.close_all()
-                refusals += self._is_refusal(error, len(settlements))
-                if self.gives_up.is_set() or refusals == limit:
-                    raise
-            self.gives_up.wait(pause)
-        raise AssertionError("unreachable")
 
-    def _is_refusal(self, error: Error, outcomes: int) -> bool:
-        """Tell whether the database answers, and would not take these outcomes.
+class SetAside:
+    """Outcomes that wait for rows which somebody else has locked. For one thread."""
 
-        One alone that took too long waits for whoever has locked its row; in a batch it keeps others waiting.
+    def __init__(self) -> None:
+        self._outcomes: list[Outcome] = []
+        self._locked = Locked()
+        self._due_at = 0.0
+        self._pause = FIRST_LOCKED_PAUSE
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    @property
+    def pause(self) -> float | None:
+        """In how many seconds to try again; None when nothing waits."""
+        return max(0.0, self._due_at - time.monotonic()) if self._outcomes else None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to try again now."""
+        return self.pause == 0.0
+
+    def add(self, outcomes: Sequence[Outcome], locked: Locked) -> None:
+        """Let outcomes wait, and others that would meet the same locked rows with them."""
+        if not self._outcomes and time.monotonic() - self._due_at > LONGEST_LOCKED_PAUSE:
+            self._pause = FIRST_LOCKED_PAUSE
+        self._outcomes += outcomes
+        self._locked.works |= locked.works
+        self._locked.groups |= locked.groups
+        self._due_at = time.monotonic() + self._pause
+
+    def take_due(self) -> list[Outcome]:
+        """Return what is to be tried again; what is still locked waits, for longer each time.
+
+        The locks are asked about before: a settlement would wait for them.
         """
-        if is_contention(error) or (has_timed_out(error) and outcomes == 1):
-            return False
-        return answers()
+        if not self.is_due:
+            return []
+        self._pause = min(self._pause * 2, LONGEST_LOCKED_PAUSE)
+        self._due_at = time.monotonic() + self._pause
+        self._locked = locked_for([settlement for _, settlement in self._outcomes])
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
 
-    def _as_failure(self, outcome: Outcome, error: Exception) -> Report:
-        """Record an outcome that cannot be written as a failed attempt."""
-        delivery, settlement = outcome
-        report(error, "commit", f"the outcome of work {settlement.row.id} cannot be written")
-        try:
-            return self._persistently([as_failure(settlement, error)])
-        except Exception as again:
-            report(again, "commit", f"work {settlement.row.id} is left to its lease")
-            delivery.abort(AbortReason.ERROR)
-            return Report()
+    def without_locked(self, batch: list[Outcome]) -> list[Outcome]:
+        """Return the outcomes that are not kept by rows known to be locked; the others wait."""
+        if not self._locked:
+            return batch
+        kept = [each for each in batch if self._locked.keeps(each[1])]
+        if kept:
+            self.add(kept, Locked())
+        return [each for each in batch if not self._locked.keeps(each[1])]
 
 
-def may_pass(error: Error) -> bool:
-    """Tell whether the database may take the same outcome later: it is away, busy, or a read-only standby."""
-    read_only = getattr(error.__cause__, "sqlstate", None) == READ_ONLY
-    return isinstance(error, (OperationalError, InterfaceError)) or read_only
+def halves(batch: list[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+    """Return the first and the second half of a batch."""
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
 
 
 def answers() -> bool:
@@ -216,11 +317,3 @@ def answers() -> bool:
         return bool(fetch("SELECT 1", ()))
     except Exception:
         return False
-
-
-def pauses() -> Iterator[float]:
-    """Yield growing pauses, without end."""
-    pause = FIRST_PAUSE
-    while True:
-        yield pause
-        pause = min(pause * 2, LONGEST_PAUSE)

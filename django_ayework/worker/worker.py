@@ -1,4 +1,9 @@
-"""The worker: claims works, runs them, settles them, and leaves nothing behind when it stops."""
+"""The worker: claims works, runs them, settles them, and leaves nothing behind when it stops.
+
+Its threads: *claiming* takes works from the queue, slots run them, *settling* writes their outcomes, *leases*
+keeps them while they run, *maintenance* does everything else. The thread that calls :meth:`Worker.run` looks
+after all of them, and asks the database nothing until they have ended.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from functools import partial
 
 from django.db import connections
 
@@ -16,8 +20,9 @@ from django_ayework.define.ids import new_uuid7
 from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.health import Phase
-from django_ayework.store.sessions import bounded_statements
+from django_ayework.store.sessions import engine_session
 from django_ayework.worker import bounds
 from django_ayework.worker.batches.dispatch import Dispatch
 from django_ayework.worker.claiming.claimer import Claimer
@@ -28,28 +33,26 @@ from django_ayework.worker.claiming.pressure import Pressure
 from django_ayework.worker.claiming.scope import Scope, several
 from django_ayework.worker.doing import Doing
 from django_ayework.worker.endings import Endings
+from django_ayework.worker.executor import Executor
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.keeper import Keeper
 from django_ayework.worker.lag import Lag
+from django_ayework.worker.leases import LeaseThread
+from django_ayework.worker.maintenance import Maintenance
 from django_ayework.worker.presence import Presence
 from django_ayework.worker.recovery import Recovery
 from django_ayework.worker.scheduler import Scheduler
 from django_ayework.worker.settler import Settler
-from django_ayework.worker.slots.leading import Leadership
-from django_ayework.worker.slots.runners import Guest
-from django_ayework.worker.slots.slots import Slots
-from django_ayework.worker.slots.turns import NO_TURNS, turns_of_database
+from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.vitals import Vitals
 from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Waking
+from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog
 from django_ayework.worker.winding_down import ends_in_time, wind_down
 
 logger = logging.getLogger("django_ayework")
 
 #: Seconds to wait after the loop met an error, growing to the second figure while errors go on.
 FIRST_RECOVERY, LONGEST_RECOVERY = 0.2, 10.0
-#: So many works of one claim run in another thread, while this one claims the next.
-MANY = 5
 
 
 class Worker:
@@ -91,31 +94,43 @@ class Worker:
         self._wake = Wake()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._turns = turns_of_database()
-        self._holdings = Holdings(partial(self._turns.after, self._wake.set))
+        self._error: BaseException | None = None
+        self._holdings = Holdings(self._wake.set)
         self._demand = Demand(self.concurrency)
         self._services = EngineServices()
         self._pressure = Pressure()
         self._lag = Lag()
         self._endings = Endings(self._holdings, self._pressure, self._wake.set)
-        self._slots = Slots(self.concurrency, self._services, self._endings.finished, self._turns)
-        self._slots.line.on_quick = self._wake.set
-        self._leadership = Leadership(self._lead, self._slots.line)
-        self._settler = Settler(self._services, self._endings.settled, self._turns)
+        self._executor = Executor(self.concurrency, self._services, self._endings.finished)
+        self._settler = Settler(self._services, self._endings.settled)
         self._endings.submit = self._settler.submit
         self._presence = Presence(self.id, name, self.queues, self.concurrency)
-        self._keeper = Keeper(self.id, self._holdings, self._services, self._presence)
-        self._doing = Doing(self._holdings, self._slots, self._keeper.tell_losses)
+        self._leases = LeaseThread(self.id, self._holdings)
+        self._maintenance = Maintenance(self.id, self._holdings, self._services, self._presence)
+        self._doing = Doing(self._holdings, self._executor)
         scope = Scope(self.queues, self.types, self.exclude_types)
         self._claimer = Claimer(self.id, scope, self._doing.room)
-        self._claimer.on_controls = self._keeper.release_paused
+        self._claimer.on_controls = self._maintenance.release_paused
+        self._claimer.on_look = self._maintenance.note
+        self._claimer.on_return = self._maintenance.be_patient
         self._endings.make_room = self._claimer.make_room
-        self._waking = Waking(self._claimer.told, self._wake, self._keeper.doubt)
-        self._dispatch = Dispatch(self._holdings, self._slots, self._doing, self._keeper.tell_losses)
+        self._waking = Waking(self._claimer.told, self._wake, self._maintenance.doubt)
+        self._dispatch = Dispatch(self._holdings, self._executor, self._doing)
         self._limits = Limits(max_works, max_memory)
         self._scheduler = Scheduler(once=burst, off=not scheduler)
-        threads = (self._settler.thread, self._keeper.thread, *self._scheduler.threads)
-        self.vitals = Vitals(self.id, self.concurrency, self._holdings, threads)
+        self._claiming = EngineThread("claiming", self._serve)
+        self._watchdog = Watchdog(
+            self._holdings,
+            [
+                self._claiming,
+                self._settler.thread,
+                self._leases.thread,
+                self._maintenance.thread,
+                self._maintenance.hooks,
+                *self._scheduler.threads,
+            ],
+        )
+        self.vitals = Vitals(self.id, self.concurrency, self._holdings, self._watchdog)
 
     def start(self) -> None:
         """Start in the background; return at once."""
@@ -157,14 +172,19 @@ class Worker:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    @property
+    def lost(self) -> str:
+        """Why the worker cannot go on: a thread of it cannot be brought back; empty while it can."""
+        return self._watchdog.lost
+
     def run(self) -> None:
         """Work until asked to stop (or, with ``burst``, until nothing is due), in other threads than this."""
         last = Phase.STOPPED
         try:
-            with bounded_statements():
+            with engine_session():
                 self._open()
                 try:
-                    self._leadership.oversee()
+                    self._watch()
                     if not self._stopping.is_set():
                         last = Phase.RETIRED if self._limits.reached else Phase.FINISHED
                 finally:
@@ -174,56 +194,63 @@ class Worker:
             self.vitals.enter(last)
 
     def _open(self) -> None:
-        """Announce this worker and start its threads."""
-        self._presence.announce(self._stopping, self.vitals.progress)
+        """Listen, and start the claiming thread, which starts the others once the database answers."""
         self._waking.open()
         self._doing.open(self._wake.set)
         add_revocation_listener(self._holdings.abort)
-        for part in (self._settler, self._keeper, self._scheduler):
-            part.start()
-        if not self._stopping.is_set():
-            self.vitals.enter(Phase.WORKING)
-        signals.worker_started.send_robust(sender=Worker, worker=self)
-        logger.info(
-            "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
-        )
+        self._claiming.start()
 
-    def _lead(self, guest: Guest) -> None:
-        """Claim and hand out until it is time to stop; an error costs a pause, never the loop.
+    def _watch(self) -> None:
+        """Look after the threads until the claiming loop has ended; raise what has ended it."""
+        while not self._claiming.has_ended and not self.lost:
+            self._watchdog.look()
+            self._claiming.join(LOOK_EVERY)
+        if self.lost:
+            self.vitals.notify()
+            self._stopping.wait()
+        if self._error is not None:
+            raise self._error
 
-        Returns early when this thread was stuck in a quick work, as another leads then.
-        """
+    def _serve(self, heartbeat: Heartbeat) -> None:
+        """Announce this worker, start its other threads, then claim until it is time to stop."""
+        try:
+            self._presence.announce(self._stopping, self.vitals.note)
+            for part in (self._settler, self._leases, self._maintenance, self._scheduler):
+                part.start()
+            if not self._stopping.is_set():
+                self.vitals.enter(Phase.WORKING)
+            signals.worker_started.send_robust(sender=Worker, worker=self)
+            logger.info(
+                "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
+            )
+        except BaseException as error:
+            self._error = error
+            return
+        self._claim_until_over(heartbeat)
+
+    def _claim_until_over(self, heartbeat: Heartbeat) -> None:
+        """Claim and hand out until it is time to stop; an error costs a pause, never the loop."""
         recovery = Recovery(FIRST_RECOVERY, LONGEST_RECOVERY)
-        self._slots.line.regular = None if self._turns is NO_TURNS else guest
         while not self._is_over():
+            heartbeat.beat()
             self._wake.clear()
-            trouble: Exception | None = None
+            trouble: BaseException | None = None
             try:
-                with self._turns:
-                    pause = self._turn(guest)
+                pause = self._turn()
                 recovery.succeed()
-            except Exception as error:
-                trouble, pause = error, 0.0
+            except BaseException as error:  # a hook of the project's may raise anything
                 report(error, "queue", "the claiming loop failed and carries on", recovery.goes_on)
-                if not guest.is_left:
-                    connections.close_all()
-                    pause = recovery.fail()
-                    self._slots.run_as(guest)  # what was handed out before
-            if guest.is_left:
-                return  # and touch nothing more, not even the connection
+                connections.close_all()
+                trouble, pause = error, recovery.fail()
             self._dispatch.hand_out_due()  # after the turn, which may have filled the batches
-            pause = 0.0 if guest.has_slot else min(pause, self._dispatch.pause())
-            self.vitals.progress(trouble, rest=pause)
+            pause = min(pause, self._dispatch.pause())
+            self.vitals.note(trouble)
             if pause:
+                heartbeat.beat(rest=pause)
                 self._waking.wait(pause)
 
-    def _run_here(self, guest: Guest) -> None:
-        """Run quick works in this thread, if it has got any; with SQLite, settle them here, too."""
-        if self._slots.run_as(guest) and self._turns.is_taken and not guest.is_left:
-            self._settler.settle_here()
-
-    def _turn(self, guest: Guest) -> float:
-        """Claim what fits, and run it here if it is quick; return how many seconds there is nothing to do."""
+    def _turn(self) -> float:
+        """Claim what fits, and hand it out; return for how many seconds there is nothing to do."""
         self._demand.measure(self._holdings.finished)
         self._holdings.low_water = self._demand.low_water
         wanted, room = self._wanted(), self._dispatch.room()
@@ -231,21 +258,14 @@ class Worker:
         held_for = self._pressure.pause(self._holdings.active)
         if held_for or (places <= 0 and not room):
             if self._claimer.look_is_due():  # gates expire and works are rescued however busy the slots are
-                self._claimer.look_around(self._holdings.ids())
+                self._claimer.look_around()
             self._note_lag(places <= 0)
-            self._run_here(guest)
             return held_for or get_settings().poll_interval
         left = self._limits.attempts_left(self._holdings.attempts)
-        claimed = self._claimer.claim(wanted, self._holdings.ids(), room, left)
+        claimed = self._claimer.claim(wanted, room, left)
         known, unknown = told_apart(claimed)
-        runs_here = self._turns.is_taken or len(claimed) < min(places, MANY)
-        self._dispatch.hand_out(known, guest if runs_here else None)
-        if known and not guest.has_slot and len(claimed) < places:
-            self._wake.give_way()
+        self._dispatch.hand_out(known)
         park(unknown, self.id)
-        self._run_here(guest)
-        if guest.is_left:
-            return 0.0
         self._note_lag(len(claimed) >= places)
         return 0.0 if self._claimer.may_claim_more(self._wanted()) else self._claimer.pause()
 
@@ -271,9 +291,13 @@ class Worker:
         return bool(self._limits.reached) or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:
-        """Look once more: nothing is due."""
+        """Look once more, and again after what maintenance makes of that look: nothing is due."""
         try:
-            self._claimer.look_around(set())
+            self._claimer.look_around()
+            if not self._claimer.is_idle():
+                return False
+            self._maintenance.wait_until_done(bounds.LAST_DUTIES)
+            self._claimer.look_around()
         except Exception:
             return False
         return self._claimer.is_idle()
@@ -289,10 +313,10 @@ class Worker:
         self._scheduler.stop()
         until = time.monotonic() + get_settings().shutdown_grace
         self.left = wind_down(self.id, self._holdings, until)
-        self._slots.stop(timeout=1.0)
-        self._leadership.stop(timeout=1.0)
+        self._executor.stop(timeout=1.0)
         self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
-        self._keeper.stop()
+        self._leases.stop()
+        self._maintenance.stop()
         self.left += len(self._holdings.all())
         self._waking.rest()
         self._presence.leave(self.left)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.architecture.sources import PACKAGE, ROOT, files
 
-LONGEST = 300
+LONGEST = 450
 
 
 FOLDERS = [PACKAGE, *(ROOT / name for name in ("example_project", "tests", "bench"))]

@@ -44,9 +44,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 @pytest.fixture
-def quick_keeper(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_watch(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of this process look often, and interrupt soon."""
-    from django_ayework.worker import keeper
+    from django_ayework.worker import worker as worker_module
 
     configure()
-    monkeypatch.setattr(keeper, "TICK", 0.005)
+    monkeypatch.setattr(worker_module, "LOOK_EVERY", 0.005)

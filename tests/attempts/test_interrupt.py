@@ -40,7 +40,7 @@ from tests.processes import eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("stage", "quick_keeper"),
+    pytest.mark.usefixtures("stage", "quick_watch"),
     # An interruption that lands in a finaliser, as drivers have them, is printed and goes no further.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -159,7 +159,7 @@ def test_a_handler_that_stops_when_its_worker_does_has_not_failed(configure, sta
 
 
 def threads_of_slots_are_busy(worker: Worker) -> bool:
-    return bool(worker._slots.free < worker.concurrency)
+    return bool(worker._executor.free < worker.concurrency)
 
 
 def test_a_handler_that_catches_it_is_interrupted_again(stage, monkeypatch):
@@ -253,9 +253,9 @@ def test_what_complete_had_written_is_undone():
 @pytest.mark.races
 def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
     """Some end, some do not; whichever, exactly what they committed is there, and threads live on."""
-    from django_ayework.worker import keeper
+    from django_ayework.worker import worker as worker_module
 
-    monkeypatch.setattr(keeper, "TICK", 0.0005)
+    monkeypatch.setattr(worker_module, "LOOK_EVERY", 0.0005)
     shuffled = random.Random(7)
     handles = enqueue_many([for_a_while(turns=shuffled.randrange(6)) for _ in range(300)])
     with running_worker(concurrency=3):

@@ -21,7 +21,7 @@ from tests.processes import eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("stage", "quick_keeper"),
+    pytest.mark.usefixtures("stage", "quick_watch"),
     # An interruption that lands in a finaliser, as drivers have them, is printed and goes no further.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

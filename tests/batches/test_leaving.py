@@ -11,7 +11,7 @@ from django_ayework import cancel, enqueue, enqueue_many
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
-from django_ayework.worker import keeper
+from django_ayework.worker.attempts import losses
 from django_ayework.worker.batches import dispatch
 from tests.batches.works import hold, patient
 from tests.processes import eventually
@@ -43,7 +43,7 @@ def test_so_is_one_that_somebody_else_cancels_or_completes(stage, monkeypatch, f
             status="cancelled", worker=None, leased_until=None, ended_at="2026-01-01T00:00:00Z"
         )
         if fails:
-            monkeypatch.setattr(keeper.leases, "holders_of", broken)
+            monkeypatch.setattr(losses, "holders_of", broken)
         third = enqueue(patient(2))
         assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
         eventually(lambda: not worker._holdings.all())

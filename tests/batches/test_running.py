@@ -12,7 +12,7 @@ from django_ayework.models import Work
 from django_ayework.store import transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import keeper
+from django_ayework.worker import maintenance
 from django_ayework.worker.worker import Worker
 from tests.batches.clocks import Ticks
 from tests.batches.works import hold, hold_async, hold_single, hundred, patient, single, three, three_async
@@ -142,7 +142,7 @@ def test_works_that_gather_for_long_are_not_given_back(stage, monkeypatch):
     released = []
     release = transitions.release
     monkeypatch.setattr(transitions, "release", lambda *args: released.append(args) or release(*args))
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     enqueue(patient(0))
     with running_worker() as worker:
         eventually(lambda: worker._holdings.all())
@@ -168,7 +168,7 @@ def test_leases_of_works_that_gather_are_renewed(stage, settings):
 
 
 def test_batches_that_wait_behind_a_slow_work_are_given_back_as_others_are(stage, monkeypatch):
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     slow = enqueue(hold_single())
     with running_worker(concurrency=1) as worker:
         eventually(lambda: stage.inside)

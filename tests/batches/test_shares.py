@@ -65,7 +65,7 @@ def test_a_claim_shares_the_slots_among_batches_and_others(turn):
     enqueue_many([single(number=number) for number in range(9)])
     claimer = Claimer("w", Scope())
     claimer._turn = turn
-    claimed = Counter(delivery.type for delivery in claimer.claim(2, set()))
+    claimed = Counter(delivery.type for delivery in claimer.claim(2))
     assert claimed == {three.name: 3, single.name: 1}
 
 
@@ -73,7 +73,7 @@ def test_a_claim_shares_the_slots_among_batches_and_others(turn):
 def test_without_a_free_slot_only_the_batches_that_gather_are_filled():
     enqueue_many([three(number) for number in range(9)])
     enqueue_many([single(number=number) for number in range(9)])
-    claimed = Claimer("w", Scope()).claim(0, set(), {three.name: 2})
+    claimed = Claimer("w", Scope()).claim(0, {three.name: 2})
     assert [delivery.type for delivery in claimed] == [three.name] * 2
 
 

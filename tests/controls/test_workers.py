@@ -133,7 +133,7 @@ def test_no_more_are_claimed_at_once_than_allowed():
     enqueue_many([plain() for _ in range(5)])
     WorkControl.objects.create(scope="type", name="controls.plain", max_claimed=1, changed_at=now())
     claimer = Claimer("w", Scope())
-    assert [len(claimer.claim(4, set())) for _ in range(6)] == [1, 1, 1, 1, 1, 0]
+    assert [len(claimer.claim(4)) for _ in range(6)] == [1, 1, 1, 1, 1, 0]
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_what_a_limit_held_back_is_claimed_once_there_is_room_however_busy_other
     claimer = Claimer("w", Scope())
 
     def claimed(number: int) -> Counter[str]:
-        return Counter(delivery.row.type for delivery in claimer.claim(number, set()))
+        return Counter(delivery.row.type for delivery in claimer.claim(number))
 
     assert claimed(6) == {"controls.declared": 2, "controls.plain": 3}
     assert claimed(2) == {"controls.plain": 2}

@@ -14,7 +14,7 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.flow.chores import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import keeper
+from django_ayework.worker import maintenance
 from django_ayework.worker.direct import claiming, crew
 from tests.direct.works import quick, stops
 from tests.processes import eventually
@@ -81,7 +81,7 @@ def test_one_past_its_deadline_never_starts(stage):
 
 
 def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
-    monkeypatch.setattr(keeper, "NOTICED_AFTER", 3600.0)
+    monkeypatch.setattr(maintenance, "NOTICED_AFTER", 3600.0)
     configure(LEASE=3600)
     handle = enqueue(works.until_aborted(), skip_queue=True)
     eventually(lambda: stage.started)
@@ -93,7 +93,7 @@ def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
 def test_cancelling_in_another_process_is_noticed(configure, stage, monkeypatch):
     configure(LEASE=3600)  # whose renewal would notice it as well
     monkeypatch.setattr(crew, "add_revocation_listener", lambda listener: None)
-    monkeypatch.setattr(keeper, "NOTICED_AFTER", 0.0)
+    monkeypatch.setattr(maintenance, "NOTICED_AFTER", 0.0)
     handle = enqueue(works.until_aborted(), skip_queue=True)
     eventually(lambda: stage.started)
     cancel(handle.id)
@@ -239,13 +239,13 @@ def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
 def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
     heard = []
     configure(ON_ERROR=lambda error, phase: heard.append(str(error)), SKIP_QUEUE_CONCURRENCY=1)
-    submit = crew.Slots.submit
+    submit = crew.Executor.submit
 
     def fail(*arguments):
-        monkeypatch.setattr(crew.Slots, "submit", submit)
+        monkeypatch.setattr(crew.Executor, "submit", submit)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(crew.Slots, "submit", fail)
+    monkeypatch.setattr(crew.Executor, "submit", fail)
     lost = enqueue(quick(number=1))
     eventually(lambda: heard == ["can't start new thread"] and lost.state().status == "pending")
     assert lost.state().attempt == 0

@@ -10,7 +10,7 @@ import pytest
 from django_ayework import Retry, batch_work, doers, enqueue, enqueue_many
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
-from django_ayework.worker import keeper
+from django_ayework.worker import maintenance
 from django_ayework.worker.worker import Worker
 from tests.doing.kit import typed
 from tests.doing.works import note, note_all
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def test_a_batch_that_a_doer_refuses_goes_back(stage, caplog, monkeypatch):
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     own = batch_work(name="doing.several", doer=Broken(), size=3, max_wait=0.01)(note_all)
     handles = enqueue_many([own("x") for _ in range(3)])
     with caplog.at_level(logging.ERROR, "django_ayework"), Worker() as worker:
@@ -55,7 +55,7 @@ class Broken:
 
 
 def test_a_doer_that_breaks_is_reported_and_loses_no_work(stage, caplog, monkeypatch):
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     own = typed(note, Broken())
     handle = enqueue(own(label="x"))
     with caplog.at_level(logging.ERROR, "django_ayework"), running_worker():

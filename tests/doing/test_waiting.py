@@ -10,7 +10,7 @@ from django_ayework import cancel, doers, enqueue, enqueue_many, pause, resume
 from django_ayework.flow.effects import remove_revocation_listener
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
-from django_ayework.worker import doing, keeper
+from django_ayework.worker import doing, maintenance
 from django_ayework.worker.worker import Worker
 from tests.doing.kit import pending, typed
 from tests.doing.works import hold, plain
@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def test_a_work_that_waits_in_a_doer_stays_here(stage, monkeypatch):
     """Those that wait for a slot are given back after a moment; a limited doer would only get them again."""
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.0)
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.0)
     own = typed(hold, doers.balanced(1, buffer=1))
     handles = enqueue_many([own(label="x") for _ in range(2)])
     with Worker() as worker:
         eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        worker._keeper.release_waiting()
+        worker._maintenance.release_waiting()
         assert pending() == 0
         stage.go.set()
         assert [handle.result(timeout=20) for handle in handles] == ["x", "x"]

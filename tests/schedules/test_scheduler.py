@@ -11,7 +11,6 @@ from django.db import OperationalError
 
 from django_ayework import schedule
 from django_ayework.models import Firing, Schedule
-from django_ayework.rules.health import Phase
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import scheduler as scheduling
 from django_ayework.worker.scheduler import Scheduler
@@ -38,15 +37,6 @@ def test_one_that_is_told_not_to_does_not():
     with running_worker(scheduler=False):
         assert "ayework-scheduler" not in threads()
     assert not Schedule.objects.exists()
-
-
-def test_its_death_would_be_noticed():
-    with running_worker() as worker:
-        eventually(lambda: worker.vitals.phase is Phase.WORKING)
-        assert not worker.vitals.signs().dead
-        [thread] = worker._scheduler.threads
-        worker._scheduler.stop()
-        assert worker.vitals.signs().dead == (thread.name,)
 
 
 def test_a_declaration_that_comes_later_is_taken_up():

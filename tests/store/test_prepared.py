@@ -18,7 +18,7 @@ from django_ayework.store import edges, groups, prepared, telling
 from django_ayework.store.clock import clock
 from django_ayework.store.edges import News
 from django_ayework.store.prepared import WORTHWHILE
-from django_ayework.store.sessions import bounded_statements
+from django_ayework.store.sessions import engine_session
 from django_ayework.store.transitions import claim
 from django_ayework.store.transitions.claims.postgresql import CLAIM_LANE, CLAIM_LANES
 from tests.app.works import add
@@ -96,7 +96,7 @@ def test_what_is_prepared_is_refused_in_an_event_loop():
 @direct
 def test_what_is_prepared_raises_djangos_errors_and_breaks_a_transaction_as_others_do():
     database = connections["default"]
-    with bounded_statements():
+    with engine_session():
         with pytest.raises(DataError) as failed, transaction.atomic():
             prepared.run_prepared(database, "SELECT 1 / %s::int", [0])
         assert type(failed.value.__cause__).__module__ == "psycopg.errors"
@@ -123,7 +123,7 @@ def test_only_sessions_of_the_engine_keep_plans():
     assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
     assert not prepared.keeps_plans(connections["default"])
     connection.close()
-    with bounded_statements():
+    with engine_session():
         assert prepared.keeps_plans(connections["default"])
         for _ in range(5):
             enqueue(add(a=1, b=2))
@@ -134,7 +134,7 @@ def test_only_sessions_of_the_engine_keep_plans():
 @direct
 def test_where_nothing_may_be_prepared_a_session_of_the_engine_keeps_no_plans(monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
-    with bounded_statements():
+    with engine_session():
         assert not prepared.keeps_plans(connections["default"])
         assert prepared_here() == []
 
@@ -142,7 +142,7 @@ def test_where_nothing_may_be_prepared_a_session_of_the_engine_keeps_no_plans(mo
 @direct
 @pytest.mark.parametrize("scan", ["seqscan", "bitmapscan"])
 def test_a_session_of_the_engine_looks_rows_up_one_by_one(scan):
-    with bounded_statements(), connection.cursor() as cursor:
+    with engine_session(), connection.cursor() as cursor:
         cursor.execute(f"SHOW enable_{scan}")
         assert cursor.fetchone() == ("off",)
 
@@ -150,7 +150,7 @@ def test_a_session_of_the_engine_looks_rows_up_one_by_one(scan):
 @direct
 def test_a_session_of_the_engine_makes_each_plan_once():
     """Left to itself the server makes another plan each time a waiter is told."""
-    with bounded_statements(), connection.cursor() as cursor:
+    with engine_session(), connection.cursor() as cursor:
         for number in range(10):
             telling.tell_waiters((), News({f"work{number}": Status.SUCCESS}, {}))
         cursor.execute(
@@ -213,7 +213,7 @@ def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, argume
     places = statement.count("%s")
     for place in range(places):
         statement = statement.replace("%s", f"${place + 1}", 1)
-    with bounded_statements(), connection.cursor() as cursor:
+    with engine_session(), connection.cursor() as cursor:
         cursor.execute("SET plan_cache_mode = force_generic_plan")
         cursor.execute(f"PREPARE kept AS {statement}")
         cursor.execute(f"EXPLAIN EXECUTE kept({arguments})")
@@ -226,7 +226,7 @@ def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, argume
 @pytest.mark.usefixtures("known_to_be_empty")
 def test_whatever_a_worker_keeps_a_plan_of_stays_quick_when_tables_grow():
     """A plan that joins a handful of rows by going through the whole index is a bad one an hour later."""
-    with bounded_statements():
+    with engine_session():
         for number in (1, 2, 3):
             enqueue_many([add(a=1, b=n) for n in range(number)])
             watched = enqueue(add(a=1, b=2))

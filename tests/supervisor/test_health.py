@@ -19,7 +19,7 @@ def test_a_process_that_makes_no_progress_is_noticed(env):
         os.kill(frozen, signal.SIGSTOP)
         eventually(lambda: get(f"{url}/live")[0] == 503)
         [reason] = get(f"{url}/live")[1]["reasons"]
-        assert re.fullmatch(r"process [12]: the claiming loop has made no progress for \d+ s", reason)
+        assert re.fullmatch(r"process [12]: the thread '\w+' has made no progress for \d+ s", reason)
         os.kill(frozen, signal.SIGKILL)
         eventually(lambda: get(f"{url}/ready")[0] == 200)
 

@@ -19,7 +19,7 @@ from django_ayework.testing import now
 from django_ayework.worker.claiming.claimer import Claimer
 from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.keeper import Keeper
+from django_ayework.worker.maintenance import Maintenance
 from django_ayework.worker.winding_down import give_back
 from tests.app.works import add, fail, pay
 from tests.processes import eventually
@@ -169,12 +169,12 @@ def test_a_work_whose_blocker_has_succeeded_is_told(carrier, unhurried):
 
 def test_what_a_worker_gives_back_is_told_to_others(carrier, unhurried):
     claimer, holdings = Claimer("w", Scope()), Holdings(lambda: None)
-    keeper = Keeper("w", holdings, EngineServices(), None)
+    maintenance = Maintenance("w", holdings, EngineServices(), None)
     enqueue_many([add(a=1, b=2), add(a=1, b=2)])
-    first, second = claimer.claim(2, set())
+    first, second = claimer.claim(2)
     holdings.add([first, second])
     carrier.sent.clear()
     assert give_back("w", [first])
     assert carrier.told("due") == [ADD]
-    keeper.release([second])
+    maintenance.release([second])
     assert carrier.told("due") == [ADD, ADD]

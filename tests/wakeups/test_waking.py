@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,15 +11,14 @@ import pytest
 from django_ayework import enqueue, limit, work
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.services import EngineServices
-from django_ayework.models import Work
 from django_ayework.rules.news import ANYTHING, Due, due_to_text, ids_to_text
 from django_ayework.testing import now, running_worker
+from django_ayework.worker import maintenance
 from django_ayework.worker.claiming import claimer as module
 from django_ayework.worker.claiming.claimer import Claimer
 from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.keeper import Keeper
-from django_ayework.worker.slots.pace import Pace
+from django_ayework.worker.maintenance import Maintenance
 from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Told, Waking
 from tests.app.works import add
@@ -40,7 +38,7 @@ def looks(claimer: Claimer, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One entry per look around."""
     looks: list[None] = []
     look_around = claimer.look_around
-    monkeypatch.setattr(claimer, "look_around", lambda sparing: (looks.append(None), look_around(sparing)))
+    monkeypatch.setattr(claimer, "look_around", lambda: (looks.append(None), look_around()))
     return looks
 
 
@@ -63,35 +61,35 @@ def test_a_worker_is_not_concerned_by_what_it_does_not_serve():
 
 @transactional
 def test_what_is_told_is_claimed_without_a_look(claimer, looks):
-    claimer.claim(1, set())
+    claimer.claim(1)
     looks.clear()
     handle = enqueue(add(a=1, b=2))
-    assert claimer.claim(0, set()) == []
+    assert claimer.claim(0) == []
     claimer.told.add(Due(frozenset({("default", "shop.add")})))
     looks.clear()
-    assert [delivery.row.id for delivery in claimer.claim(8, set())] == [handle.id]
+    assert [delivery.row.id for delivery in claimer.claim(8)] == [handle.id]
     assert looks == []
     assert claimer.is_idle(), "it had no more than that"
 
 
 @transactional
 def test_a_look_that_is_due_by_time_is_put_off_once(claimer, looks, monkeypatch):
-    claimer.claim(1, set())
+    claimer.claim(1)
     monkeypatch.setattr(claimer, "look_is_due", lambda: True)
     looks.clear()
     for expected in (0, 1, 1, 2):
         claimer.told.add(Due(frozenset({("default", "shop.add")})))
-        claimer.claim(1, set())
+        claimer.claim(1)
         assert len(looks) == expected
 
 
 @transactional
 def test_anything_may_be_due_means_look(claimer, looks):
-    claimer.claim(1, set())
+    claimer.claim(1)
     handle = enqueue(add(a=1, b=2))
     looks.clear()
     claimer.told.add(ANYTHING)
-    assert [delivery.row.id for delivery in claimer.claim(8, set())] == [handle.id]
+    assert [delivery.row.id for delivery in claimer.claim(8)] == [handle.id]
     assert looks == [None]
 
 
@@ -101,20 +99,20 @@ def test_a_busy_worker_looks_for_anything_only_now_and_then(claimer, looks, monk
     monkeypatch.setattr(module, "CURIOUS_AFTER", 1000.0)
     for number in range(3):
         enqueue(add(a=number, b=2))
-    assert len(claimer.claim(1, set())) == 1
+    assert len(claimer.claim(1)) == 1
     looks.clear()
     claimer.told.add(ANYTHING)
-    assert len(claimer.claim(1, set())) == 1
+    assert len(claimer.claim(1)) == 1
     assert looks == []
     monkeypatch.setattr(module, "CURIOUS_AFTER", 0.0)
-    assert len(claimer.claim(1, set())) == 1
+    assert len(claimer.claim(1)) == 1
     assert looks == [None], "it has not forgotten"
 
 
 @transactional
 def test_a_busy_worker_serves_what_it_is_told_beside_what_it_knows(claimer):
     enqueue(add(a=1, b=2))
-    claimer.claim(0, set())
+    claimer.claim(0)
     before = claimer.busy
     claimer.learn(Due(frozenset({("mail", "shop.add")})))
     assert {(share.queue, share.types) for share in claimer.busy} == {
@@ -128,7 +126,7 @@ def test_what_is_paused_or_at_its_limit_is_not_claimed_because_it_is_told(claime
     from django_ayework import pause
 
     pause(queue="mail")
-    claimer.claim(1, set())
+    claimer.claim(1)
     claimer.held_back = {"shop.fail"}
     claimer.learn(Due(frozenset({("mail", "shop.add"), ("default", "shop.fail")})))
     assert claimer.busy == []
@@ -155,7 +153,7 @@ def test_an_idle_worker_that_hears_others_rests_longer_but_not_too_long_for_leas
 ):
     settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 2.0, "LEASE": lease}
     carrier.is_live = is_live
-    claimer.claim(1, set())
+    claimer.claim(1)
     assert 0.9 * 2.0 * factor <= claimer.pause() <= 1.1 * 2.0 * factor
 
 
@@ -201,24 +199,6 @@ def test_who_is_woken_by_hearing_is_not_woken_again(carrier):
 
 
 @transactional
-def test_what_a_quick_work_queues_is_found_at_once(carrier, monkeypatch):
-    """The thread that claims has run it, so there is nobody whom that would wake."""
-    monkeypatch.setattr(Pace, "is_quick", lambda self, type: True)
-
-    @work(name="wakeups.queues")
-    def queues(left: int) -> str:
-        if left:
-            enqueue(queues(left=left - 1))
-        return threading.current_thread().name
-
-    with running_worker() as worker:
-        worker._slots.line.watch()
-        enqueue(queues(left=5))
-        eventually(lambda: Work.objects.filter(status="success").count() == 6)
-    assert json.loads(Work.objects.order_by("queued_at").last().result) == "ayework-leader"
-
-
-@transactional
 def test_doubts_are_settled_by_the_database_not_by_the_message(carrier, monkeypatch):
     """A message may be old, or not true at all: a work that is still ours runs on."""
     stage = threading.Event()
@@ -229,13 +209,13 @@ def test_doubts_are_settled_by_the_database_not_by_the_message(carrier, monkeypa
         eventually(stage.is_set)
         seen.append(ctx.signal.reason)
 
-    with running_worker() as worker:
+    with running_worker():
         handle = enqueue(doubted())
         eventually(lambda: handle.state().status == "running")
         looked: list[int] = []
-        tell_losses = worker._keeper.tell_losses
+        abort_lost = maintenance.abort_lost
         monkeypatch.setattr(
-            worker._keeper, "tell_losses", lambda found: (looked.append(len(found)), tell_losses(found))
+            maintenance, "abort_lost", lambda found: (looked.append(len(found)), abort_lost(found))
         )
         carrier.say("revoked", ids_to_text([handle.id], "elsewhere"))
         eventually(lambda: 1 in looked)
@@ -246,18 +226,18 @@ def test_doubts_are_settled_by_the_database_not_by_the_message(carrier, monkeypa
     assert seen == [None]
 
 
-def test_a_keeper_is_woken_by_what_it_holds_and_by_nothing_else(carrier, monkeypatch):
-    keeper = Keeper("w", Holdings(lambda: None), EngineServices(), None)
-    monkeypatch.setattr(keeper.holdings, "ids", lambda: {"ours"})
-    keeper.doubt(frozenset({"ours"}))
-    assert keeper._bell.is_set()
-    assert keeper._doubtful == {"ours"}
-    keeper._bell.clear()
-    keeper.doubt(frozenset({"another's"}))
-    assert not keeper._bell.is_set()
-    keeper.doubt(None)
-    assert not keeper._bell.is_set(), "anything may have happened: it looks at its next turn"
-    assert keeper._doubtful is None
+def test_maintenance_is_woken_by_what_it_holds_and_by_nothing_else(carrier, monkeypatch):
+    thread = Maintenance("w", Holdings(lambda: None), EngineServices(), None)
+    monkeypatch.setattr(thread.holdings, "ids", lambda: {"ours"})
+    thread.doubt(frozenset({"ours"}))
+    assert thread._bell.is_set()
+    assert thread._doubtful == {"ours"}
+    thread._bell.clear()
+    thread.doubt(frozenset({"another's"}))
+    assert not thread._bell.is_set()
+    thread.doubt(None)
+    assert not thread._bell.is_set(), "anything may have happened: it looks at its next turn"
+    assert thread._doubtful is None
 
 
 @transactional

@@ -44,16 +44,6 @@ def quick_polls(settings: object) -> None:
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Turns that are taken away from nobody, unless the test makes them impatient."""
-    from django_ayework.worker.slots import turns as module
-    from tests.worker.loads import LONG
-
-    monkeypatch.setattr(module, "PATIENCE", LONG)
-    return module.Turns()
-
-
-@pytest.fixture
 def proxy(transactional_db: None) -> Iterator[object]:
     """A proxy before the test database; whoever uses ``cut_off_env`` goes through it."""
     from django.db import connection

@@ -12,7 +12,7 @@ from django_ayework.models import Work, WorkerProcess
 from django_ayework.store import processes, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import keeper as keeper_module
+from django_ayework.worker import leases as leases_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
@@ -88,10 +88,10 @@ def test_a_handler_that_exits_fails_like_any_other(stage, kind):
 
 def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypatch):
     """It is not renewed for ever: another delivery may go well."""
-    from django_ayework.worker.slots import slots
+    from django_ayework.worker import executor
 
-    run = Flaky(slots.run_load, 1, error=AssertionError("a bug of the engine"))
-    monkeypatch.setattr(slots, "run_load", run)
+    run = Flaky(executor.run_load, 1, error=AssertionError("a bug of the engine"))
+    monkeypatch.setattr(executor, "run_load", run)
     handle = enqueue(quick(), retry=Retry(attempts=2))
     with running_worker(concurrency=1) as worker:
         eventually(lambda: run.left == 0 and not worker._holdings.all())
@@ -108,23 +108,22 @@ def test_a_duty_that_fails_is_done_again(stage, monkeypatch):
         raise OperationalError("gone")
 
     worker = Worker()
-    duty = next(duty for duty in worker._keeper.duties if duty.act == worker._keeper.beat)
+    duty = next(duty for duty in worker._maintenance.duties if duty.act == worker._maintenance.beat)
     duty.act, duty.every, duty.due_at = beat, 0.0, 0.0
     with worker:
         eventually(lambda: len(beats) > 1)
 
 
 def test_a_database_that_stays_away_is_told_at_length_once(stage, monkeypatch, caplog):
-    """Claiming, and each duty that has something to ask, although others have nothing to ask and succeed."""
+    """By the claiming thread, and by the thread that renews leases."""
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
-    monkeypatch.setattr(keeper_module, "TICK", 0.01)
+    monkeypatch.setattr(leases_module, "TICK", 0.01)
     with running_worker(concurrency=1) as worker:
         away = Flaky(worker._claimer.look_around, 4)
         monkeypatch.setattr(worker._claimer, "look_around", away)
-        duty = next(duty for duty in worker._keeper.duties if duty.act == worker._keeper.renew_leases)
-        duty.act = Flaky(duty.act, 4)
-        eventually(lambda: not away.left and not duty.act.left)
-    for told in ("the claiming loop failed", "the duty"):
+        renew = worker._leases.renew_due = Flaky(worker._leases.renew_due, 4)
+        eventually(lambda: not away.left and not renew.left)
+    for told in ("the claiming loop failed", "the leases could not be renewed"):
         at_length = [bool(record.exc_info) for record in caplog.records if told in record.getMessage()]
         assert at_length == [True, False, False, False]
 
@@ -132,7 +131,7 @@ def test_a_database_that_stays_away_is_told_at_length_once(stage, monkeypatch, c
 def test_a_worker_that_was_forgotten_is_back_with_its_next_heartbeat(stage):
     with running_worker(name="back") as worker:
         eventually(lambda: WorkerProcess.objects.filter(id=worker.id).delete()[0])
-        worker._keeper.beat()
+        worker._maintenance.beat()
         assert WorkerProcess.objects.get().name == "back"
 
 

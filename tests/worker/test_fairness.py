@@ -32,7 +32,7 @@ def claimer() -> Claimer:
 def test_each_queue_gets_its_share_and_another_goes_first_each_time(claimer):
     for queue in ("a", "b"):
         enqueue_many([quick() for _ in range(30)], queue=queue)
-    claims = [claimer.claim(9, set()) for _ in range(4)]
+    claims = [claimer.claim(9) for _ in range(4)]
     assert [queues(claim) for claim in claims] == [["b", "a"], ["a", "b"], ["b", "a"], ["a", "b"]]
     assert [sorted(shares(claim).values()) for claim in claims] == [[4, 5]] * 4
 
@@ -40,17 +40,17 @@ def test_each_queue_gets_its_share_and_another_goes_first_each_time(claimer):
 def test_what_one_queue_does_not_use_is_the_others(claimer):
     enqueue_many([quick() for _ in range(30)], queue="a")
     enqueue(quick(), queue="b")
-    assert shares(claimer.claim(10, set())) == {"a": 9, "b": 1}
-    assert shares(claimer.claim(10, set())) == {"a": 10}
+    assert shares(claimer.claim(10)) == {"a": 9, "b": 1}
+    assert shares(claimer.claim(10)) == {"a": 10}
 
 
 @pytest.mark.parametrize("wanted", [1, 8, 200])
 def test_a_work_beside_a_flood_is_claimed_with_the_first_look(claimer, settings, wanted):
     enqueue_many([quick() for _ in range(2000)], queue="flood", priority=100)
-    claimer.claim(wanted, set())
+    claimer.claim(wanted)
     enqueue(add(a=1, b=2), queue="rest")
     settings.AYEWORK = {"POLL_INTERVAL": 1e-9}  # the poll has passed
-    claimed = [*claimer.claim(wanted, set()), *claimer.claim(wanted, set())]
+    claimed = [*claimer.claim(wanted), *claimer.claim(wanted)]
     assert "rest" in queues(claimed)
 
 
@@ -58,7 +58,7 @@ def test_a_type_by_units_has_a_share_beside_its_queue(claimer):
     enqueue_many([quick() for _ in range(50)], priority=5)
     for unit in "cba":
         enqueue(store(), unit=unit)
-    claimed = claimer.claim(4, set())
+    claimed = claimer.claim(4)
     assert Counter(delivery.row.type for delivery in claimed) == {"worker.quick": 2, "out.store": 2}
     assert [delivery.row.unit for delivery in claimed if delivery.row.unit] == ["a", "b"]
 
@@ -72,7 +72,7 @@ def test_a_worker_takes_only_what_it_serves():
         (Scope(types=("shop.add",)), {("a", "shop.add")}),
         (Scope(queues=("a",), exclude_types=("shop.add",)), {("a", "worker.quick")}),
     ):
-        claimed = Claimer("w", scope).claim(9, set())
+        claimed = Claimer("w", scope).claim(9)
         assert {(delivery.row.queue, delivery.row.type) for delivery in claimed} == expected
 
 
@@ -80,7 +80,7 @@ class TestAccept:
     def test_a_declined_work_goes_back_without_spending_an_attempt(self, claimer, settings):
         settings.AYEWORK = {"ACCEPT": lambda state: state.queue == "mine"}
         mine, other = enqueue(quick(), queue="mine"), enqueue(quick(), queue="others")
-        assert [delivery.row.id for delivery in claimer.claim(5, set())] == [mine.id]
+        assert [delivery.row.id for delivery in claimer.claim(5)] == [mine.id]
         state = other.state()
         assert (state.status, state.attempt, state.worker) == ("scheduled", 0, None)
         assert state.start_at > state.queued_at
@@ -89,7 +89,7 @@ class TestAccept:
         shown = []
         settings.AYEWORK = {"ACCEPT": lambda state: shown.append(state) or True}
         handle = enqueue(quick())
-        claimer.claim(5, set())
+        claimer.claim(5)
         assert [(state.id, state.status, state.attempt) for state in shown] == [(handle.id, "running", 1)]
 
     def test_what_stands_behind_declined_works_is_reached_at_once(self, settings):
@@ -106,6 +106,6 @@ class TestAccept:
             "ON_ERROR": lambda error, phase: reported.append((type(error), phase)),
         }
         handle = enqueue(quick())
-        assert claimer.claim(5, set()) == []
+        assert claimer.claim(5) == []
         assert handle.state().status == "scheduled"
         assert reported == [(ZeroDivisionError, "queue")]

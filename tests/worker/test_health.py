@@ -16,6 +16,7 @@ from django_ayework.testing import running_worker
 from django_ayework.worker import bounds
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.health import HealthServer, report_on
+from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.worker.works import hold, quick
@@ -88,29 +89,41 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
         over.wait(60)
         return []
 
-    monkeypatch.setattr(bounds, "STALL", 0.2)
+    monkeypatch.setattr(bounds, "STALL", 2.0)
     monkeypatch.setattr(transitions, "claim", hang)
     enqueue(quick())
     with running_worker() as worker:
         server.ask = lambda: report_on(worker.vitals)
         assert stuck.wait(10)
         eventually(lambda: statuses(server) == (503, 503))
-        assert "the claiming loop has made no progress for" in get(server, "/live")[1]["reasons"][0]
+        assert "the thread 'claiming' has made no progress for" in get(server, "/live")[1]["reasons"][0]
         monkeypatch.undo()
         over.set()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_worker_that_has_lost_a_thread_is_not_live(stage, server):
-    def end() -> None:
-        raise SystemExit
+@pytest.mark.parametrize("name", ["settling", "leases", "maintenance", "scheduler"])
+def test_a_worker_with_a_thread_that_is_stuck_is_not_live(stage, server, monkeypatch, name):
+    monkeypatch.setattr(bounds, "STALL", 5.0)
+    with running_worker() as worker:
+        server.ask = lambda: report_on(worker.vitals)
+        eventually(lambda: statuses(server) == (200, 200))
+        [stuck] = [one for one in worker._watchdog._threads if one.heartbeat.name == name]
+        monkeypatch.setattr(stuck.heartbeat, "silence", lambda: 6.0)
+        eventually(lambda: statuses(server) == (503, 503))
+        assert get(server, "/live")[1]["reasons"] == [f"the thread {name!r} has made no progress for 6 s"]
 
-    worker = Worker()
-    worker._keeper.duties[0].act = end
-    with worker:
+
+def test_a_worker_that_has_lost_a_thread_is_not_live_and_is_lost(stage, server, monkeypatch, caplog):
+    run = EngineThread._run
+    monkeypatch.setattr(
+        EngineThread, "_run", lambda self: None if self.heartbeat.name == "leases" else run(self)
+    )
+    with running_worker() as worker:
         server.ask = lambda: report_on(worker.vitals)
         eventually(lambda: statuses(server) == (503, 503))
-        assert get(server, "/live")[1]["reasons"] == ["ayework-keeper has ended"]
+        assert get(server, "/live")[1]["reasons"] == ["the thread 'leases' has ended"]
+        eventually(lambda: worker.lost)
+    assert "cannot go on" in caplog.text
 
 
 def test_other_questions_are_refused(server):

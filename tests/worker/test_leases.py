@@ -13,7 +13,7 @@ from django_ayework.flow.chores import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import keeper
+from django_ayework.worker import leases as leases_thread
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.races.rivals import claim_all
@@ -62,10 +62,10 @@ def test_a_lease_shorter_than_the_settings_is_renewed_in_time(stage):
 
 
 def test_a_quick_work_is_never_renewed(stage, monkeypatch):
-    from django_ayework.worker import keeper
+    from django_ayework.worker import leases as leases_thread
 
     renewals = []
-    monkeypatch.setattr(keeper.leases, "renew", lambda *args: renewals.append(args))
+    monkeypatch.setattr(leases_thread.leases, "renew", lambda *args: renewals.append(args))
     handle = enqueue(hold())
     stage.go.set()
     with running_worker():
@@ -189,7 +189,7 @@ def test_an_attempt_whose_lease_lapses_because_it_cannot_be_renewed_is_told(stag
     handle = enqueue(until_aborted())
     with running_worker() as worker:
         eventually(lambda: stage.started)
-        monkeypatch.setattr(keeper.leases, "renew", cannot_renew)
+        monkeypatch.setattr(leases_thread.leases, "renew", cannot_renew)
         lapse(worker)
         hasten_renewal(worker)
         eventually(lambda: stage.seen)
@@ -199,7 +199,7 @@ def test_an_attempt_whose_lease_lapses_because_it_cannot_be_renewed_is_told(stag
 
 def test_while_the_lease_lasts_a_renewal_that_fails_is_tried_again(stage, monkeypatch):
     failed: list[object] = []
-    monkeypatch.setattr(keeper.leases, "renew", lambda *args: failed.append(args) or cannot_renew())
+    monkeypatch.setattr(leases_thread.leases, "renew", lambda *args: failed.append(args) or cannot_renew())
     handle = enqueue(until_aborted())
     with running_worker() as worker:
         eventually(lambda: stage.started)

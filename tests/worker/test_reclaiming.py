@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -14,8 +15,8 @@ from django_ayework.models import Attempt, Work
 from django_ayework.store.database import in_transaction
 from django_ayework.testing import now, running_worker
 from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import maintenance as maintenance_module
 from django_ayework.worker.claiming import claimer as claimer_module
-from django_ayework.worker.claiming.scope import Scope
 from tests.processes import eventually
 from tests.races.rivals import claim_all
 from tests.worker.works import hold, quick
@@ -94,14 +95,22 @@ def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_
     """It was away for all of them, and each is about to renew its own."""
     settings.AYEWORK = {"LEASE": 0.5}
     lapsed = WorkFactory(status="running", worker="w", leased_until=now() - timedelta(seconds=1))
-    claimer = claimer_module.Claimer("another", Scope())
+    monkeypatch.setattr(maintenance_module, "LONGEST_PATIENCE", 0.3)
+    reclaimed: list[float] = []
+    reclaim = maintenance_module.reclaim
+    monkeypatch.setattr(
+        maintenance_module, "reclaim", lambda *args: (reclaimed.append(time.monotonic()), reclaim(*args))
+    )
 
     def fail(*args) -> None:
         raise OperationalError("gone")
 
-    with monkeypatch.context() as away, pytest.raises(OperationalError):
-        away.setattr(claimer_module, "look", fail)
-        claimer.look_around(set())
-    claimer.look_around(set())
-    assert Work.objects.get(id=lapsed.id).status == "running"
-    eventually(lambda: claimer.look_around(set()) or Work.objects.get(id=lapsed.id).status == "pending")
+    with running_worker(types=["other.type"]) as worker:
+        with monkeypatch.context() as away:
+            away.setattr(claimer_module, "look", fail)
+            eventually(lambda: worker._claimer._cut_off)
+            reclaimed.clear()
+        eventually(lambda: not worker._claimer._cut_off)
+        back_at = time.monotonic()
+        eventually(lambda: Work.objects.get(id=lapsed.id).status == "pending")
+    assert min(reclaimed) > back_at

@@ -12,7 +12,7 @@ from django_ayework.flow.settle import Report, Settlement
 from django_ayework.models import Work
 from django_ayework.store import transitions
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import keeper, settler
+from django_ayework.worker import maintenance, settler
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.worker.works import hold, hold_async, quick
@@ -87,7 +87,7 @@ def given_back(monkeypatch) -> list[int]:
 
     really_release = transitions.release
     monkeypatch.setattr(transitions, "release", release)
-    monkeypatch.setattr(keeper, "STALE_AFTER", 0.05)
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     return released
 
 
@@ -205,15 +205,15 @@ def test_a_worker_keeps_to_its_types(stage):
     assert [handle.state().status for handle in handles] == ["success", "success", "pending"]
 
 
-def test_pruning_a_lot_takes_turns_with_renewing(monkeypatch):
-    """A million rows to prune may not keep the keeper from its other duties."""
+def test_pruning_a_lot_takes_turns_with_other_maintenance(monkeypatch):
+    """A million rows to prune may not keep the thread from its other duties."""
     calls = []
-    monkeypatch.setattr(keeper, "prune", lambda: calls.append(1) or 1000)
+    monkeypatch.setattr(maintenance, "prune", lambda: calls.append(1) or 1000)
     worker = Worker()
-    worker._keeper.pruning.due_at = 99.0
-    worker._keeper.prune()
+    worker._maintenance._pruning.due_at = 99.0
+    worker._maintenance.prune()
     assert len(calls) == 1
-    assert worker._keeper.pruning.due_at == 0.0
+    assert worker._maintenance._pruning.due_at == 0.0
 
 
 def test_a_worker_forgets_nothing_it_was_given_while_the_clock_jumps(stage, time_travel):

@@ -8,14 +8,13 @@ from collections.abc import Callable
 import pytest
 from django.conf import settings
 from django.db import OperationalError, connection, connections
-from django.test.utils import CaptureQueriesContext
 
 from django_ayework import enqueue, work
 from django_ayework.store import sessions
 from django_ayework.store.database import has_timed_out
-from django_ayework.store.sessions import bounded_statements
+from django_ayework.store.sessions import engine_session
 from django_ayework.testing import running_worker
-from django_ayework.worker.keeper import Keeper
+from django_ayework.worker.leases import LeaseThread
 from django_ayework.worker.worker import Worker
 
 #: By vendor: the seconds that a statement of this session may take, and a statement that takes long.
@@ -54,7 +53,7 @@ def in_thread(act: Callable[[], object]) -> object:
 
 
 def bounded() -> object:
-    with bounded_statements():
+    with engine_session():
         return ask(BOUND[connection.vendor])
 
 
@@ -95,7 +94,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_known_for_what_it_is(setti
     settings.AYEWORK = {"STATEMENT_TIMEOUT": 0.05}
 
     def wait() -> object:
-        with bounded_statements(), pytest.raises(OperationalError) as caught:
+        with engine_session(), pytest.raises(OperationalError) as caught:
             ask(SLOW[connection.vendor])
         return has_timed_out(caught.value)
 
@@ -125,21 +124,10 @@ def test_a_session_that_a_pooler_lends_is_left_alone(monkeypatch):
 @pytest.mark.vendors("postgresql")
 def test_the_engine_compiles_no_statement():
     def jit() -> object:
-        with bounded_statements():
+        with engine_session():
             return ask("SHOW jit")
 
     assert in_thread(jit) == "off"
-
-
-def test_a_connection_of_a_pool_in_this_process_is_left_alone(monkeypatch):
-    monkeypatch.setattr(sessions, "is_lent", lambda connection: True)
-
-    def statements() -> int:
-        with bounded_statements(), CaptureQueriesContext(connection) as queries:
-            connection.ensure_connection()
-        return sum("timeout" in query["sql"] or "max_" in query["sql"] for query in queries)
-
-    assert in_thread(statements) == 0
 
 
 @servers
@@ -159,7 +147,7 @@ def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
 
     settle = settler.settle
     monkeypatch.setattr(settler, "settle", note_and_settle)
-    monkeypatch.setattr(Keeper, "watch_time", note)
+    monkeypatch.setattr(LeaseThread, "renew_due", note)
     monkeypatch.setattr(Worker, "_is_drained", note)
     enqueue(bound_of_handler())
     worker = Worker(burst=True)
@@ -167,4 +155,4 @@ def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
     while len(found) < 3 and worker._thread is not None:
         worker._thread.join(0.01)
     worker.stop()
-    assert found == {"ayework-leader": 15.0, "ayework-settler": 15.0, "ayework-keeper": 15.0}
+    assert found == {"ayework-claiming": 15.0, "ayework-settling": 15.0, "ayework-leases": 15.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from django.db import OperationalError
+from django.db import DataError, OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.flow.services import EngineServices
@@ -97,7 +97,7 @@ def test_a_settler_that_stops_settles_everything_in_hand():
     assert statuses() == {"success"}
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), OperationalError("gone"), MemoryError()])
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), KeyboardInterrupt()])
 def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure(monkeypatch, error):
     enqueue_many([quick(number=number) for number in range(3)])
     rows = list(claim_all().values())
@@ -111,8 +111,6 @@ def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure
     monkeypatch.setattr(settler_module, "settle", settle_but_the_first)
     settled: list[Delivery] = []
     settler = Settler(EngineServices(), settled.extend)
-    if isinstance(error, OperationalError):
-        settler.gives_up.set()
     deliveries = [Delivery(row, 30.0) for row in rows]
     for delivery in deliveries:
         settler.submit(delivery, settlement_of(delivery.row))
@@ -123,25 +121,55 @@ def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure
     assert [Work.objects.get(id=row.id).status for row in rows] == ["running", "success", "success"]
 
 
-def test_an_outcome_that_a_database_refuses_again_and_again_holds_nobody_up(stage, monkeypatch):
-    """The database answers, so waiting would not help: the outcome is recorded as a failed attempt."""
+@pytest.mark.parametrize("place", [0, 3])
+def test_an_outcome_that_a_database_refuses_again_and_again_waits_and_holds_nobody_up(
+    stage, monkeypatch, place
+):
+    """An error that is not about its values may pass, so a success is not turned into a failure."""
     monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    settle = settler_module.settle
-    refused = enqueue(quick(number=1), retry=Retry(attempts=1))
+    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.05)
+    settle, is_refused = settler_module.settle, threading.Event()
+    handles = enqueue_many([quick(number=number) for number in range(6)])
+    refused = handles[place]
+    is_refused.set()
 
-    def settle_but_successes_of_one(settlements):
-        for settlement in settlements:
-            if settlement.row.id == refused.id and isinstance(settlement.ending, Success):
-                raise OperationalError("this row is refused")
+    def settle_but_one(settlements):
+        if is_refused.is_set() and refused.id in {settlement.row.id for settlement in settlements}:
+            raise OperationalError("this row is refused")
         return settle(settlements)
 
-    monkeypatch.setattr(settler_module, "settle", settle_but_successes_of_one)
-    others = enqueue_many([quick(number=number) for number in range(2, 6)])
+    monkeypatch.setattr(settler_module, "settle", settle_but_one)
     with running_worker():
-        for handle in others:
+        for handle in handles:
+            if handle is not refused:
+                handle.result(timeout=20)
+        assert Work.objects.get(id=refused.id).status == "running"
+        is_refused.clear()
+        assert refused.result(timeout=20) == place
+    assert stage.started.count(place) == 1
+    assert not Attempt.objects.exists()
+
+
+def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_databases_message(
+    stage, monkeypatch
+):
+    handles = enqueue_many([quick(number=number) for number in range(6)], retry=Retry(attempts=1))
+    settle = settler_module.settle
+
+    def settle_but_one(settlements):
+        for settlement in settlements:
+            if settlement.row.id == handles[4].id and isinstance(settlement.ending, Success):
+                raise DataError("value too long for type character varying(9)")
+        return settle(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle_but_one)
+    with running_worker():
+        for handle in (*handles[:4], handles[5]):
             handle.result(timeout=20)
-        eventually(lambda: Work.objects.get(id=refused.id).status == "dead")
-    assert "this row is refused" in Work.objects.get(id=refused.id).error
+        eventually(lambda: Work.objects.get(id=handles[4].id).status == "dead")
+    assert (
+        Work.objects.get(id=handles[4].id).error == "DataError: value too long for type character varying(9)"
+    )
 
 
 class TookTooLong(Exception):
@@ -158,8 +186,8 @@ def timed_out() -> OperationalError:
 
 def test_an_outcome_whose_row_is_locked_for_long_waits_and_is_no_failure(stage, monkeypatch):
     monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(settler_module, "LONGEST_PAUSE", 0.001)
-    settle = Flaky(settler_module.settle, settler_module.MOST_REFUSALS + 5, timed_out())
+    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.001)
+    settle = Flaky(settler_module.settle, 12, timed_out())
     monkeypatch.setattr(settler_module, "settle", settle)
     handle = enqueue(quick(number=3))
     with running_worker():

@@ -16,7 +16,7 @@ from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.protocol import is_quick, reaches_others
 from django_ayework.rules.news import MOST_NAMED, Due, due_to_text, ids_to_text
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.sessions import bounded_statements
+from django_ayework.store.sessions import engine_session
 
 #: Channels: works became due; works, groups or chains have ended; works were taken from whoever runs them.
 DUE, ENDED, REVOKED = "due", "ended", "revoked"
@@ -160,7 +160,7 @@ class Outbox:
 
     def _serve(self) -> None:
         """Send what is left here, until nothing has been for a while."""
-        with bounded_statements():
+        with engine_session():
             try:
                 while batch := self._next():
                     self._send(batch)

@@ -15,6 +15,7 @@ from django_ayework.define.schedules import DeclaredSchedule, schedules
 from django_ayework.errors import ImproperWork
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.schedules.sync import midnight
+from django_ayework.heartbeat import project_code
 from django_ayework.models import Schedule
 from django_ayework.rules.cron.moments import zone_of
 from django_ayework.rules.durations import require_aware
@@ -54,7 +55,8 @@ def request_of(row: Schedule) -> WorkRequest[Any, Any] | Handle[Any, Any] | None
         return registry.get(row.function).build(json.loads(row.input or "{}"))
     if isinstance(declared.run, WorkRequest):
         return replace(declared.run, id=new_id())
-    given = declared.run()
+    with project_code():
+        given = declared.run()
     if isinstance(given, WorkRequest):
         return given if find_row(given.id) is None else replace(given, id=new_id())
     if given is None or isinstance(given, Handle):
@@ -73,7 +75,8 @@ def asked(declared: DeclaredSchedule, row: Schedule, now: datetime) -> datetime 
     """
     if declared.next is None:
         return None
-    given = declared.next(max(now, row.start_at or now).astimezone(zone_of(row.tz)))
+    with project_code():
+        given = declared.next(max(now, row.start_at or now).astimezone(zone_of(row.tz)))
     if given is None:
         return None
     if not isinstance(given, date):

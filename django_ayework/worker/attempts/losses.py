@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import report
 from django_ayework.rules.states import Status
-from django_ayework.store.leases import Holder
+from django_ayework.store.leases import Holder, holders_of
 from django_ayework.worker.attempts.delivery import Delivery
 
 logger = logging.getLogger("django_ayework")
@@ -30,9 +30,16 @@ def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
     return None
 
 
-def look_after(
-    waiting: Iterable[Delivery], trusted_for: float, tell_losses: Callable[[list[Delivery]], object]
-) -> None:
+def abort_lost(doubtful: Sequence[Delivery]) -> None:
+    """Abort the attempts of those works that are not ours any more; one whose row is only locked stays."""
+    holders = holders_of(delivery.row.id for delivery in doubtful) if doubtful else {}
+    for delivery in doubtful:
+        reason = loss_of(delivery, holders.get(delivery.row.id))
+        if reason is not None and not delivery.ended:
+            delivery.abort(reason)
+
+
+def look_after(waiting: Iterable[Delivery], trusted_for: float) -> None:
     """See which of these works were cancelled, completed or lost while they waited to run.
 
     Those claimed less than ``trusted_for`` seconds ago are taken to be ours. An error is only reported, for
@@ -41,8 +48,7 @@ def look_after(
     before = time.monotonic() - trusted_for
     doubtful = [delivery for delivery in waiting if delivery.claimed_at < before]
     try:
-        if doubtful:
-            tell_losses(doubtful)
+        abort_lost(doubtful)
     except Exception as error:
         report(error, "queue", f"{len(doubtful)} works could not be looked at before they run")
 

@@ -12,10 +12,9 @@ from django_ayework.worker.attempts.losses import look_after
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.gathering import Gathering
 from django_ayework.worker.doing import Doing
+from django_ayework.worker.executor import Executor
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.slots.loads import Load
-from django_ayework.worker.slots.runners import Guest
-from django_ayework.worker.slots.slots import Slots
 from django_ayework.worker.sources import doer_of
 
 #: Seconds that works may have gathered without being looked at again before they run.
@@ -31,19 +30,17 @@ class Dispatch:
     def __init__(
         self,
         holdings: Holdings,
-        slots: Slots,
+        executor: Executor,
         doing: Doing,
-        tell_losses: Callable[[list[Delivery]], object],
         tick: Callable[[], float] = time.monotonic,
     ) -> None:
         self._holdings = holdings
-        self._slots = slots
+        self._executor = executor
         self._doing = doing
-        self._tell_losses = tell_losses
         self._gathering = Gathering(tick)
 
-    def hand_out(self, deliveries: list[Delivery], guest: Guest | None = None) -> None:
-        """Take in claimed works, and start what can start; a ``guest`` of the slots may run quick ones."""
+    def hand_out(self, deliveries: list[Delivery]) -> None:
+        """Take in claimed works, and start what can start."""
         kinds = {type: (registry.batch(type), doer_of(type)) for type in {each.type for each in deliveries}}
         for delivery in deliveries:
             batch_type, delivery.doer = kinds[delivery.type]
@@ -51,7 +48,7 @@ class Dispatch:
             if delivery.in_batch or delivery.doer is not None:
                 delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
         self._holdings.add(deliveries)
-        self._slots.submit((each for each in deliveries if not each.in_batch and each.doer is None), guest)
+        self._executor.submit(each for each in deliveries if not each.in_batch and each.doer is None)
         for delivery in deliveries:
             batch_type, doer = kinds[delivery.type]
             if batch_type is not None:
@@ -68,8 +65,7 @@ class Dispatch:
             self._submit(batch)
 
     def hand_out_due(self) -> None:
-        """Start the batches whose first work has waited long enough; relieve what waits for a slot."""
-        self._slots.relieve()
+        """Start the batches whose first work has waited long enough."""
         for batch in self._gathering.due():
             self._submit(batch)
 
@@ -77,8 +73,8 @@ class Dispatch:
         """Start batches there is a place for, as nothing more is claimed; the others may be given back."""
         for batch in self._gathering.all():
             doer = batch.deliveries[0].doer
-            if (self._slots.free if doer is None else self._doing.room(doer)) > 0:
-                look_after(batch.deliveries, 0.0, self._tell_losses)
+            if (self._executor.free if doer is None else self._doing.room(doer)) > 0:
+                look_after(batch.deliveries, 0.0)
                 batch.start()
                 self._start(batch, doer)
 
@@ -87,11 +83,11 @@ class Dispatch:
         return self._gathering.room()
 
     def pause(self) -> float:
-        """Return in how many seconds to look at what was handed out, or gathers, again."""
-        return min(self._gathering.pause(), self._slots.pause())
+        """Return in how many seconds a batch is due that gathers."""
+        return self._gathering.pause()
 
     def _submit(self, batch: Batch) -> None:
-        look_after(batch.deliveries, TRUSTED_FOR, self._tell_losses)
+        look_after(batch.deliveries, TRUSTED_FOR)
         doer = batch.deliveries[0].doer
         for delivery in batch.deliveries if doer is None else ():
             delivery.ready_at = time.monotonic()
@@ -99,6 +95,6 @@ class Dispatch:
 
     def _start(self, load: Load, doer: Doer | None) -> None:
         if doer is None:
-            self._slots.submit([load])
+            self._executor.submit([load])
         else:
             self._doing.submit(load, doer)

@@ -12,9 +12,6 @@ from django.db import Error
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
 from django_ayework.flow.blockers import blockers_of
-from django_ayework.flow.chores import expire_gates, reclaim
-from django_ayework.flow.closing import recheck_leftovers
-from django_ayework.flow.continuous import queue_continuous
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.events import report
 from django_ayework.flow.news.elsewhere import hears_others
@@ -42,8 +39,6 @@ STAGE_BATCH = 500
 LONG_REST = 3
 #: Seconds between two looks for anything at all, while there are works to claim.
 CURIOUS_AFTER = 0.05
-#: Seconds in which workers that come back to their database renew their leases.
-LONGEST_PATIENCE = 6.0
 
 
 class Claimer:
@@ -70,10 +65,13 @@ class Claimer:
         self._look_was_put_off = False
         self._is_curious = False
         self._cut_off = False
-        self._patient_until = float("-inf")
+        #: Called with what a look has found, and the intervals of continuous types: maintenance sees to it.
+        self.on_look: Callable[[Look, Mapping[str, float]], object] = lambda view, intervals: None
+        #: Called when the database answers again that was away, for all workers perhaps.
+        self.on_return: Callable[[], object] = lambda: None
 
     def claim(
-        self, wanted: int, sparing: set[str], room: Mapping[str, int] = NO_ROOM, most: int | None = None
+        self, wanted: int, room: Mapping[str, int] = NO_ROOM, most: int | None = None
     ) -> list[Delivery]:
         """Lease works for ``wanted`` slots and for what doers have room for.
 
@@ -84,7 +82,7 @@ class Claimer:
         What is claimed is ours to run: an error at a later one may not strand it until its lease lapses.
         """
         if self.must_look():
-            self.look_around(sparing)
+            self.look_around()
         claimed: list[WorkRow] = []
         places = Places(wanted, self.room_of_doer)
         for share in self.in_turn():
@@ -142,8 +140,8 @@ class Claimer:
         """Tell whether the last look is a poll ago, or what has ended since makes room."""
         return self._room_made or time.monotonic() - self._looked_at >= get_settings().poll_interval
 
-    def look_around(self, sparing: set[str]) -> None:
-        """See what there is to do; stage what has become due, and do the chores that are due."""
+    def look_around(self) -> None:
+        """See what there is to do; stage what has become due, and leave the rest to maintenance."""
         now = clock.now()
         self._looked_at = time.monotonic()
         self._room_made = self._is_curious = False
@@ -151,10 +149,8 @@ class Claimer:
         if view.next_start is not None and view.next_start <= now:
             transitions.stage(now, STAGE_BATCH)
             view = look(now)
-        self.do_chores(view, sparing)
         self.heed_controls(view)
-        if queue_continuous(self.intervals()):
-            view = look(now)
+        self.on_look(view, self.intervals())
         self.next_start = view.next_start
         self.held_back.clear()
         served = filter(self.scope.serves, lanes_with_work(view.first_queue))
@@ -179,7 +175,7 @@ class Claimer:
         }
 
     def see(self, now: datetime) -> Look:
-        """Look. When the database was away, for all perhaps, holders get a moment to renew their leases."""
+        """Look; tell when the database was away, so that its holders get a moment to renew their leases."""
         try:
             view = look(now)
         except Error:
@@ -187,17 +183,8 @@ class Claimer:
             raise
         if self._cut_off:
             self._cut_off = False
-            self._patient_until = time.monotonic() + min(LONGEST_PATIENCE, get_settings().lease / 3)
+            self.on_return()
         return view
-
-    def do_chores(self, view: Look, sparing: set[str]) -> None:
-        """Do for the fleet what nobody else has done."""
-        if view.lapsed and time.monotonic() >= self._patient_until:
-            reclaim(sparing)
-        if view.recheck:
-            recheck_leftovers()
-        if view.overdue:
-            expire_gates()
 
     def in_turn(self) -> list[Share]:
         """Return the busy shares, a different one first each time."""

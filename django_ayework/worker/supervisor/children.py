@@ -24,7 +24,7 @@ class Child:
         self.pid = born.pid
         self.line = born.line
         self.born_at = self.heard_at = time.monotonic()
-        self.told = signs_of_nobody(Phase.STARTING)
+        self.told = signs_of_nobody(Phase.STARTING, {"starting": 0.0})
         self.exit_code: int | None = None
         self._is_killed = False
 
@@ -35,7 +35,9 @@ class Child:
 
     def signs(self) -> Signs:
         """Return how it is; what it told some time ago has been so for longer by now."""
-        return replace(self.told, pid=self.pid, silent=self.told.silent + time.monotonic() - self.heard_at)
+        since = time.monotonic() - self.heard_at
+        silent = {name: seconds + since for name, seconds in self.told.silent.items()}
+        return replace(self.told, pid=self.pid, silent=silent)
 
     @property
     def retires(self) -> bool:

@@ -1,0 +1,87 @@
+"""Heartbeats: each thread of the engine shows that it makes progress.
+
+A thread beats before each of its statements and at each turn of its loop, and says how long it will rest.
+Whoever watches it knows by that how long it has been silent, and needs nothing from the thread itself.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Heartbeat:
+    """The signs of life of one thread. Moments are monotonic seconds."""
+
+    def __init__(self, name: str) -> None:
+        #: What the thread does, as an operator reads it: "claiming".
+        self.name = name
+        #: The engine's own connection in this thread, as Django wraps it.
+        self.connection: Any = None
+        #: Whether the thread runs code of the project's: a hook, a receiver, a function of a schedule.
+        self.is_in_project_code = False
+        self._moved_at = math.inf
+
+    def beat(self, rest: float = 0.0) -> None:
+        """Note progress, and that none is to be expected for so many seconds; infinity until woken."""
+        self._moved_at = time.monotonic() + rest
+
+    def silence(self) -> float:
+        """Return for how many seconds the thread has made no progress that was to be expected."""
+        return max(0.0, time.monotonic() - self._moved_at)
+
+    @contextmanager
+    def of_this_thread(self) -> Generator[None]:
+        """Let :func:`beat` and :func:`project_code` mean this heartbeat in the calling thread."""
+        _thread.heartbeat = self
+        self.beat()
+        try:
+            yield
+        finally:
+            _thread.heartbeat = None
+            self.beat(math.inf)
+
+
+class _Thread(threading.local):
+    """The heartbeat of each thread; None in threads that are not the engine's."""
+
+    heartbeat: Heartbeat | None = None
+
+
+_thread = _Thread()
+
+
+def current_heartbeat() -> Heartbeat | None:
+    """Return the heartbeat of the calling thread, if it is one of the engine's."""
+    return _thread.heartbeat
+
+
+def beat() -> None:
+    """Note progress of the calling thread, if it is one of the engine's."""
+    if (heartbeat := _thread.heartbeat) is not None:
+        heartbeat.beat()
+
+
+def beat_before(run: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    """Beat, then run a statement; an ``execute_wrapper`` of Django's connections."""
+    beat()
+    return run(sql, params, many, context)
+
+
+@contextmanager
+def project_code() -> Generator[None]:
+    """Note that the calling thread runs code of the project's, which may take any time."""
+    heartbeat = _thread.heartbeat
+    if heartbeat is None:
+        yield
+        return
+    before, heartbeat.is_in_project_code = heartbeat.is_in_project_code, True
+    try:
+        yield
+    finally:
+        heartbeat.is_in_project_code = before
+        heartbeat.beat()
