@@ -20,8 +20,8 @@ class Heartbeat:
     def __init__(self, name: str) -> None:
         #: What the thread does, as an operator reads it: "claiming".
         self.name = name
-        #: The engine's own connection in this thread, as Django wraps it.
-        self.connection: Any = None
+        #: The socket of the engine's own session in this thread, see ``store.sessions.socket_of``.
+        self.socket: tuple[int, int] | None = None
         #: Whether the thread runs code of the project's: a hook, a receiver, a function of a schedule.
         self.is_in_project_code = False
         self._moved_at = math.inf

@@ -13,7 +13,8 @@ class Proxy:
     """Passes bytes on between whoever connects to ``port`` and a server; use it in a ``with`` block.
 
     ``cut()`` breaks every connection and refuses new ones, ``hush()`` lets nothing through and tells nobody,
-    ``mend()`` undoes both for whoever connects from then on.
+    ``mend()`` undoes both for whoever connects from then on. ``hush_one(text)`` is for the first connection
+    that sends this text: nothing passes there any more, in either direction, and all others go on.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -26,6 +27,8 @@ class Proxy:
         self._lock = threading.RLock()
         self._is_cut = self._is_silent = self._is_over = False
         self.refused = 0
+        self.hushed: socket.socket | None = None
+        self._hush_text: bytes | None = None
         self._thread = threading.Thread(target=self._pass_on, name="proxy", daemon=True)
 
     def __enter__(self) -> Proxy:
@@ -47,6 +50,9 @@ class Proxy:
 
     def hush(self) -> None:
         self._is_silent = True
+
+    def hush_one(self, text: bytes) -> None:
+        self._hush_text = text
 
     def mend(self) -> None:
         with self._lock:
@@ -82,7 +88,14 @@ class Proxy:
 
     def _copy(self, one: socket.socket) -> None:
         try:
-            if data := one.recv(65_536):
+            data = one.recv(65_536)
+            if data and self._hush_text is not None and self._hush_text in data:
+                self.hushed, self._hush_text = one, None
+            if self.hushed in (one, self._peers[one]) and (data or one is not self.hushed):
+                if not data:  # the end of it is not told either
+                    self._selector.unregister(one)
+                return
+            if data:
                 self._peers[one].sendall(data)
                 return
         except OSError:
@@ -92,7 +105,8 @@ class Proxy:
     def _hang_up(self, one: socket.socket) -> None:
         for end in (one, self._peers.get(one)):
             if end is not None and self._peers.pop(end, None) is not None:
-                self._selector.unregister(end)
+                with suppress(KeyError):
+                    self._selector.unregister(end)
                 reset(end)
 
 

@@ -95,8 +95,6 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
         options.setdefault("connect_timeout", CONNECT_TIMEOUT)
     own.execute_wrappers.append(beat_before)
     setattr(own, ATTRIBUTE, bounds)
-    if (heartbeat := current_heartbeat()) is not None:
-        heartbeat.connection = own
     return own
 
 
@@ -105,6 +103,8 @@ def set_up_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: ob
     bounds: Bounds | None = getattr(connection, ATTRIBUTE, None)
     if bounds is None or (setting := statement_for(connection, bounds)) is None:
         return
+    if (heartbeat := current_heartbeat()) is not None:
+        heartbeat.socket = socket_of(connection)
     with connection.cursor() as cursor:
         cursor.execute(*setting)
         if connection.vendor == "postgresql" and cursor.fetchone() is not None:
@@ -134,18 +134,29 @@ def in_ms(seconds: float) -> str:
     return f"{max(1, round(seconds * 1000))}ms" if seconds else "0"
 
 
-def cut(connection: Any) -> bool:
-    """Shut down the socket of a connection whose answer another thread waits for; return whether it has one.
+def socket_of(connection: Any) -> tuple[int, int] | None:
+    """Return the number of a connection's socket, and its inode, by which it is known from a later one.
+
+    Drivers tell it to the thread that uses the connection, and to no other.
+    """
+    raw = connection.connection
+    number = raw.fileno() if hasattr(raw, "fileno") else None
+    return None if number is None else (number, os.fstat(number).st_ino)
+
+
+def cut(known: tuple[int, int] | None) -> bool:
+    """Shut down the socket of a connection whose answer another thread waits for; return whether it is there.
 
     The driver then raises in that thread, as it does when the server has gone.
     """
-    raw = getattr(connection, "connection", None)
-    if raw is None or not hasattr(raw, "fileno"):
+    if known is None:
         return False
-    with suppress(Exception):  # the driver may be closing it at this moment
-        with socket.socket(fileno=os.dup(raw.fileno())) as end:
-            end.shutdown(socket.SHUT_RDWR)
-        return True
+    number, inode = known
+    with suppress(OSError):  # the driver may have closed it by now
+        if os.fstat(number).st_ino == inode:
+            with socket.socket(fileno=os.dup(number)) as end:
+                end.shutdown(socket.SHUT_RDWR)
+            return True
     return False
 
 

@@ -180,7 +180,7 @@ class Maintenance:
             due = time.monotonic() + ORPHAN_GRACE
             with self._orphaned:
                 self._orphans += [(group, due) for group in groups]
-                if self.hooks.thread.ident is None and not self._stopping.is_set():
+                if not self.hooks.was_started and not self._stopping.is_set():
                     self.hooks.start()
                 self._orphaned.notify()
 

@@ -19,6 +19,8 @@ from django_ayework.worker.direct.intake import intake
 from django_ayework.worker.worker import Worker
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: The exit status of a process whose worker cannot go on: EX_SOFTWARE of sysexits.h.
+LOST = 70
 
 
 def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int:
@@ -27,14 +29,20 @@ def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int
     The worker runs in a thread of its own: this one hears signals even while a statement does not return.
     The status is 0 after an orderly end, and 1 when works were left to their leases. A second signal ends the
     process at once, unless ``second_ends`` answers that it is somebody else's to do so.
+
+    A worker that has lost one of its threads cannot be stopped in order: the process ends at once with the
+    status ``LOST``, so that a service manager starts it again. Its works are left to their leases.
     """
     with closing(Bell()) as bell:
         worker.vitals.listeners.append(bell.ring)
         bell.hear_signals()
         heard = hear_signals(second_ends)
         worker.start()
-        while not heard and worker.vitals.phase in ALIVE:
+        while not heard and worker.vitals.phase in ALIVE and not worker.lost:
             bell.wait()
+        if worker.lost:
+            exit_in_time(LOST)
+            leave(LOST)
         intake.close()  # what skips the queue has the same grace
         stopped = worker.stop(), intake.stop()
         intake.forget()  # the process may go on

@@ -115,7 +115,12 @@ class Settler:
 
     def _next_batch(self) -> list[Outcome]:
         """Return the outcomes to settle now; those whose rows are known to be locked wait."""
-        batch = self._set_aside.take_due()
+        batch: list[Outcome] = []
+        try:
+            batch += self._set_aside.take_due()
+        except Error as error:  # they stay where they are
+            report(error, "commit", f"{len(self._set_aside)} outcomes wait for the database", brief=True)
+            connections.close_all()
         with suppress(IndexError):
             while len(batch) < MAX_BATCH:
                 batch.append(self._ready.popleft())

@@ -34,13 +34,22 @@ class EngineThread:
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the end of the thread, if it was started."""
-        if self.thread.ident is not None:
+        if self.was_started:
             self.thread.join(timeout)
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the thread was started."""
+        return self.thread.ident is not None
+
+    def is_alive(self) -> bool:
+        """Tell whether the thread runs."""
+        return self.thread.is_alive()
 
     @property
     def is_gone(self) -> bool:
         """Whether the thread was started, and has ended before its time."""
-        return self.thread.ident is not None and not self.thread.is_alive() and not self.has_ended
+        return self.was_started and not self.is_alive() and not self.has_ended
 
     def _run(self) -> None:
         """Serve in a session of the engine's own, again after whatever is raised in the loop.

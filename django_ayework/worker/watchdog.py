@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from django_ayework.conf import get_settings
 from django_ayework.define.signal import AbortReason
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
 from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.threads import EngineThread
 
 logger = logging.getLogger("django_ayework")
 
 #: Seconds between two looks.
 LOOK_EVERY = 0.25
+
+
+class Watched(Protocol):
+    """A thread that was started: its heartbeat, and whether it has ended before its time."""
+
+    heartbeat: Heartbeat
+
+    @property
+    def is_gone(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +45,24 @@ class Watchdog:
     raises in that thread. A thread that does not come back by that is lost.
     """
 
-    def __init__(self, holdings: Holdings, threads: Sequence[EngineThread]) -> None:
+    def __init__(self, holdings: Holdings, threads: Callable[[], Iterable[Watched]]) -> None:
         self._holdings = holdings
         self._threads = threads
-        self._cut_at: dict[EngineThread, float] = {}
+        self._cut_at: dict[Watched, float] = {}
         #: Which thread cannot be brought back, and why; empty while there is none.
         self.lost = ""
 
     def look(self) -> None:
         """Look once after everything."""
         self._watch_time()
-        for thread in self._threads:
+        for thread in self._threads():
             self._look_after(thread)
 
     def signs(self) -> list[ThreadSigns]:
         """Return how the threads are."""
         return [
             ThreadSigns(each.heartbeat.name, None if each.is_gone else each.heartbeat.silence())
-            for each in self._threads
+            for each in self._threads()
         ]
 
     def _watch_time(self) -> None:
@@ -63,7 +73,7 @@ class Watchdog:
                 delivery.abort(AbortReason.TIMEOUT)
             delivery.interrupt()
 
-    def _look_after(self, thread: EngineThread) -> None:
+    def _look_after(self, thread: Watched) -> None:
         """Cut the connection of a thread that has been silent for longer than a statement may take."""
         timeout, silence = get_settings().statement_timeout, thread.heartbeat.silence()
         if thread.is_gone:
@@ -77,8 +87,8 @@ class Watchdog:
         elif time.monotonic() - self._cut_at[thread] > bounds.STALL:
             self._lose(f"the thread {thread.heartbeat.name!r} has not come back for {silence:.0f} s")
 
-    def _cut(self, thread: EngineThread, silence: float) -> None:
-        if cut(thread.heartbeat.connection):
+    def _cut(self, thread: Watched, silence: float) -> None:
+        if cut(thread.heartbeat.socket):
             logger.error(
                 "The database has not answered the thread %r for %.0f s; the connection is replaced.",
                 thread.heartbeat.name, silence,

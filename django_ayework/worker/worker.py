@@ -46,7 +46,7 @@ from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.vitals import Vitals
 from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Waking
-from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog
+from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog, Watched
 from django_ayework.worker.winding_down import ends_in_time, wind_down
 
 logger = logging.getLogger("django_ayework")
@@ -119,17 +119,7 @@ class Worker:
         self._limits = Limits(max_works, max_memory)
         self._scheduler = Scheduler(once=burst, off=not scheduler)
         self._claiming = EngineThread("claiming", self._serve)
-        self._watchdog = Watchdog(
-            self._holdings,
-            [
-                self._claiming,
-                self._settler.thread,
-                self._leases.thread,
-                self._maintenance.thread,
-                self._maintenance.hooks,
-                *self._scheduler.threads,
-            ],
-        )
+        self._watchdog = Watchdog(self._holdings, self._threads)
         self.vitals = Vitals(self.id, self.concurrency, self._holdings, self._watchdog)
 
     def start(self) -> None:
@@ -192,6 +182,19 @@ class Worker:
         finally:
             self._stopping.set()
             self.vitals.enter(last)
+
+    def _threads(self) -> list[Watched]:
+        """Return the threads that this worker needs, as far as they were started."""
+        engine = [
+            self._claiming,
+            self._settler.thread,
+            self._leases.thread,
+            self._maintenance.thread,
+            self._maintenance.hooks,
+            *self._scheduler.threads,
+        ]
+        loop = self._executor.loop
+        return [*(each for each in engine if each.was_started), *([loop] if loop else [])]
 
     def _open(self) -> None:
         """Listen, and start the claiming thread, which starts the others once the database answers."""

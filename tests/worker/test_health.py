@@ -107,7 +107,7 @@ def test_a_worker_with_a_thread_that_is_stuck_is_not_live(stage, server, monkeyp
     with running_worker() as worker:
         server.ask = lambda: report_on(worker.vitals)
         eventually(lambda: statuses(server) == (200, 200))
-        [stuck] = [one for one in worker._watchdog._threads if one.heartbeat.name == name]
+        [stuck] = [one for one in worker._threads() if one.heartbeat.name == name]
         monkeypatch.setattr(stuck.heartbeat, "silence", lambda: 6.0)
         eventually(lambda: statuses(server) == (503, 503))
         assert get(server, "/live")[1]["reasons"] == [f"the thread {name!r} has made no progress for 6 s"]

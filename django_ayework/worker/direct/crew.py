@@ -62,7 +62,7 @@ class Crew:
         self._maintenance = Maintenance(self.id, self._holdings, self._services, None)
         self._claiming = EngineThread("direct", self._serve)
         threads = [self._claiming, self._settler.thread, self._leases.thread, self._maintenance.thread]
-        self._watchdog = Watchdog(self._holdings, threads)
+        self._watchdog = Watchdog(self._holdings, lambda: [each for each in threads if each.was_started])
         self._watching = threading.Thread(target=self._watch, name="ayework-watchdog", daemon=True)
 
     def start(self) -> None:

@@ -11,8 +11,12 @@ from django.db import connections
 
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.slots.loads import Load, arun_load, without_outcome
+
+#: Seconds between two signs of life of the loop.
+BEAT_EVERY = 1.0
 
 
 class EventLoopThread:
@@ -21,6 +25,9 @@ class EventLoopThread:
     def __init__(self, services: EngineServices, finished: Callable[[Load, list[Ended]], None]) -> None:
         self.services = services
         self.finished = finished
+        #: Beats while the loop goes round. A handler that blocks it is the project's code.
+        self.heartbeat = Heartbeat("event loop")
+        self.heartbeat.is_in_project_code = True
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
@@ -37,8 +44,19 @@ class EventLoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._beat()
         self._loop.run_forever()
         self._loop.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the thread has ended before its time."""
+        return not self._thread.is_alive() and not self._loop.is_closed()
+
+    def _beat(self) -> None:
+        """Beat, and again in a while: a loop that is blocked does not come to it."""
+        self.heartbeat.beat(rest=BEAT_EVERY)
+        self._loop.call_later(BEAT_EVERY, self._beat)
 
     def _spawn(self, load: Load) -> None:
         task = self._loop.create_task(self._attempt(load))
