@@ -13,13 +13,17 @@ LASTING = ("attempt", "run_at", "deadline", "group_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What a work's row becomes, if it is still in one of ``leaves`` and at this ``delivery``.
+    """What a work's row becomes, if it is still in one of ``leaves``, at this ``delivery`` of ``worker``.
+
+    The delivery alone does not name a claim: a crash of the server may lose the last claims, and the next
+    claim of a work then has the same number. Without a worker, any may hold the work.
 
     Whoever makes a transition has read the row, so every field is the full new value.
     """
 
     id: str
     delivery: int
+    worker: str | None = None
     leaves: frozenset[Status]
     status: Status
     attempt: int

@@ -32,9 +32,9 @@ class Update:
 
 
 class Condition(NamedTuple):
-    """What a row ``w`` must meet besides: an ``AND`` in SQL, and its parameters."""
+    """What a row ``w`` must meet besides, in SQL, and its parameters."""
 
-    sql: str = ""
+    sql: str = "TRUE"
     params: Sequence[Any] = ()
 
 
@@ -96,6 +96,7 @@ def update_joined(model: type[Model], update: Update, condition: Condition = UNC
     """One UPDATE joined with the values, whose rows are found by primary key; return the keys that moved.
 
     It is planned each time: a plan from when the table was small goes through the whole index, for ever.
+    PostgreSQL looks up the row of each key, in the order of the keys, and so locks rows in that order.
     """
     if len(update.keys) == 1:
         return update_one(model, update, condition)
@@ -103,7 +104,7 @@ def update_joined(model: type[Model], update: Update, condition: Condition = UNC
     join = join_of(model, update)
     sql = (
         f"UPDATE {quoted(model._meta.db_table)} AS w SET {join.sets} FROM {join.source.sql} "
-        f"WHERE {join.met} {condition.sql} RETURNING {key}"
+        f"WHERE {join.met} AND {of_a_pair(condition.sql)} RETURNING {key}"
     )
     return {row[0] for row in fetch(sql, [*join.shared, *join.source.params, *condition.params])}
 
@@ -122,7 +123,7 @@ def count_joined(model: type[Model], update: Update, condition: Condition) -> in
     join = join_of(model, update)
     sql = (
         f"UPDATE {join.source.sql} STRAIGHT_JOIN {quoted(model._meta.db_table)} AS w "
-        f"SET {join.sets} WHERE {join.met} {condition.sql}"
+        f"SET {join.sets} WHERE {join.met} AND {condition.sql}"
     )
     with connection().cursor() as cursor:
         cursor.execute(sql, [*join.source.params, *join.shared, *condition.params])
@@ -167,7 +168,7 @@ def join_of(model: type[Model], update: Update) -> Join:
     column = {name: quoted(field.column) for name, field in fields.items()}
     sets = [f"{column[name]} = {place[name]}" for name in update.varying]
     sets += [f"{column[name]} = %s" for name in update.shared]
-    met = [f"w.{column[name]} = {place[name]}" for name in (key.name, *update.required)]
+    met = [equal(f"w.{column[name]}", place[name]) for name in (key.name, *update.required)]
     shared = [fields[name].get_db_prep_save(value, connection()) for name, value in update.shared.items()]
     source = source_of([fields[name] for name in given], list(given.values()))
     return Join(", ".join(sets), shared, source, " AND ".join(met))
@@ -192,6 +193,20 @@ def update_one(model: type[Model], update: Update, condition: Condition) -> set[
         return set(update.keys) if cursor.rowcount else set()
 
 
+def equal(column: str, value: str) -> str:
+    """Return that a row's column is the value that is joined with it.
+
+    PostgreSQL can neither hash nor merge by such a comparison, so it starts with the values. Otherwise it may
+    start with an index of running works, and lock rows in the order of that.
+    """
+    return f"{column} = ANY(ARRAY[{value}])" if is_postgresql() else f"{column} = {value}"
+
+
+def of_a_pair(condition: str) -> str:
+    """Return a condition on rows as one on rows with their values, by which alone no row is looked for."""
+    return f"(v.v0 IS NULL OR ({condition}))" if is_postgresql() else condition
+
+
 @functools.lru_cache(maxsize=256)
 def statement_of_one(
     vendor: str, model: type[Model], given: tuple[str, ...], required: tuple[str, ...], condition: str
@@ -202,7 +217,9 @@ def statement_of_one(
     sets = [f"{column} = %s" for column in columns[: len(given)]]
     met = [f"w.{column} = %s" for column in columns[len(given) :]]
     table = quoted(model._meta.db_table)
-    return f"UPDATE {table} AS w SET {', '.join(sets)} WHERE {' AND '.join(met)} {condition}", tuple(fields)
+    return f"UPDATE {table} AS w SET {', '.join(sets)} WHERE {' AND '.join(met)} AND {condition}", tuple(
+        fields
+    )
 
 
 def primary_key(model: type[Model]) -> Any:

@@ -62,6 +62,7 @@ class WorkRow(NamedTuple):
         return Transition(
             id=self.id,
             delivery=self.delivery,
+            worker=self.worker,
             leaves=frozenset({Status(self.status)}),
             status=status,
             renews=tuple(name for name in LASTING if name in changes),

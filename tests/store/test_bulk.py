@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from django_ayework.models import Work
+from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.bulk import Update, update_of, update_rows
 from django_ayework.store.clock import clock
+from django_ayework.store.rows import find_row
 from django_ayework.store.transitions import Won
 from django_ayework.testing.factories import WorkFactory
 
@@ -79,7 +81,7 @@ def test_works_that_succeed_keep_what_a_success_does_not_change():
 
 
 moved_meanwhile = pytest.mark.parametrize(
-    "elsewhere", [{"delivery": 1}, {"status": "pending"}, {"status": "cancelled"}]
+    "elsewhere", [{"delivery": 1}, {"worker": "other"}, {"status": "pending"}, {"status": "cancelled"}]
 )
 
 
@@ -105,8 +107,19 @@ def test_a_work_alone_is_written_by_one_statement_which_is_the_fence(elsewhere, 
 
 
 @pytest.mark.django_db
+@moved_meanwhile
+def test_a_work_that_has_been_moved_meanwhile_does_not_fail(elsewhere):
+    held = WorkFactory.create_batch(2, status="running", worker="w")
+    lost = WorkFactory(status="running", worker="w")
+    moves = [find_row(work.id).becoming(Status.DEAD, error="late") for work in (*held, lost)]
+    Work.objects.filter(id=lost.id).update(**elsewhere)
+    assert transitions.apply(moves) == {work.id for work in held}
+    assert Work.objects.get(id=lost.id).error == ""
+
+
+@pytest.mark.django_db
 def test_a_deleted_work_does_not_succeed():
-    gone = WorkFactory(status="running")
+    gone = WorkFactory(status="running", worker="w")
     Work.objects.filter(id=gone.id).delete()
     assert won(gone) == set()
 

@@ -19,7 +19,7 @@ from django_ayework.worker.settler import MAX_BATCH, Settler
 from tests.processes import eventually
 from tests.races.rivals import claim_all
 from tests.worker.kit import Flaky
-from tests.worker.works import append, quick
+from tests.worker.works import append, hold_then, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -42,6 +42,19 @@ def test_outcomes_wait_for_a_database_that_goes_away_while_settling(stage, monke
         for handle in handles:
             handle.result(timeout=20)
     assert sorted(stage.started) == list(range(10)), "nothing ran twice"
+
+
+@pytest.mark.parametrize("poison", [False, True], ids=["success", "failure"])
+def test_an_outcome_is_refused_while_another_worker_holds_the_same_delivery(stage, caplog, poison):
+    """A server that crashes may lose a claim that it has acknowledged; the next claim has its number."""
+    handle = enqueue(hold_then(poison=poison), retry=Retry(attempts=1))
+    with running_worker():
+        eventually(lambda: stage.started)
+        Work.objects.filter(id=handle.id).update(worker="other")
+        stage.go.set()
+    row = Work.objects.get(id=handle.id)
+    assert (row.status, row.worker, row.delivery, row.result) == ("running", "other", 1, None)
+    assert not Attempt.objects.exists()
 
 
 def test_one_outcome_that_cannot_be_written_spoils_no_other(stage, caplog):

@@ -71,6 +71,18 @@ def hold(ctx: Context, number: int = 0):
     return number
 
 
+@work(name="worker.hold_then")
+def hold_then(poison: bool = False) -> str:
+    """Hold its slot until the test says go; then end as it is told."""
+    now = stage
+    now.enter(0)
+    now.go.wait(NEVER_IN_A_TEST)
+    now.leave()
+    if poison:
+        raise ArithmeticError("poison")
+    return "done"
+
+
 @work(name="worker.hold_async")
 async def hold_async(number: int = 0) -> int:
     """Hold its slot on the event loop until the test says go."""

@@ -1,4 +1,4 @@
-"""Carrying out transitions: compare-and-set on the status left and on the delivery held."""
+"""Carrying out transitions: compare-and-set on the status left, the delivery and the worker."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django_ayework.models import Work
@@ -43,19 +44,19 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
     Only for those may follow-ups be carried out: the rows that moved decide who won.
     """
     alike: dict[Any, list[Transition]] = defaultdict(list)
-    for transition in transitions:
-        alike[transition.leaves, transition.renews].append(transition)
+    for transition in sorted(transitions, key=attrgetter("id")):
+        alike[transition.leaves, transition.renews, transition.worker].append(transition)
     moved: set[str] = set()
-    for (leaves, renews), group in alike.items():
+    for (leaves, renews, worker), group in alike.items():
         for some in chunked(group, SET):
             update = update_of({t.id: changes_of(t, renews) for t in some})
             held = {"delivery": [t.delivery for t in some]}
-            moved |= moved_by(replace(update, required=held), leaves)
+            moved |= moved_by(replace(update, required=held), Held(leaves, worker))
     return moved
 
 
-def succeed(works: Sequence[Won], completed_by: str | None, now: datetime) -> set[str]:
-    """Let works that run become successful; return the ids that moved, as :func:`apply` does.
+def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]:
+    """Let works that this worker runs become successful; return the ids that moved, as :func:`apply` does.
 
     It is what most transitions are: three columns differ, and everything else is the same for all of them.
     """
@@ -64,31 +65,49 @@ def succeed(works: Sequence[Won], completed_by: str | None, now: datetime) -> se
         "reason": "",
         "error": "",
         "ended_at": now,
-        "completed_by": completed_by,
+        "completed_by": worker,
         **UNHELD,
     }
     moved: set[str] = set()
-    for some in chunked(works, SET):
+    for some in chunked(sorted(works, key=attrgetter("id")), SET):
         ids, deliveries, results = zip(*some, strict=True)
         update = Update(ids, {"result": results}, shared, required={"delivery": deliveries})
-        moved |= moved_by(update, frozenset({Status.RUNNING}))
+        moved |= moved_by(update, Held(frozenset({Status.RUNNING}), worker))
     return moved
 
 
-def moved_by(update: Update, leaves: frozenset[Status]) -> set[str]:
-    """Write works that have one of these statuses, and what the update requires; return the ids of those.
+class Held(NamedTuple):
+    """Where works are that move: their statuses, and the worker that holds them (None: any, or none)."""
 
-    The statement itself is the fence. No order of locks is needed: everybody else who locks several running
-    works skips locked ones. Where the values are looked up one by one it costs nothing, and is kept.
+    statuses: frozenset[Status]
+    worker: str | None
+
+    def covers(self, status: str, worker: str | None) -> bool:
+        """Tell whether a row with these values is there."""
+        return status in self.statuses and self.worker in (None, worker)
+
+    @property
+    def condition(self) -> Condition:
+        """The same in SQL."""
+        statuses = [str(status) for status in self.statuses]
+        sql = f"w.status IN ({', '.join(['%s'] * len(statuses))})"
+        if self.worker is None:
+            return Condition(sql, statuses)
+        return Condition(f"{sql} AND w.worker = %s", [*statuses, self.worker])
+
+
+def moved_by(update: Update, held: Held) -> set[str]:
+    """Write works that are held so, and are what the update requires; return the ids of those.
+
+    The statement itself is the fence. The keys are in id order, and the statement locks the rows in the order
+    of the keys: transactions of callers that lock several running works, such as a deletion, do so too.
     """
-    statuses = [str(status) for status in leaves]
-    condition = Condition(f"AND w.status IN ({', '.join(['%s'] * len(statuses))})", statuses)
+    condition = held.condition
     if tells_moved() or len(update.keys) == 1:
         return update_joined(Work, update, condition)
     moved: set[str] = set()
-    in_order = sorted(range(len(update.keys)), key=update.keys.__getitem__)
-    for part in parts_of(part_of(update, in_order)):
-        moved |= set(part.keys) if all_move(part, condition) else move_under_locks(part, leaves)
+    for part in parts_of(update):
+        moved |= set(part.keys) if all_move(part, condition) else move_under_locks(part, held)
     return moved
 
 
@@ -105,13 +124,13 @@ def all_move(update: Update, condition: Condition) -> bool:
     return False
 
 
-def move_under_locks(update: Update, leaves: frozenset[Status]) -> set[str]:
+def move_under_locks(update: Update, held: Held) -> set[str]:
     """Lock the rows in id order, see which still stand where they were read, write those."""
     locked = rows(Work).select_for_update().filter(id__in=update.keys).order_by("id")
     standing = {
         id: delivery
-        for id, status, delivery in locked.values_list("id", "status", "delivery")
-        if status in leaves
+        for id, delivery, status, worker in locked.values_list("id", "delivery", "status", "worker")
+        if held.covers(status, worker)
     }
     pairs = enumerate(zip(update.keys, update.required["delivery"], strict=True))
     still = part_of(update, [place for place, (id, delivery) in pairs if standing.get(id) == delivery])
