@@ -20,7 +20,6 @@ from django_ayework.flow.direct import skips_queue, start_after_commit
 from django_ayework.flow.drafts import Drafts, are_plain
 from django_ayework.flow.effects import Effects, tell_at_once
 from django_ayework.flow.events import is_heard
-from django_ayework.flow.garbage import collecting_only_what_is_new
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.ledger import Ledger, note_taken
 from django_ayework.flow.options import Resolved, resolve
@@ -225,7 +224,7 @@ def insert_drafts(drafts: Drafts) -> list[Handle[Any, Any]]:
     An input that cannot be stored takes back the works before it: the transaction at hand goes on.
     """
     ids = drafts.ids
-    with collecting_only_what_is_new(len(ids)), atomic():
+    with atomic():
         ledger = Ledger(drafts.now)
         taken = ledger.bear_drafts(drafts)
         close(ledger)

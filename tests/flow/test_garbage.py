@@ -1,47 +1,25 @@
-"""Garbage collection beside very many objects: left out for a while, and then no more."""
+"""A process that enqueues is the project's: how it collects garbage is left alone."""
 
 import gc
+import weakref
 
 import pytest
 
 from django_ayework import enqueue_many
-from django_ayework.flow.garbage import MANY, collecting_only_what_is_new
 from tests.app.works import add
 
 
-@pytest.fixture(autouse=True)
-def nothing_frozen():
-    gc.unfreeze()
-    yield
-    gc.unfreeze()
-
-
-def test_what_there_is_is_left_out_inside_and_only_there():
-    with collecting_only_what_is_new(MANY):
-        assert gc.get_freeze_count() > 0
-    assert gc.get_freeze_count() == 0
-
-
-def test_an_error_inside_leaves_nothing_frozen():
-    with pytest.raises(ZeroDivisionError), collecting_only_what_is_new(MANY):
-        1 / 0  # noqa: B018
-    assert gc.get_freeze_count() == 0
-
-
-def test_few_objects_are_no_reason():
-    with collecting_only_what_is_new(MANY - 1):
-        assert gc.get_freeze_count() == 0
-
-
-def test_what_a_process_has_frozen_stays_frozen():
-    gc.freeze()
-    frozen = gc.get_freeze_count()
-    with collecting_only_what_is_new(MANY):
-        pass
-    assert gc.get_freeze_count() == frozen
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
 
 
 @pytest.mark.django_db
-def test_garbage_is_collected_after_very_many_were_queued():
-    enqueue_many([add(a=number, b=0) for number in range(MANY)])
-    assert gc.get_freeze_count() == 0
+def test_garbage_made_before_very_many_are_enqueued_stays_young() -> None:
+    """What is taken for old is looked at so seldom that a process grows by all of it."""
+    requests = [add(a=number, b=0) for number in range(1_000)]
+    gc.collect()
+    cycle = weakref.ref(Cycle())
+    enqueue_many(requests)
+    gc.collect(1)
+    assert cycle() is None
