@@ -13,7 +13,7 @@ from django.db import IntegrityError
 from django_ayework.models import Work
 from django_ayework.store.columns import INSERTED, by_column, values_of
 from django_ayework.store.copying import can_copy, copy_works
-from django_ayework.store.database import CHUNK, atomic, connection, is_postgresql
+from django_ayework.store.database import CHUNK, atomic, code_of, connection, is_postgresql
 from django_ayework.store.insertion import insertion, insertion_row_by_row, into
 from django_ayework.store.portions import portions
 from django_ayework.store.prepared import run_prepared
@@ -21,6 +21,9 @@ from django_ayework.store.rows import WorkRow, statuses_of
 
 #: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
 MANY = 10
+
+#: What MySQL and MariaDB call a row that is there already, by any unique key.
+DUPLICATE_ENTRY = 1062
 
 #: How a value that means nothing is written into a statement.
 LITERALS = {"": "''", 0: "0"}
@@ -124,11 +127,20 @@ def rows_made(database: Any, sql: str, params: Sequence[Any], many: bool = False
 
     MySQL makes none when an id is taken: it undoes the statement, not the transaction.
     """
-    if database.vendor == "mysql":
-        with suppress(IntegrityError):
-            return executed(database, sql, params, many)
-        return 0
-    return executed(database, sql, params, many)
+    try:
+        return executed(database, sql, params, many)
+    except IntegrityError as error:
+        if database.vendor == "mysql" and is_taken_id(error):
+            return 0
+        raise
+
+
+def is_taken_id(error: IntegrityError) -> bool:
+    """Tell whether MySQL refused a row for its id, and not for anything else.
+
+    It names the key at the end of the message: ``PRIMARY``, and MySQL 8 the table before it.
+    """
+    return code_of(error) == DUPLICATE_ENTRY and str(error.args[-1]).endswith(("'PRIMARY'", ".PRIMARY'"))
 
 
 def executed(database: Any, sql: str, params: Sequence[Any], many: bool) -> int:

@@ -213,11 +213,18 @@ def test_works_that_are_all_taken_are_left_as_they_are() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.vendors("sqlite", "postgresql")
-def test_a_second_continuation_of_a_step_is_an_error_and_not_a_taken_id() -> None:
+def test_a_second_continuation_of_a_step_is_an_error_and_not_a_taken_id(way: Way) -> None:
     steps = [row(f"w{n}", chain_id="first", chain_index=n // 2) for n in range(inserts.MANY)]
     with pytest.raises(IntegrityError, match="chain"), atomic():
-        insert_works(steps)
+        way(steps)
+    assert Work.objects.count() == 0
+
+
+@pytest.mark.django_db
+def test_a_column_that_must_not_be_null_is_an_error_and_not_a_taken_id(way: Way) -> None:
+    with pytest.raises(DatabaseError), atomic():
+        way([row("good"), row("bad", type=None)])
+    assert Work.objects.count() == 0
 
 
 @pytest.mark.django_db
