@@ -107,32 +107,51 @@ def fetch(sql: str, params: Sequence[Any], often: bool = False) -> list[tuple[An
 
 
 def in_own_transaction(use_case: Callable[[], T]) -> T:
-    """Run a use case in a transaction, again after a deadlock or a lock timeout.
+    """Run a use case in a transaction, again after a deadlock or a serialization failure.
 
-    Only the outermost transaction may be repeated: inside a caller's one, the error is the caller's.
+    Only the outermost transaction may be repeated: inside a caller's one, the error is the caller's. A lock
+    timeout is not repeated: it says how long the caller wants to wait.
     """
     for attempt in range(DEADLOCK_RETRIES):
+        started = time.monotonic()
         try:
             with atomic():
                 return use_case()
         except OperationalError as error:
-            if in_transaction() or attempt == DEADLOCK_RETRIES - 1 or not is_contention(error):
+            if in_transaction() or attempt == DEADLOCK_RETRIES - 1 or not has_collided(error, started):
                 raise
         time.sleep(random.uniform(0.001, 0.02) * 2**attempt)  # noqa: S311  # spreads rivals, no secret
     raise AssertionError("unreachable")
 
 
-#: PostgreSQL: serialization failure, deadlock, lock timeout. MySQL: lock wait timeout, deadlock.
-CONTENTION_CODES = frozenset({"40001", "40P01", "55P03", 1205, 1213})
-
-
+#: PostgreSQL: serialization failure, deadlock. MySQL: deadlock.
+COLLISION_CODES = frozenset({"40001", "40P01", 1213})
+#: The same, and lock timeouts: of PostgreSQL, of MySQL.
+CONTENTION_CODES = COLLISION_CODES | {"55P03", 1205}
 #: PostgreSQL: query canceled. MariaDB: statement timeout. MySQL: query timeout.
 TIMEOUT_CODES = frozenset({"57014", 1969, 3024})
 
 
+def has_collided(error: Error, started: float) -> bool:
+    """Tell whether the database ended a transaction at once, for the sake of another one.
+
+    ``started`` is when it began. SQLite says "database is locked" at once when a transaction that has read
+    would write, and another one has written or is about to; and it says so after its busy timeout.
+    """
+    if not is_locked(error):
+        return code_of(error) in COLLISION_CODES
+    [(timeout,)] = fetch("PRAGMA busy_timeout", ())
+    return time.monotonic() - started < timeout / 1000
+
+
 def is_contention(error: Error) -> bool:
-    """Tell whether the database asked us to try the transaction again."""
-    return code_of(error) in CONTENTION_CODES or "database is locked" in str(error)
+    """Tell whether others held what the transaction needs, so that it may succeed later."""
+    return code_of(error) in CONTENTION_CODES or is_locked(error)
+
+
+def is_locked(error: Error) -> bool:
+    """Tell whether SQLite could not have its one lock."""
+    return "database is locked" in str(error)
 
 
 def has_timed_out(error: Error) -> bool:
