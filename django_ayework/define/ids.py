@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from django_ayework.forking import after_fork_in_child
 from django_ayework.rules.ids import require_work_id, uuid7
 
 #: How many ids' chance is drawn at a time: each draw asks the system.
@@ -46,13 +47,13 @@ def chance() -> int:
     return drawn[0] >> 2
 
 
-def forget_chance() -> None:
-    """Draw anew: a fork has what its parent is about to use."""
-    global _chance
-    _chance = iter(())
+def begin_anew() -> None:
+    """Draw anew in a forked process, which has what its parent is about to use and perhaps a locked lock."""
+    global _chance, _lock
+    _chance, _lock = iter(()), threading.Lock()
 
 
-os.register_at_fork(after_in_child=forget_chance)
+after_fork_in_child(begin_anew)
 
 
 class IdFactory:

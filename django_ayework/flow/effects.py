@@ -14,6 +14,7 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import announce, group_done_is_heard, guarded, is_heard, work_event
 from django_ayework.flow.news.here import tell_due, waiters
 from django_ayework.flow.news.outbox import outbox
+from django_ayework.forking import after_fork_in_child
 from django_ayework.rules.news import Due, Place
 from django_ayework.rules.states import Status
 from django_ayework.store.database import alias, in_transaction
@@ -131,3 +132,7 @@ def add_group_listener(listener: Callable[[list[str]], object]) -> None:
 def remove_group_listener(listener: Callable[[list[str]], object]) -> None:
     """Forget the listener."""
     _group_listeners.discard(listener)
+
+
+after_fork_in_child(_revocation_listeners.clear)  # those who listen are threads of the parent
+after_fork_in_child(_group_listeners.clear)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from types import TracebackType
 
 from django_ayework.flow.news.elsewhere import hear_ended, hears_others
 from django_ayework.flow.news.here import waiters
+from django_ayework.forking import after_fork_in_child
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.store.database import in_transaction
 from django_ayework.store.rows import WorkRow
@@ -134,7 +134,4 @@ class Hearing:
 
 
 hearing = Hearing()
-
-if hasattr(os, "register_at_fork"):  # systems without it do not fork
-    os.register_at_fork(after_in_child=hearing.forget)
-    os.register_at_fork(after_in_child=waiters.forget)
+after_fork_in_child(hearing.forget)

@@ -6,6 +6,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
+from django_ayework.forking import after_fork_in_child
 from django_ayework.store.database import connection, fetch
 
 #: The database's own clock, by vendor. SQLite runs in this very host.
@@ -20,9 +21,13 @@ class Clock:
     """Tells the time. Once synchronised it runs on the monotonic clock, so a host's clock may be changed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._anchor: tuple[datetime, float] | None = None
         self._shift = timedelta()
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Make a lock for this process: a thread of its parent may hold the one before."""
+        self._lock = threading.Lock()
 
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
@@ -59,3 +64,4 @@ def database_now() -> datetime:
 
 
 clock = Clock()
+after_fork_in_child(clock.renew_lock)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
+from django_ayework.forking import after_fork_in_child
 from django_ayework.rules.news import Due
 
 DueListener: TypeAlias = Callable[[Due], object]
@@ -69,3 +70,5 @@ class Waiters:
 
 
 waiters = Waiters()
+after_fork_in_child(waiters.forget)
+after_fork_in_child(_workers.clear)

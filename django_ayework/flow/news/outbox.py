@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import secrets
 import threading
 import time
@@ -12,6 +11,7 @@ from collections.abc import Collection, Iterable
 from django.db import connections
 
 from django_ayework.flow.events import report
+from django_ayework.forking import after_fork_in_child
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.protocol import is_quick, reaches_others
 from django_ayework.rules.news import MOST_NAMED, Due, due_to_text, ids_to_text
@@ -206,6 +206,5 @@ def tell_others(works: Iterable[WorkRow]) -> None:
     outbox.put(Due(frozenset((row.queue, row.type) for row in works)))
 
 
-if hasattr(os, "register_at_fork"):  # systems without it do not fork
-    os.register_at_fork(after_in_child=outbox.forget)
+after_fork_in_child(outbox.forget)
 atexit.register(outbox.flush)

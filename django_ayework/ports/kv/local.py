@@ -19,9 +19,13 @@ class LocalStore:
 
     def __init__(self, now: Callable[[], datetime] = clock.now) -> None:
         self._now = now
-        self._lock = threading.RLock()
         self._entries: dict[str, tuple[str, datetime | None]] = {}
         self._tidy_at = now() + TIDY_EVERY
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Make a lock for this process: a thread of its parent may hold the one before."""
+        self._lock = threading.RLock()
 
     def get(self, key: str) -> str | None:
         """See Store.get()."""

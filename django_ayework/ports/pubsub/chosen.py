@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, cast
 
 from django_ayework.conf import get_settings
+from django_ayework.forking import after_fork_in_child
 from django_ayework.ports.pubsub.local import LocalPubSub
 from django_ayework.ports.pubsub.polling import PollingPubSub
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
@@ -50,5 +50,4 @@ def forget_all() -> None:
             forget()
 
 
-if hasattr(os, "register_at_fork"):  # systems without it do not fork
-    os.register_at_fork(after_in_child=forget_all)
+after_fork_in_child(forget_all)

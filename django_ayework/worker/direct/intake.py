@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from collections.abc import Sequence
 
 from django_ayework.conf import get_settings
+from django_ayework.forking import after_fork_in_child
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.direct.crew import Crew
 
@@ -55,9 +55,7 @@ class Intake:
 
 
 intake = Intake()
-
-if hasattr(os, "register_at_fork"):  # systems without it do not fork
-    os.register_at_fork(after_in_child=intake.forget)
+after_fork_in_child(intake.forget)
 # Before the executors of asyncio are shut down, without which async handlers cannot reach their ends. Python
 # itself ends them by the same list, which it goes through backwards; atexit comes after that.
 getattr(threading, "_register_atexit", atexit.register)(intake.stop)
