@@ -31,6 +31,17 @@ class InvalidWorkId(AyeworkError, ValueError):
     """A work id must be new and have 1 to 64 printable characters without spaces."""
 
 
+class NotEnqueued(AyeworkError):
+    """Works with ``on_commit=True`` could not be inserted after the commit; enqueue them again.
+
+    It is not raised, but reported to ``ON_ERROR``. ``works`` has the id and the type of each.
+    """
+
+    def __init__(self, message: str | None = None, *, works: Iterable[tuple[str, str]] = ()) -> None:
+        self.works = tuple(works)
+        super().__init__(message, id=self.works[0][0] if self.works else None)
+
+
 class InvalidOption(AyeworkError, ValueError):
     """A queueing option has a value that cannot be used."""
 

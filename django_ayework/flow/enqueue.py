@@ -15,7 +15,7 @@ from django_ayework.flow.births import ALONE, Birth, all_born, born_as, one_of_e
 from django_ayework.flow.blanks import Blank, blank_of
 from django_ayework.flow.closing import close
 from django_ayework.flow.dedup import originals, require_dedup_fits
-from django_ayework.flow.deferral import after_commit
+from django_ayework.flow.deferral import insert_after_commit
 from django_ayework.flow.direct import skips_queue, start_after_commit
 from django_ayework.flow.drafts import Drafts, are_plain
 from django_ayework.flow.effects import Effects, tell_at_once
@@ -45,7 +45,7 @@ def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handl
     birth = birth_of(request, checked(given), on_commit)
     if on_commit:
         require_free(own_id)
-        after_commit(partial(in_own_transaction, partial(insert_here, birth, own_id)))
+        insert_after_commit([birth.row], partial(in_own_transaction, partial(insert_here, birth, own_id)))
         return Handle(request.id, request.id)
     return insert(birth, own_id)
 
@@ -212,7 +212,8 @@ def enqueue_all(
         return insert_drafts(Drafts(requests, clock.now(), ALONE, given))
     births = births_of(requests, given, on_commit)
     if on_commit:
-        after_commit(partial(in_own_transaction, partial(insert_all, births, together)))
+        rows = [birth.row for birth in births]
+        insert_after_commit(rows, partial(in_own_transaction, partial(insert_all, births, together)))
         root = births[0].row.id if together and births else None
         return [Handle(birth.row.id, root or birth.row.id) for birth in births]
     return insert_all(births, together)

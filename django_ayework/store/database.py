@@ -58,8 +58,27 @@ def atomic() -> AbstractContextManager[None]:
 
 
 def in_transaction() -> bool:
-    """Tell whether this thread is inside a transaction on the queue's database."""
-    return connection().in_atomic_block
+    """Tell whether this thread is inside a transaction on the queue's database, perhaps a manual one."""
+    database = connection()
+    return database.in_atomic_block or is_manual(database)
+
+
+def is_manual(database: BaseDatabaseWrapper) -> bool:
+    """Tell whether the caller commits by itself, after ``set_autocommit(False)``."""
+    if database.in_atomic_block:
+        return not database.commit_on_exit
+    return database.connection is not None and not database.autocommit
+
+
+def on_commit(act: Callable[[], object]) -> None:
+    """Act once this thread's transaction has committed; at once when there is none. A rollback drops it.
+
+    Nothing is done after a manual transaction: Django does not tell when that commits. Callbacks registered
+    there would pile up until autocommit is on again.
+    """
+    database = connection()
+    if not is_manual(database):
+        transaction.on_commit(act, using=database.alias)
 
 
 def open_transactions() -> int:

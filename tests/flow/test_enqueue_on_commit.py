@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_ayework import InvalidWorkId, NotEncodable, enqueue, enqueue_many
+from django_ayework import ChainNotFound, InvalidWorkId, NotEncodable, enqueue, enqueue_many
+from django_ayework.errors import NotEnqueued
 from django_ayework.models import Group, Work
 from tests.app.models import Order
 from tests.app.works import add, pay
@@ -36,6 +37,37 @@ def test_a_rollback_queues_nothing() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_without_a_transaction_it_is_queued_at_once() -> None:
     assert enqueue(add(a=1, b=2), on_commit=True).state() is not None
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("count", [1, 20])
+def test_an_insert_that_fails_is_reported_and_keeps_no_other_callback_from_running(
+    settings: Any, caplog: Any, count: int
+) -> None:
+    told: list[Any] = []
+    settings.AYEWORK = {"ON_ERROR": lambda error, phase: told.append((error, phase))}
+    requests = [add(a=number, b=0) for number in range(count)]
+    after: list[str] = []
+    with transaction.atomic():
+        if count == 1:
+            enqueue(requests[0], on_commit=True, blockers=["unknown"])
+        else:
+            enqueue_many(requests, on_commit=True, blockers=["unknown"])
+        enqueue(add(a=1, b=2), on_commit=True, id="behind")
+        transaction.on_commit(lambda: after.append("ran"))
+    [(error, phase)] = told
+    assert isinstance(error, NotEnqueued) and isinstance(error.__cause__, ChainNotFound)
+    assert (phase, error.id) == ("commit", requests[0].id)
+    assert error.works == tuple((request.id, request.type) for request in requests)
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert requests[0].id in record.getMessage() and add.name in record.getMessage()
+    assert (after, Work.objects.get().id) == (["ran"], "behind")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_insert_that_fails_without_a_transaction_is_the_callers() -> None:
+    with pytest.raises(ChainNotFound):
+        enqueue(add(a=1, b=2), on_commit=True, blockers=["unknown"])
 
 
 @pytest.mark.django_db
