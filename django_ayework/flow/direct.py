@@ -10,14 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from django.db import transaction
-
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.births import Birth
 from django_ayework.flow.events import guarded
-from django_ayework.store.database import alias, in_transaction
+from django_ayework.store.database import in_transaction, on_commit
 from django_ayework.store.rows import WorkRow
 
 
@@ -84,7 +82,7 @@ def start_after_commit(births: Iterable[Birth], taken: Collection[str] = ()) -> 
     """
     new = [birth.row for birth in births if birth.skips_queue and birth.row.id not in taken]
     if new:
-        transaction.on_commit(partial(hand_over, new), using=alias())
+        on_commit(partial(hand_over, new))
 
 
 def hand_over(works: Sequence[WorkRow]) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
-
 from django_ayework.conf import get_settings
 from django_ayework.define.events import Kind, WorkEvent
 from django_ayework.define.signal import AbortReason
@@ -17,7 +15,7 @@ from django_ayework.flow.news.outbox import outbox
 from django_ayework.forking import after_fork_in_child
 from django_ayework.rules.news import Due, Place
 from django_ayework.rules.states import Status
-from django_ayework.store.database import alias, in_transaction
+from django_ayework.store.database import in_transaction, on_commit
 from django_ayework.store.rows import WorkRow
 
 #: Polls within which a start is worth telling: workers that rest for long look no less often.
@@ -77,7 +75,7 @@ class Effects:
         """Carry everything out after the commit; a rollback (of a savepoint too) drops it."""
         news = self.wakes or self.places or self.start or self.ended
         if news or self.events or self.after or self.revoked:
-            transaction.on_commit(self.carry_out, using=alias())
+            on_commit(self.carry_out)
 
     def carry_out(self) -> None:
         """Wake who waits, here and elsewhere, tell whoever listens, then look again where needed."""

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.conf import get_settings
@@ -33,7 +32,7 @@ from django_ayework.flow.waiting import AsyncBell, Wait
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.chains import last_step
-from django_ayework.store.database import alias, connection, in_transaction
+from django_ayework.store.database import connection, in_transaction, is_manual, on_commit
 from django_ayework.store.groups import find_group
 from django_ayework.store.rows import WorkRow, find_row
 
@@ -196,13 +195,13 @@ _uncommitted: WeakKeyDictionary[BaseDatabaseWrapper, Uncommitted] = WeakKeyDicti
 
 
 def remember_uncommitted(ids: Collection[str]) -> None:
-    """Note works that nobody else can see before the transaction commits."""
-    if in_transaction():
+    """Note works that nobody else can see before the transaction commits, if Django tells of that."""
+    if in_transaction() and not is_manual(connection()):
         known, block = _uncommitted.get(connection()), outermost_block()
         if known is None or known.block is not block:
             known = _uncommitted[connection()] = Uncommitted(block)
         known.ids.update(ids)
-        transaction.on_commit(partial(forget_committed, known, ids), using=alias())
+        on_commit(partial(forget_committed, known, ids))
 
 
 def forget_committed(known: Uncommitted, ids: Collection[str]) -> None:
