@@ -19,7 +19,7 @@ NAMED = 10
 def insert_after_commit(rows: Sequence[WorkRow], insert: Callable[[], object]) -> None:
     """Insert these works once every transaction that is open in this thread has committed.
 
-    A rollback of any of them drops it. Without a transaction they are inserted at once, and an error is raised.
+    A rollback of any drops it. Without a transaction they are inserted at once, and errors are raised.
     """
     alias = open_transaction(frozenset())
     if alias is None:

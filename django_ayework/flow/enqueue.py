@@ -21,9 +21,10 @@ from django_ayework.flow.drafts import Drafts, are_plain
 from django_ayework.flow.effects import Effects, tell_at_once
 from django_ayework.flow.events import is_heard
 from django_ayework.flow.handles import Handle, remember_uncommitted
-from django_ayework.flow.ledger import Ledger, note_taken
+from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.options import Resolved, resolve
 from django_ayework.flow.payloads import encode_input
+from django_ayework.flow.taken import leave_taken
 from django_ayework.flow.units import place_units, require_unit_fits
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, connection, in_own_transaction
@@ -59,7 +60,7 @@ def insert_plain(blank: Blank, request: WorkRequest[Any, Any]) -> Handle[Any, An
     text = encode_input(request.type, request.input, blank.codec)
     database = connection()
     if not blank.insert.insert(database, id, text, now):
-        note_taken([id])
+        leave_taken([blank.row(id, text, now)])
         return existing_handle(id)
     if database.in_atomic_block or not database.autocommit or is_heard(Kind.QUEUED, request.type):
         row = blank.row(id, text, now)
@@ -151,6 +152,8 @@ def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
     is_new = insert_waiting(birth) if birth.waits else insert_alone(birth.row)
     if not is_new and own_id is not None:
         raise taken_id(own_id)
+    if not is_new and not birth.waits:
+        leave_taken([birth.row])
     handle = handle_of(birth.row, is_new)
     if is_new:
         start_after_commit([birth])
@@ -179,7 +182,6 @@ def insert_alone(row: WorkRow) -> bool:
     It is in no group, and nothing follows from it: there are no books to close.
     """
     if not insert_one(row):
-        note_taken([row.id])
         return False
     tell_on_commit(row)
     return True

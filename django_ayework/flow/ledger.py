@@ -7,7 +7,6 @@ groups in id order. Groups come last because every settlement of a busy group me
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
@@ -21,15 +20,13 @@ from django_ayework.flow.events import group_done_is_heard, is_heard
 from django_ayework.flow.gate_payload import promised_ids
 from django_ayework.flow.group_books import GroupBooks
 from django_ayework.flow.states import readable_result
+from django_ayework.flow.taken import leave_taken, one_per_id
 from django_ayework.rules.conditions import Condition, condition_to_plain
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import AttemptRow
 from django_ayework.store.inserts import insert_works
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.waiters import WaiterRow, Watch, insert_waiters
-
-logger = logging.getLogger("django_ayework")
-
 
 #: What a work with blockers waits for, and what becomes of it when that cannot happen.
 OF_BLOCKERS: tuple[Condition, str] = ("all-success", "dead")
@@ -110,13 +107,13 @@ class Ledger:
         """
         taken = set() if drafts is None else self.bear_drafts(drafts)
         others = () if drafts is None else set(drafts.ids) - taken
-        births = list({birth.row.id: birth for birth in births}.values())
+        births = one_per_id(births, promised)
         if not births:
             return taken
         births, watches = blocked(births, self.continuing, promised)
         known = insert_works([birth.row for birth in births])
         fresh = [birth for birth in births if birth.row.id not in known]
-        note_taken(known)
+        leave_taken([birth.row for birth in births if birth.row.id in known], promised)
         self.count_members(birth.row.group_id for birth in fresh)
         self.announce_births([birth.row for birth in fresh])
         self.insert_waiters(fresh, watches, others)
@@ -125,7 +122,7 @@ class Ledger:
     def bear_drafts(self, drafts: Drafts) -> set[str]:
         """Insert works that need nothing but their rows; return the ids that existed already."""
         taken = insert_works(drafts)
-        note_taken(taken)
+        leave_taken([row for row in drafts if row.id in taken] if taken else ())
         if drafts.group_id is not None:
             self.groups.members_joined(drafts.group_id, len(drafts) - len(taken))
         if taken or any(is_heard(Kind.QUEUED, row.type) for row in drafts.samples):
@@ -172,12 +169,6 @@ class Ledger:
         self.rechecks += [waiter.work_id for waiter in waiters if waiter.recheck]
         self.waiters.update(watched)
         self.undecided.update(watched)
-
-
-def note_taken(taken: Collection[str]) -> None:
-    """Log that works were left as they are."""
-    if taken:
-        logger.info("Works that exist already were not queued again: %s", ", ".join(sorted(taken)))
 
 
 def waiter_row(

@@ -160,7 +160,7 @@ def has_collided(error: Error, started: float) -> bool:
     if not is_locked(error):
         return code_of(error) in COLLISION_CODES
     [(timeout,)] = fetch("PRAGMA busy_timeout", ())
-    return time.monotonic() - started < timeout / 1000
+    return time.monotonic() - started < float(timeout) / 1000
 
 
 def is_contention(error: Error) -> bool:

@@ -119,6 +119,11 @@ def find_row(id: str) -> WorkRow | None:
     return found[0] if found else None
 
 
+def find_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
+    """Read those works that exist."""
+    return {row.id: row for some in chunked(list(ids)) for row in rows_of(rows(Work).filter(id__in=some))}
+
+
 def lock_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
     """Lock works against every other writer, in id order so that two lockers cannot wait for each other."""
     locked = rows(Work).select_for_update().filter(id__in=list(ids)).order_by("id")

@@ -12,7 +12,7 @@ from django.db import connections
 
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
-from django_ayework.errors import ChainNotFound, InvalidInstruction
+from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
 from django_ayework.flow.chores import expire_gates
 from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.flow.controls import current_controls
@@ -112,7 +112,7 @@ def settled(delivery: Delivery, settlement: Settlement | None) -> Settlement | N
         return settlement
     try:
         settle([settlement])
-    except (ChainNotFound, ContributionFailed, InvalidInstruction) as error:
+    except (ChainNotFound, ContributionFailed, InvalidInstruction, InvalidWorkId) as error:
         settlement = as_failure(settlement, error)
         settle([settlement])
     return settlement
