@@ -5,10 +5,14 @@ A receiver that raises is logged and never disturbs the engine.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.dispatch import Signal
+
+logger = logging.getLogger("django.dispatch")
 
 #: One object for each name: Django tells senders apart by identity.
 _names: dict[str, str] = {}
@@ -19,7 +23,31 @@ def named(sender: Any) -> Any:
     return _names.setdefault(sender, sender) if isinstance(sender, str) else sender
 
 
-class WorkSignal(Signal):
+class RobustSignal(Signal):
+    """A signal whose ``send_robust`` contains whatever a receiver raises.
+
+    Django's own lets SystemExit, KeyboardInterrupt and asyncio.CancelledError through, which would end the
+    thread of the engine that sends.
+    """
+
+    def send_robust(self, sender: Any, **named_values: Any) -> list[tuple[Any, Any]]:
+        """Send to all receivers; return each with its answer, or with the exception it raised."""
+        if not self.receivers:
+            return []
+        plain, asynchronous = self._live_receivers(sender)
+        answers = []
+        calls = [(each, each) for each in plain] + [(each, async_to_sync(each)) for each in asynchronous]
+        for receiver, call in calls:
+            try:
+                answer = call(signal=self, sender=sender, **named_values)
+            except BaseException as error:
+                logger.error("Error calling %r in Signal.send_robust()", receiver, exc_info=error)
+                answer = error
+            answers.append((receiver, answer))
+        return answers
+
+
+class WorkSignal(RobustSignal):
     """A signal whose senders are type names, so that ``connect(receiver, sender="shop.add")`` works."""
 
     def connect(
@@ -49,5 +77,5 @@ work_failed = WorkSignal()  # work, error, will_retry
 work_expired = WorkSignal()  # work
 work_cancelled = WorkSignal()  # work
 group_done = WorkSignal()  # group_id, value
-worker_started = Signal()  # worker
-worker_stopped = Signal()  # worker
+worker_started = RobustSignal()  # worker
+worker_stopped = RobustSignal()  # worker

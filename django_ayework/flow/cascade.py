@@ -98,7 +98,7 @@ def fire(row: WorkRow, now: datetime) -> Move:
         births = all_born(decode_releases(row.input), Family(row.group, row.id, released=True), now)
     except Error:  # the database's own: the whole settlement is to be tried again
         raise
-    except Exception as error:
+    except BaseException as error:  # of a codec of the project's own
         return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
     group_id = row.group_id or (row.id if births else None)
     return Move(row, ending(row, now, Status.SUCCESS, group_id=group_id), release, tuple(births))

@@ -70,7 +70,7 @@ def announce_signal(event: WorkEvent) -> None:
     else:
         facts = {"work": event.work, **event.extra}
     for receiver, response in SIGNALS[event.kind].send_robust(sender=event.type or "", **facts):
-        if isinstance(response, Exception):
+        if isinstance(response, BaseException):
             report(response, "hook", f"the receiver {receiver!r} of {event.kind} raised")
 
 
@@ -78,7 +78,7 @@ def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
     """Call a hook, given as a callable or as a dotted path; report what it raises and return None."""
     try:
         return resolved_hook(hook)(*args)
-    except Exception as error:
+    except BaseException as error:  # SystemExit too: the thread goes on
         report(error, "hook", f"the hook {hook!r} raised")
         return None
 
@@ -93,7 +93,7 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
     if on_error is not None:
         try:
             on_error(error, phase)
-        except Exception:
+        except BaseException:
             logger.exception("ON_ERROR itself raised.")
 
 

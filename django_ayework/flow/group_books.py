@@ -26,7 +26,7 @@ from django_ayework.store.groups import (
 class ContributionFailed(Exception):
     """The ``append`` function of a contribution raised; its work's attempt has failed."""
 
-    def __init__(self, work_id: str, cause: Exception) -> None:
+    def __init__(self, work_id: str, cause: BaseException) -> None:
         super().__init__(f"the append function of {work_id} raised: {cause}")
         self.work_id = work_id
         self.cause = cause
@@ -151,7 +151,7 @@ class GroupBooks:
         for work_id, contribution in gain.contributions:
             try:
                 value = fold(value, [contribution])
-            except Exception as error:
+            except BaseException as error:  # of ``append`` or of a codec
                 raise ContributionFailed(work_id, error) from error
         gained = row.gaining(gain.open, gain.total, gain.dead, self.now)
         return gained._replace(value=value.value, final=value.final)

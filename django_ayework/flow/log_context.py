@@ -38,7 +38,7 @@ def told_by(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]
     try:
         told = resolved_hook(hook)(input, type)
         return {str(name): value for name, value in require_mapping(told).items()}
-    except Exception as error:
+    except BaseException as error:
         report(error, "hook", f"the hook {hook!r} for the log context of {type} failed")
         return {}
 

@@ -57,7 +57,7 @@ def effective_output(plan: Plan, row: WorkRow, work_type: AnyWorkType) -> object
         return plan.output
     try:
         return decode_input(row.input, codec_of(work_type)).get("output", NOTHING)
-    except Exception:  # a codec of the project's own may raise anything
+    except BaseException:  # a codec of the project's own may raise anything
         logger.warning("The input of work %s cannot be read, so it has no output.", row.id)
         return NOTHING
 
@@ -69,7 +69,7 @@ def births_of_output(output: object, row: WorkRow, target: AnyWorkType) -> tuple
     for unit in read.units:
         try:
             births.append(birth_of_unit(unit, row, target))
-        except Exception as error:  # options(...) of the target may raise anything
+        except BaseException as error:  # options(...) of the target may raise anything
             dropped.append(f"{unit.name!r}: {error_text(error)}")
     if dropped:
         told = "; ".join(dropped[:MOST_TOLD]) + ("; …" if len(dropped) > MOST_TOLD else "")

@@ -30,7 +30,7 @@ def input_for_people(type: str, text: str, kept: Iterable[str] | None) -> str:
     codec = codec_of(work_type)
     try:
         return codec.encode(redacted(codec.decode(text), paths))
-    except Exception:  # a codec of the project's own may raise anything
+    except BaseException:  # a codec of the project's own may raise anything
         return HIDDEN
 
 
@@ -57,7 +57,7 @@ def read_input(row: WorkRow, work_type: AnyWorkType) -> Mapping[str, Any]:
     """
     try:
         return decode_input(row.input, codec_of(work_type))
-    except Exception:
+    except BaseException:
         if not work_type.settings.redact:
             raise
         raise NotDecodable(

@@ -75,5 +75,5 @@ def readable_result(row: WorkRow) -> Any:
     """Return the result; one that cannot be read back is given as its text, so there is always a state."""
     try:
         return decode_value(row.result, codec_of(registry.find(row.type)))
-    except Exception:  # a codec of the project's own may raise anything
+    except BaseException:  # a codec of the project's own may raise anything
         return row.result

@@ -148,7 +148,7 @@ def error_text(error: BaseException) -> str:
     """
     try:
         message = str(error)
-    except Exception as unprintable:
+    except BaseException as unprintable:
         message = f"(its message cannot be printed: {type(unprintable).__name__})"
     return cut(f"{type(error).__name__}: {message}" if message else type(error).__name__)
 

@@ -45,7 +45,7 @@ def safely(attempt: Opened, act: Callable[[], T]) -> T:
     ]
     try:
         returned = act()
-    except Exception as error:
+    except BaseException as error:
         if isinstance(error, DatabaseError) and error is not attempt.stages.undone_by:
             undo(points)
             raise

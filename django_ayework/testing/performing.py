@@ -16,7 +16,7 @@ from django_ayework.logs import attempt_logged
 from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
 from django_ayework.testing.calling import call_run, called, safely
-from django_ayework.worker.attempts.attempt import Opened, facts_of, opened
+from django_ayework.worker.attempts.attempt import Opened, facts_of, opened, require_recordable
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.batches.running import BatchRun, require_outputs
 
@@ -46,7 +46,8 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     try:
         with attempt_logged(facts_of(ready)):
             outcome = safely(ready, lambda: outcome_of(ready))
-    except Exception as error:
+    except BaseException as error:
+        require_recordable(error)
         return Performed(error=error)
     if isinstance(outcome, Instruction):
         return Performed(getattr(outcome, "value", None), outcome)
@@ -67,7 +68,7 @@ def output_of(attempt: Opened) -> Any:
     """Call the handler of a batch with this one item, see that its output can be stored, and return it."""
     run = BatchRun([attempt])
     [output] = require_outputs(run, call_run(run))
-    if isinstance(output, Exception):
+    if isinstance(output, BaseException):
         raise output
     success_of_value(output, attempt.delivery.row, attempt.work_type)
     return output

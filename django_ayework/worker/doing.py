@@ -45,7 +45,7 @@ class Doing:
         """Return how many more works a doer may be given now; none while it cannot say."""
         try:
             welcome = doer.available()
-        except Exception as error:
+        except BaseException as error:
             report(error, "queue", f"{doer!r} could not say how many works are welcome")
             return 0
         return max(0, min(welcome, MOST_HELD - self._holdings.in_doers))
@@ -60,7 +60,7 @@ class Doing:
         row = deliveries[0].row
         try:
             doer.submit(partial(self._do, load), row.fairness or None, row.priority, row.queued_at)
-        except Exception as error:
+        except BaseException as error:
             report(error, "queue", f"{doer!r} refused {load}, which goes back")
             for delivery in deliveries:
                 delivery.ready_at = time.monotonic()

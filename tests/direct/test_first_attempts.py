@@ -12,7 +12,7 @@ from django_ayework import Dedup, aenqueue, dependency, enqueue, enqueue_many
 from django_ayework.models import Attempt, Work
 from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker
-from tests.direct.works import atomic_one, chosen, first, flaky, parent, quick, quick_async, tally
+from tests.direct.works import atomic_one, chosen, first, flaky, panics, parent, quick, quick_async, tally
 from tests.processes import eventually
 from tests.worker import works
 
@@ -48,6 +48,15 @@ def test_an_async_handler_runs_on_an_event_loop():
 def test_it_can_be_enqueued_from_async_code():
     handle = async_to_sync(aenqueue)(quick())
     assert handle.result(WAIT)
+
+
+@pytest.mark.parametrize("kind", ["keyboard", "generator", "base"])
+def test_what_is_no_exception_ends_the_attempt_like_any_other(kind):
+    handle = enqueue(panics(kind=kind))
+    eventually(lambda: Attempt.objects.exists())
+    assert Attempt.objects.get().error.endswith(f": {kind}")
+    with running_worker():
+        assert handle.result(WAIT) == 2
 
 
 def test_an_atomic_handler_settles_itself():

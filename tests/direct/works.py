@@ -85,3 +85,11 @@ def stops(ctx: Context) -> None:
     ctx.signal.wait(staged.NEVER_IN_A_TEST)
     staged.stage.seen.append(ctx.signal.reason)
     ctx.signal.raise_if_aborted()
+
+
+@work(name="direct.panics", skip_queue=True, retry=SOON)
+def panics(ctx: Context, kind: str) -> int:
+    """Raise what is no Exception, once."""
+    if ctx.attempt == 1:
+        raise {"keyboard": KeyboardInterrupt, "generator": GeneratorExit, "base": BaseException}[kind](kind)
+    return ctx.attempt

@@ -54,7 +54,7 @@ def step(id: int) -> Did:
         return in_own_transaction(partial(step_here, id))
     except Overtaken:
         return Did.NOTHING
-    except Exception as error:
+    except BaseException as error:
         name = in_own_transaction(partial(note_failure, id, error))
         if name:
             report(error, "queue", f"the schedule {name} could not be fired and is tried again")
@@ -161,7 +161,7 @@ def fire_queued(row: Schedule, now: datetime) -> Did:
     return Did.FIRED
 
 
-def note_failure(id: int, error: Exception) -> str:
+def note_failure(id: int, error: BaseException) -> str:
     """Show the error with the schedule, and try later; return its name, or nothing if it has moved.
 
     The lock comes first again, as the failed step's is gone; what has been done meanwhile is left alone.

@@ -61,7 +61,7 @@ def work_off(id: int, most: int, is_over: Callable[[], bool]) -> list[Did]:
             did = step(id)
         except (OperationalError, InterfaceError):
             raise
-        except Exception as error:
+        except BaseException as error:
             report(error, "queue", "a schedule could not be fired")
             did = Did.FAILED
         done.append(did)

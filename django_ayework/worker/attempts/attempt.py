@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -102,7 +103,7 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
         return Settlement(row, uncounted(die(Reason.UNKNOWN_TYPE, unknown_text(row.type))))
     try:
         arguments = work_type.arguments(read_input(row, work_type))
-    except Exception as error:  # a codec of the project's own may raise anything
+    except BaseException as error:  # a codec of the project's own may raise anything
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     announce_start(row)
     return Opened.of(delivery, work_type, arguments, services, stored)
@@ -179,7 +180,8 @@ def run(
     with attempt_logged(facts_of(attempt)):
         try:
             return carry_out(attempt)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except BaseException as error:
+            require_recordable(error)
             return ended_by(attempt, error)
 
 
@@ -195,7 +197,7 @@ async def arun(delivery: Delivery, services: EngineServices) -> Settlement | Non
             if delivery.signal.reason is AbortReason.SHUTDOWN:
                 raise
             return await aended_by(attempt, error)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             return await aended_by(attempt, error)
 
 
@@ -210,6 +212,15 @@ async def awaited(attempt: Opened) -> Any:
             raise
         attempt.delivery.abort(AbortReason.TIMEOUT)
         raise attempt.delivery.abort_error() from None
+
+
+def require_recordable(error: BaseException) -> None:
+    """Raise Ctrl-C again that stops a test which drains: it comes in the main thread, where no worker runs.
+
+    Anything else that a handler raises, KeyboardInterrupt in a thread of a worker too, ends its attempt.
+    """
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error
 
 
 def ended_by(attempt: Opened, error: BaseException) -> Settlement | None:
@@ -249,6 +260,17 @@ def failed(attempt: Opened, error: BaseException) -> Settlement:
     return Settlement(attempt.delivery.row, verdict, cut_traceback(story))
 
 
+def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
+    """Return how an attempt ended that an error has torn down, so that nothing concludes it.
+
+    asyncio closes a coroutine that meets a GeneratorExit from a thread or a task.
+    """
+    if delivery.settled or delivery.started_at is None:
+        return None
+    verdict = judge(error, None, trial_of(delivery.row, clock.now()))
+    return Settlement(delivery.row, verdict, cut_traceback("".join(traceback.format_exception(error))))
+
+
 def advice_hook(work_type: AnyWorkType) -> Any:
     """Return the type's ``on_failure``, else the settings'."""
     return work_type.settings.on_failure or get_settings().on_failure
@@ -264,7 +286,7 @@ def advice_on(attempt: Opened, error: BaseException) -> Any:
     try:
         ask = resolved_hook(hook)
         return require_advice((async_to_sync(ask) if iscoroutinefunction(ask) else ask)(error, info))
-    except Exception as raised:
+    except BaseException as raised:
         report(raised, "commit", f"on_failure of {row.type} failed")
         return None
 

@@ -6,7 +6,6 @@ Whatever turns up that is not as expected goes the whole way, see ``attempt``.
 
 from __future__ import annotations
 
-import asyncio
 from types import CoroutineType
 from typing import Any
 
@@ -34,7 +33,7 @@ def run_shortest(delivery: Delivery, services: EngineServices) -> Settlement | N
         return run(delivery, services)
     try:
         arguments = work_type.arguments(read_input(delivery.row, work_type))
-    except Exception:
+    except BaseException:
         return run(delivery, services)
     return run_short(delivery, work_type, arguments, services)
 
@@ -63,5 +62,5 @@ def run_short(
                 attempt = Opened.of(delivery, work_type, arguments, services)
                 return attempt.stages.conclude(attempt.context, returned)
             return Settlement(row, success_of_value(returned, row, work_type))
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except BaseException as error:
             return ended_by(Opened.of(delivery, work_type, arguments, services), error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -140,7 +141,7 @@ class Stages:
         self._require("prepare", is_async=True)
         self._preparing = True
         try:
-            return await sync_to_async(self._prepared)(act)
+            return await in_thread(partial(self._prepared, act))
         finally:
             self._preparing = False
 
@@ -150,7 +151,7 @@ class Stages:
         It cannot stay open until the handler returns: other coroutines share its connection.
         """
         self._require("complete", is_async=True)
-        return await sync_to_async(self._completed)(context, act)
+        return await in_thread(partial(self._completed, context, act))
 
     # --- within -------------------------------------------------------------------------------------------
 
@@ -293,3 +294,23 @@ class Stages:
             "outcome already; return that one, or nothing.",
             id=self._delivery.row.id,
         )
+
+
+async def in_thread(act: Callable[[], T]) -> T:
+    """Run a part of an async handler in the work's thread.
+
+    An error is raised here, not passed on by a future: asyncio would close the whole attempt because of a
+    GeneratorExit.
+    """
+    returned, error = await sync_to_async(caught)(act)
+    if error is not None:
+        raise error
+    return returned  # type: ignore[return-value]
+
+
+def caught(act: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Return what a function returns, or what it raises."""
+    try:
+        return act(), None
+    except BaseException as error:
+        return None, error

@@ -16,7 +16,7 @@ from django_ayework.errors import AttemptTimeout, InvalidInstruction
 from django_ayework.flow.outcomes import success_of_value
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
-from django_ayework.worker.attempts.attempt import Opened, advice_hook, failed, opened
+from django_ayework.worker.attempts.attempt import Opened, advice_hook, failed, opened, require_recordable
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.outcome import require_plain
 from django_ayework.worker.batches.batch import Batch
@@ -53,7 +53,8 @@ def run_batch(
         return ended
     try:
         return ended + concluded(run, call(run))
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
+    except BaseException as error:
+        require_recordable(error)
         return ended + all_failed(run, error)
 
 
@@ -68,7 +69,7 @@ async def arun_batch(batch: Batch, services: EngineServices) -> list[Ended]:
         if any(attempt.delivery.signal.reason is AbortReason.SHUTDOWN for attempt in run.attempts):
             raise
         return ended + await advised(run, all_failed, error)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return ended + await advised(run, all_failed, error)
 
 
@@ -134,12 +135,12 @@ def require_outputs(run: BatchRun, returned: object) -> Sequence[Any]:
 
 def settlement_of(attempt: Opened, output: Any) -> Settlement:
     """Return how one attempt ended: an exception fails it, and it alone."""
-    if isinstance(output, Exception):
+    if isinstance(output, BaseException):  # asyncio.gather gives CancelledError, too
         return failed(attempt, output)
     try:
         row = attempt.delivery.row
         return Settlement(row, success_of_value(output, row, attempt.work_type))
-    except Exception as error:  # the output cannot be stored
+    except BaseException as error:  # the output cannot be stored
         return failed(attempt, error)
 
 

@@ -36,6 +36,6 @@ def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
     """Ask the hook about one work."""
     try:
         return bool(accept(state_of(delivery.row, delivery.dependents)))
-    except Exception as error:
+    except BaseException as error:
         report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which goes back")
         return False

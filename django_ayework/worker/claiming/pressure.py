@@ -50,7 +50,7 @@ class Pressure:
             return max(0.0, left)
         try:
             pause = float(answer(resolved_hook(hook), self.info(active)) or 0)
-        except Exception as error:
+        except BaseException as error:
             report(error, "queue", "BACKPRESSURE failed; nothing is claimed for a poll")
             pause = get_settings().poll_interval
         self._until = self._seconds() + pause

@@ -12,8 +12,9 @@ from django.db import connections
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.worker.attempts.attempt import escaped
 from django_ayework.worker.batches.running import Ended
-from django_ayework.worker.slots.loads import Load, arun_load, without_outcome
+from django_ayework.worker.slots.loads import Load, arun_load, deliveries_in, without_outcome
 
 #: Seconds between two signs of life of the loop.
 BEAT_EVERY = 1.0
@@ -30,6 +31,7 @@ class EventLoopThread:
         self.heartbeat.is_in_project_code = True
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
         self._thread.start()
 
@@ -43,15 +45,20 @@ class EventLoopThread:
         self._thread.join(timeout)
 
     def _run(self) -> None:
+        """Run the loop; asyncio ends it when a task of a handler raises SystemExit or KeyboardInterrupt."""
         asyncio.set_event_loop(self._loop)
         self._beat()
-        self._loop.run_forever()
+        while not self._is_over:
+            try:
+                self._loop.run_forever()
+            except BaseException as error:
+                report(error, "queue", "a task of a handler tried to end the event loop, which goes on")
         self._loop.close()
 
     @property
     def is_gone(self) -> bool:
         """Whether the thread has ended before its time."""
-        return not self._thread.is_alive() and not self._loop.is_closed()
+        return not self._thread.is_alive() and not self._is_over
 
     def _beat(self) -> None:
         """Beat, and again in a while: a loop that is blocked does not come to it."""
@@ -73,6 +80,7 @@ class EventLoopThread:
             pass
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
+            outcomes = [(each, escaped(each, error)) for each in deliveries_in(load)]
         finally:
             self.finished(load, outcomes)
 
@@ -94,4 +102,5 @@ class EventLoopThread:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._is_over = True
         self._loop.call_soon(self._loop.stop)
