@@ -15,6 +15,7 @@ class Proxy:
     ``cut()`` breaks every connection and refuses new ones, ``hush()`` lets nothing through and tells nobody,
     ``mend()`` undoes both for whoever connects from then on. ``hush_one(text)`` is for the first connection
     that sends this text: nothing passes there any more, in either direction, and all others go on.
+    ``lose_answer()`` and ``lose_commit()`` break one connection at its COMMIT.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -29,6 +30,12 @@ class Proxy:
         self.refused = 0
         self.hushed: socket.socket | None = None
         self._hush_text: bytes | None = None
+        self.lost = 0  # answers to a COMMIT, or such statements
+        self._clients: set[socket.socket] = set()
+        self._marker: bytes | None = None
+        self._marked: set[socket.socket] = set()
+        self._answers_lost: set[socket.socket] = set()
+        self._is_forwarded = self._is_cut_then = False
         self._thread = threading.Thread(target=self._pass_on, name="proxy", daemon=True)
 
     def __enter__(self) -> Proxy:
@@ -60,6 +67,14 @@ class Proxy:
             for one in list(self._peers):  # what was said to nobody is lost
                 self._hang_up(one)
 
+    def lose_answer(self, marker: bytes, cut: bool = False) -> None:
+        """Break the connection that sends ``marker`` once the server has answered its next COMMIT."""
+        self._marker, self._is_forwarded, self._is_cut_then = marker, True, cut
+
+    def lose_commit(self, marker: bytes) -> None:
+        """Break the connection that sends ``marker`` instead of forwarding its next COMMIT."""
+        self._marker, self._is_forwarded, self._is_cut_then = marker, False, False
+
     @property
     def connections(self) -> int:
         return len(self._peers) // 2
@@ -82,6 +97,7 @@ class Proxy:
             reset(client)
             return
         server = socket.create_connection(self._server, timeout=5)
+        self._clients.add(client)
         for one, other in ((client, server), (server, client)):
             self._peers[one] = other
             self._selector.register(one, selectors.EVENT_READ)
@@ -89,18 +105,42 @@ class Proxy:
     def _copy(self, one: socket.socket) -> None:
         try:
             data = one.recv(65_536)
-            if data and self._hush_text is not None and self._hush_text in data:
-                self.hushed, self._hush_text = one, None
-            if self.hushed in (one, self._peers[one]) and (data or one is not self.hushed):
-                if not data:  # the end of it is not told either
-                    self._selector.unregister(one)
+            if self._is_hushed(one, data):
                 return
             if data:
-                self._peers[one].sendall(data)
-                return
+                if not self._is_lost(one, data):
+                    self._peers[one].sendall(data)
+                    return
+                self._marker = None
+                self.lost += 1
+                if self._is_cut_then:
+                    self.cut()
         except OSError:
             pass
         self._hang_up(one)
+
+    def _is_lost(self, one: socket.socket, data: bytes) -> bool:
+        """Tell whether this is what is to be lost: a COMMIT after the marker, or the answer to it."""
+        if self._marker is None:
+            return False
+        if one not in self._clients:
+            return one in self._answers_lost
+        if self._marker in data:
+            self._marked.add(one)
+        elif one in self._marked and b"commit" in data.lower():
+            self._answers_lost.add(self._peers[one])
+            return not self._is_forwarded
+        return False
+
+    def _is_hushed(self, one: socket.socket, data: bytes) -> bool:
+        """Tell whether this is kept from the other end, as is the end of the server's side."""
+        if data and self._hush_text is not None and self._hush_text in data:
+            self.hushed, self._hush_text = one, None
+        if self.hushed not in (one, self._peers[one]) or (not data and one is self.hushed):
+            return False
+        if not data:
+            self._selector.unregister(one)
+        return True
 
     def _hang_up(self, one: socket.socket) -> None:
         for end in (one, self._peers.get(one)):

@@ -28,6 +28,7 @@ class Effects:
     def __init__(self, now: datetime) -> None:
         self.now = now
         self.events: list[WorkEvent] = []
+        self._is_carried_out = False
         self._heard: dict[tuple[Kind, str], bool] = {}
         #: Workers are to look, as what became due, or may be claimed, cannot be named.
         self.wakes = False
@@ -88,6 +89,12 @@ class Effects:
             guarded(listener, self.done_groups)
         for effect in self.after:
             guarded(effect)
+
+    def carry_out_once(self) -> None:
+        """Carry out what a commit brought about that got no answer, unless that was done."""
+        if not self._is_carried_out:
+            self._is_carried_out = True
+            self.carry_out()
 
     def spread_news(self) -> None:
         """Wake workers and those who wait; in a test, where ``drain`` calls this, nothing is committed."""

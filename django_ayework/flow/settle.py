@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any, NamedTuple
+
+from django.db import InterfaceError, OperationalError
 
 from django_ayework.define.events import Kind
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.births import Birth
 from django_ayework.flow.closing import close
 from django_ayework.flow.drafts import Drafts
+from django_ayework.flow.effects import Effects
 from django_ayework.flow.ledger import Ledger
 from django_ayework.rules.folding import Contribution
 from django_ayework.rules.states import Outcome, Reason, Status
 from django_ayework.rules.transitions import Transition
 from django_ayework.rules.verdicts import Verdict
 from django_ayework.store import transitions
-from django_ayework.store.attempts import AttemptRow
+from django_ayework.store.attempts import AttemptRow, recorded
 from django_ayework.store.clock import clock
-from django_ayework.store.database import in_own_transaction
-from django_ayework.store.rows import WorkRow
+from django_ayework.store.database import atomic, in_own_transaction
+from django_ayework.store.rows import End, WorkRow, ends_of, find_row, lock_free_rows
 from django_ayework.store.transitions import Won
 
 
@@ -59,13 +61,53 @@ class Report:
     refused: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Unanswered:
+    """A settlement whose commit got no answer: the database may have carried it out."""
+
+    settlement: Settlement
+    effects: Effects  # of its whole transaction
+
+
+#: By work and delivery. What a transaction brings about is sent by this process or by none.
+_unanswered: dict[tuple[str, int], Unanswered] = {}
+
+
 def settle(settlements: Sequence[Settlement]) -> Report:
-    """Write the outcomes of attempts that this process holds; late ones move nothing and are reported."""
-    return in_own_transaction(partial(settle_here, settlements))
+    """Write the outcomes of attempts that this process holds; late ones move nothing and are reported.
+
+    One that is refused as an earlier try had settled it, whose commit got no answer, counts as moved.
+    """
+    tried: list[tuple[Report, Effects]] = []
+
+    def attempt() -> Report:
+        tried.clear()
+        tried.append(settled_within(settlements))
+        return tried[-1][0]
+
+    try:
+        report = in_own_transaction(attempt)
+    except (OperationalError, InterfaceError):
+        for report, effects in tried:  # written, and perhaps committed
+            winners = [each for each in latest_of(settlements).values() if each.row.id in report.moved]
+            _unanswered.update((key_of(each), Unanswered(each, effects)) for each in winners)
+        raise
+    if _unanswered:
+        settled = confirm([each for each in settlements if each.row.id in report.refused])
+        report.moved |= settled
+        report.refused = [id for id in report.refused if id not in settled]
+        for each in settlements:
+            _unanswered.pop(key_of(each), None)
+    return report
 
 
 def settle_here(settlements: Sequence[Settlement]) -> Report:
-    """Settle within the transaction at hand.
+    """Settle within the transaction at hand."""
+    return settled_within(settlements)[0]
+
+
+def settled_within(settlements: Sequence[Settlement]) -> tuple[Report, Effects]:
+    """Settle within the transaction at hand; return also what is carried out after its commit.
 
     Transitions come before everything else: they are the fence, and only winners get follow-ups.
     """
@@ -75,7 +117,59 @@ def settle_here(settlements: Sequence[Settlement]) -> Report:
     book_all(ledger, [settlement for id, settlement in latest.items() if id in moved])
     close(ledger)
     refused = [s.row.id for s in settlements if s.row.id not in moved or s is not latest[s.row.id]]
-    return Report(moved, refused)
+    return Report(moved, refused), ledger.effects
+
+
+def confirm(settlements: Sequence[Settlement]) -> set[str]:
+    """Return which of these had been settled by a try whose commit got no answer, and carry out its effects.
+
+    They were refused just now: so no such transaction is under way any more, as it would hold their rows.
+    """
+    tries = [lost for each in settlements if (lost := _unanswered.get(key_of(each))) is not None]
+    settled = settled_already([lost.settlement for lost in tries])
+    lost_effects = {id(lost.effects): lost.effects for lost in tries if lost.settlement.row.id in settled}
+    for effects in lost_effects.values():
+        effects.carry_out_once()
+    return settled
+
+
+def was_settled(settlement: Settlement) -> bool | None:
+    """Tell whether a transaction whose commit got no answer has settled this; None while it may be under way.
+
+    The lock comes first: what nobody has locked then is as the transaction has left it.
+    """
+    id = settlement.row.id
+    with atomic():
+        is_free = id in lock_free_rows([id])
+    if settled_already([settlement]):
+        return True
+    return False if is_free or find_row(id) is None else None
+
+
+def settled_already(settlements: Sequence[Settlement]) -> set[str]:
+    """Return which of these the database has, from this very delivery to this very worker.
+
+    An attempt that did not succeed is found by its record: its work may have moved on since.
+    """
+    if not settlements:
+        return set()
+    ids = [each.row.id for each in settlements]
+    ends, attempts = ends_of(ids), recorded(ids)
+    return {each.row.id for each in settlements if is_there(each, ends.get(each.row.id), attempts)}
+
+
+def is_there(settlement: Settlement, end: End | None, attempts: Collection[tuple[Any, ...]]) -> bool:
+    """Tell whether a work ended by this settlement, or its attempt is recorded as this has it."""
+    row, ending = settlement.row, settlement.ending
+    if isinstance(ending, Verdict) and is_recorded(ending):
+        return (row.id, row.worker, str(ending.outcome), row.started_at) in attempts
+    status = Status.SUCCESS if isinstance(ending, Success) else ending.status
+    return end == (status, row.delivery, row.worker)
+
+
+def key_of(settlement: Settlement) -> tuple[str, int]:
+    """Return what a settlement is known by."""
+    return settlement.row.id, settlement.row.delivery
 
 
 def latest_of(settlements: Sequence[Settlement]) -> dict[str, Settlement]:
@@ -218,7 +312,7 @@ def require_new_steps(success: Success, taken: set[str]) -> None:
 def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict) -> None:
     """Keep the attempt's story; a dead work has ended, any other comes back."""
     after = settlement.row.after(transition_by(settlement.row, verdict, ledger.now))
-    if verdict.counts or verdict.outcome is Outcome.DEFERRED:
+    if is_recorded(verdict):
         ledger.attempts.append(attempt_row(settlement, verdict, ledger.now))
     if verdict.outcome is Outcome.DEFERRED:
         ledger.effects.happened(Kind.DEFERRED, after, run_at=verdict.run_at)
@@ -230,6 +324,11 @@ def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict) -> No
         ledger.ended(after, Status.DEAD)
     else:
         ledger.effects.awaits_worker(after)
+
+
+def is_recorded(verdict: Verdict) -> bool:
+    """Tell whether the attempt is kept: it is over, or was deferred."""
+    return verdict.counts or verdict.outcome is Outcome.DEFERRED
 
 
 def attempt_row(settlement: Settlement, verdict: Verdict, now: datetime) -> AttemptRow:

@@ -98,6 +98,14 @@ class WorkRow(NamedTuple):
         return self.group_id or self.id
 
 
+class End(NamedTuple):
+    """How a work ended, and which delivery to which worker brought that."""
+
+    status: str
+    delivery: int
+    worker: str | None
+
+
 COLUMNS = WorkRow._fields
 #: The columns that are empty while a work is pending, those that a claim writes anew, those that it reads.
 EMPTY = ("result", "ended_at", "completed_by")
@@ -128,6 +136,22 @@ def lock_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
     """Lock works against every other writer, in id order so that two lockers cannot wait for each other."""
     locked = rows(Work).select_for_update().filter(id__in=list(ids)).order_by("id")
     return {row.id: row for row in rows_of(locked)}
+
+
+def lock_free_rows(ids: Iterable[str]) -> set[str]:
+    """Lock works that nobody else has locked; return their ids. SQLite has one lock for all of them."""
+    free = rows(Work).select_for_update(skip_locked=True).filter(id__in=list(ids)).order_by("id")
+    return set(free.values_list("id", flat=True))
+
+
+def ends_of(ids: Iterable[str]) -> dict[str, End]:
+    """Read how works ended that did, by which delivery and worker."""
+    found: dict[str, End] = {}
+    for some in chunked(list(ids)):
+        ended = rows(Work).filter(id__in=some, completed_by__isnull=False)
+        values = ended.values_list("id", "status", "delivery", "completed_by")
+        found.update((id, End(status, delivery, worker)) for id, status, delivery, worker in values)
+    return found
 
 
 def groups_of(ids: Iterable[str]) -> dict[str, str]:

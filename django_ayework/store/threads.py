@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from django.db import close_old_connections, connections, reset_queries
 from django.db.backends.signals import connection_created
+
+#: libpq: a statement runs, a transaction is open, a transaction has failed.
+IN_TRANSACTION = frozenset({1, 2, 3})
 
 
 class _Thread(threading.local):
@@ -60,3 +64,37 @@ def tidy_connections() -> None:
             connection.close_at = 0.0
     close_old_connections()
     reset_queries()
+
+
+def left_behind(connection: Any) -> str:
+    """Return what a work has left on a connection that would reach into the next one; no statement is sent.
+
+    An attribute of the driver tells of a transaction that was begun by SQL; MySQL's has none.
+    """
+    if connection.in_atomic_block:
+        return "a transaction open"
+    if connection.connection is None:
+        return ""
+    if connection.autocommit != connection.settings_dict.get("AUTOCOMMIT", True):
+        return "autocommit switched"
+    if connection.needs_rollback:
+        return "a transaction to roll back"
+    if connection.autocommit and has_begun(connection):
+        return "a transaction open"
+    return ""
+
+
+def has_begun(connection: Any) -> bool:
+    """Tell whether the driver is inside a transaction."""
+    if connection.vendor == "postgresql":
+        return int(connection.connection.info.transaction_status) in IN_TRANSACTION
+    return connection.vendor == "sqlite" and bool(connection.connection.in_transaction)
+
+
+def defuse(block: Any) -> None:
+    """Keep a block of ``transaction.atomic()`` that was left open from ending another transaction.
+
+    The generator that holds it may be closed at any time, in any thread, and Django would then end whatever
+    that thread has open. Now it fails, as there is no database of that name.
+    """
+    block.using = "(closed by django_ayework, as a work had left it open)"

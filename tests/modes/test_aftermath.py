@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from django_ayework import Context, Retry, enqueue, work
+from django_ayework import Context, Retry, enqueue, signals, work
 from django_ayework.models import Attempt
 from django_ayework.testing import running_worker
 from tests.app.models import Order
@@ -53,6 +53,32 @@ def test_a_callback_that_raises_is_reported_and_undoes_nothing(handler, atomic, 
         handle.result(timeout=20)
     assert (handle.state().status, Attempt.objects.count()) == ("success", 0)
     assert (notes(), reported) == (["complete 1"], ["after the commit"])
+
+
+@each_kind
+def test_a_callback_that_raises_keeps_nobody_from_hearing_of_the_success(handler, atomic, monkeypatch):
+    heard: list[str] = []
+
+    def hear(sender, work, **kwargs):
+        heard.append(work.id)
+
+    def raise_and_go_on() -> None:
+        transaction.on_commit(lambda: heard.append("behind it"))
+        raise SystemExit("after the commit")
+
+    def act(ctx: Context) -> None:
+        transaction.on_commit(raise_and_go_on)
+        transaction.on_commit(lambda: heard.append("the next"))
+
+    monkeypatch.setattr("tests.modes.test_aftermath.act", act)
+    handle = enqueue(work(name="modes.case", retry=ONCE, atomic=atomic)(handler)())
+    signals.work_succeeded.connect(hear)
+    try:
+        with running_worker(burst=True) as worker:
+            worker._thread.join(20)
+    finally:
+        signals.work_succeeded.disconnect(hear)
+    assert heard == ["behind it", "the next", handle.id]
 
 
 @each_kind

@@ -29,6 +29,7 @@ from django.db import Error, connections
 
 from django_ayework.define.signal import AbortSignal
 from django_ayework.flow.events import report
+from django_ayework.store.threads import defuse
 
 T = TypeVar("T")
 
@@ -203,17 +204,29 @@ def close_connections() -> bool:
     in_transaction = False
     for connection in connections.all(initialized_only=True):
         in_transaction |= connection.in_atomic_block
-        try:
-            if getattr(connection, "pool", None) is not None and connection.connection is not None:
-                connection.connection.close()  # so that the pool lends it to nobody
-            connection.close()
-        except Exception as error:
-            report(error, "queue", f"the connection {connection.alias!r} of an interrupted handler broke")
+        close_connection(connection)
     return in_transaction
+
+
+def close_connection(connection: Any) -> None:
+    """Close a connection for good."""
+    try:
+        if getattr(connection, "pool", None) is not None and connection.connection is not None:
+            connection.connection.close()  # so that the pool lends it to nobody
+        connection.close()
+    except Exception as error:
+        report(error, "queue", f"the connection {connection.alias!r} of a handler could not be closed")
+
+
+def forget_connection(connection: Any) -> None:
+    """Let this thread make a new connection instead: this one may be wrong about the state it is in."""
+    for block in connection.atomic_blocks:
+        defuse(block)
+    close_connection(connection)
+    del connections[connection.alias]
 
 
 def forget_connections() -> None:
     """Let this thread make new connections: the old ones may be wrong about the state they are in."""
-    close_connections()
     for connection in connections.all(initialized_only=True):
-        del connections[connection.alias]
+        forget_connection(connection)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import Error, transaction
+from django.db import Error
 
 from django_ayework.define.context import Context
 from django_ayework.define.plans import forgetting, root_of
@@ -19,13 +19,14 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, settle_here
-from django_ayework.store.database import alias, atomic, connection, is_postgresql, open_transactions
+from django_ayework.store.database import connection, is_postgresql, open_transactions
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.losses import loss_of, warn_if_late
 from django_ayework.worker.attempts.outcome import encode_all, is_heavy, require_plain, settlement_of
+from django_ayework.worker.attempts.own_transaction import OwnTransaction
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class Stages:
         self._work_type = work_type
         self._services = services
         #: The transaction that is open until the handler has returned.
-        self._open: AbstractContextManager[None] | None = None
+        self._open: OwnTransaction | None = None
         self._is_open = False  # and stays so when it has committed
         self._said: object = None  # the outcome that complete's block has given
         self._used: set[str] = set()
@@ -81,8 +82,6 @@ class Stages:
         except BaseException as uncommitted:
             self.undone_by = uncommitted
             raise
-        if error is None and self.stored:
-            self._delivery.settled = True
 
     def conclude(self, context: Context, returned: object) -> Settlement:
         """Return the settlement of a handler that returned, written already if a transaction is open."""
@@ -93,8 +92,8 @@ class Stages:
         if self.settlement is not None:
             return self.settlement
         settlement = settlement_of(self._work_type, context, self._delivery.row, self.outcome(returned))
-        if self._is_open:
-            self._settle(settlement)
+        if self._is_open and self._open is not None:
+            self._settle(settlement, self._open)
             self.settlement = settlement
             return settlement
         written = is_heavy(settlement) and self._can_write and self._settled_apart(settlement)
@@ -114,7 +113,7 @@ class Stages:
         self._require("prepare")
         self._preparing = True
         try:
-            with self._undoing(), atomic():
+            with self._undoing(), self._transaction(settles=False):
                 yield
         finally:
             self._preparing = False
@@ -156,22 +155,20 @@ class Stages:
     # --- within -------------------------------------------------------------------------------------------
 
     def _prepared(self, act: Callable[[], T]) -> T:
-        with self._undoing(), atomic():
+        with self._undoing(), self._transaction(settles=False):
             returned = act()
             require_plain(self._work_type, returned)
             return returned
 
     def _completed(self, context: Context, act: Callable[[], T]) -> T:
         before = len(context.built)
-        with self._undoing(), forgetting(context, before), atomic():
-            self._tell_commit()
+        with self._undoing(), forgetting(context, before), self._transaction() as own:
             self._require_own()
             returned = act()
             said = root_of(context, since=before) if returned is None else returned
             settlement = settlement_of(self._work_type, context, self._delivery.row, said)
-            self._settle(settlement)
+            self._settle(settlement, own)
         self._said, self.settlement = said, settlement
-        self._delivery.settled = self.stored
         return returned
 
     @property
@@ -185,38 +182,27 @@ class Stages:
 
         False if the database would not take it now: the settling thread waits for it, and tries again.
         """
-        self.settlement = settlement
         try:
-            with atomic():
-                self._tell_commit()
-                self._settle(settlement)
+            with self._transaction() as own:
+                self._settle(settlement, own)
         except Error:
-            if self._delivery.settled:
-                raise
-            self.settlement = None
             return False
+        self.settlement = settlement
         return True
 
     def _begin(self) -> None:
         """Open the transaction that stays open until the handler has returned."""
-        transaction_ = atomic()
-        transaction_.__enter__()
-        self._open, self._is_open = transaction_, True
-        self._tell_commit()
+        self._open, self._is_open = self._transaction().__enter__(), True
+
+    def _transaction(self, settles: bool = True) -> OwnTransaction:
+        """Return a transaction of the attempt's own."""
+        return OwnTransaction(self._delivery, self._depth, settles)
 
     def _close(self, *error: Any) -> None:
         """Roll the open transaction back, because of this error."""
         self._is_open = False
         if self._open is not None:
             self._open.__exit__(*error)
-
-    def _tell_commit(self) -> None:
-        """Note the commit before callbacks of the handler's own run: one that raises undoes nothing."""
-        if self.stored:
-            transaction.on_commit(self._committed, using=alias())
-
-    def _committed(self) -> None:
-        self._delivery.settled = True
 
     @contextmanager
     def _undoing(self) -> Generator[None]:
@@ -227,7 +213,7 @@ class Stages:
             self.undone_by = error
             raise
 
-    def _settle(self, settlement: Settlement) -> None:
+    def _settle(self, settlement: Settlement, own: OwnTransaction) -> None:
         """Write the outcome within the transaction; raise when the work is somebody else's meanwhile."""
         if not self.stored:
             return
@@ -237,6 +223,7 @@ class Stages:
             write_progress({id: (delivery, progress)})
         if settle_here([settlement]).refused:
             raise self._lost(loss_of(self._delivery, holders_of([id]).get(id)))
+        own.settlement = settlement
         warn_if_late(self._delivery, "settled")
 
     def _require_own(self) -> None:
