@@ -121,4 +121,4 @@ class Delivery:
             interruption.let_go()
 
     def __str__(self) -> str:
-        return f"work {self.row.id}"
+        return f"work {self.row.id} ({self.row.type})"

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
-from django.db import connections
 
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.worker.attempts.attempt import escaped
+from django_ayework.worker.attempts.leaks import end_connections
 from django_ayework.worker.batches.running import Ended
 from django_ayework.worker.slots.loads import Load, arun_load, deliveries_in, without_outcome
 
@@ -94,7 +94,7 @@ class EventLoopThread:
                 return await arun_load(load, self.services)
             finally:
                 if context in SyncToAsync.context_to_thread_executor:
-                    await asyncio.shield(sync_to_async(connections.close_all)())
+                    await asyncio.shield(sync_to_async(end_connections)(load))
 
     async def _cancel_all(self) -> None:
         """Cancel the tasks, let them end, then stop the loop."""

@@ -8,6 +8,7 @@ from django_ayework.define.registry import registry
 from django_ayework.flow.services import EngineServices
 from django_ayework.worker.attempts.attempt import arun
 from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.leaks import leave_clean
 from django_ayework.worker.attempts.short_way import run_shortest
 from django_ayework.worker.batches.batch import Batch
 from django_ayework.worker.batches.running import Ended, arun_batch, run_batch
@@ -34,7 +35,12 @@ def is_interruptible(load: Load) -> bool:
 
 def run_load(load: Load, services: EngineServices) -> list[Ended]:
     """Run in this thread; return how each attempt ended."""
-    return run_batch(load, services) if isinstance(load, Batch) else [(load, run_shortest(load, services))]
+    try:
+        if isinstance(load, Batch):
+            return run_batch(load, services)
+        return [(load, run_shortest(load, services))]
+    finally:
+        leave_clean(load)
 
 
 async def arun_load(load: Load, services: EngineServices) -> list[Ended]:
