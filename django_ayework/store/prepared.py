@@ -20,6 +20,9 @@ from django_ayework.heartbeat import beat, beat_before
 
 #: A connection that lives for one short request is not worth the question of :func:`is_direct`.
 WORTHWHILE = 3
+#: No statement runs so often. Django's None says the same, but with that the driver does not notice either
+#: that the project takes away what is prepared, by ``DISCARD ALL`` or ``DEALLOCATE ALL``.
+NEVER = 2**62
 #: Where a connection of Django's keeps what is known of its session: to look there costs next to nothing.
 ATTRIBUTE = "_ayework_session"
 
@@ -62,7 +65,7 @@ def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: boo
     The next statement uses the same cursor: read its rows before.
     """
     session = session_of(database)
-    if not may_prepare(session, database, needs_plan) or is_watched(database):
+    if is_watched(database) or not may_prepare(session, database, needs_plan):
         return None
     if database.needs_rollback:
         database.validate_no_broken_transaction()
@@ -133,7 +136,7 @@ def executed(session: Session, sql: str, params: Sequence[Any], reads_moments: b
     try:
         return cursor.execute(sql, params, prepare=True)
     finally:
-        connection.prepare_threshold = threshold
+        connection.prepare_threshold = NEVER if threshold is None else threshold
 
 
 def new_cursor(connection: Any, reads_moments: bool) -> Any:

@@ -107,9 +107,7 @@ def test_an_answer_that_is_lost_with_the_database_is_waited_for(case, line, told
 
 @pytest.mark.parametrize("lose", ["answer", "commit"])
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
-def test_what_the_settling_thread_has_settled_is_told_once(
-    lose, outcome, line, told, undeclared, caplog
-):
+def test_what_the_settling_thread_has_settled_is_told_once(lose, outcome, line, told, undeclared, caplog):
     """Several works in one transaction: all of them are told of, and none of them twice."""
     go = threading.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 from django.conf import settings
@@ -65,6 +66,43 @@ def test_a_connection_that_goes_on_queueing_prepares_its_insert():
     ids = [enqueue(add(a=1, b=2)).id for _ in range(3)]
     assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
     assert Work.objects.filter(id__in=ids).count() == 3
+
+
+@direct
+@pytest.mark.parametrize("statement", ["DISCARD ALL", "DEALLOCATE ALL"])
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_a_project_may_take_away_what_is_prepared(statement, inside):
+    """In a transaction the error could not be mended, so none may come."""
+    for _ in range(WORTHWHILE + 2):
+        enqueue(add(a=1, b=2))
+    for _ in range(2):
+        if statement == "DISCARD ALL" or not inside:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+        with transaction.atomic() if inside else nullcontext():
+            if statement != "DISCARD ALL" and inside:
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+            ids = [enqueue(add(a=1, b=2)).id for _ in range(3)]
+        assert Work.objects.filter(id__in=ids).count() == 3
+    assert [each.split()[0] for each in prepared_here()] == ["INSERT"]
+
+
+@direct
+def test_a_session_that_enqueues_prepares_nothing_of_the_projects():
+    for _ in range(WORTHWHILE + 2):
+        enqueue(add(a=1, b=2))
+    with connection.cursor() as cursor:
+        for _ in range(10):
+            cursor.execute("SELECT %s", [1])
+        cursor.executemany("SELECT %s", [(1,)] * 10)
+    assert [each.split()[0] for each in prepared_here()] == ["INSERT"]
+
+
+def test_somebody_who_counts_statements_counts_the_insert_alone(django_assert_num_queries):
+    for _ in range(WORTHWHILE + 3):
+        with django_assert_num_queries(1):
+            enqueue(add(a=1, b=2))
 
 
 @direct
