@@ -70,7 +70,7 @@ class ContextStages(Protocol):
 
 
 class Assignment(NamedTuple):
-    """The facts of one attempt."""
+    """The facts of one attempt; a function stands for what is read when it is asked for."""
 
     id: str
     type: str
@@ -78,8 +78,8 @@ class Assignment(NamedTuple):
     chain_id: str
     attempt: int
     parent: str | None = None
-    dependents: tuple[str, ...] = ()
-    blockers: tuple[Any, ...] = ()
+    dependents: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    blockers: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
     last_error: str | None = None
     deadline: datetime | None = None
     unit: str | None = None
@@ -147,12 +147,14 @@ class Context:
     @property
     def dependents(self) -> tuple[str, ...]:
         """The ids that the gate which released this work had waited for, in order."""
-        return self._assignment.dependents
+        found = self._assignment.dependents
+        return found() if callable(found) else found
 
     @property
     def blockers(self) -> tuple[Any, ...]:
         """The results of the chains that had blocked this work, in the order they were given."""
-        return self._assignment.blockers
+        found = self._assignment.blockers
+        return found() if callable(found) else found
 
     @property
     def last_error(self) -> str | None:

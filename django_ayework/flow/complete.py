@@ -11,16 +11,13 @@ from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.assignments import assignment_of
-from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.cascade import fire
 from django_ayework.flow.closing import close
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.locking import lock_live_work
-from django_ayework.flow.options import decode_options
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, book_all, success_of
-from django_ayework.flow.states import dependents_of
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic
@@ -81,6 +78,4 @@ def complete_here(row: WorkRow, plan: Plan) -> None:
 
 def context_of(row: WorkRow) -> Context:
     """Return the context of a work that no handler runs."""
-    blocked = decode_options(row.options).blocked
-    blockers = blockers_of([row.id])[row.id] if blocked else ()
-    return Context(assignment_of(row, dependents_of(row), blockers), EngineServices())
+    return Context(assignment_of(row), EngineServices())

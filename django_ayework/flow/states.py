@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 from django_ayework.define.handles import WorkState as WorkState
@@ -18,6 +19,32 @@ def find_state(id: str) -> WorkState | None:
     """Read a work's state, or None when no work has this id."""
     row = find_row(id)
     return None if row is None else state_of(row, dependents_of(row), blocker_ids_of(row))
+
+
+class ClaimedState(WorkState):
+    """The state of a work that a gate has released; ``dependents`` are read when they are asked for."""
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: WorkRow) -> None:
+        state = state_of(row)
+        for each in fields(WorkState):
+            if each.name != "dependents":
+                object.__setattr__(self, each.name, getattr(state, each.name))
+        object.__setattr__(self, "_row", row)
+
+    def __getattr__(self, name: str) -> Any:
+        """Read what is asked for the first time."""
+        if name != "dependents":
+            raise AttributeError(name)
+        found = dependents_of(self._row)
+        object.__setattr__(self, name, found)
+        return found
+
+
+def claimed_state_of(row: WorkRow) -> WorkState:
+    """Return a claimed row as users see it, without reading what its gate had waited for."""
+    return ClaimedState(row) if decode_options(row.options).released else state_of(row)
 
 
 def dependents_of(row: WorkRow) -> tuple[str, ...]:

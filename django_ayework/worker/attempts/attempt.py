@@ -19,7 +19,7 @@ from django_ayework.define.events import FailureInfo, Kind
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.signal import AbortReason
 from django_ayework.errors import Abort, Aborted, Defer, Reschedule
-from django_ayework.flow.assignments import assignment_of
+from django_ayework.flow.assignments import WaitedFor, assignment_of
 from django_ayework.flow.events import announce, is_heard, report, resolved_hook, work_event
 from django_ayework.flow.group_books import ContributionFailed
 from django_ayework.flow.log_context import attempt_facts, log_hooks
@@ -35,7 +35,7 @@ from django_ayework.rules.verdicts import Verdict, cut_traceback, die, error_tex
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.attempts.middleware import asurrounded, middlewares_of, surrounded
+from django_ayework.worker.attempts.middleware import asurrounded, is_async, middlewares_of, surrounded
 from django_ayework.worker.attempts.stages import Stages
 
 logger = logging.getLogger("django_ayework")
@@ -49,6 +49,7 @@ class Opened(NamedTuple):
     context: Context
     arguments: dict[str, Any]
     stages: Stages
+    waited_for: WaitedFor
 
     @classmethod
     def of(
@@ -61,24 +62,29 @@ class Opened(NamedTuple):
     ) -> Opened:
         """Make what its handler may be given."""
         stages = Stages(delivery, work_type, services, stored)
-        assignment = assignment_of(delivery.row, delivery.dependents, delivery.blockers)
-        return cls(
-            delivery,
-            work_type,
-            Context(assignment, services, delivery.signal, stages),
-            arguments,
-            stages,
-        )
+        waited_for = WaitedFor(delivery.row)
+        assignment = assignment_of(delivery.row, waited_for)
+        context = Context(assignment, services, delivery.signal, stages)
+        return cls(delivery, work_type, context, arguments, stages, waited_for)
 
     def call(self) -> Any:
         """Call a plain handler within its middlewares."""
         interrupt = self.work_type.settings.interrupt
         handler = self.call_interruptibly if interrupt else self.call_handler
-        return surrounded(handler, middlewares_of(self.work_type), self.context)
+        middlewares = middlewares_of(self.work_type)
+        if any(map(is_async, middlewares)):
+            self.waited_for.look_up()
+        return surrounded(handler, middlewares, self.context)
 
     async def acall(self) -> Any:
-        """Await an async handler within its middlewares."""
-        return await asurrounded(self.call_handler, middlewares_of(self.work_type), self.context)
+        """Await an async handler within its middlewares.
+
+        What the work had waited for is read before, in the work's thread: the event loop must not wait.
+        """
+        options, middlewares = self.delivery.options, middlewares_of(self.work_type)
+        if (options.released or options.blocked) and (self.work_type.takes_context or middlewares):
+            await sync_to_async(self.waited_for.look_up)()
+        return await asurrounded(self.call_handler, middlewares, self.context)
 
     def call_interruptibly(self) -> Any:
         """Call the handler itself; an abort may be raised inside it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 from django_ayework.define.signal import AbortReason, AbortSignal
 from django_ayework.doers import Doer
@@ -21,21 +20,13 @@ class Delivery:
     """
 
     __slots__ = (  # there are thousands a second
-        "_interruptions", "_lock", "blockers", "claimed_at", "dependents", "doer", "ended", "in_batch",
+        "_interruptions", "_lock", "claimed_at", "doer", "ended", "in_batch",
         "lapses_at", "lease", "lost", "options", "ready_at", "renewed_at", "row", "settled", "signal",
         "started_at", "withdrawn",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        row: WorkRow,
-        lease: float,
-        dependents: tuple[str, ...] = (),
-        blockers: tuple[Any, ...] = (),
-    ) -> None:
+    def __init__(self, row: WorkRow, lease: float) -> None:
         self.row = row
-        self.dependents = dependents
-        self.blockers = blockers
         self.signal = AbortSignal()
         self.options: StoredOptions = decode_options(row.options)
         self.lease = self.options.lease or lease

@@ -11,11 +11,9 @@ from django.db import Error
 
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
-from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.events import report
 from django_ayework.flow.news.elsewhere import hears_others
-from django_ayework.flow.options import decode_options
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.durations import later
 from django_ayework.rules.news import Due
@@ -24,7 +22,6 @@ from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane, lanes_with_work
 from django_ayework.store.look import Look, look
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.waiters import watched_by_all
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.batches.sizes import NO_ROOM, slots_for
 from django_ayework.worker.claiming.acceptance import accepted
@@ -243,17 +240,6 @@ def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
 
 
 def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:
-    """Return claimed rows as deliveries.
-
-    Those that a gate released learn what it had waited for, those with blockers the blockers' results.
-    """
-    options = {text: decode_options(text) for text in {row.options for row in rows}}
-    released = {row.parent_id for row in rows if row.parent_id and options[row.options].released}
-    blocked = [row.id for row in rows if options[row.options].blocked]
-    dependents = watched_by_all(released) if released else {}
-    blockers = blockers_of(blocked) if blocked else {}
+    """Return claimed rows as deliveries."""
     lease = get_settings().lease
-    return [
-        Delivery(row, lease, dependents.get(row.parent_id or "", ()), blockers.get(row.id, ()))
-        for row in rows
-    ]
+    return [Delivery(row, lease) for row in rows]
