@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,8 +44,11 @@ def decide_wave(ledger: Ledger) -> None:
     news = News(ledger.outcomes, ledger.chain_outcomes)
     ledger.outcomes, ledger.chain_outcomes = {}, {}
     undecided, ledger.undecided = ledger.undecided, set()
-    waiters = tell_waiters(undecided, news)
-    undone = news.undoes()
+    decide_waiters(ledger, tell_waiters(undecided, news), undone=news.undoes())
+
+
+def decide_waiters(ledger: Ledger, waiters: Mapping[str, WaiterRow], undone: bool = False) -> None:
+    """Move those of these locked waiters that their counts decide; ``undone`` if ends were undone."""
     decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
     moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]
     moves = [move for row in read(moving) if (move := move_of(row, decided[row.id], ledger.now))]

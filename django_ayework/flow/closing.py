@@ -1,35 +1,50 @@
-"""Closing the books of a transaction, and looking again after it where that is needed.
+"""Closing the books of a transaction, and rechecking the new waiters after it where that is needed.
 
-A waiter can be born while another transaction settles what it watches, each unseen by the other. Locking the
-watched works in the caller's transaction would prevent that; a slow request would then stall the workers,
-and could be chosen as the victim of a deadlock. Looking again after the commit locks nothing for longer than
-a moment. The waiter's ``recheck`` flag is durable, so a crash in between only leaves the look to a worker.
+A waiter can be inserted while another transaction settles what it watches, each unseen by the other. Locking
+the watched works in the caller's transaction would prevent that; a slow request would then stall the workers,
+and could be chosen as the victim of a deadlock. A recheck after the commit locks nothing for longer than a
+moment, and skips what others have locked: a worker rechecks that later. The waiter's ``recheck`` flag is
+durable, and stays until nothing was skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
-from django_ayework.flow.cascade import cascade
+from django_ayework.flow.cascade import cascade, decide_waiters
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.units import bear_outputs
+from django_ayework.flow.unresolved import Rotation, Unresolved
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.attempts import insert_attempts
+from django_ayework.store.brief import briefly
 from django_ayework.store.clock import clock
-from django_ayework.store.database import in_own_transaction
+from django_ayework.store.database import chunked
 from django_ayework.store.edges import News
 from django_ayework.store.rows import statuses_of
 from django_ayework.store.second_looks import (
+    OpenEdge,
     clear_recheck,
     ends_of_blockers,
-    open_edges,
+    flag_for_recheck,
+    open_watchers,
     settled_chains,
     settled_statuses,
-    untold_watchers,
-    waiters_to_recheck,
 )
+from django_ayework.store.telling import record_outcomes
 from django_ayework.store.waiters import lock_waiters
+
+#: Waiters in one transaction.
+PAGE = 500
+#: Seconds for which the waiters of a page that has failed are rechecked one by one.
+LONGEST_ISOLATION = 2.0
+
+unresolved = Unresolved()
+rotation = Rotation()
 
 
 def close(ledger: Ledger) -> None:
@@ -45,33 +60,81 @@ def close(ledger: Ledger) -> None:
     ledger.effects.release_on_commit()
 
 
+class Findings(NamedTuple):
+    """What is known of open edges: how works and chains ended, and the edges to those that are locked."""
+
+    news: News
+    held: list[OpenEdge]
+
+
+class Recheck(NamedTuple):
+    """The waiters that a recheck could lock, and those among them that it alone has told of an end."""
+
+    taken: set[str]
+    stranded: list[str]
+
+
 def recheck(waiters: Sequence[str]) -> None:
-    """Record what had ended before the waiters' edges could be seen, and decide them."""
-    if not waiters:
-        return
-    open = open_edges(waiters)
-    works = settled_statuses([watch.id for watch in open if not watch.chain])
-    chains = settled_chains([watch.id for watch in open if watch.chain])
-    in_own_transaction(partial(record, waiters, News(works, chains)))
+    """Record what had ended before the waiters' edges could be seen, and decide them.
+
+    This runs in the thread that has queued them. So it waits for nobody's locks, but a moment for those of
+    waiters and groups behind them: after that it leaves all that remains, with its flags, to a worker.
+    """
+    for page in chunked(waiters, PAGE):
+        if recheck_page(page) is None:
+            return
 
 
 def recheck_watchers(ids: Sequence[str]) -> None:
-    """Look again for those who watch these works and do not know how they ended."""
-    recheck(untold_watchers(ids))
+    """Recheck those who watch these works and do not know how they ended.
+
+    They had no flag, as nobody knew of these works before. Those that cannot be rechecked now are given one.
+    """
+    waiters = open_watchers(ids)
+    for page in chunked(waiters, PAGE):
+        done = recheck_page(page)
+        left = set(page) - (done.taken if done else set())
+        if left:
+            briefly(partial(flag_for_recheck, sorted(left)))
 
 
-def record(waiters: Sequence[str], news: News) -> None:
-    """Decide waiters with this news, under their locks.
+def recheck_page(waiters: Sequence[str]) -> Recheck | None:
+    """Recheck waiters in one transaction; None if that would have to wait for locks."""
+    if not waiters:
+        return Recheck(set(), [])
+    found = look(unresolved.edges_of(waiters))
+    done = briefly(partial(record, waiters, found))
+    if done is not None:
+        unresolved.remember(found.held, done.taken)
+    return done
 
-    What had ended without success may have been retried since it was read; from here on a retry must wait for
-    the waiters' locks.
+
+def look(edges: Iterable[OpenEdge]) -> Findings:
+    """Find out how what these edges watch has ended."""
+    edges = list(edges)
+    works = settled_statuses({edge.watched_id for edge in edges if not edge.chain})
+    chains = settled_chains({edge.watched_id for edge in edges if edge.chain})
+    held = [edge for edge in edges if edge.watched_id in (chains if edge.chain else works).held]
+    return Findings(News(works.ended, chains.ended), held)
+
+
+def record(waiters: Sequence[str], found: Findings) -> Recheck:
+    """Tell waiters what was found, and decide them, under their locks; those that are locked are passed over.
+
+    All of them are locked by one statement, in id order, and no others that watch the same: settlements and
+    rechecks of their own tell those. What had ended without success may have been retried since it was read;
+    so it is read anew under the locks, for which a retry must wait from here on.
     """
     ledger = Ledger(clock.now())
-    clear_recheck(lock_waiters(waiters))
-    ledger.outcomes.update(still_ended(news.works, statuses_of))
-    ledger.chain_outcomes.update(still_ended(news.chains, ends_of_blockers))
-    ledger.undecided.update(waiters)
+    locked = lock_waiters(waiters, skip_locked=True)
+    news = News(still_ended(found.news.works, statuses_of), still_ended(found.news.chains, ends_of_blockers))
+    told = record_outcomes(locked, news)
+    incomplete = {edge.waiter_id for edge in found.held}
+    clear_recheck(id for id, waiter in locked.items() if waiter.recheck and id not in incomplete)
+    decide_waiters(ledger, told)
     close(ledger)
+    stranded = [id for id, waiter in locked.items() if not waiter.recheck and told[id] != waiter]
+    return Recheck(set(locked), stranded)
 
 
 def still_ended(
@@ -84,7 +147,40 @@ def still_ended(
 
 
 def recheck_leftovers(limit: int = 100) -> int:
-    """Look at waiters whose maker did not get to it; return how many."""
-    waiters = waiters_to_recheck(limit)
-    recheck(waiters)
+    """Recheck waiters that still have their flag, the next page of them; return how many that were."""
+    waiters = rotation.next_page(limit)
+    recheck_isolated(waiters)
     return len(waiters)
+
+
+def recheck_isolated(waiters: Sequence[str]) -> list[Recheck]:
+    """Recheck waiters together; if that fails, one by one, so that one of them keeps no other from it.
+
+    One by one they come in any order, and until the time is up: those that were not reached are not always
+    the same. An error that is not about locks is raised once the others were rechecked.
+    """
+    try:
+        done = recheck_page(waiters)
+    except Exception:
+        if len(waiters) < 2:
+            raise
+        done = None
+    if done is not None or len(waiters) < 2:
+        return [done] if done else []
+    return recheck_one_by_one(random.sample(waiters, len(waiters)))
+
+
+def recheck_one_by_one(waiters: Collection[str]) -> list[Recheck]:
+    """Recheck each of these waiters in a transaction of its own, while there is time."""
+    until = time.monotonic() + LONGEST_ISOLATION
+    rechecks: list[Recheck | None] = []
+    errors: list[Exception] = []
+    for waiter in waiters:
+        if time.monotonic() < until:
+            try:
+                rechecks.append(recheck_page([waiter]))
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return [done for done in rechecks if done]

@@ -52,10 +52,11 @@ def chains_of(work_ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def step_ids(chain_ids: Iterable[str]) -> list[str]:
-    """Return the ids of all works of these chains."""
+def chains_of_steps(chain_ids: Iterable[str]) -> dict[str, str]:
+    """Return the chain of each work of these chains; its id is that of a first work, which may be gone."""
     wanted = list(chain_ids)
-    found = list(wanted)
+    found = dict(zip(wanted, wanted, strict=True))
     for some in chunked(wanted):
-        found += rows(Work).filter(chain_id__in=some).values_list("id", flat=True)
+        later = rows(Work).filter(chain_id__in=some).values_list("id", "chain_id")
+        found.update((id, chain_id or id) for id, chain_id in later)
     return found

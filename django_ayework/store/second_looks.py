@@ -1,37 +1,74 @@
-"""Looking again at waiters: at those that ask for it, and at those that were left behind."""
+"""Rechecks of waiters: what they watch whose end they do not know, and which of that has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef
 
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.states import LIVE, Status, is_terminal
-from django_ayework.store.chains import chain_ends, step_ids
-from django_ayework.store.database import atomic, chunked, rows
+from django_ayework.store.chains import chain_ends, chains_of_steps
+from django_ayework.store.database import atomic, chunked, rows, vendor
 from django_ayework.store.rows import statuses_of
 from django_ayework.store.stand_ins import on_timeline
-from django_ayework.store.waiters import Watch
+from django_ayework.store.waiters import lock_waiters
 
 
-def waiters_to_recheck(limit: int) -> list[str]:
-    """Return waiters that somebody must look at again."""
-    return list(rows(Waiter).filter(recheck=True).values_list("work_id", flat=True)[:limit])
+class OpenEdge(NamedTuple):
+    """An edge whose outcome is not known."""
+
+    id: int
+    waiter_id: str
+    watched_id: str
+    chain: bool
+
+
+class Ends(NamedTuple):
+    """How works or chains ended, those that have; of those that are ``held``, nobody can tell now."""
+
+    ended: dict[str, Status]
+    held: set[str]
+
+
+def waiters_to_recheck(limit: int, after: str = "") -> list[str]:
+    """Return waiters that are to be rechecked: those after this id, then from the first one on."""
+    flagged = rows(Waiter).filter(recheck=True).order_by("work_id").values_list("work_id", flat=True)
+    found = list(flagged.filter(work_id__gt=after)[:limit])
+    return found + list(flagged.filter(work_id__lte=after)[: limit - len(found)]) if after else found
 
 
 def clear_recheck(waiters: Iterable[str]) -> None:
-    """Note that these waiters were looked at."""
-    rows(Waiter).filter(work_id__in=list(waiters)).update(recheck=False)
+    """Note that these waiters, which the caller has locked, were rechecked."""
+    for some in chunked(list(waiters)):
+        rows(Waiter).filter(work_id__in=some).update(recheck=False)
 
 
-def open_edges(waiters: Iterable[str]) -> list[Watch]:
-    """Return what these waiters watch whose end is not known."""
-    edges = rows(Edge).filter(waiter_id__in=list(waiters), outcome="")
-    return [Watch(*edge) for edge in edges.values_list("watched_id", "chain").distinct()]
+def flag_for_recheck(waiters: Sequence[str]) -> int:
+    """Note that a worker is to recheck these waiters; return how many."""
+    return rows(Waiter).filter(work_id__in=lock_waiters(waiters)).update(recheck=True)
 
 
-def untold_watchers(ids: Sequence[str]) -> list[str]:
+def open_edges(waiters: Sequence[str]) -> list[OpenEdge]:
+    """Return the edges of these waiters whose outcome is not known."""
+    found: list[OpenEdge] = []
+    for some in chunked(waiters):
+        edges = rows(Edge).filter(waiter_id__in=some, outcome="")
+        found += map(OpenEdge._make, edges.values_list(*OpenEdge._fields))
+    return found
+
+
+def edges_by_id(ids: Sequence[int]) -> list[tuple[OpenEdge, str]]:
+    """Return those of these edges that are there, each with its outcome."""
+    found: list[tuple[OpenEdge, str]] = []
+    for some in chunked(ids):
+        edges = rows(Edge).filter(id__in=some).values_list(*OpenEdge._fields, "outcome")
+        found += [(OpenEdge._make(edge), outcome) for *edge, outcome in edges]
+    return found
+
+
+def open_watchers(ids: Sequence[str]) -> list[str]:
     """Return the waiters that have an open edge to any of these ids."""
     found: set[str] = set()
     for some in chunked(ids):
@@ -40,31 +77,43 @@ def untold_watchers(ids: Sequence[str]) -> list[str]:
     return sorted(found)
 
 
-def settled_statuses(ids: Sequence[str]) -> dict[str, Status]:
-    """Return how these works ended, those that have, after waiting for settlements in flight.
+def settled_statuses(ids: Collection[str]) -> Ends:
+    """Return how these works ended; a row that somebody holds is passed over.
 
-    Each lock is let go at once, and locks that would wait are taken one at a time: no deadlock. Once a row
-    was lockable, any settlement that had missed a freshly committed edge has ended, and shows here.
+    A settlement locks the work before it looks for edges. So once the row of a work can be locked, a
+    settlement that has missed a committed edge is over and its outcome is seen; a later one finds the edge.
+    Each lock is released at once. A success is final and needs none. SQLite has one writer at a time: no
+    settlement is in flight once an edge is committed.
     """
-    found: dict[str, Status] = {}
-    for some in chunked(ids):
+    seen = statuses_of(sorted(ids))
+    if vendor() == "sqlite":
+        return Ends(ended_among(seen), set())
+    unlocked = [id for id, status in seen.items() if status is not Status.SUCCESS]
+    held = set(unlocked)
+    for some in chunked(unlocked):
         with atomic():
             free = rows(Work).select_for_update(skip_locked=True).filter(id__in=some)
-            found.update((id, Status(status)) for id, status in free.values_list("id", "status"))
-    for id in statuses_of(id for id in ids if id not in found):
-        with atomic():
-            row = rows(Work).select_for_update().filter(id=id).values_list("status", flat=True)
-            found.update((id, Status(status)) for status in row)
-    return {id: status for id, status in found.items() if is_terminal(status)}
+            locked = {id: Status(status) for id, status in free.values_list("id", "status")}
+        seen.update(locked)
+        held -= locked.keys()
+    return Ends(ended_among(seen, held), held)
 
 
-def settled_chains(ids: Sequence[str]) -> dict[str, Status]:
-    """Return how these chains ended, those that have, after waiting for settlements in flight.
+def ended_among(statuses: dict[str, Status], sparing: Collection[str] = ()) -> dict[str, Status]:
+    """Return the statuses that are ends."""
+    return {id: status for id, status in statuses.items() if is_terminal(status) and id not in sparing}
 
-    A step that is born while we wait is settled later, by somebody who sees the edge.
+
+def settled_chains(ids: Collection[str]) -> Ends:
+    """Return how these chains ended; a chain is held while one of its works is.
+
+    A work that joins a chain after they were read is settled later than the edge was committed.
     """
-    settled_statuses(step_ids(ids))
-    return {id: status for id, status in ends_of_blockers(ids).items() if is_terminal(status)}
+    if not ids:
+        return Ends({}, set())
+    chains = chains_of_steps(ids)
+    held = {chains[step] for step in settled_statuses(chains.keys()).held}
+    return Ends(ended_among(ends_of_blockers(ids), held), held)
 
 
 def ends_of_blockers(chain_ids: Iterable[str]) -> dict[str, Status]:
@@ -79,7 +128,7 @@ def ends_of_blockers(chain_ids: Iterable[str]) -> dict[str, Status]:
 def stranded(limit: int) -> list[str]:
     """Return blocked works that have an open edge to a work that has ended: in a correct run there is none.
 
-    Waiters due for their second look are not stranded; that look finds them. The way leads from the blocked
+    Waiters due for their recheck are not stranded; that finds them. The way leads from the blocked
     works to their edges, so that it costs what waits, and not what was ever watched.
     """
     waiting = on_timeline(rows(Work), Status.BLOCKED)

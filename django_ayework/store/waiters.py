@@ -56,11 +56,12 @@ def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[
     (copy_rows if copies else insert_many)(Edge, EDGE_COLUMNS, edges)
 
 
-def lock_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
+def lock_waiters(ids: Iterable[str], skip_locked: bool = False) -> dict[str, WaiterRow]:
     """Lock waiters in id order, so that two settlements that meet at several cannot wait for each other."""
     locked: dict[str, WaiterRow] = {}
     for some in chunked(sorted(ids)):
-        chosen = rows(Waiter).select_for_update().filter(work_id__in=some).order_by("work_id")
+        chosen = rows(Waiter).select_for_update(skip_locked=skip_locked).filter(work_id__in=some)
+        chosen = chosen.order_by("work_id")
         locked.update((row[0], WaiterRow._make(row)) for row in chosen.values_list(*WaiterRow._fields))
     return locked
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
+from django_ayework.flow.closing import recheck_leftovers
 from tests.processes import ROOT
 
 #: The name of an act of ``rival_process``, and what it is given.
@@ -25,7 +26,8 @@ HEAD_STARTS = (0, 200, 400, 800, 1600)
 def race_processes(env: dict[str, str], *rivals: Sequence[Act]) -> list[list[Any]]:
     """Let each rival carry out its acts, all of a round at the same moment; return what each answered.
 
-    An act that is refused answers with the name of the error.
+    An act that is refused answers with the name of the error. In the end waiters are rechecked that were left
+    to a worker, as what they watch was locked.
     """
     rounds = {len(acts) for acts in rivals}
     assert len(rounds) == 1, f"expected acts for as many rounds, got {rounds}"
@@ -33,9 +35,9 @@ def race_processes(env: dict[str, str], *rivals: Sequence[Act]) -> list[list[Any
         processes = [stack.enter_context(Rival.started(env, acts)) for acts in rivals]
         for process in processes:
             assert process.hear() == "ready"
-        return list(
-            map(list, zip(*(round_of(processes, number) for number in range(rounds.pop())), strict=True))
-        )
+        rounds_ = [round_of(processes, number) for number in range(rounds.pop())]
+    recheck_leftovers(len(rounds_) * len(rivals))
+    return list(map(list, zip(*rounds_, strict=True)))
 
 
 def round_of(processes: Sequence[Rival], number: int) -> list[Any]:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from django.db import connections
 
+from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.flow.settle import Report, Settlement, Success, settle
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Reason
@@ -23,7 +24,10 @@ Act = Callable[[int], object]
 
 
 def race(rounds: int, *acts: Act) -> None:
-    """Let each act run once per round, all of a round starting together; raise what any of them raised."""
+    """Let each act run once per round, all of a round starting together; raise what any of them raised.
+
+    In the end waiters are rechecked that were left to a worker, as what they watch was locked.
+    """
     start = threading.Barrier(len(acts))
     errors: list[BaseException] = []
 
@@ -53,6 +57,7 @@ def race(rounds: int, *acts: Act) -> None:
     assert not any(thread.is_alive() for thread in threads), "the rivals wait for each other"
     if errors:
         raise errors[0]
+    recheck_leftovers(rounds * len(acts))
 
 
 def claim(
