@@ -1,4 +1,6 @@
-"""Blockers: chains that must succeed before a work may start, and whose results it is given."""
+"""What waiters watch when they are queued. Blockers are chains that must succeed before a work may start, and
+whose results it is given; a gate watches works.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from django_ayework.define.registry import registry
+from django_ayework.define.requests import GateRequest
 from django_ayework.errors import ChainNotFound
 from django_ayework.flow.births import Birth
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.rules.states import Status
 from django_ayework.store.chains import chain_ends, last_steps
+from django_ayework.store.rows import statuses_of
 from django_ayework.store.waiters import Watch, watched_by_all
 
 Watches = dict[str, tuple[Watch, ...]]
@@ -24,7 +28,7 @@ def blocked(
     ``continuing`` are chains whose last work has ended, and whose next is still to be born: they live.
 
     Raises ChainNotFound for a blocker that neither exists nor is born with them. Not for works that a gate
-    has ``promised``: their blockers may have been deleted since, which count as cancelled (a second look
+    has ``promised``: their blockers may have been deleted since, which count as cancelled (a recheck
     finds that), and the settlement that opens the gate must not fail for that.
     """
     wanted = {id for birth in births for id in birth.blockers}
@@ -52,10 +56,24 @@ def require_chains(births: Sequence[Birth], known: set[str]) -> None:
 def watched(birth: Birth, ends: dict[str, Status]) -> tuple[Watch, ...]:
     """Return what a work watches, with the outcomes of chains that have succeeded.
 
-    A chain that has ended otherwise may be retried at this moment, unseen: that is for the second look.
+    A chain that has ended otherwise may be retried at this moment, unseen: that is for the recheck.
     """
     succeeded = {id for id in birth.blockers if ends.get(id) is Status.SUCCESS}
     return tuple(Watch(id, True, str(Status.SUCCESS) if id in succeeded else "") for id in birth.blockers)
+
+
+def watched_by_gates(gates: Iterable[GateRequest[Any]], private: Collection[str]) -> Watches:
+    """Return what gates watch, with the outcomes of works that have succeeded, as for blockers.
+
+    Those that are ``private`` to the transaction need not be looked up: nobody has run them yet.
+    """
+    watched = {gate.id: gate.watched for gate in gates}
+    statuses = statuses_of({id for ids in watched.values() for id in ids if id not in private})
+    succeeded = {id for id, status in statuses.items() if status is Status.SUCCESS}
+    return {
+        gate: tuple(Watch(id, outcome=str(Status.SUCCESS) if id in succeeded else "") for id in ids)
+        for gate, ids in watched.items()
+    }
 
 
 def waiting(birth: Birth, watches: Iterable[Watch]) -> Birth:

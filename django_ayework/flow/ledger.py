@@ -13,7 +13,7 @@ from datetime import datetime
 
 from django_ayework.define.events import Kind
 from django_ayework.flow.births import Birth
-from django_ayework.flow.blockers import Watches, blocked
+from django_ayework.flow.blockers import Watches, blocked, watched_by_gates
 from django_ayework.flow.drafts import Drafts
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import group_done_is_heard, is_heard
@@ -21,7 +21,7 @@ from django_ayework.flow.gate_payload import promised_ids
 from django_ayework.flow.group_books import GroupBooks
 from django_ayework.flow.states import readable_result
 from django_ayework.flow.taken import leave_taken, one_per_id
-from django_ayework.rules.conditions import Condition, condition_to_plain
+from django_ayework.rules.conditions import Condition, Decision, condition_to_plain, decide
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import AttemptRow
 from django_ayework.store.inserts import insert_works
@@ -47,7 +47,7 @@ class Ledger:
         self.continuing: set[str] = set()
         #: Waiters to decide although nothing they watch has news.
         self.undecided: set[str] = set()
-        #: Waiters that watch works of other transactions: to be looked at again after commit.
+        #: Waiters that watch works of other transactions: to be rechecked after commit.
         self.rechecks: list[str] = []
         #: Waiters born in this transaction.
         self.waiters: set[str] = set()
@@ -149,12 +149,13 @@ class Ledger:
         """Insert what new gates and new works with blockers wait for.
 
         What is born here (``others`` too), or promised by a gate born here, nobody else can settle before we
-        commit. Anything else may be settling right now and miss our edges, so such a waiter is looked at
-        again after commit.
+        commit. Anything else that has not succeeded may be settling right now and miss our edges, so such a
+        waiter is rechecked after the commit. One whose condition is met already is decided with this
+        transaction; nobody else can see the others, so they need not even be read.
         """
         gates = [birth.gate for birth in births if birth.gate is not None]
         private = {birth.row.id for birth in births}.union(promised_ids(gates), others)
-        watched = {gate.id: tuple(map(Watch, gate.watched)) for gate in gates}
+        watched = watched_by_gates(gates, private)
         watched.update({birth.row.id: watches[birth.row.id] for birth in births if birth.blockers})
         if not watched:
             return
@@ -168,7 +169,10 @@ class Ledger:
         insert_waiters(waiters, watched)
         self.rechecks += [waiter.work_id for waiter in waiters if waiter.recheck]
         self.waiters.update(watched)
-        self.undecided.update(watched)
+        tallies = {waiter.work_id: waiter.tally for waiter in waiters}
+        self.undecided.update(
+            gate.id for gate in gates if decide(gate.condition, tallies[gate.id]) is not Decision.WAIT
+        )
 
 
 def waiter_row(

@@ -22,8 +22,9 @@ from django_ayework import (
     work,
 )
 from django_ayework.flow import closing
+from django_ayework.flow.chores import prune
 from django_ayework.flow.closing import recheck_leftovers
-from django_ayework.models import Waiter
+from django_ayework.models import Waiter, Work
 from django_ayework.testing import drain
 from tests.processes import PATIENCE, eventually
 from tests.races.works import step
@@ -260,6 +261,20 @@ def test_watched_works_that_stay_locked_do_not_starve_waiters_behind_them(monkey
         assert statuses(first, second) == ["blocked", "success"]
     recheck_leftovers()
     assert (statuses(first), has_flag(first)) == (["success"], [False])
+
+
+@with_row_locks
+def test_a_success_that_is_pruned_before_the_gate_over_it_is_committed_opens_it(settings):
+    settings.AYEWORK = {"RETENTION": {"success": 0}}
+    member = enqueue(step())
+    drain()
+    with transaction.atomic():
+        gate = enqueue(dependency([member, "unborn"], [], "all-done"))
+        at_once(prune)
+    assert not Work.objects.filter(id=member.id).exists()
+    enqueue(step(), id="unborn")
+    drain()
+    assert statuses(gate) == ["success"]
 
 
 @pytest.mark.vendors("postgresql")
