@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 from django.db import Error
 
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
 from django_ayework.flow.cascade import Move, close_unopened, ending
-from django_ayework.flow.closing import close, recheck
+from django_ayework.flow.closing import close, recheck_isolated
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.trials import trial_of
@@ -24,7 +25,7 @@ from django_ayework.store.database import in_own_transaction, is_contention
 from django_ayework.store.leases import lock_lapsed, lock_overdue
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.schedules import delete_firings
-from django_ayework.store.second_looks import stranded
+from django_ayework.store.second_looks import Place, blocked_page, stranded_among
 
 logger = logging.getLogger("django_ayework")
 
@@ -106,15 +107,37 @@ def expire_gates_here() -> int:
     return len(moved)
 
 
+class Sweep(NamedTuple):
+    """A page of the sweep: how many stranded waiters it decided, and where the next page begins."""
+
+    found: int
+    next: Place | None
+
+
 def sweep() -> int:
-    """Look for waiters left behind and decide them; return how many: in a correct run there are none."""
-    found = stranded(BATCH)
-    if found:
+    """Sweep all blocked works; return how many were stranded."""
+    page = sweep_page()
+    found = page.found
+    while page.next is not None:
+        page = sweep_page(page.next)
+        found += page.found
+    return found
+
+
+def sweep_page(after: Place | None = None) -> Sweep:
+    """Look for stranded waiters in one page of the blocked works, the first one unless ``after`` is given.
+
+    A stranded waiter has an open edge to what has ended, and no flag: in a correct run there is none. Whether
+    it is one is seen under its lock, by the recheck that decides it.
+    """
+    page = blocked_page(after)
+    rechecks = recheck_isolated(stranded_among(page.ids))
+    stranded = sorted(id for done in rechecks for id in done.stranded)
+    if stranded:
         logger.error(
-            "The sweep found %d stranded waiters, which is a bug: %s", len(found), ", ".join(found[:10])
+            "The sweep found %d stranded waiters, which is a bug: %s", len(stranded), ", ".join(stranded[:10])
         )
-        recheck(found)
-    return len(found)
+    return Sweep(len(stranded), page.next)
 
 
 def prune(limit: int = PRUNE_BATCH) -> int:

@@ -105,9 +105,10 @@ class Work(models.Model):
                 where=Q(status="running"),
                 part_of="ayework_lane",
             ),
+            # The sweep takes them page by page: many have no deadline, so the id comes into it.
             PartialIndex(
-                fields=["deadline"],
-                name="ayework_overdue",
+                fields=["deadline", "id"],
+                name="ayework_blocked",
                 where=Q(status="blocked"),
                 part_of="ayework_lane",
             ),

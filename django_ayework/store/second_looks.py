@@ -1,11 +1,14 @@
-"""Rechecks of waiters: what they watch whose end they do not know, and which of that has ended."""
+"""What rechecks and the sweep read: open edges of waiters, and how what they lead to has ended."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from itertools import accumulate
 from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef, Q
 
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.states import LIVE, Status, is_terminal
@@ -14,6 +17,9 @@ from django_ayework.store.database import atomic, chunked, rows, vendor
 from django_ayework.store.rows import statuses_of
 from django_ayework.store.stand_ins import on_timeline
 from django_ayework.store.waiters import lock_waiters
+
+#: A page of the sweep: blocked works, and edges that they have unless it is a single one's.
+WAITERS, EDGES = 1000, 20_000
 
 
 class OpenEdge(NamedTuple):
@@ -125,28 +131,60 @@ def ends_of_blockers(chain_ids: Iterable[str]) -> dict[str, Status]:
     return dict.fromkeys(ids, Status.CANCELLED) | chain_ends(ids)
 
 
-def stranded(limit: int) -> list[str]:
-    """Return blocked works that have an open edge to a work that has ended: in a correct run there is none.
+class Place(NamedTuple):
+    """Where a blocked work stands among all of them: by its deadline, those without one first, then by id."""
 
-    Waiters due for their recheck are not stranded; that finds them. The way leads from the blocked
-    works to their edges, so that it costs what waits, and not what was ever watched.
+    deadline: datetime | None
+    id: str
+
+
+class BlockedPage(NamedTuple):
+    """Blocked works, and the place behind which the next page begins; None behind the last one."""
+
+    ids: list[str]
+    next: Place | None
+
+
+def blocked_page(after: Place | None) -> BlockedPage:
+    """Return the next blocked works: as many as watch no more than ``EDGES`` others, and at least one."""
+    places = blocked_after(after or Place(None, ""), WAITERS)
+    ids = [place.id for place in places]
+    totals = dict(rows(Waiter).filter(work_id__in=ids).values_list("work_id", "total"))
+    edges = list(accumulate(totals.get(id, 0) for id in ids))
+    taken = max(1, bisect_right(edges, EDGES))
+    is_last = len(places) < WAITERS and taken >= len(places)
+    return BlockedPage(ids[:taken], None if is_last else places[min(taken, len(places)) - 1])
+
+
+def blocked_after(place: Place, limit: int) -> list[Place]:
+    """Return the places of the blocked works behind a place, from their index alone and in its order.
+
+    PostgreSQL sorts what has no deadline, unless it is to come by deadline first; MariaDB sorts it if so.
     """
-    waiting = on_timeline(rows(Work), Status.BLOCKED)
-    blocked = list(waiting.order_by("id").values_list("id", flat=True))
-    found: list[str] = []
-    for some in chunked(blocked):
-        found += stranded_among(some)
-        if len(found) >= limit:
-            break
-    return found[:limit]
+    by_id = ("id",) if vendor() == "mysql" else ("at", "id")
+    blocked = on_timeline(rows(Work), Status.BLOCKED).annotate(at=F("moment")).values_list("at", "id")
+    same = Q(moment__isnull=True) if place.deadline is None else Q(moment=place.deadline)
+    later = Q(moment__isnull=False) if place.deadline is None else Q(moment__gt=place.deadline)
+    found = list(blocked.filter(same, id__gt=place.id).order_by(*by_id)[:limit])
+    if len(found) < limit:
+        found += blocked.filter(later).order_by("at", "id")[: limit - len(found)]
+    return list(map(Place._make, found))
 
 
 def stranded_among(waiters: Sequence[str]) -> list[str]:
-    """Return those of these waiters that were left behind."""
+    """Return those of these waiters that seem to have been left behind.
+
+    They have an open edge to what has ended, and no flag. To see that takes several statements, between which
+    things move on: only a recheck under the waiters' locks can tell.
+    """
     ended = rows(Work).filter(id=OuterRef("watched_id")).exclude(status__in=[str(s) for s in LIVE])
-    untold = rows(Edge).filter(Exists(ended), waiter_id__in=waiters, outcome="")
-    edges = list(untold.values_list("waiter_id", "watched_id", "chain"))
-    ends = chain_ends(id for _, id, chain in edges if chain)
+    edges: list[tuple[str, str, bool]] = []
+    for some in chunked(waiters):
+        open_to_ended = rows(Edge).filter(Exists(ended), waiter_id__in=some, outcome="")
+        edges += open_to_ended.values_list("waiter_id", "watched_id", "chain")
+    ends = chain_ends({id for _, id, chain in edges if chain})
     suspects = {waiter for waiter, id, chain in edges if not chain or is_terminal(ends.get(id))}
-    looked_at = rows(Waiter).filter(work_id__in=suspects, recheck=False)
-    return sorted(looked_at.values_list("work_id", flat=True))
+    found: list[str] = []
+    for some in chunked(sorted(suspects)):
+        found += rows(Waiter).filter(work_id__in=some, recheck=False).values_list("work_id", flat=True)
+    return sorted(found)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from django_ayework import Status, dependency, enqueue, retry
 from django_ayework.flow import closing
-from django_ayework.flow.chores import sweep
 from django_ayework.flow.closing import recheck_leftovers
-from django_ayework.models import Edge, Group, Waiter, Work
+from django_ayework.models import Waiter
 from django_ayework.store.second_looks import Ends
 from django_ayework.testing import drain
 from django_ayework.testing.draining import run_commit_callbacks
@@ -94,19 +91,3 @@ def test_looking_costs_no_query_per_unborn_id(django_assert_max_num_queries):
     with django_assert_max_num_queries(40):
         run_commit_callbacks()
     assert gate.state().status is Status.BLOCKED
-
-
-def test_the_sweep_frees_a_waiter_that_was_left_behind_and_says_so(caplog):
-    member = enqueue(step(label="a"))
-    gate = enqueue(dependency([member], [step(label="after")]))
-    drain(limit=1)
-    Edge.objects.update(outcome="")
-    Waiter.objects.update(succeeded=0)
-    Work.objects.filter(parent_id=gate.id).delete()
-    Work.objects.filter(id=gate.id).update(status="blocked", ended_at=None, group_id=None)
-    Group.objects.all().delete()
-    with caplog.at_level(logging.ERROR, "django_ayework"):
-        assert sweep() == 1
-    assert gate.id in caplog.text
-    drain()
-    assert labels() == ["a", "after"]

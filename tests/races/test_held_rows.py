@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
 from django_ayework import (
     Abort,
@@ -27,6 +25,7 @@ from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.models import Waiter, Work
 from django_ayework.testing import drain
 from tests.processes import PATIENCE, eventually
+from tests.races.holding import at_once, in_thread, transaction_elsewhere
 from tests.races.works import step
 
 with_row_locks = pytest.mark.vendors("postgresql", "mysql")
@@ -35,55 +34,6 @@ with_row_locks = pytest.mark.vendors("postgresql", "mysql")
 @work(name="races.broken")
 def broken():
     raise Abort("it is broken")
-
-
-@contextmanager
-def transaction_elsewhere(act: Callable[[], object]) -> Iterator[None]:
-    """Act in a transaction of another thread, which stays open meanwhile."""
-    acted, over = threading.Event(), threading.Event()
-
-    def run() -> None:
-        with transaction.atomic():
-            act()
-            acted.set()
-            assert over.wait(PATIENCE)
-
-    with in_thread(run):
-        assert acted.wait(PATIENCE)
-        try:
-            yield
-        finally:
-            over.set()
-
-
-@contextmanager
-def in_thread(act: Callable[[], object]) -> Iterator[None]:
-    """Act in another thread meanwhile; raise what it raised."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            act()
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(PATIENCE)
-    assert not thread.is_alive(), "it waits for a lock"
-    if errors:
-        raise errors[0]
-
-
-def at_once(act: Callable[[], object]) -> None:
-    """Act in another thread, which nothing may hold up until it is done."""
-    with in_thread(act):
-        pass
 
 
 def has_flag(*gates) -> list[bool]:

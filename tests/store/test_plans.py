@@ -18,6 +18,7 @@ from django_ayework.store.lanes import Lane, heads_of, lanes_with_work
 from django_ayework.store.leases import lock_lapsed, lock_overdue, renew
 from django_ayework.store.look import look
 from django_ayework.store.rows import find_row
+from django_ayework.store.second_looks import Place, blocked_after
 from django_ayework.store.transitions.claims.mysql import heads_in, lock_heads
 from django_ayework.store.units import find_live_units
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
@@ -50,7 +51,7 @@ def there(index: str) -> str:
 INDEX_OF_LIVE = [
     ("pending", "ayework_lane"),
     ("running", there("ayework_lapsed")),
-    ("blocked", there("ayework_overdue")),
+    ("blocked", there("ayework_blocked")),
 ]
 
 
@@ -106,6 +107,18 @@ class TestPlans:
         plans = plans_of(lambda: transitions.claim("default", caps, 5, "w", clock.now(), clock.now()))
         assert_reads_through("ayework_lane", plans)
 
+    def test_the_sweep_reads_each_page_of_blocked_works_in_order(self):
+        soon = clock.now() + timedelta(days=1)
+        WorkFactory.create_batch(20, status="blocked")
+        WorkFactory.create_batch(20, status="blocked", deadline=soon)
+        analyse("django_ayework_work")
+        for place in (Place(None, ""), Place(None, "w"), Place(soon, "w")):
+            plans = plans_of(lambda place=place: blocked_after(place, 30))
+            assert_reads_through(there("ayework_blocked"), plans)
+            assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), (
+                plans
+            )
+
     def test_staging_reads_due_works(self):
         WorkFactory.create_batch(3, status="scheduled")
         assert_reads_through(there("ayework_due"), plans_of(lambda: transitions.stage(clock.now(), 100)))
@@ -134,11 +147,11 @@ class TestPlans:
     def test_expiring_gates_reads_overdue_ones(self):
         with atomic():
             plans = plans_of(lambda: lock_overdue(clock.now(), 100))
-            assert_reads_through(there("ayework_overdue"), plans)
+            assert_reads_through(there("ayework_blocked"), plans)
 
     def test_an_idle_look_reads_indexes_only(self):
         plans = plans_of(lambda: look(clock.now()))
-        assert_reads_through(there("ayework_overdue"), plans)
+        assert_reads_through(there("ayework_blocked"), plans)
 
     @pytest.mark.vendors("mysql")
     def test_an_idle_look_goes_through_a_few_entries(self):
