@@ -12,7 +12,7 @@ from django_ayework.define.registry import registry
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.budget import Budget
 from django_ayework.store.database import alias
-from django_ayework.store.lanes import queues_with_work
+from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.server import missing_migrations, most_connections, name_of_server, pool_size
 
 DEFAULT_QUEUE = "default"
@@ -82,7 +82,7 @@ def hints_on_queues(queues: Sequence[str]) -> list[str]:
 def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Finding]:
     """See whether works come to these queues: by a type's own choice, or because some wait there."""
     uses = queues_of_types()
-    known = sorted({*uses.values(), *queues_with_work()})
+    known = sorted({*uses.values(), *(lane.queue for lane in lanes_with_work())})
     for queue in queues:
         if queue in known:
             yield Finding(Weight.OK, f"the queue {queue!r} is known")

@@ -11,8 +11,8 @@ from django.db.models import Count, F
 from django_ayework.models import Work, WorkControl
 from django_ayework.rules.states import Status
 from django_ayework.store.database import connection, rows, stored_moment
-from django_ayework.store.lanes import queues_with_work
-from django_ayework.store.stand_ins import on_timeline, pending
+from django_ayework.store.lanes import lanes_with_work
+from django_ayework.store.stand_ins import on_timeline
 
 Scope: TypeAlias = Literal["type", "queue"]
 
@@ -69,7 +69,7 @@ def due_types(types: Iterable[str], now: datetime) -> list[str]:
 
 def is_due_or_running(type: str) -> bool:
     """Tell whether a work of this type is pending or running; each is looked for where only those are."""
-    is_due = any(pending(rows(Work), queue, type).exists() for queue in queues_with_work())
+    is_due = any(lane.type == type for lane in lanes_with_work())
     return is_due or on_timeline(rows(Work), Status.RUNNING).filter(type=type).exists()
 
 

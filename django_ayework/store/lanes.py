@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django_ayework.models import Work
@@ -70,41 +71,107 @@ class Head(NamedTuple):
     type: str
 
 
-def lanes_with_work(first_queue: str | None) -> list[Lane]:
-    """Return every lane with pending works, hopping from one to the next through the lanes' index.
-
-    ``first_queue`` is the first queue with pending works, as a look has found it.
-    """
-    return [Lane(queue, type) for queue in queues_with_work(first_queue) for type in types_with_work(queue)]
-
-
-def queues_with_work(first: str | None = "") -> list[str]:
-    """Return the queues with pending works, from the first one on if it is known; none after None."""
-    lane = lane_columns()
-    next_queue = f"SELECT MIN({lane.queue}) FROM {WORK} WHERE {lane.is_pending} AND {lane.queue} > %s"
-    queues = [first] if first else []
-    while first is not None:
-        first = fetch(next_queue, (first,))[0][0]
-        queues += [first] if first is not None else []
-    return queues
-
-
-def types_with_work(queue: str) -> list[str]:
-    """Return the types of which a queue has pending works."""
-    lane = lane_columns()
-    next_type = (
-        f"SELECT MIN({lane.type}) FROM {WORK} "
-        f"WHERE {lane.is_pending} AND {lane.queue} = %s AND {lane.type} > %s"
-    )
-    types, last = [], ""
-    while (found := fetch(next_type, (queue, last))[0][0]) is not None:
-        types.append(found)
-        last = found
-    return types
-
-
-#: Lanes in one statement; SQLite allows 500 parts.
+#: Queues, or lanes, that one statement names; SQLite allows 500 parts.
 LANES = 100
+#: Queues that one statement finds.
+QUEUES = 500
+
+
+def lanes_with_work() -> Iterator[Lane]:
+    """Yield every lane with pending works, in order."""
+    return chain.from_iterable(pages_of_lanes("", QUEUES))
+
+
+def pages_of_lanes(queue: str, first: int) -> Iterator[list[Lane]]:
+    """Yield the lanes of the queues behind this one: of the first few queues, then of many at a time."""
+    number = first
+    while lanes := lanes_behind(queue, number):
+        yield lanes
+        if len({lane.queue for lane in lanes}) < number:
+            return
+        queue, number = lanes[-1].queue, QUEUES
+
+
+def lanes_behind(queue: str, number: int) -> list[Lane]:
+    """Return the lanes of the next queues behind this one that have pending works, at most so many queues."""
+    if vendor() == "mysql":
+        return lanes_by_entries(queue, number)
+    return list(map(Lane._make, fetch(LANES_BEHIND, (queue, number))))
+
+
+def lanes_of(queues: Sequence[str]) -> list[Lane]:
+    """Return the lanes of these queues that have pending works, in order; reads no others."""
+    find = lanes_by_rounds if vendor() == "mysql" else lanes_by_recursion
+    return [lane for some in chunked(sorted(set(queues)), LANES) for lane in find(some)]
+
+
+#: From each queue, and from each type of a queue, the statement goes on to the next one in the index. It reads
+#: one entry for each, however many works a lane has.
+NEXT_TYPE = f"SELECT MIN(type) FROM {WORK} WHERE status = 'pending' AND queue"
+LANES_HERE = f"""
+lane(queue, type) AS (
+    SELECT here.queue, ({NEXT_TYPE} = here.queue) FROM here
+    UNION ALL
+    SELECT lane.queue, ({NEXT_TYPE} = lane.queue AND type > lane.type) FROM lane WHERE lane.type IS NOT NULL
+)
+SELECT queue, type FROM lane WHERE type IS NOT NULL ORDER BY queue, type
+"""
+NEXT_QUEUE = f"SELECT MIN(queue) FROM {WORK} WHERE status = 'pending' AND queue"
+LANES_BEHIND = f"""
+WITH RECURSIVE here(queue, number) AS (
+    SELECT ({NEXT_QUEUE} > %s), 1
+    UNION ALL
+    SELECT ({NEXT_QUEUE} > here.queue), here.number + 1 FROM here
+    WHERE here.queue IS NOT NULL AND here.number < %s
+), {LANES_HERE}
+"""
+
+
+def lanes_by_recursion(queues: Sequence[str]) -> list[Lane]:
+    """Return the lanes of these queues by one statement."""
+    here = " UNION ALL ".join(["SELECT CAST(%s AS TEXT)"] * len(queues))
+    return list(map(Lane._make, fetch(f"WITH RECURSIVE here(queue) AS ({here}), {LANES_HERE}", queues)))
+
+
+#: MySQL and MariaDB use no index for a bound that another row gives. So each statement goes on from what the
+#: one before has found: by so many entries, or by a type for each queue.
+ENTRIES = 200
+NEXT_ENTRIES = f"""
+SELECT pending_in, pending_type FROM {WORK}
+WHERE standing = 'pending' AND (pending_in > %s OR pending_in = %s AND pending_type > %s)
+ORDER BY pending_in, pending_type LIMIT {ENTRIES}
+"""
+FIRST_TYPE = (
+    f"SELECT %s, MIN(pending_type) FROM {WORK} "
+    "WHERE standing = 'pending' AND pending_in = %s AND pending_type > %s"
+)
+
+
+def lanes_by_entries(queue: str, number: int) -> list[Lane]:
+    """Return the lanes of the next queues: many small ones by one statement, large ones by one each."""
+    lanes: list[Lane] = []
+    last: tuple[str, str | None] = (queue, None)
+    while True:
+        entries = fetch(NEXT_ENTRIES, (last[0], *last))
+        lanes += dict.fromkeys(map(Lane._make, entries))
+        queues = list(dict.fromkeys(lane.queue for lane in lanes))
+        if len(queues) > number:  # and the last one may have more lanes
+            return [lane for lane in lanes if lane.queue <= queues[number - 1]]
+        if len(entries) < ENTRIES:
+            return lanes
+        last = lanes[-1]
+
+
+def lanes_by_rounds(queues: Sequence[str]) -> list[Lane]:
+    """Return the lanes of these queues: each statement finds the next type of each."""
+    lanes: list[Lane] = []
+    last = [Lane(queue, "") for queue in queues]
+    while last:
+        params = [param for lane in last for param in (lane.queue, *lane)]
+        found = fetch(" UNION ALL ".join([FIRST_TYPE] * len(last)), params)
+        last = [Lane(queue, type) for queue, type in found if type is not None]
+        lanes += last
+    return sorted(lanes)
 
 
 def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:

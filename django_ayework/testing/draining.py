@@ -29,7 +29,6 @@ from django_ayework.rules.unknown import OFFER_AGAIN, parked_again
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import lanes_with_work
-from django_ayework.store.look import look
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import WorkRow
 from django_ayework.testing.calling import call_batch_here, carry_out_here
@@ -122,7 +121,7 @@ def next_due(most: int | None) -> list[Delivery]:
     """Claim the next due work of any queue, or the next batch of ``most`` works; none when nothing is due."""
     while True:
         stage_due()
-        shares = shares_of(lanes_with_work(look(clock.now()).first_queue), current_controls())
+        shares = shares_of(lanes_with_work(), current_controls())
         if not shares:
             return []
         due = claim_due(shares[0].queue, shares[0].types, 1)

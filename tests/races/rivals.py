@@ -16,7 +16,7 @@ from django_ayework.rules.states import Reason
 from django_ayework.rules.verdicts import die
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.lanes import types_with_work
+from django_ayework.store.lanes import lanes_of
 from django_ayework.store.rows import WorkRow
 
 LEASE = 3600.0
@@ -64,7 +64,7 @@ def claim(
     limit: int, worker: str, now: datetime, leased_until: datetime, queue: str = "default"
 ) -> list[WorkRow]:
     """Claim of all types of a queue."""
-    caps = dict.fromkeys(types_with_work(queue), limit)
+    caps = dict.fromkeys((lane.type for lane in lanes_of([queue])), limit)
     return transitions.claim(queue, caps, limit, worker, now, leased_until)
 
 

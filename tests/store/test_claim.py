@@ -8,10 +8,9 @@ import pytest
 
 from django_ayework import retry
 from django_ayework.models import Work
-from django_ayework.store import transitions
+from django_ayework.store import lanes, transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.lanes import Lane, lanes_with_work
-from django_ayework.store.look import look
+from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, lanes_with_work
 from django_ayework.store.rows import find_row
 from django_ayework.testing.factories import WorkFactory
 
@@ -98,6 +97,21 @@ def test_lanes_are_the_types_of_each_queue():
     for queue, type in (("mail", "t.b"), ("default", "t.a"), ("mail", "t.a"), ("mail", "t.b")):
         WorkFactory(queue=queue, type=type)
     WorkFactory(queue="done", status="success")
-    first = look(clock.now()).first_queue
-    assert lanes_with_work(first) == [Lane("default", "t.a"), Lane("mail", "t.a"), Lane("mail", "t.b")]
-    assert lanes_with_work(None) == []
+    every = [Lane("default", "t.a"), Lane("mail", "t.a"), Lane("mail", "t.b")]
+    assert list(lanes_with_work()) == every
+    assert lanes_of(["mail", "done", "nobody", "mail"]) == every[1:]
+    assert lanes_behind("", 1) == every[:1]
+    assert lanes_behind("default", 1) == lanes_behind("default", 9) == every[1:]
+    assert lanes_behind("mail", 9) == []
+
+
+@pytest.mark.parametrize("number", [1, 3, 7])
+def test_lanes_are_found_a_few_queues_at_a_time(number, monkeypatch):
+    """Whole queues each time, whether they have one type or several, a work of each or many."""
+    monkeypatch.setattr(lanes, "QUEUES", number)
+    every = sorted(Lane(f"q{place % 7}", f"t.{place % 3}") for place in range(21))
+    WorkFactory.create_batch(3, queue="q3", type="t.1")
+    for queue, type in every:
+        WorkFactory(queue=queue, type=type)
+    assert list(lanes_with_work()) == every
+    assert lanes_behind("q1", 2) == [lane for lane in every if lane.queue in ("q2", "q3")]

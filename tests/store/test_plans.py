@@ -1,12 +1,13 @@
 """The hot statements use the indexes named after them, however many other rows there are."""
 
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from django.db import connection
 
 from django_ayework.models import Work, WorkerProcess
-from django_ayework.store import retention, transitions
+from django_ayework.store import lanes, retention, transitions
 from django_ayework.store.ahead import works_ahead
 from django_ayework.store.clock import clock
 from django_ayework.store.counts import dead_letters, depths_of, processes_seen_since, scheduled_depths
@@ -14,7 +15,7 @@ from django_ayework.store.database import atomic
 from django_ayework.store.dedup import Search, newest_matches
 from django_ayework.store.deletion import erase, lock_steps, steps_among
 from django_ayework.store.groups import delete_emptied
-from django_ayework.store.lanes import Lane, heads_of, lanes_with_work
+from django_ayework.store.lanes import Lane, heads_of, lanes_behind, lanes_of
 from django_ayework.store.leases import lock_lapsed, lock_overdue, renew
 from django_ayework.store.look import look
 from django_ayework.store.rows import find_row
@@ -167,11 +168,35 @@ class TestPlans:
         lanes = [line for plan in (first, heads) for line in plan.splitlines() if "ayework_lane" in line]
         assert [line.endswith("Using where; Using index") for line in lanes] == [True] * 3, (first, heads)
 
-    def test_finding_lanes_hops_through_their_index(self):
-        WorkFactory(queue="mail")
-        plans = plans_of(lambda: lanes_with_work("default"))
+    @pytest.mark.parametrize("find", [lambda: lanes_behind("", 50), lambda: lanes_of(["mail", "fax"])])
+    def test_lanes_are_found_in_their_index(self, find):
+        for queue, type in product(("default", "fax", "mail"), ("shop.add", "shop.pay")):
+            WorkFactory.create_batch(20, queue=queue, type=type)
+        plans = plans_of(find)
         assert not any(scans_table(plan) for plan in plans), plans
-        assert lanes_with_work("default") == [Lane("mail", "shop.add")]
+        if connection.vendor != "mysql":
+            assert_reads_through("ayework_lane", plans)
+            assert len(plans) == 1
+        assert set(find()) >= {Lane("mail", "shop.add"), Lane("fax", "shop.pay")}
+
+    @pytest.mark.vendors("mysql")
+    def test_lanes_are_found_by_a_bounded_number_of_entries_however_many_works_they_have(self):
+        for queue, type in product(("fax", "mail"), ("shop.add", "shop.pay")):
+            WorkFactory.create_batch(400, queue=queue, type=type)
+        assert entries_read(lambda: lanes_of(["mail"])) < 50
+        assert entries_read(lambda: lanes_behind("", 1)) < 4 * lanes.ENTRIES
+
+    @pytest.mark.vendors("postgresql")
+    def test_lanes_are_found_by_an_entry_each_however_many_works_they_have(self):
+        """The server counts what a scan of an index returned."""
+        for queue, type in product(("fax", "mail"), ("shop.add", "shop.pay")):
+            WorkFactory.create_batch(400, queue=queue, type=type)
+        analyse("django_ayework_work")
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS) {lanes.LANES_BEHIND}", ("", 50))
+            plan = [line for (line,) in cursor.fetchall()]
+        scans = [line for line in plan if "Scan using ayework_lane" in line]
+        assert scans and all("rows=1 loops" in line or "rows=0 loops" in line for line in scans), plan
 
     def test_pruning_reads_ended_works_in_order(self):
         before = clock.now() - timedelta(days=1)

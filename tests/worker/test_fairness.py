@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from django_ayework import enqueue, enqueue_many
+from django_ayework import enqueue, enqueue_many, pause
+from django_ayework.models import Work
 from django_ayework.testing import running_worker
+from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.claiming.claimer import Claimer
 from django_ayework.worker.claiming.scope import Scope
+from django_ayework.worker.worker import Worker
 from tests.app.works import add
 from tests.outputs.works import store
 from tests.worker.works import quick
@@ -109,3 +114,66 @@ class TestAccept:
         assert claimer.claim(5) == []
         assert handle.state().status == "scheduled"
         assert reported == [(ZeroDivisionError, "queue")]
+
+
+def statements(act) -> int:
+    """Run something; return how many statements it sends."""
+    with CaptureQueriesContext(connection) as queries:
+        act()
+    return len(queries)
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [Scope(queues=("mine",)), Scope(queues=("mine",), types=("worker.quick",))],
+    ids=["queues", "queues and types"],
+)
+def test_a_look_sends_the_same_statements_beside_many_queues_of_others(scope):
+    claimer = Claimer("w", scope)
+    enqueue(quick(), queue="mine")
+    claimer.look_around(set())  # which reads the controls
+    alone = statements(lambda: claimer.look_around(set()))
+    for number in range(300):
+        WorkFactory(queue=f"tenant {number}")
+    assert statements(lambda: claimer.look_around(set())) == alone
+    assert queues(claimer.claim(9, set())) == ["mine"]
+
+
+def test_a_look_of_a_worker_for_some_types_passes_over_queues_without_them_in_few_statements():
+    for number in range(300):
+        WorkFactory(queue=f"tenant {number}")
+    enqueue(quick(), queue="tenant 77")
+    claimer = Claimer("w", Scope(types=(quick.name,)))
+    claimer.look_around(set())
+    assert statements(lambda: claimer.look_around(set())) < 9
+    assert queues(claimer.claim(9, set())) == ["tenant 77"]
+
+
+def test_a_worker_of_all_queues_comes_to_each_of_many_in_turn(claimer):
+    names = {f"tenant {number:03}" for number in range(250)}
+    for queue in names:
+        WorkFactory.create_batch(2, queue=queue, type=quick.name)
+    seen = set()
+    for looks in range(3):
+        assert statements(lambda: claimer.look_around(set())) < 9, looks
+        found = {share.queue for share in claimer.busy}
+        assert len(found) >= 100
+        seen |= found
+    assert seen == names
+
+
+def test_a_burst_ends_when_all_of_many_queues_are_empty():
+    enqueue_many([quick() for _ in range(5)], queue="first")
+    for number in range(250):
+        enqueue(quick(), queue=f"tenant {number}")
+    Worker(burst=True, concurrency=2).run()
+    assert not Work.objects.exclude(status="success").exists()
+
+
+def test_a_worker_whose_queues_are_paused_finds_the_one_that_is_not():
+    for number in range(150):
+        WorkFactory(queue=f"a{number}", type=quick.name)
+        pause(queue=f"a{number}")
+    enqueue(quick(), queue="b")
+    Worker(burst=True).run()
+    assert Work.objects.get(status="success").queue == "b"

@@ -15,7 +15,7 @@ from django_ayework.rules.explaining.waiting import Past, bound, history, pendin
 from django_ayework.store.ahead import works_ahead
 from django_ayework.store.attempts import last_outcome
 from django_ayework.store.controls import running_counts
-from django_ayework.store.lanes import types_with_work
+from django_ayework.store.lanes import lanes_of
 from django_ayework.store.rows import WorkRow
 
 #: Works ahead are counted up to this many.
@@ -31,7 +31,7 @@ def why_pending(row: WorkRow, now: datetime) -> list[Reason]:
 
 def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reason]:
     """Return whether anybody is there to take the work, what holds its type back, and what goes first."""
-    types = types_with_work(row.queue)
+    types = [lane.type for lane in lanes_of([row.queue])]
     running = running_counts([row.type]) if controls.of(row.type).max_running else {}
     held = limits(row.type, row.queue, running.get(row.type, 0), types, controls)
     ranked = any(controls.of(type).is_ranked for type in types)

@@ -19,7 +19,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.news import Due
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.lanes import Lane, lanes_with_work
+from django_ayework.store.lanes import Lane
 from django_ayework.store.look import Look, look
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempts.delivery import Delivery
@@ -28,6 +28,7 @@ from django_ayework.worker.claiming.acceptance import accepted
 from django_ayework.worker.claiming.places import Places, Room, no_room
 from django_ayework.worker.claiming.rations import Claim, claim_of
 from django_ayework.worker.claiming.scope import Scope
+from django_ayework.worker.claiming.search import LaneSearch
 from django_ayework.worker.claiming.shares import KnownShares, Share, shares_of
 from django_ayework.worker.waking import Told
 
@@ -58,6 +59,7 @@ class Claimer:
         self._room_made = False
         self._turn = 0
         self._known_shares = KnownShares()
+        self._search = LaneSearch()
         self._looked_at = float("-inf")
         self._look_was_put_off = False
         self._is_curious = False
@@ -150,8 +152,8 @@ class Claimer:
         self.on_look(view, self.intervals())
         self.next_start = view.next_start
         self.held_back.clear()
-        served = filter(self.scope.serves, lanes_with_work(view.first_queue))
-        self.busy = shares_of(served, self.controls)
+        found = [] if view.first_queue is None else self._search.find(self.scope, self.controls.permits)
+        self.busy = shares_of(found, self.controls)
 
     def heed_controls(self, view: Look) -> None:
         """Read the controls if they have changed."""
