@@ -15,9 +15,8 @@ from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
 from django_ayework.store.controls import (
     due_types,
-    ensure_controls,
+    hold_type_controls,
     is_due_or_running,
-    lock_type_controls,
     set_next_at,
 )
 from django_ayework.store.database import in_own_transaction
@@ -40,17 +39,14 @@ def queue_continuous(intervals: Mapping[str, float]) -> int:
 
 
 def queue_next(type: str, interval: float) -> bool:
-    """Queue one work of a type, unless another process has, or one is due or running.
+    """Queue one work of a type, unless another process has, or one is due or running, or the row is locked.
 
     The type's row is locked first, and what others have queued is looked for in a later statement: so every
     occasion brings one work, however many workers there are.
     """
     now = clock.now()
-    row = lock_type_controls([type]).get(type)
-    if row is None:
-        ensure_controls("type", [type], now)
-        row = lock_type_controls([type])[type]
-    if (row.next_at is not None and row.next_at > now) or is_due_or_running(type):
+    row = hold_type_controls([type], now).get(type)
+    if row is None or (row.next_at is not None and row.next_at > now) or is_due_or_running(type):
         return False
     enqueue_one(registry.get(type).build({}), {"unit": unit_at(now)})
     set_next_at(type, later(now, interval))

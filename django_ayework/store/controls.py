@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from django.db import OperationalError
 from django.db.models import Count, F
 
 from django_ayework.models import Work, WorkControl
 from django_ayework.rules.states import Status
-from django_ayework.store.database import connection, rows, stored_moment
+from django_ayework.store.database import (
+    atomic,
+    code_of,
+    connection,
+    fetch,
+    is_postgresql,
+    rows,
+    stored_moment,
+    vendor,
+)
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.stand_ins import on_timeline
 
@@ -47,10 +58,55 @@ def change_control(scope: Scope, name: str, changes: Mapping[str, Any], now: dat
     rows(WorkControl).filter(scope=scope, name=name).update(**changed)
 
 
-def lock_type_controls(types: Iterable[str]) -> dict[str, WorkControl]:
-    """Lock the rows of types, in one order for all; whoever claims of a limited type must hold its row."""
-    locked = rows(WorkControl).select_for_update().filter(scope="type", name__in=list(types))
+def hold_type_controls(types: Collection[str], now: datetime) -> dict[str, WorkControl]:
+    """Lock the rows of types that no other transaction holds; make those that are missing.
+
+    A claim of a limited type requires its row. No lock is waited for: a caller may pause a type early in a
+    long transaction. Rows are made without waiting, too, as such a caller may have inserted them.
+    """
+    held = lock_type_controls(types)
+    if len(held) < len(set(types)):
+        rest = set(types).difference(held)
+        there = rows(WorkControl).filter(scope="type", name__in=rest).values_list("name", flat=True)
+        made = [type for type in sorted(rest.difference(there)) if make_type_control(type, now)]
+        held |= lock_type_controls(made) if made else {}
+    return held
+
+
+def lock_type_controls(types: Collection[str]) -> dict[str, WorkControl]:
+    """Lock the rows of types that no other transaction has locked."""
+    locked = rows(WorkControl).select_for_update(skip_locked=True).filter(scope="type", name__in=list(types))
     return {row.name: row for row in locked.order_by("name")}
+
+
+#: PostgreSQL, MariaDB, MySQL: another transaction has locked or inserted the row.
+HELD_BY_ANOTHER = frozenset({"55P03", 1205, 3572})
+
+
+def make_type_control(type: str, now: datetime) -> bool:
+    """Insert the row of a type; return False if another transaction has inserted it and goes on."""
+    try:
+        with atomic(), without_lock_waits(type):
+            ensure_controls("type", [type], now)
+    except OperationalError as error:
+        if code_of(error) not in HELD_BY_ANOTHER:
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def without_lock_waits(type: str) -> Generator[None]:
+    """Fail where an INSERT of the row of a type would wait for another transaction."""
+    if is_postgresql():
+        [(before,)] = fetch("SELECT current_setting('lock_timeout')", ())
+        fetch("SELECT set_config('lock_timeout', '1ms', true)", ())
+        yield
+        fetch("SELECT set_config('lock_timeout', %s, true)", (before,))
+        return
+    if vendor() == "mysql":  # whose locks tell of rows that are not committed yet
+        list(rows(WorkControl).select_for_update(nowait=True).filter(scope="type", name=type))
+    yield
 
 
 def running_counts(types: Iterable[str]) -> dict[str, int]:

@@ -105,8 +105,8 @@ def lanes_of(queues: Sequence[str]) -> list[Lane]:
     return [lane for some in chunked(sorted(set(queues)), LANES) for lane in find(some)]
 
 
-#: From each queue, and from each type of a queue, the statement goes on to the next one in the index. It reads
-#: one entry for each, however many works a lane has.
+#: From each queue, and from each type of a queue, the statement goes on to the next one in the index. It
+#: reads one entry for each, however many works a lane has.
 NEXT_TYPE = f"SELECT MIN(type) FROM {WORK} WHERE status = 'pending' AND queue"
 LANES_HERE = f"""
 lane(queue, type) AS (

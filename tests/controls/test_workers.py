@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from django_ayework import Context, enqueue, enqueue_many, limit, pause, registry, resume, work
 from django_ayework.errors import ImproperWork
@@ -226,3 +230,67 @@ def test_what_a_limit_held_back_is_claimed_once_there_is_room_however_busy_other
     Work.objects.filter(type="controls.declared", status="running").update(status="success", ended_at=now())
     assert claimer.make_room(["controls.declared"])
     assert claimed(2) == {"controls.declared": 1, "controls.plain": 1}
+
+
+@contextmanager
+def transaction_of_a_caller(act: Callable[[], object]) -> Iterator[None]:
+    """Do something in a transaction of another thread, which goes on until the end of the block."""
+    done, over = threading.Event(), threading.Event()
+
+    def call() -> None:
+        with transaction.atomic():
+            act()
+            done.set()
+            over.wait(60)
+        connection.close()
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    try:
+        assert done.wait(20)
+        yield
+    finally:
+        over.set()
+        caller.join(20)
+
+
+@pytest.fixture(params=["a row that exists", "a row of its own"])
+def known(request: pytest.FixtureRequest) -> None:
+    """Whether the controls of the types have rows before a transaction changes them."""
+    WorkControl.objects.all().delete()
+    if request.param == "a row that exists":
+        for name in ("controls.declared", "controls.poll"):
+            WorkControl.objects.create(scope="type", name=name, changed_at=now())
+
+
+@pytest.mark.vendors("postgresql", "mysql")
+@pytest.mark.usefixtures("known")
+class TestCallersTransactions:
+    """A caller changes a control early in a long transaction."""
+
+    @pytest.mark.parametrize(
+        "act",
+        [partial(pause, type="controls.declared"), partial(limit, "controls.declared", max_running=1)],
+        ids=["pause", "limit"],
+    )
+    def test_works_of_other_types_are_claimed_and_those_of_this_one_once_it_is_over(self, act):
+        held = enqueue_many([declared() for _ in range(3)])
+        with running_worker(concurrency=4):
+            with transaction_of_a_caller(act):
+                others = enqueue_many([plain() for _ in range(9)], priority=-1)
+                others += [enqueue(plain(), queue="another")]
+                for handle in others:
+                    handle.result(timeout=20)
+                held += [enqueue(declared())]
+                enqueue(other(), priority=-1).result(timeout=20)
+                assert count("controls.declared", "success") < 4
+            resume(type="controls.declared")
+            assert max(handle.result(timeout=20) for handle in held) <= 2
+
+    def test_a_worker_skips_it_when_it_queues_continuous_works(self, poll):
+        with transaction_of_a_caller(partial(pause, type="controls.poll")), running_worker():
+            enqueue(plain()).result(timeout=20)
+            assert count("controls.poll", "success") == 0
+        resume(type="controls.poll")
+        with running_worker():
+            eventually(lambda: count("controls.poll", "success") == 1)

@@ -50,7 +50,7 @@ class Claimer:
         self.controls = Controls()
         #: Called with the controls once they have changed.
         self.on_controls: Callable[[Controls], object] = lambda controls: None
-        #: Types with due works that are at their limit.
+        #: Types with due works that are at their limit, or whose control another transaction holds.
         self.held_back: set[str] = set()
         self.next_start: datetime | None = None
         #: What others say is due.
@@ -63,6 +63,8 @@ class Claimer:
         self._looked_at = float("-inf")
         self._look_was_put_off = False
         self._is_curious = False
+        #: Whether another transaction holds the control of a type.
+        self._is_held_up = False
         self._cut_off = False
         #: Called with what a look has found, and the intervals of continuous types: maintenance sees to it.
         self.on_look: Callable[[Look, Mapping[str, float]], object] = lambda view, intervals: None
@@ -102,7 +104,8 @@ class Claimer:
         """Tell whether to look before claiming; what was said to be due is claimed without a look.
 
         A look that is due by time is put off for that, but not twice. One for something that nobody could
-        name waits a moment while there are other works: on SQLite every commit is such a thing.
+        name waits a moment while there are other works: on SQLite every commit is such a thing. So does one
+        for types whose control was held by another transaction.
         """
         told = self.told.take()
         self._is_curious |= told.places is None
@@ -112,7 +115,8 @@ class Claimer:
             return False
         if self.knows_of_nothing() or self.look_is_due():
             return True
-        return self._is_curious and time.monotonic() - self._looked_at >= CURIOUS_AFTER
+        waits = self._is_curious or self._is_held_up
+        return waits and time.monotonic() - self._looked_at >= CURIOUS_AFTER
 
     def learn(self, told: Due) -> bool:
         """Serve the lanes that are said to have works, and note the next start; return whether any is new."""
@@ -143,7 +147,7 @@ class Claimer:
         """See what there is to do; stage what has become due, and leave the rest to maintenance."""
         now = clock.now()
         self._looked_at = time.monotonic()
-        self._room_made = self._is_curious = False
+        self._room_made = self._is_curious = self._is_held_up = False
         view = self.see(now)
         if view.next_start is not None and view.next_start <= now:
             transitions.stage(now, STAGE_BATCH)
@@ -198,8 +202,9 @@ class Claimer:
         now = clock.now()
         lease = later(now, get_settings().lease)
         claimed = claim_of(Claim(share, slots, self.worker_id, now, lease, room, most), self.controls)
-        self.held_back |= claimed.full
-        if done := claimed.full | claimed.empty:
+        self.held_back |= claimed.full | claimed.contended
+        self._is_held_up |= bool(claimed.contended)
+        if done := claimed.full | claimed.empty | claimed.contended:
             rest = share.without(done)
             self.busy = [left for each in self.busy if (left := rest if each is share else each) is not None]
         return claimed.rows
@@ -218,11 +223,14 @@ class Claimer:
     def pause(self) -> float:
         """Return how many seconds to sleep when there was nothing: a poll, or until the next start.
 
-        Longer than a poll if others would say that something is due; but lapsed leases tell nobody.
+        Longer than a poll if others would say that something is due; but lapsed leases tell nobody. Shorter
+        while another transaction holds the control of a type.
         """
         settings = get_settings()
         rest = max(settings.poll_interval, min(LONG_REST * settings.poll_interval, settings.lease / 6))
         pause = (rest if self.would_be_told() else settings.poll_interval) * random.uniform(0.9, 1.1)  # noqa: S311  # spreads the fleet
+        if self._is_held_up:
+            pause = min(pause, CURIOUS_AFTER)
         if self.next_start is not None:
             pause = min(pause, max(0.0, (self.next_start - clock.now()).total_seconds()))
         return pause

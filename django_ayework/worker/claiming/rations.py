@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.rationing import capped, rationed
 from django_ayework.store import transitions
-from django_ayework.store.controls import ensure_controls, lock_type_controls, running_counts
+from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.batches.sizes import NO_ROOM, slots_of, works_in
@@ -24,11 +24,15 @@ chance = random.Random()  # noqa: S311
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim took: ``full`` are types at their limit, ``empty`` those with fewer works than wanted."""
+    """What a claim took: ``full`` are types at their limit, ``empty`` those with fewer works than wanted.
+
+    ``contended`` are limited types whose control another transaction holds.
+    """
 
     rows: list[WorkRow]
     full: frozenset[str] = frozenset()
     empty: frozenset[str] = frozenset()
+    contended: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +76,14 @@ def claim_of(claim: Claim, controls: Controls) -> Claimed:
 def claim_limited(claim: Claim, wishes: Mapping[str, int], controls: Controls, limited: list[str]) -> Claimed:
     """Lock the limited types' rows, then count what runs, then claim.
 
-    Whoever claims of these types holds their rows until its claim has committed, so the count, in a later
-    statement, misses nobody's; works that end meanwhile only make room.
+    A claim of these types holds their rows until it has committed, so the count, in a later statement, misses
+    no claim; works that end meanwhile only make room. A type whose row is locked elsewhere is left out.
     """
-    hold_limits(limited, claim.now)
-    return taken(claim, wishes, controls, running_counts(claim.share.types))
-
-
-def hold_limits(limited: list[str], now: datetime) -> None:
-    """Lock the rows of limited types, which are made where they are missing."""
-    missing = set(limited).difference(lock_type_controls(limited))
-    if missing:
-        ensure_controls("type", missing, now)
-        lock_type_controls(limited)
+    contended = frozenset(limited).difference(hold_type_controls(limited, claim.now))
+    wishes = {type: works for type, works in wishes.items() if type not in contended}
+    if not wishes:
+        return Claimed([], contended=contended)
+    return replace(taken(claim, wishes, controls, running_counts(claim.share.types)), contended=contended)
 
 
 def taken(claim: Claim, wishes: Mapping[str, int], controls: Controls, running: dict[str, int]) -> Claimed:

@@ -14,12 +14,11 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.rationing import capped
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.controls import running_counts
+from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.claiming.claimer import delivered
-from django_ayework.worker.claiming.rations import hold_limits
 
 
 def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
@@ -36,10 +35,11 @@ def claim_within(
 ) -> list[WorkRow]:
     """Lock the limited types' rows, then count what runs, then claim what there is room for.
 
-    As workers do: the count, in a later statement than the lock, misses no claim of a rival's.
+    As workers do: the count, in a later statement than the lock, misses no claim of a rival's. Works of a type
+    whose row is locked elsewhere are left to workers.
     """
-    if limited:
-        hold_limits(limited, now)
+    contended = set(limited).difference(hold_type_controls(limited, now)) if limited else set()
+    works = [row for row in works if row.type not in contended]
     running = running_counts(limited) if limited else {}
     room = capped(Counter(row.type for row in works), controls, running)
     fitting = []
