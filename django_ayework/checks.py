@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 from django_ayework.conf import Settings, get_settings, unknown_keys
 from django_ayework.define.registry import registry
 from django_ayework.errors import did_you_mean
+from django_ayework.flow.readiness import wrong_isolation
 
 
 @register("ayework")
@@ -164,7 +165,7 @@ def check_database(
     connection = connections[alias]
     if connection.vendor == "sqlite":
         return check_sqlite(connection)
-    found = check_isolation(connection) if connection.vendor in ISOLATION else []
+    found = check_isolation(connection)
     if not connection.features.has_select_for_update_skip_locked:
         found.append(
             Error(
@@ -176,29 +177,10 @@ def check_database(
     return found
 
 
-#: What each server calls its isolation level; MariaDB and MySQL differ, so both names are asked for.
-ISOLATION = {
-    "postgresql": "SELECT 'isolation', current_setting('transaction_isolation')",
-    "mysql": "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')",
-}
-
-
 def check_isolation(connection: Any) -> list[CheckMessage]:
     """Refuse snapshots: a settlement must see, in a later statement, what others committed meanwhile."""
-    with connection.cursor() as cursor:
-        cursor.execute(ISOLATION[connection.vendor])
-        level = str(cursor.fetchone()[1]).lower().replace("-", " ")
-    if level == "read committed":
-        return []
-    return [
-        Error(
-            f"The database {connection.alias!r} isolates transactions as {level!r}; "
-            "waiting works could be missed.",
-            hint="Remove isolation_level from OPTIONS, or set it to READ COMMITTED, or give the queue "
-            'an alias of its own and name it in AYEWORK["DATABASE"].',
-            id="ayework.E007",
-        )
-    ]
+    wrong = wrong_isolation(connection)
+    return [] if wrong is None else [Error(wrong.text, hint=wrong.hint, id="ayework.E007")]
 
 
 def check_sqlite(connection: Any) -> list[CheckMessage]:

@@ -1,19 +1,28 @@
-"""Whether workers could run: what the database lacks, and which queues nobody knows."""
+"""Whether workers can run: what the database lacks, and which queues nobody knows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from django.db import Error
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error, InterfaceError, OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.define.registry import registry
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.budget import Budget
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, connection, in_transaction
 from django_ayework.store.lanes import lanes_with_work
-from django_ayework.store.server import missing_migrations, most_connections, name_of_server, pool_size
+from django_ayework.store.server import (
+    isolation_levels,
+    missing_migrations,
+    most_connections,
+    name_of_server,
+    pool_size,
+)
 
 DEFAULT_QUEUE = "default"
 
@@ -40,17 +49,70 @@ def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Ite
         yield Finding(Weight.OK, f"the database {alias()!r} answers: {name_of_server()}")
         missing = missing_migrations()
     except Error as error:
-        yield Finding(
-            Weight.PROBLEM, f"the database {alias()!r} does not answer: {' '.join(str(error).split())}"
-        )
+        yield Finding(Weight.PROBLEM, f"the database {alias()!r} does not answer: {in_one_line(error)}")
         return
     if missing:
-        text = f"migrations are missing: {', '.join(missing)}. Run: manage.py migrate --database {alias()}"
-        yield Finding(Weight.PROBLEM, text)
+        yield Finding(Weight.PROBLEM, text_of_missing(missing))
         return
     yield Finding(Weight.OK, "all migrations are applied")
     yield from findings_on_connections(budget)
     yield from findings_on_queues(queues, types)
+
+
+def in_one_line(error: Error) -> str:
+    """Return what a driver says, which may be several lines."""
+    return " ".join(str(error).split())
+
+
+def text_of_missing(migrations: Sequence[str]) -> str:
+    """Return what to do about migrations that were not applied."""
+    return f"migrations are missing: {', '.join(migrations)}. Run: manage.py migrate --database {alias()}"
+
+
+class WrongIsolation(NamedTuple):
+    """What is wrong with the isolation level, and what to do about it."""
+
+    text: str
+    hint: str
+
+
+def wrong_isolation(database: BaseDatabaseWrapper) -> WrongIsolation | None:
+    """Return what is wrong with the isolation level of a database: only READ COMMITTED is right."""
+    wrong = [level for level in isolation_levels(database) if level != "read committed"]
+    if not wrong:
+        return None
+    return WrongIsolation(
+        f"The database {database.alias!r} isolates transactions as {wrong[0]!r}; "
+        "waiting works could be missed.",
+        "Remove isolation_level from OPTIONS, or set it to READ COMMITTED, or give the queue "
+        'an alias of its own and name it in AYEWORK["DATABASE"].',
+    )
+
+
+def require_usable_database() -> None:
+    """Raise ImproperlyConfigured, which says what to do, if workers cannot run on the database as it is.
+
+    Raises the driver's error if the database does not answer.
+    """
+    if missing := missing_migrations():
+        raise ImproperlyConfigured(f"The database {alias()!r} is not ready: {text_of_missing(missing)}")
+    if (wrong := wrong_isolation(connection())) is not None:
+        raise ImproperlyConfigured(f"{wrong.text} {wrong.hint} (ayework.E007)")
+
+
+def text_of_trouble(error: Error) -> str | None:
+    """Return in a sentence why the database failed, if it is away or lacks migrations."""
+    if in_transaction():
+        return None
+    connection().close()
+    try:
+        missing = missing_migrations()
+    except (OperationalError, InterfaceError) as away:
+        return (
+            f"The database {alias()!r} does not answer: {in_one_line(away)}. "
+            f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
+        )
+    return f"The database {alias()!r} is not ready: {text_of_missing(missing)}" if missing else None
 
 
 def findings_on_connections(budget: Budget) -> Iterator[Finding]:

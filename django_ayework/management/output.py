@@ -6,11 +6,30 @@ import json
 import logging
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db import Error
+
+from django_ayework.flow.readiness import text_of_trouble
 
 
-class JSONCommand(BaseCommand):
+class DatabaseCommand(BaseCommand):
+    """A command that says in a sentence when the database is away, or lacks migrations."""
+
+    def execute(self, *args: Any, **options: Any) -> Any:
+        """Run."""
+        try:
+            return super().execute(*args, **options)
+        except Error as error:
+            if (text := text_of_trouble(error)) is None:
+                raise
+            raise CommandError(text) from error
+        except ImproperlyConfigured as refusal:
+            raise CommandError(str(refusal)) from refusal
+
+
+class JSONCommand(DatabaseCommand):
     """A command that also answers in JSON."""
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
 from django_ayework.models import Work
@@ -16,6 +18,27 @@ MOST_CONNECTIONS = {
 }
 #: psycopg's own default.
 POOL_SIZE = 4
+
+
+#: What each server calls its isolation level. On PostgreSQL the driver may choose one for transactions, apart
+#: from that of statements outside of them; MariaDB and MySQL have different names for theirs.
+ISOLATION = {
+    "postgresql": (
+        "SELECT current_setting('transaction_isolation'), current_setting('default_transaction_isolation')"
+    ),
+    "mysql": "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')",
+}
+
+
+def isolation_levels(database: BaseDatabaseWrapper) -> list[str]:
+    """Return the isolation levels of a connection: of its transactions, and of statements outside of them."""
+    if database.vendor not in ISOLATION:
+        return []
+    with transaction.atomic(using=database.alias), database.cursor() as cursor:
+        cursor.execute(ISOLATION[database.vendor])
+        row = cursor.fetchone()
+    levels = row if database.vendor == "postgresql" else row[1:]
+    return [str(level).lower().replace("-", " ") for level in levels]
 
 
 def name_of_server() -> str:

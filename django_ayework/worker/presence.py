@@ -8,9 +8,11 @@ import socket
 import threading
 from collections.abc import Callable
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from django_ayework.flow.events import report
+from django_ayework.flow.readiness import require_usable_database
 from django_ayework.models import WorkerProcess
 from django_ayework.store import processes
 from django_ayework.store.clock import clock
@@ -32,14 +34,21 @@ class Presence:
         self.concurrency = concurrency
 
     def announce(self, stopping: threading.Event, on_try: Callable[[Exception | None], object]) -> None:
-        """Register once the database answers; give up when asked to stop."""
+        """Register once the database answers; give up when asked to stop.
+
+        Raises ImproperlyConfigured for a database on which workers cannot run.
+        """
         recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
         while not stopping.is_set():
             try:
+                require_usable_database()
                 clock.synchronise()
                 self.register()
                 on_try(None)
                 return
+            except ImproperlyConfigured:
+                connections.close_all()
+                raise
             except Exception as error:
                 report(error, "queue", "the worker waits for the database", brief=recovery.goes_on)
                 connections.close_all()

@@ -18,6 +18,8 @@ from django_ayework.worker.bell import Bell
 from django_ayework.worker.direct.intake import intake
 from django_ayework.worker.worker import Worker
 
+#: The exit status of a supervised worker that cannot run on the database as it is, nor could another.
+REFUSED = 78
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: The exit status of a process whose worker cannot go on: EX_SOFTWARE of sysexits.h.
 LOST = 70

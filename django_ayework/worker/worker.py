@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from django_ayework import signals
@@ -91,6 +92,8 @@ class Worker:
         self.burst = burst
         #: Works that were left to their leases, as the database was away in the end.
         self.left = 0
+        #: Why the worker did not start in the background, if the database cannot be used as it is.
+        self.refusal: ImproperlyConfigured | None = None
         self._wake = Wake()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -126,7 +129,7 @@ class Worker:
         """Start in the background; return at once."""
         if self._thread is not None:
             raise RuntimeError("this Worker was started before; build a new one.")
-        self._thread = threading.Thread(target=self.run, name="ayework-worker", daemon=True)
+        self._thread = threading.Thread(target=self._run_in_background, name="ayework-worker", daemon=True)
         self._thread.start()
 
     def stop(self) -> bool:
@@ -168,7 +171,10 @@ class Worker:
         return self._watchdog.lost
 
     def run(self) -> None:
-        """Work until asked to stop (or, with ``burst``, until nothing is due), in other threads than this."""
+        """Work until asked to stop (or, with ``burst``, until nothing is due), in other threads than this.
+
+        Raises ImproperlyConfigured for a database that lacks migrations, or isolates transactions too much.
+        """
         last = Phase.STOPPED
         try:
             with engine_session():
@@ -195,6 +201,14 @@ class Worker:
         ]
         loop = self._executor.loop
         return [*(each for each in engine if each.was_started), *([loop] if loop else [])]
+
+    def _run_in_background(self) -> None:
+        """Work; note why the worker refuses to start, as nothing catches what this thread raises."""
+        try:
+            self.run()
+        except ImproperlyConfigured as refusal:
+            self.refusal = refusal
+            logger.error("Worker %s does not start. %s", self.id, refusal)
 
     def _open(self) -> None:
         """Listen, and start the claiming thread, which starts the others once the database answers."""
@@ -311,6 +325,8 @@ class Worker:
         self._doing.close()
         remove_revocation_listener(self._holdings.abort)
         self._stopping.set()
+        if self._error is not None:  # nothing was started
+            return
         self._dispatch.hand_out_rest()
         self.vitals.enter(Phase.STOPPING)
         self._scheduler.stop()

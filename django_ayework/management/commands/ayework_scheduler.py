@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db import Error
 
 from django_ayework.define.schedules import schedules
+from django_ayework.flow.readiness import require_usable_database
 from django_ayework.flow.schedules.sync import sync
 from django_ayework.flow.schedules.ticking import fire_due
 from django_ayework.management.output import JSONCommand, show_engine_log
@@ -37,6 +39,8 @@ class Command(JSONCommand):
         text = f"Scheduler of {len(names)} schedules in code, and those of the admin. Stop with Ctrl-C."
         self.answer({"schedules": names}, text, options)
         self.stdout.flush()
+        with suppress(Error):  # the scheduler waits for a database that is away
+            require_usable_database()
         self.serve(Scheduler())
 
     def serve(self, scheduler: Scheduler) -> None:

@@ -6,25 +6,25 @@ import socket
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.define.registry import registry
 from django_ayework.flow.garbage import leave_out_what_is_loaded
 from django_ayework.flow.readiness import hints_on_queues
-from django_ayework.management.output import show_engine_log
+from django_ayework.management.output import DatabaseCommand, show_engine_log
 from django_ayework.management.worker_check import check_worker
 from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
 from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
 from django_ayework.worker.interpreter import take_turns_quickly
 from django_ayework.worker.reloading import is_reloaded, serve_until_changed, start_again_and_again
-from django_ayework.worker.serving import exit_in_time, serve
+from django_ayework.worker.serving import REFUSED, exit_in_time, serve
 from django_ayework.worker.supervisor.births import inherited
 from django_ayework.worker.supervisor.supervisor import Supervisor
 from django_ayework.worker.supervisor.tie import Tie
 from django_ayework.worker.worker import Worker
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """Run works until SIGTERM or SIGINT; a second signal ends the process at once."""
 
     help = "Run works until stopped. SIGTERM lets running works finish; a second signal ends at once."
@@ -60,8 +60,10 @@ class Command(BaseCommand):
             serve_in_thread(server)
         if reloads:
             serve_until_changed(worker)
-            return 0
-        return serve(worker)
+        status = 0 if reloads else serve(worker)
+        if worker.refusal is not None:
+            raise worker.refusal
+        return status
 
     def supervise(self, chosen: WorkerOptions, server: HealthServer | None) -> int:
         """Keep several workers alive."""
@@ -77,7 +79,11 @@ class Command(BaseCommand):
         worker = chosen.worker(place)
         self.greet(worker)
         tie = Tie(end, worker)
-        return serve(worker, second_ends=lambda: not tie.holds)
+        status = serve(worker, second_ends=lambda: not tie.holds)
+        if worker.refusal is not None:
+            self.stderr.write(f"CommandError: {worker.refusal}")
+            return REFUSED
+        return status
 
     def health_server(self, host: str, port: int | None) -> HealthServer | None:
         """Listen where health is asked for, if anywhere."""

@@ -35,8 +35,8 @@ def claim_within(
 ) -> list[WorkRow]:
     """Lock the limited types' rows, then count what runs, then claim what there is room for.
 
-    As workers do: the count, in a later statement than the lock, misses no claim of a rival's. Works of a type
-    whose row is locked elsewhere are left to workers.
+    As workers do: the count, in a later statement than the lock, misses no claim of a rival's. Works of a
+    type whose row is locked elsewhere are left to workers.
     """
     contended = set(limited).difference(hold_type_controls(limited, now)) if limited else set()
     works = [row for row in works if row.type not in contended]

@@ -15,7 +15,7 @@ from django_ayework.rules.health import Health, health_of_all
 from django_ayework.worker import bounds
 from django_ayework.worker.bell import Bell
 from django_ayework.worker.health import HealthServer, Report
-from django_ayework.worker.serving import SIGNALS
+from django_ayework.worker.serving import REFUSED, SIGNALS
 from django_ayework.worker.supervisor.births import Closable, Life, give_birth
 from django_ayework.worker.supervisor.children import Child, Place
 
@@ -46,8 +46,8 @@ class Supervisor:
     def run(self) -> int:
         """Keep the children alive until told to stop, or until a burst is over; return the exit status.
 
-        It is 0 when all of them stopped in order, 1 when one did not, and 128 and the number of the signal
-        after a second signal.
+        It is 0 when all of them stopped in order, 1 when one did not or refused to start, and 128 and the
+        number of the signal after a second signal.
         """
         with closing(self._bell):
             self._hear()
@@ -85,13 +85,17 @@ class Supervisor:
     def _act_on_signals(self) -> None:
         """Stop the children in order, then those that are left by force: at a second signal, or too late."""
         if self._heard and self._stop_by is None:
-            self._stop_by = time.monotonic() + patience()
-            logger.info("The supervisor stops %d processes.", len(self._children()))
-            for child in self._children():
-                child.stop()
+            self._stop()
         if self._stop_by is not None and (len(self._heard) > 1 or time.monotonic() > self._stop_by):
             for child in self._children():
                 child.kill()
+
+    def _stop(self) -> None:
+        """Ask all children to stop in order."""
+        self._stop_by = time.monotonic() + patience()
+        logger.info("The supervisor stops %d processes.", len(self._children()))
+        for child in self._children():
+            child.stop()
 
     def _fill_places(self) -> None:
         """Start what is to be there."""
@@ -130,7 +134,11 @@ class Supervisor:
     def _bury_the_dead(self) -> None:
         for place in self.places:
             for child in [child for child in place.children if child.has_ended()]:
-                if self._stop_by is None:
+                if self._stop_by is None and child.exit_code == REFUSED:
+                    place.children.remove(child)
+                    self._in_order = False
+                    self._stop()
+                elif self._stop_by is None:
                     place.bury(child)
                 else:
                     place.children.remove(child)
