@@ -50,7 +50,7 @@ def serve_until_changed(worker: Worker) -> None:
     try:
         autoreload.run_with_reloader(stay_with, worker)
     finally:
-        hear_signals().append(0)  # whatever comes now is the second one
+        hear_signals(first_at=float("-inf"))  # whatever comes now is the second one
         worker.stop()
 
 

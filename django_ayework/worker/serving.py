@@ -8,8 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from types import FrameType
 
 from django_ayework.rules.health import ALIVE
@@ -20,6 +20,9 @@ from django_ayework.worker.worker import Worker
 
 #: The exit status of a supervised worker that cannot run on the database as it is, nor could another.
 REFUSED = 78
+#: Seconds within which signals are one. A service manager sends SIGTERM to a group, and a supervisor or a
+#: shell in that group passes its own on.
+TOGETHER = 0.2
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: The exit status of a process whose worker cannot go on: EX_SOFTWARE of sysexits.h.
 LOST = 70
@@ -51,19 +54,57 @@ def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int
         return 0 if all(stopped) and not worker.left else 1
 
 
-def hear_signals(second_ends: Callable[[], bool] = lambda: True) -> list[int]:
-    """Return a list into which signals go that ask for an end; the second one ends the process at once."""
-    heard: list[int] = []
+def hear_signals(second_ends: Callable[[], bool] = lambda: True, first_at: float | None = None) -> list[int]:
+    """Return a list into which signals go that ask for an end; the second one ends the process at once.
+
+    ``first_at`` is when one was heard before, if any was.
+    """
+    heard = StopSignals(first_at)
 
     def hear(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
-        if len(heard) > 1 and second_ends():
+        heard.note(number)
+        if heard.is_urgent and second_ends():
             os._exit(128 + number)
 
+    handle_signals(hear)
+    return heard.numbers
+
+
+class StopSignals:
+    """The signals that asked for an end; those that come together are one."""
+
+    def __init__(self, first_at: float | None = None) -> None:
+        self.numbers: list[int] = []
+        #: Whether a second one asked for an end at once.
+        self.is_urgent = False
+        self._first_at = first_at
+
+    def note(self, number: int) -> None:
+        """Note a signal, unless it is the first one once more."""
+        now = time.monotonic()
+        if self._first_at is None:
+            self._first_at = now
+            self.numbers.append(number)
+        elif now - self._first_at > TOGETHER:
+            self.is_urgent = True
+            self.numbers.append(number)
+
+
+def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Install a handler of the signals that ask for an end, then let through those that were held back."""
     for number in SIGNALS:
-        signal.signal(number, hear)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a supervisor holds them back until somebody hears
-    return heard
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+@contextmanager
+def signals_held_back() -> Generator[None]:
+    """Hold back signals that ask for an end until a handler is installed, which lets them through."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def exit_in_time(status: int) -> None:

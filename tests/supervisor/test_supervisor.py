@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.worker.serving import TOGETHER
 from tests.processes import ended, eventually, get, health_address
 from tests.supervisor.kit import at_work, children, is_alive, supervisor
 from tests.supervisor.works import where
@@ -69,13 +71,29 @@ def test_all_processes_let_running_works_end(env, tmp_path: Path, kill, number):
     assert not at_work()
 
 
+def test_signals_to_the_whole_group_that_come_together_are_one(env, tmp_path: Path):
+    handle = enqueue(at(place=str(tmp_path)))
+    with supervisor(env) as process:
+        children()
+        eventually(lambda: started(tmp_path))
+        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGINT)
+        eventually(lambda: len(at_work()) < 2)  # the idle one is gone, the other lets its work end
+        (tmp_path / "go").touch()
+        status, output = ended(process)
+    assert status == 0, output
+    assert handle.state().status == "success"
+
+
 def test_a_second_signal_ends_all_at_once(env, tmp_path: Path):
     enqueue(at(place=str(tmp_path)))
     with supervisor(env) as process:
         pids = children()
         eventually(lambda: started(tmp_path))
+        sent = time.monotonic()
         process.send_signal(signal.SIGTERM)
         eventually(lambda: len(at_work()) == 1)  # the idle one is gone, the other lets its work end
+        eventually(lambda: time.monotonic() - sent > 2 * TOGETHER)
         process.send_signal(signal.SIGINT)
         status, output = ended(process)
     assert status == 128 + signal.SIGINT, output

@@ -60,6 +60,28 @@ def test_a_second_signal_ends_the_worker_at_once(process_env, tmp_path: Path):
     assert work_of(running).status == "running"
 
 
+def test_signals_that_come_together_are_one(process_env, tmp_path: Path):
+    """A service manager and a shell may each send one; both kinds are delivered, however quickly."""
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+    running = enqueue(at(place=str(tmp_path)))
+    with worker_process(env) as process:
+        eventually(lambda: started(tmp_path))
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        (tmp_path / "go").touch()
+        status, output = ended(process)
+    assert (status, work_of(running).status) == (0, "success"), output
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_signal_before_the_worker_hears_any_stops_it_in_order(process_env, processes):
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_signalled"}
+    with worker_process(env, "--processes", processes) as process:
+        status, output = ended(process)
+    assert status == 0, output
+    assert not WorkerProcess.objects.filter(stopped_at=None).exists()
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_process_of_workers_leaves_what_it_has_loaded_and_lets_threads_take_turns(process_env, processes):
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}

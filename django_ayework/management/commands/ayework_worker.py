@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -17,7 +18,7 @@ from django_ayework.management.worker_options import WorkerOptions, add_worker_o
 from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
 from django_ayework.worker.interpreter import take_turns_quickly
 from django_ayework.worker.reloading import is_reloaded, serve_until_changed, start_again_and_again
-from django_ayework.worker.serving import REFUSED, exit_in_time, serve
+from django_ayework.worker.serving import REFUSED, exit_in_time, serve, signals_held_back
 from django_ayework.worker.supervisor.births import inherited
 from django_ayework.worker.supervisor.supervisor import Supervisor
 from django_ayework.worker.supervisor.tie import Tie
@@ -25,13 +26,18 @@ from django_ayework.worker.worker import Worker
 
 
 class Command(DatabaseCommand):
-    """Run works until SIGTERM or SIGINT; a second signal ends the process at once."""
+    """Run works until SIGTERM or SIGINT; a later second signal ends the process at once."""
 
     help = "Run works until stopped. SIGTERM lets running works finish; a second signal ends at once."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the worker's options."""
         add_worker_options(parser)
+
+    def execute(self, *args: Any, **options: Any) -> Any:
+        """Run; a signal that comes before the worker hears any stops it in order as soon as it does."""
+        with nullcontext() if options["check"] or options["reload"] else signals_held_back():
+            return super().execute(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read the options, then check, supervise or work."""

@@ -7,14 +7,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from django.db import connections
 from django.utils.autoreload import get_child_arguments
 
-from django_ayework.worker.serving import SIGNALS, leave
+from django_ayework.worker.serving import leave, signals_held_back
 from django_ayework.worker.supervisor.line import Listener, line
 
 #: How a child that runs the command again learns whose it is: its end of the line, and its place.
@@ -104,13 +103,3 @@ def inherited() -> tuple[socket.socket, int] | None:
     end = socket.socket(fileno=descriptor)
     end.set_inheritable(False)
     return end, place
-
-
-@contextmanager
-def signals_held_back() -> Generator[None]:
-    """Hold back signals that would end a child before it listens; it lets them through when it does."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

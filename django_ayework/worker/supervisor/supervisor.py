@@ -15,7 +15,7 @@ from django_ayework.rules.health import Health, health_of_all
 from django_ayework.worker import bounds
 from django_ayework.worker.bell import Bell
 from django_ayework.worker.health import HealthServer, Report
-from django_ayework.worker.serving import REFUSED, SIGNALS
+from django_ayework.worker.serving import REFUSED, StopSignals, handle_signals
 from django_ayework.worker.supervisor.births import Closable, Life, give_birth
 from django_ayework.worker.supervisor.children import Child, Place
 
@@ -36,7 +36,7 @@ class Supervisor:
         self.places = [Place(number) for number in range(1, size + 1)]
         self.life = life
         self.server = server
-        self._heard: list[int] = []
+        self._heard = StopSignals()
         self._stop_by: float | None = None
         self._in_order = True
         self._bell = Bell()
@@ -57,7 +57,7 @@ class Supervisor:
                 self._fill_places()
                 self._await_news()
                 self._bury_the_dead()
-        return 128 + self._heard[1] if len(self._heard) > 1 else int(not self._in_order)
+        return 128 + self._heard.numbers[1] if self._heard.is_urgent else int(not self._in_order)
 
     def report(self) -> Report:
         """Return how all of them are."""
@@ -70,12 +70,11 @@ class Supervisor:
     def _hear(self) -> None:
         """Listen to the operator, and to the end of children."""
         self._bell.hear_signals()
-        for number in SIGNALS:
-            signal.signal(number, self._note)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        handle_signals(self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._heard.append(number)
+        self._heard.note(number)
 
     def _is_over(self) -> bool:
         if self._children():
@@ -84,9 +83,9 @@ class Supervisor:
 
     def _act_on_signals(self) -> None:
         """Stop the children in order, then those that are left by force: at a second signal, or too late."""
-        if self._heard and self._stop_by is None:
+        if self._heard.numbers and self._stop_by is None:
             self._stop()
-        if self._stop_by is not None and (len(self._heard) > 1 or time.monotonic() > self._stop_by):
+        if self._stop_by is not None and (self._heard.is_urgent or time.monotonic() > self._stop_by):
             for child in self._children():
                 child.kill()
 
