@@ -8,12 +8,14 @@ same at that isolation as at READ COMMITTED.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_ayework.models import Work
-from django_ayework.store.database import atomic, connection, fetch
+from django_ayework.store.database import alias, atomic, connection, fetch
 from django_ayework.store.lanes import STAND_INS, heads_of, shares_of
 from django_ayework.store.rows import MOMENTS_READ, READ, WorkRow
 from django_ayework.store.sources import Source, source_of
@@ -37,20 +39,56 @@ ON w.id = v.v0 AND w.status = 'pending' AND w.queue = %s
 FOR UPDATE SKIP LOCKED
 """
 LOCK_LANE = f"SELECT {COLUMNS} {STAND_INS.first} FOR UPDATE SKIP LOCKED"
+#: The same from a place in the order on; MySQL and MariaDB use no index for a comparison of rows.
+LOCK_LANE_FROM = LOCK_LANE.replace(
+    " ORDER BY ",
+    " AND (pending_rank > %s OR pending_rank = %s AND pending_sort_key > %s"
+    " OR pending_rank = %s AND pending_sort_key = %s AND moment >= %s) ORDER BY ",
+)
+PLACE = f"SELECT pending_rank, pending_sort_key, moment FROM {WORK} WHERE id = %s"
+
+#: A search that takes longer has passed over many works that are not committed. For so many seconds, searches
+#: of that lane begin where it found something.
+SLOW, REMEMBERED = 0.005, 1.0
+
+
+class Place(NamedTuple):
+    """Where in its lane the first work stood that a search could lock, and until when that counts."""
+
+    rank: int
+    sort_key: str
+    moment: Any
+    until: float
+
+    @property
+    def params(self) -> tuple[Any, ...]:
+        """The parameters of LOCK_LANE_FROM, between those of a lane and the number of works."""
+        return (self.rank, self.rank, self.sort_key, self.rank, self.sort_key, self.moment)
+
+
+#: By alias, queue and type.
+places: dict[tuple[str, str, str], Place] = {}
 
 
 def claim_lanes(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
     """Lease the first works of some lanes; see ``claim()``.
 
-    Nobody is passed over: if one of them cannot be locked, because it is not committed yet or a rival was
-    quicker, others are looked for under locks, in these lanes and in those that had no share.
+    If one of them cannot be locked, because it is not committed yet or a rival was quicker, the others are
+    leased, and more are looked for under locks, in these lanes and in those that had no share. Such a search
+    looks up the lock of each work on its way: a caller's transaction may have queued any number.
     """
     with reading_uncommitted():
         found = lock_heads(queue, heads_in(queue, caps, limit))
-        if all(row[PLACE_OF_ID] is not None for row in found):
+        free = [row for row in found if row[PLACE_OF_ID] is not None]
+        if len(free) == len(found):
             return leased_from(found, lease)
     with atomic():
-        return leased_from(lock_first(queue, caps, limit), lease)
+        ids = [row[PLACE_OF_ID] for row in free]
+        again = lock_heads(queue, source_of([Work._meta.pk], [ids])) if ids else []
+        taken = leased_from([row for row in again if row[PLACE_OF_ID] is not None], lease)
+        got = Counter(row.type for row in taken)
+        left = {type: cap - got[type] for type, cap in caps.items() if cap > got[type]}
+        return taken + leased_from(lock_first(queue, left, limit - len(taken), bool(taken)), lease)
 
 
 @contextmanager
@@ -85,10 +123,33 @@ def lock_heads(queue: str, heads: Source) -> list[tuple[Any, ...]]:
     return fetch(LOCK_HEADS.format(heads=heads.sql), [*heads.params, queue])
 
 
-def lock_first(queue: str, caps: Mapping[str, int], limit: int) -> list[tuple[Any, ...]]:
-    """Lock the first works of lanes that are committed and that nobody else has locked."""
+def lock_first(queue: str, caps: Mapping[str, int], limit: int, has_some: bool) -> list[tuple[Any, ...]]:
+    """Lock the first works of lanes that are committed and that nobody else has locked.
+
+    When that finds nothing at all, works before the remembered places are looked for, too.
+    """
+    if limit <= 0:
+        return []
     shares = caps if len(caps) == 1 else shares_of(heads_of(queue, caps), limit)
-    return [row for lane in shares.items() for row in fetch(LOCK_LANE, (queue, *lane))]
+    found = [row for type, number in shares.items() for row in lock_lane(queue, type, min(number, limit))]
+    if found or has_some or not any(places.pop((alias(), queue, type), None) for type in shares):
+        return found
+    return [row for type, number in shares.items() for row in lock_lane(queue, type, min(number, limit))]
+
+
+def lock_lane(queue: str, type: str, number: int) -> list[tuple[Any, ...]]:
+    """Lock the first works of a lane, from the remembered place on if there is one."""
+    began = time.monotonic()
+    key = (alias(), queue, type)
+    place = places.get(key)
+    if place is not None and began < place.until:
+        return fetch(LOCK_LANE_FROM, (queue, type, *place.params, number))
+    found = fetch(LOCK_LANE, (queue, type, number))
+    places.pop(key, None)
+    if found and time.monotonic() - began > SLOW:
+        [(rank, sort_key, moment)] = fetch(PLACE, (found[0][PLACE_OF_ID],))
+        places[key] = Place(rank, sort_key, moment, time.monotonic() + REMEMBERED)
+    return found
 
 
 def leased_from(found: list[tuple[Any, ...]], lease: Lease) -> list[WorkRow]:
