@@ -9,14 +9,8 @@ from django.db import connections
 
 #: Seconds between two looks: what a wake-up waits for at most, and most of what an idle worker costs.
 LOOK_EVERY = 0.02
-#: The same at most where looks would take more than this part of a core: on some machines a thread that has
-#: slept needs ten times as long for one as on others. What one costs is measured over so many.
-LOOK_RARELY, SHARE, MEASURED = 0.03, 0.007, 16
 #: The same for some seconds after a commit, as more are likely.
-LOOK_OFTEN, BUSY_FOR = 0.008, 0.5
-#: The same while the process has so much to do that a thread that sleeps gets the interpreter back so late,
-#: twice in a row: to ask for it costs those who have it more than the look.
-LOOK_SELDOM, LATE, IN_A_ROW = 0.05, 0.002, 2
+LOOK_OFTEN, BUSY_FOR = 0.01, 0.5
 
 
 def file_of(alias: str) -> str | None:
@@ -31,8 +25,6 @@ def file_of(alias: str) -> str | None:
 class CommitWatch:
     """Tells that somebody has committed. One thread uses it, any may ring."""
 
-    can_be_lent = False
-
     def __init__(self, file: str) -> None:
         self._connection = sqlite3.connect(
             file,
@@ -45,8 +37,6 @@ class CommitWatch:
         self._is_rung = False
         self._version = self._read()
         self._busy_until = 0.0
-        self._times_late = 0
-        self._at_rest = LOOK_EVERY
 
     def follow(self, channels: set[str]) -> bool:
         """Follow nothing in particular: a commit does not say what it is about."""
@@ -54,17 +44,13 @@ class CommitWatch:
 
     def hear(self, seconds: float) -> list[tuple[str | None, str]]:
         """Wait for a commit of any other connection at most that long; it is news for all channels."""
-        until, began, looks = time.monotonic() + seconds, time.thread_time(), 0
+        until = time.monotonic() + seconds
         while not self._is_rung and (now := time.monotonic()) < until:
             version = self._read()
             if version != self._version:
                 self._version, self._busy_until = version, now + BUSY_FOR
                 return [(None, "")]
-            self._rest(now)
-            looks += 1
-        if looks >= MEASURED:
-            cost = (time.thread_time() - began) / looks
-            self._at_rest = min(LOOK_RARELY, max(LOOK_EVERY, cost / SHARE))
+            time.sleep(LOOK_OFTEN if now < self._busy_until else LOOK_EVERY)
         self._is_rung = False
         return []
 
@@ -75,14 +61,6 @@ class CommitWatch:
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
-
-    def _rest(self, now: float) -> None:
-        """Sleep until the next look, and see whether others need the interpreter when that is over."""
-        pause = LOOK_OFTEN if now < self._busy_until else self._at_rest
-        if self._times_late >= IN_A_ROW:
-            pause = LOOK_SELDOM
-        time.sleep(pause)
-        self._times_late = self._times_late + 1 if time.monotonic() - now > pause + LATE else 0
 
     def _read(self) -> int:
         """Return a number that changes with every commit of others; it reads one page, and takes no lock."""

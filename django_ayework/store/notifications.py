@@ -57,10 +57,7 @@ class Deaf(Exception):
 
 
 class Ear:
-    """A session of its own, which hears what is sent to some channels.
-
-    One thread at a time uses it, and any may ring.
-    """
+    """A session of its own, which hears what is sent to some channels. One thread uses it, any may ring."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias

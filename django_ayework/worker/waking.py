@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from django_ayework.flow.news.elsewhere import hear_due, hear_here, hear_revoked, rest
+from django_ayework.flow.news.elsewhere import hear_due, hear_revoked, rest
 from django_ayework.flow.news.here import add_due_listener, remove_due_listener
 from django_ayework.rules.news import Due
 from django_ayework.store.lanes import Lane
@@ -58,7 +58,6 @@ class Waking:
         self._wake = wake
         self._doubt = doubt
         self._forget: list[Callable[[], None]] = []
-        self._hearer: int | None = None  # the thread that waits, while it does
 
     def open(self) -> None:
         """Begin to hear."""
@@ -66,13 +65,7 @@ class Waking:
         self._forget = [hear_due(self._hear), hear_revoked(self._doubt)]
 
     def wait(self, seconds: float) -> None:
-        """Wait at most that long until woken; what others say is heard in this thread, if that can be."""
-        self._hearer = threading.get_ident()
-        try:
-            if hear_here(seconds, self._wake):
-                return
-        finally:
-            self._hearer = None
+        """Wait at most that long until woken."""
         self._wake.wait(seconds)
 
     def close(self) -> None:
@@ -86,6 +79,6 @@ class Waking:
         rest()
 
     def _hear(self, due: Due) -> None:
-        """Wake the worker if it is concerned, and was not woken by hearing this."""
-        if self._told.add(due) and self._hearer != threading.get_ident():
+        """Wake the worker if it is concerned."""
+        if self._told.add(due):
             self._wake.set()

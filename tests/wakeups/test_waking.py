@@ -184,20 +184,6 @@ def test_a_worker_hears_from_when_it_opens_until_it_closes(carrier):
     assert carrier._listeners.channels() == set()
 
 
-def test_who_is_woken_by_hearing_is_not_woken_again(carrier):
-    """But what it commits itself when it does not wait is not to be overheard."""
-    told, wake = Told(Scope()), Wake()
-    waking = Waking(told, wake, lambda ids: None)
-    said = [due_to_text(MAIL, "elsewhere")]
-    carrier.hear_here = lambda seconds, sleeper: [carrier.say("due", text) for text in said] != []
-    waking.open()
-    waking.wait(PATIENCE)
-    assert (wake.is_set(), told.take()) == (False, MAIL)
-    carrier.say("due", said[0])
-    assert (wake.is_set(), told.take()) == (True, MAIL)
-    waking.close()
-
-
 @transactional
 def test_doubts_are_settled_by_the_database_not_by_the_message(carrier, monkeypatch):
     """A message may be old, or not true at all: a work that is still ours runs on."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from django_ayework.flow.events import report
 from django_ayework.flow.news.outbox import DUE, ENDED, REVOKED, outbox
 from django_ayework.ports.pubsub import get_pubsub
-from django_ayework.ports.pubsub.lending import Sleeper
 from django_ayework.ports.pubsub.protocol import is_live
 from django_ayework.rules.news import Due, due_from_text, ids_from_text
 
@@ -37,12 +36,6 @@ def hear_revoked(listener: Callable[[frozenset[str] | None], object]) -> Unsubsc
 def hears_others() -> bool:
     """Tell whether other processes are heard at the moment, so that there is less need to look."""
     return is_live(get_pubsub())
-
-
-def hear_here(seconds: float, sleeper: Sleeper) -> bool:
-    """Hear others in this thread for at most that long, until it is woken; return False if it cannot."""
-    here = getattr(get_pubsub(), "hear_here", None)
-    return here is not None and here(seconds, sleeper)
 
 
 def rest() -> None:

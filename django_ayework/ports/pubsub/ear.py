@@ -11,13 +11,7 @@ class CannotHear(Exception):
 
 
 class Ear(Protocol):
-    """A connection by which messages are heard. One thread at a time uses it, and any may ring.
-
-    ``can_be_lent`` tells whether ``ring`` lets ``hear`` return at once, so that a thread which has other
-    things to do as well may hear by it.
-    """
-
-    can_be_lent: bool
+    """A connection by which messages are heard. One thread uses it, and any may ring."""
 
     def follow(self, channels: set[str]) -> bool:
         """Hear these channels from now on, and no others; return False if somebody rings before that.

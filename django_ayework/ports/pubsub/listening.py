@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
 from django_ayework.ports.pubsub.ear import CannotHear, Ear
-from django_ayework.ports.pubsub.lending import Loan, Sleeper
 from django_ayework.ports.pubsub.listeners import Listeners
 from django_ayework.ports.pubsub.protocol import Listener
 
@@ -22,8 +21,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 LINGER = 2.0
 #: Seconds after which the thread looks whether it is still wanted, if nothing is heard.
 LOOK_AGAIN = 60.0
-#: Seconds that the thread may take to lend its ear.
-A_MOMENT = 0.01
 #: Seconds to wait for the thread's end.
 FAREWELL = 5.0
 
@@ -50,7 +47,6 @@ class Listening:
         self._listeners = Listeners()
         self._thread: threading.Thread | None = None
         self._ear: Ear | None = None
-        self._loan = Loan()
         self._changed = threading.Event()
         self._is_closed = False
         self._trouble = ""
@@ -72,19 +68,6 @@ class Listening:
 
         return unsubscribe
 
-    def hear_here(self, seconds: float, sleeper: Sleeper) -> bool:
-        """Let a thread that has nothing to do hear by itself; return False if it cannot, or not yet."""
-        if not self._loan.is_made and not self._asked_for_loan():
-            return False
-        try:
-            heard = self._loan.hear(sleeper, seconds)
-        except Exception:  # the thread that listens will meet it too, and connect again
-            self._ring()
-            return False
-        for channel, message in heard or ():
-            self._pass_on(channel, message)
-        return heard is not None
-
     def close(self) -> None:
         """End all subscriptions, and the thread."""
         self._listeners.clear()
@@ -101,23 +84,10 @@ class Listening:
     def _ring(self) -> None:
         """Let the thread see that something has changed."""
         self._changed.set()
-        self._ring_ear()
-
-    def _ring_ear(self) -> None:
-        """Let whoever hears return soon."""
         ear = self._ear
         if ear is not None:
             with suppress(OSError):
                 ear.ring()
-
-    def _asked_for_loan(self) -> bool:
-        """Ask the thread that listens for its ear; return whether it has lent it, which takes a moment."""
-        ear = self._ear
-        if ear is None or not ear.can_be_lent or not self.is_live or self._loan.is_wanted:
-            return False
-        self._loan.is_wanted = True
-        self._ring_ear()
-        return self._loan.await_it(A_MOMENT)
 
     def _serve(self) -> None:
         """Listen until nobody has subscribed for a while; a connection that is lost costs a pause."""
@@ -150,9 +120,6 @@ class Listening:
                         self._begin(wanted - followed)
                         followed = wanted
                         yield
-                    if self._loan.is_wanted:
-                        self._loan.lend(ear, until=self._changed)
-                        continue
                     for channel, message in ear.hear(LOOK_AGAIN):
                         self._pass_on(channel, message)
             finally:

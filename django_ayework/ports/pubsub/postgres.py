@@ -43,8 +43,6 @@ class PostgresPubSub(Listening):
 class PostgresEar(notifications.Ear):
     """Hears by a session of its own."""
 
-    can_be_lent = True
-
     def follow(self, channels: set[str]) -> bool:
         """See Ear.follow()."""
         with deaf_for_good():

@@ -53,8 +53,6 @@ class RedisPubSub(Listening):
 class RedisEar:
     """A connection that hears channels of a Redis server."""
 
-    can_be_lent = False
-
     def __init__(self, url: str) -> None:
         options = {"socket_connect_timeout": CONNECT_TIMEOUT, "health_check_interval": TEST_EVERY}
         self._client = client_of(url, socket_timeout=CONNECT_TIMEOUT, socket_keepalive=True, **options)
