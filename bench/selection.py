@@ -19,6 +19,7 @@ ON_EACH_DATABASE = (
     "limited",
     "memory",
     "schedules",
+    "fleet",
     "churn",
 )
 #: These take their databases themselves, in turns.

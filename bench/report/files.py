@@ -27,6 +27,7 @@ ORDER = (
     "retained",
     "fan-out",
     "groups",
+    "fleet",
     "churn",
 )
 
