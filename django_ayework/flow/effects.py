@@ -32,8 +32,9 @@ class Effects:
         self._heard: dict[tuple[Kind, str], bool] = {}
         #: Workers are to look, as what became due, or may be claimed, cannot be named.
         self.wakes = False
-        #: Where works became due, and when the first of others will be.
+        #: Where works became due, how many, and when the first of others will be.
         self.places: set[Place] = set()
+        self.due_works = 0
         self.start: datetime | None = None
         #: Works, groups and chains that have ended.
         self.ended: list[str] = []
@@ -58,6 +59,7 @@ class Effects:
         """Note a work that workers may claim now, or soon."""
         if row.status == Status.PENDING:
             self.places.add((row.queue, row.type))
+            self.due_works += 1
         elif row.status == Status.SCHEDULED and (self.start is None or row.run_at < self.start):
             soon = self.now + timedelta(seconds=SOON * get_settings().poll_interval)
             self.start = row.run_at if row.run_at < soon else self.start
@@ -99,7 +101,7 @@ class Effects:
     def spread_news(self) -> None:
         """Wake workers and those who wait; in a test, where ``drain`` calls this, nothing is committed."""
         start = None if self.start is None else self.start.timestamp()
-        due = Due(None if self.wakes else frozenset(self.places), start)
+        due = Due(None if self.wakes else frozenset(self.places), start, self.due_works)
         if due:
             tell_due(due)
         waiters.tell(self.ended)

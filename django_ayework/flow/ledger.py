@@ -129,6 +129,7 @@ class Ledger:
             self.announce_births([row for row in drafts if row.id not in taken])
         else:
             self.announce_births(drafts.samples)
+            self.effects.due_works += len(drafts) - len(drafts.samples)
         return taken
 
     def count_members(self, groups: Iterable[str | None]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 #: A queue, and a type of which it has works.
@@ -21,22 +20,23 @@ LONGEST = 7000
 class Due:
     """Works that are due now: their places, or None for "anywhere". ``start`` is when others will be.
 
-    That is in seconds since 1970; None is for none.
+    That is in seconds since 1970; None is for none. ``works`` is how many works are due, and is not compared.
     """
 
     places: frozenset[Place] | None = frozenset()
     start: float | None = None
+    works: int = field(default=1, compare=False)
 
     def __or__(self, other: Due) -> Due:
         """Join two.
 
         >>> Due(frozenset({("mail", "send")}), 5.0) | Due(start=4.0)
-        Due(places=frozenset({('mail', 'send')}), start=4.0)
+        Due(places=frozenset({('mail', 'send')}), start=4.0, works=2)
         """
         if not self:
             return other
         places = None if self.places is None or other.places is None else self.places | other.places
-        return Due(places, earlier(self.start, other.start))
+        return Due(places, earlier(self.start, other.start), self.works + other.works)
 
     def is_known_from(self, other: Due) -> bool:
         """Tell whether the other says all of it.
@@ -62,28 +62,27 @@ def earlier(one: float | None, other: float | None) -> float | None:
     return min((moment for moment in (one, other) if moment is not None), default=None)
 
 
-def due_to_text(due: Due, origin: str) -> str:
-    """Write down what is due, for others than its origin."""
-    return to_text(origin, named(due.places), due.start)
+def due_to_text(due: Due, origin: str, number: int = 0) -> str:
+    """Write down what is due, for others than its origin; the number makes the text unlike all others."""
+    return to_text(origin, named(due.places), due.start, due.works, number)
 
 
-@lru_cache(maxsize=64)  # at rest the same is said again and again
 def due_from_text(text: str, origin: str) -> Due:
     """Read what is due; nothing if it comes from this origin itself, anything if it cannot be read.
 
     >>> due_from_text(due_to_text(Due(start=5.0), "here"), "there")
-    Due(places=frozenset(), start=5.0)
-    >>> due_from_text(due_to_text(ANYTHING, "here"), "here")
-    Due(places=frozenset(), start=None)
+    Due(places=frozenset(), start=5.0, works=1)
+    >>> bool(due_from_text(due_to_text(ANYTHING, "here"), "here"))
+    False
     >>> due_from_text("scribble", "here") == ANYTHING
     True
     """
     try:
-        told_by, places, start = json.loads(text)
+        told_by, places, start, works, _ = json.loads(text)
         if told_by == origin:
             return Due()
         known = None if places is None else frozenset((str(queue), str(type)) for queue, type in places)
-        return Due(known, None if start is None else float(start))
+        return Due(known, None if start is None else float(start), int(works))
     except (ValueError, TypeError):
         return ANYTHING
 

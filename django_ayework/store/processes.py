@@ -23,6 +23,11 @@ def stopped(id: str, now: datetime) -> None:
     rows(WorkerProcess).filter(id=id).update(seen_at=now, stopped_at=now, running=0)
 
 
+def living(since: datetime) -> list[tuple[str, str]]:
+    """Return the ids of the workers that were seen since and have not stopped, with their queues."""
+    return list(rows(WorkerProcess).filter(stopped_at=None, seen_at__gte=since).values_list("id", "queues"))
+
+
 def find_process(id: str) -> WorkerProcess | None:
     """Read one worker, alive or not."""
     return rows(WorkerProcess).filter(id=id).first()

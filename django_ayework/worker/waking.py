@@ -1,16 +1,39 @@
-"""Waking a worker: by commits of its own process, and by what it hears of others."""
+"""Waking a worker: by commits of its own process, and by messages of others."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
+from typing import NamedTuple
 
-from django_ayework.flow.news.elsewhere import hear_due, hear_revoked, rest
+from django_ayework.flow.news.elsewhere import call_later, hear_answered, hear_due, hear_revoked, rest
 from django_ayework.flow.news.here import add_due_listener, remove_due_listener
-from django_ayework.rules.news import Due
+from django_ayework.flow.news.outbox import outbox
+from django_ayework.rules.fleet import number_of
+from django_ayework.rules.news import MOST_NAMED, Due, Place
 from django_ayework.store.lanes import Lane
+from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.claiming.scope import Scope
+from django_ayework.worker.fleet import Fleet
 from django_ayework.worker.wake import Wake
+
+#: Seconds between two steps in which the workers of a fleet look for what nobody has taken.
+STEP = 0.03
+#: Seconds after which a message is not answered any more: all others have looked.
+TOO_LATE = 0.5
+
+
+class Message(NamedTuple):
+    """A message of another process about due works, which this worker may have to answer."""
+
+    number: int
+    due: Due  # what of it is this worker's affair
+    heard_at: float
+    answers: bool  # this worker is the first of those that look in its step
+    is_late: bool  # nobody answered in the steps before
 
 
 class Told:
@@ -20,53 +43,89 @@ class Told:
         self._scope = scope
         self._lock = threading.Lock()
         self._due = Due()
-        self._known = (self._due, self._due)  # what it heard last, and what of it is this worker's affair
+        self._known = (
+            self._due,
+            self._due,
+        )  # what was asked for last, and what of it is this worker's affair
+        self._messages: deque[Message] = deque(maxlen=MOST_NAMED)
+        #: The messages that the last claim took into account.
+        self.taken: Sequence[Message] = ()
 
-    def add(self, due: Due) -> bool:
+    def add(self, due: Due, message: Message | None = None) -> bool:
         """Note what is due; return whether that is new, and any of it this worker's affair."""
-        mine = self._mine(due)
+        mine = self.served(due)
         with self._lock:
             before = self._due
             self._due = before | mine
+            if message is not None:
+                self._messages.append(message)
             return self._due != before
 
     def take(self) -> Due:
         """Return what it was told since it was asked last."""
+        self.taken = ()
         if not self._due:
             return self._due
         with self._lock:
             due, self._due = self._due, Due()
+            if self._messages:
+                self.taken = list(self._messages)
+                self._messages.clear()
             return due
 
-    def _mine(self, due: Due) -> Due:
-        """Return what of it is this worker's affair; at rest the same is heard again and again."""
+    def served(self, due: Due) -> Due:
+        """Return what of it is this worker's affair; at rest the same is said again and again."""
         known, mine = self._known
         if known is not due:
-            mine = due if due.places is None else Due(self._served(due.places), due.start)
+            mine = due
+            if due.places is not None:
+                served = frozenset(place for place in due.places if self._scope.serves(Lane(*place)))
+                mine = Due(served, due.start, due.works)
             self._known = due, mine
         return mine
 
-    def _served(self, places: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        return frozenset(place for place in places if self._scope.serves(Lane(*place)))
-
 
 class Waking:
-    """Lets a worker hear of due works and of revoked ones, from when it opens until it closes."""
+    """Lets a worker hear of due works and of revoked ones, from when it opens until it closes.
 
-    def __init__(self, told: Told, wake: Wake, doubt: Callable[[frozenset[str] | None], object]) -> None:
+    All workers of a fleet hear the same messages. A few look at once; each other waits for its step, and
+    looks if nobody has answered by then. A worker that finds works so late looks at once from then on, until
+    it finds nothing: those before it are busy, gone, or serve other types.
+    """
+
+    def __init__(
+        self, told: Told, fleet: Fleet, wake: Wake, doubt: Callable[[frozenset[str] | None], object]
+    ) -> None:
         self._told = told
+        self._fleet = fleet
         self._wake = wake
         self._doubt = doubt
         self._forget: list[Callable[[], None]] = []
+        self._is_eager = False
+        self._waiting: dict[str, Message] = {}  # for their steps
 
     def open(self) -> None:
         """Begin to hear."""
         add_due_listener(self._hear)
-        self._forget = [hear_due(self._hear), hear_revoked(self._doubt)]
+        self._forget = [hear_due(self._hear_other), hear_answered(self._drop), hear_revoked(self._doubt)]
 
     def wait(self, seconds: float) -> None:
         """Wait at most that long until woken."""
         self._wake.wait(seconds)
+
+    def answer(self, claimed: Iterable[Delivery], left: Callable[[], Set[Place]]) -> None:
+        """After a claim, answer the messages that it took into account, if others wait for that.
+
+        What they said to be due is taken when the claim found that many, or ``left`` nothing there.
+        """
+        if not self._told.taken:
+            return
+        found = [(delivery.row.queue, delivery.type) for delivery in claimed]
+        answered = [
+            str(each.number) for each in self._taken_by_claim(found, left()) if self._may_answer(each)
+        ]
+        if answered:
+            outbox.answer(answered)
 
     def close(self) -> None:
         """Hear no more."""
@@ -82,3 +141,49 @@ class Waking:
         """Wake the worker if it is concerned."""
         if self._told.add(due):
             self._wake.set()
+
+    def _hear_other(self, due: Due, text: str) -> None:
+        """Wake the worker now or in its step, if a message of another process concerns it."""
+        mine = self._told.served(due)
+        if not mine.places:  # a later start, or a reason to look for itself
+            self._hear(mine)
+            return
+        number = number_of(text)
+        delay = self._fleet.delay(number, {queue for queue, _ in mine.places}, mine.works)
+        message = Message(number, mine, time.monotonic(), delay.answers, is_late=delay.steps > 0)
+        if delay.steps == 0 or self._is_eager:
+            self._look_for(message)
+        else:
+            self._waiting[str(number)] = message
+            call_later(delay.steps * STEP, partial(self._come_up, str(number)))
+
+    def _look_for(self, message: Message) -> None:
+        """Let the worker claim what a message says to be due."""
+        if self._told.add(message.due, message):
+            self._wake.set()
+
+    def _come_up(self, number: str) -> None:
+        """Look for what a message said to be due, unless somebody has answered it."""
+        if (message := self._waiting.pop(number, None)) is not None:
+            self._look_for(message)
+
+    def _drop(self, numbers: frozenset[str]) -> None:
+        """Forget messages that others have answered."""
+        for number in numbers:
+            self._waiting.pop(number, None)
+
+    def _taken_by_claim(self, found: list[Place], left: Set[Place]) -> Iterator[Message]:
+        """Yield the messages of which nothing is left for others; see whether to be early was of use."""
+        places = set(found)
+        for message in self._told.taken:
+            named = message.due.places or frozenset()
+            if message.is_late:
+                self._is_eager = not named.isdisjoint(places)
+            if named.isdisjoint(left) or len(found) >= message.due.works:
+                found = found[message.due.works :]
+                yield message
+
+    def _may_answer(self, message: Message) -> bool:
+        """Tell whether others wait for this worker's answer."""
+        is_heeded = time.monotonic() - message.heard_at < TOO_LATE
+        return is_heeded and (message.answers or (message.is_late and self._is_eager))

@@ -117,7 +117,7 @@ class Worker:
         self._claimer.on_look = self._maintenance.note
         self._claimer.on_return = self._maintenance.be_patient
         self._endings.make_room = self._claimer.make_room
-        self._waking = Waking(self._claimer.told, self._wake, self._maintenance.doubt)
+        self._waking = Waking(self._claimer.told, self._claimer.fleet, self._wake, self._maintenance.doubt)
         self._dispatch = Dispatch(self._holdings, self._executor, self._doing)
         self._limits = Limits(max_works, max_memory)
         self._scheduler = Scheduler(once=burst, off=not scheduler)
@@ -282,6 +282,7 @@ class Worker:
         claimed = self._claimer.claim(wanted, room, left)
         known, unknown = told_apart(claimed)
         self._dispatch.hand_out(known)
+        self._waking.answer(claimed, self._claimer.left)
         park(unknown, self.id)
         self._note_lag(len(claimed) >= places)
         return 0.0 if self._claimer.may_claim_more(self._wanted()) else self._claimer.pause()

@@ -24,6 +24,7 @@ class Carrier(LocalPubSub):
         self.threads: set[str] = set()
         self.error: Exception | None = None
         self.tries = 0
+        self.calls: list[tuple[float, Any]] = []
         self._gate = threading.Event()
         self._gate.set()
 
@@ -34,6 +35,17 @@ class Carrier(LocalPubSub):
             raise self.error
         self.threads.add(threading.current_thread().name)
         self.sent.append((channel, message))
+
+    def call_later(self, seconds: float, call: Any) -> None:
+        """Note what is to be called; it is called when the test lets time pass."""
+        self.calls.append((seconds, call))
+
+    def pass_time(self, seconds: float) -> None:
+        """Make the calls that are due within so many seconds of their making."""
+        due = [one for one in self.calls if one[0] <= seconds]
+        self.calls = [one for one in self.calls if one not in due]
+        for _, call in due:
+            call()
 
     def hang(self) -> None:
         """Let nothing through until it opens."""

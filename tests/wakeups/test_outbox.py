@@ -48,8 +48,8 @@ def test_too_many_ids_are_told_as_any(carrier, unhurried):
             cancel(handle.id)
     eventually(lambda: carrier.sent)
     batch = module.Batch()
-    batch.add(Due(), [handle.id for handle in handles], [])
-    batch.add(Due(), ["one more"], [])
+    batch.add(module.News(ended=[handle.id for handle in handles]))
+    batch.add(module.News(ended=["one more"]))
     assert batch.is_flood
     assert [channel for channel, _ in batch.messages("here")] == ["ended"]
     assert module.ids_to_text(None, "here") == batch.messages("here")[0][1]

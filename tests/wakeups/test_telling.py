@@ -137,7 +137,7 @@ def test_what_this_process_tells_is_no_news_to_itself(carrier):
     from django_ayework.flow.news.elsewhere import hear_due, hear_ended
 
     heard: list[object] = []
-    forget = [hear_due(heard.append), hear_ended(heard.append)]
+    forget = [hear_due(lambda due, message: heard.append(due)), hear_ended(heard.append)]
     handle = enqueue(add(a=1, b=2))
     cancel(handle.id)
     eventually(lambda: len(carrier.sent) >= 3)

@@ -17,6 +17,7 @@ from django_ayework.worker import maintenance
 from django_ayework.worker.claiming import claimer as module
 from django_ayework.worker.claiming.claimer import Claimer
 from django_ayework.worker.claiming.scope import Scope
+from django_ayework.worker.fleet import Fleet
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.maintenance import Maintenance
 from django_ayework.worker.wake import Wake
@@ -171,7 +172,7 @@ def test_a_worker_that_waits_for_room_rests_no_longer_than_a_poll(carrier, setti
 @transactional
 def test_a_worker_hears_from_when_it_opens_until_it_closes(carrier):
     told, wake, doubts = Told(Scope()), Wake(), []
-    waking = Waking(told, wake, doubts.append)
+    waking = Waking(told, Fleet("w"), wake, doubts.append)
     waking.open()
     carrier.say("due", due_to_text(MAIL, "elsewhere"))
     carrier.say("revoked", ids_to_text(["a"], "elsewhere"))

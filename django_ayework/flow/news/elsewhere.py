@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from django_ayework.flow.events import report
-from django_ayework.flow.news.outbox import DUE, ENDED, REVOKED, outbox
+from django_ayework.flow.news.outbox import ANSWERED, DUE, ENDED, REVOKED, outbox
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.protocol import is_live
 from django_ayework.rules.news import Due, due_from_text, ids_from_text
@@ -13,14 +14,27 @@ from django_ayework.rules.news import Due, due_from_text, ids_from_text
 Unsubscribe = Callable[[], None]
 
 
-def hear_due(listener: Callable[[Due], object]) -> Unsubscribe:
-    """Call this with what becomes due by commits of other processes; return what ends that."""
+def hear_due(listener: Callable[[Due, str], object]) -> Unsubscribe:
+    """Call this with what becomes due by commits of other processes, and the message that says so.
+
+    Return what ends that.
+    """
 
     def hear(text: str) -> None:
         if due := due_from_text(text, outbox.origin):
-            listener(due)
+            listener(due, text)
 
     return subscribe(DUE, hear)
+
+
+def hear_answered(listener: Callable[[frozenset[str]], object]) -> Unsubscribe:
+    """Call this with the numbers of messages whose works others have taken."""
+
+    def hear(text: str) -> None:
+        if answered := ids_from_text(text, outbox.origin):
+            listener(answered)
+
+    return subscribe(ANSWERED, hear)
 
 
 def hear_ended(listener: Callable[[frozenset[str] | None], object]) -> Unsubscribe:
@@ -36,6 +50,17 @@ def hear_revoked(listener: Callable[[frozenset[str] | None], object]) -> Unsubsc
 def hears_others() -> bool:
     """Tell whether other processes are heard at the moment, so that there is less need to look."""
     return is_live(get_pubsub())
+
+
+def call_later(seconds: float, call: Callable[[], object]) -> None:
+    """Call this after so many seconds, in the thread that listens if the carrier of wake-ups can do that."""
+    by_carrier = getattr(get_pubsub(), "call_later", None)
+    if by_carrier is not None:
+        by_carrier(seconds, call)
+        return
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
 
 
 def rest() -> None:

@@ -7,6 +7,9 @@ import secrets
 import threading
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
 
 from django.db import connections
 
@@ -18,8 +21,9 @@ from django_ayework.rules.news import MOST_NAMED, Due, due_to_text, ids_to_text
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.sessions import engine_session
 
-#: Channels: works became due; works, groups or chains have ended; works were taken from whoever runs them.
-DUE, ENDED, REVOKED = "due", "ended", "revoked"
+#: Channels: works became due; works, groups or chains have ended; works were taken from whoever runs them;
+#: messages about due works were answered, so whoever has not looked yet need not.
+DUE, ENDED, REVOKED, ANSWERED = "due", "ended", "revoked", "answered"
 #: Seconds between two messages of a process; what comes meanwhile is sent together.
 INTERVAL = 0.005
 #: The same while there is more to tell than names, as all of it says "look".
@@ -34,32 +38,50 @@ PAUSE_AFTER_FAILURE = 1.0
 FAREWELL = 2.0
 
 
+class News(NamedTuple):
+    """What a commit, or a claim, is news of."""
+
+    due: Due = Due()
+    ended: Collection[str] = ()
+    revoked: Collection[str] = ()
+    answered: Collection[str] = ()
+
+
 class Batch:
     """News that wait to be sent together."""
 
     def __init__(self) -> None:
         self.due = Due()
+        self.works = 0
         self.ended: set[str] | None = set()
         self.revoked: set[str] | None = set()
+        self.answered: set[str] = set()
 
     def __bool__(self) -> bool:
-        return bool(self.due) or self.ended != set() or self.revoked != set()
+        return bool(self.due or self.answered) or self.ended != set() or self.revoked != set()
 
     @property
     def is_flood(self) -> bool:
         """Whether there is more than can be named."""
         return self.ended is None or self.revoked is None
 
-    def add(self, due: Due, ended: Collection[str], revoked: Collection[str]) -> None:
+    def add(self, news: News) -> None:
         """Add news."""
-        if due:
-            self.due |= due
-        self.ended = joined(self.ended, ended)
-        self.revoked = joined(self.revoked, revoked)
+        if news.due:
+            self.works += news.due.works
+            if not news.due.is_known_from(self.due):
+                self.due |= news.due
+        self.ended = joined(self.ended, news.ended)
+        self.revoked = joined(self.revoked, news.revoked)
+        self.answered.update(news.answered)
 
-    def messages(self, origin: str) -> list[tuple[str, str]]:
+    def messages(self, origin: str, number: int = 0) -> list[tuple[str, str]]:
         """Return what to send on which channel."""
-        messages = [(DUE, due_to_text(self.due, origin))] if self.due else []
+        messages = (
+            [(DUE, due_to_text(replace(self.due, works=self.works), origin, number))] if self.due else []
+        )
+        if self.answered:  # those beyond what can be named are left out: others look in vain
+            messages.append((ANSWERED, ids_to_text(sorted(self.answered)[:MOST_NAMED], origin)))
         for channel, ids in ((ENDED, self.ended), (REVOKED, self.revoked)):
             if ids is None or ids:
                 messages.append((channel, ids_to_text(ids, origin)))
@@ -92,16 +114,23 @@ class Outbox:
         self._batch = Batch()
         self._thread: threading.Thread | None = None
         self._next_at = float("-inf")  # when a message may be sent, had all before kept their intervals
+        self._numbers = count()
         self._is_failing = False
         self._is_leaving = False
 
     def put(self, due: Due, ended: Collection[str] = (), revoked: Collection[str] = ()) -> None:
         """Tell others soon, unless nobody would hear it."""
-        if due and not ended and not revoked and due.is_known_from(self._batch.due):
-            return  # it is still to be sent, so whoever hears it looks after this commit
+        self._put(News(due, ended, revoked))
+
+    def answer(self, messages: Collection[str]) -> None:
+        """Tell others that what these messages said to be due has been taken."""
+        self._put(News(answered=messages))
+
+    def _put(self, news: News) -> None:
+        """Send news now, or leave it to the thread."""
         try:
             pubsub = get_pubsub()
-            if reaches_others(pubsub) and (batch := self._take_or_leave(due, ended, revoked)):
+            if reaches_others(pubsub) and (batch := self._take_or_leave(news)):
                 self._send(batch)
         except Exception as error:
             self._fail(error)
@@ -121,11 +150,11 @@ class Outbox:
         if thread is not None:
             thread.join(FAREWELL)
 
-    def _take_or_leave(self, due: Due, ended: Collection[str], revoked: Collection[str]) -> Batch | None:
+    def _take_or_leave(self, news: News) -> Batch | None:
         """Return what the caller is to send now; or leave it to the thread, and return None."""
         with self._changed:
             was_empty = not self._batch
-            self._batch.add(due, ended, revoked)
+            self._batch.add(news)
             now = time.monotonic()
             if was_empty and now >= self._ready_at and self._may_send_here():
                 return self._taken(now)
@@ -182,7 +211,7 @@ class Outbox:
     def _send(self, batch: Batch) -> None:
         """Send news; an error is reported once while it lasts."""
         try:
-            for channel, message in batch.messages(self.origin):
+            for channel, message in batch.messages(self.origin, next(self._numbers)):
                 get_pubsub().publish(channel, message)
             self._is_failing = False
         except Exception as error:
@@ -203,7 +232,8 @@ outbox = Outbox()
 
 def tell_others(works: Iterable[WorkRow]) -> None:
     """Tell workers of other processes that these works are due again."""
-    outbox.put(Due(frozenset((row.queue, row.type) for row in works)))
+    places = [(row.queue, row.type) for row in works]
+    outbox.put(Due(frozenset(places), works=len(places)))
 
 
 after_fork_in_child(outbox.forget)

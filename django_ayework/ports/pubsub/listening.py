@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import math
 import threading
@@ -48,6 +50,8 @@ class Listening:
         self._thread: threading.Thread | None = None
         self._ear: Ear | None = None
         self._changed = threading.Event()
+        self._calls: list[tuple[float, int, Callable[[], object]]] = []  # by when they are due
+        self._numbers = itertools.count()
         self._is_closed = False
         self._trouble = ""
         self.is_live = False
@@ -67,6 +71,12 @@ class Listening:
             self._ring()
 
         return unsubscribe
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call this in the thread that listens, after so many seconds; while that is cut off, afterwards."""
+        heapq.heappush(self._calls, (time.monotonic() + seconds, next(self._numbers), call))
+        if threading.current_thread() is not self._thread:
+            self._ring()
 
     def close(self) -> None:
         """End all subscriptions, and the thread."""
@@ -120,8 +130,9 @@ class Listening:
                         self._begin(wanted - followed)
                         followed = wanted
                         yield
-                    for channel, message in ear.hear(LOOK_AGAIN):
+                    for channel, message in ear.hear(self._until_call()):
                         self._pass_on(channel, message)
+                    self._make_calls()
             finally:
                 if self._ear is ear:  # or else another thread is at it
                     self._ear, self.is_live = None, False
@@ -138,6 +149,15 @@ class Listening:
             self._listeners.tell_all()
         else:
             self._listeners.tell(channel, message)
+
+    def _until_call(self) -> float:
+        """Return for how many seconds to hear at most."""
+        return max(0.0, self._calls[0][0] - time.monotonic()) if self._calls else LOOK_AGAIN
+
+    def _make_calls(self) -> None:
+        """Make the calls that are due."""
+        while self._calls and self._calls[0][0] <= time.monotonic():
+            heapq.heappop(self._calls)[2]()
 
     def _is_over(self) -> bool:
         """Tell whether nobody has subscribed for a while; then the next who does starts another thread."""

@@ -16,7 +16,7 @@ from django_ayework.flow.events import report
 from django_ayework.flow.news.elsewhere import hears_others
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.durations import later
-from django_ayework.rules.news import Due
+from django_ayework.rules.news import Due, Place
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane
@@ -30,6 +30,7 @@ from django_ayework.worker.claiming.rations import Claim, claim_of
 from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.claiming.search import LaneSearch
 from django_ayework.worker.claiming.shares import KnownShares, Share, shares_of
+from django_ayework.worker.fleet import Fleet
 from django_ayework.worker.waking import Told
 
 STAGE_BATCH = 500
@@ -55,6 +56,7 @@ class Claimer:
         self.next_start: datetime | None = None
         #: What others say is due.
         self.told = Told(scope)
+        self.fleet = Fleet(worker_id)
         self._controls_seen: tuple[int, int] | None = None
         self._room_made = False
         self._turn = 0
@@ -158,6 +160,13 @@ class Claimer:
         self.held_back.clear()
         found = [] if view.first_queue is None else self._search.find(self.scope, self.controls.permits)
         self.busy = shares_of(found, self.controls)
+        self.fleet.refresh()
+
+    def left(self) -> set[Place]:
+        """Return where there are works that the last claim has not taken, as far as it knows."""
+        busy = {(share.queue, type) for share in self.busy for type in share.types}
+        named = {place for message in self.told.taken for place in message.due.places or ()}
+        return busy | {place for place in named if place[1] in self.held_back}
 
     def heed_controls(self, view: Look) -> None:
         """Read the controls if they have changed."""

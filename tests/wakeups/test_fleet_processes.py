@@ -1,0 +1,48 @@
+"""Worker processes beside others of their fleet."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+
+import pytest
+from django.conf import settings as django_settings
+
+from django_ayework import enqueue
+from django_ayework.flow.news.outbox import outbox
+from django_ayework.models import Work, WorkerProcess
+from tests.processes import PATIENCE, eventually, worker_process
+from tests.wakeups.works import quick
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.skipif(
+    bool(django_settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS")),
+    reason="sessions are lent here",
+)
+def test_works_start_beside_workers_that_are_frozen(process_env, settings, database_vendor):
+    """They would not poll before the test is over: whichever of three is to look first, the last one does."""
+    if database_vendor == "mysql":
+        pytest.skip("nothing of its own to wake by")
+    settings.AYEWORK = {"POLL_INTERVAL": 600}
+    outbox.rest()
+    outbox.forget()
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "TEST_POLL": "600"}
+    with ExitStack() as processes:
+        frozen = [processes.enter_context(worker_process(env)) for _ in range(2)]
+        eventually(lambda: WorkerProcess.objects.count() == 2)
+        processes.enter_context(worker_process(env))
+        eventually(lambda: WorkerProcess.objects.count() == 3)
+        eventually(
+            lambda: (
+                enqueue(quick())
+                and Work.objects.filter(status="success").values("completed_by").distinct().count() == 3
+            )
+        )
+        for process in frozen:
+            process.send_signal(signal.SIGSTOP)
+        for _ in range(2):  # for claims that were under way
+            enqueue(quick())
+        results = [enqueue(quick(number=number)).result(timeout=PATIENCE) for number in range(8)]
+        assert results == list(range(8))
