@@ -18,8 +18,8 @@ ENQUEUES, APART = 60, 0.1
 ACQUAINTED = 25.0
 #: A PostgreSQL server counts a session's transactions at the latest so many seconds after them.
 COUNTED = 11.0
-#: Seconds that a result may take.
-LONGEST = 60.0
+#: Seconds that processes may take to start, and a result to come.
+LONGEST = 120.0
 TRANSACTIONS, TIME, CONNECTIONS = (
     "transactions per enqueue",
     "ms to the result",
@@ -37,12 +37,17 @@ def main() -> None:
         readings: list[Reading] = []
         for count in PROCESSES:
             figures = measure(count)
-            print(f"  {count:3} processes   " + "   ".join(f"{n:5.1f} {name}" for name, n in figures.items()))
+            print(f"  {setting(count):12}   " + "   ".join(f"{n:5.1f} {name}" for name, n in figures.items()))
             readings += [
-                Reading("fleet", "ours", "postgres", f"{count} processes", name, (value,))
+                Reading("fleet", "ours", "postgres", setting(count), name, (value,))
                 for name, value in figures.items()
             ]
     keep("fleet", readings)
+
+
+def setting(count: int) -> str:
+    """Return what the table calls so many processes."""
+    return "1 process" if count == 1 else f"{count} processes"
 
 
 def measure(count: int) -> dict[str, float]:
@@ -74,7 +79,7 @@ def workers(count: int) -> Iterator[None]:
     with ExitStack() as processes:
         for _ in range(count):
             processes.enter_context(worker_process(process_env()))
-        eventually(lambda: WorkerProcess.objects.count() == count)
+        eventually(lambda: WorkerProcess.objects.count() == count, LONGEST)
         for handle in enqueue_many([noop(number=number) for number in range(20 * count)]):
             handle.result(timeout=LONGEST)
         time.sleep(ACQUAINTED)

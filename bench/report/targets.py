@@ -199,4 +199,13 @@ GROUPS = [
         for database in ("postgres", "sqlite", "mariadb")
     ),
 ]
-TARGETS = [*ENQUEUES, *DRAINS, *LATENCIES, *REST, *STARTS, *RETAINED, *GROUPS]
+BESIDE_TWELVE, PER_ENQUEUE = "12 processes", "transactions per enqueue"
+FLEET = [
+    at_most(
+        1.5,
+        Side("fleet", PER_ENQUEUE, "postgres", setting=BESIDE_TWELVE),
+        Side("fleet", PER_ENQUEUE, "postgres", setting="1 process"),
+    ),
+    at_most(3, Side("fleet", "connections per idle process", "postgres", setting=BESIDE_TWELVE)),
+]
+TARGETS = [*ENQUEUES, *DRAINS, *LATENCIES, *REST, *STARTS, *RETAINED, *GROUPS, *FLEET]
