@@ -168,6 +168,20 @@ def test_it_listens_by_the_alias_of_the_settings(listener, settings, monkeypatch
 
 
 @transactional
+@on_postgres
+@postgres
+def test_it_makes_calls_in_the_thread_that_listens_when_they_are_due(listener):
+    calls: list[tuple[int, str]] = []
+    hear(listener)
+    for number, seconds in ((3, 0.06), (1, 0.0), (2, 0.03)):
+        listener.call_later(
+            seconds, lambda number=number: calls.append((number, threading.current_thread().name))
+        )
+    eventually(lambda: len(calls) == 3)
+    assert calls == [(1, "ayework-listener"), (2, "ayework-listener"), (3, "ayework-listener")]
+
+
+@transactional
 @on_sqlite
 @sqlite
 def test_any_commit_to_the_file_means_look(listener):

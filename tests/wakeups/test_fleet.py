@@ -198,6 +198,13 @@ def test_a_worker_that_finds_what_others_left_looks_at_once_until_it_finds_nothi
     assert not all(wakes)
 
 
+def test_the_others_look_later_with_a_carrier_that_makes_no_calls(carrier, fleet):
+    carrier.call_later = None
+    idlers = fleet(3)
+    say(carrier)
+    eventually(lambda: len(woken(idlers)) == 3)
+
+
 def test_workers_of_other_queues_are_not_counted(carrier, fleet):
     fleet(20, queues=("mail",))
     idlers = fleet(2, queues=("default",))

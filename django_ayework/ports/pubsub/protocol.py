@@ -19,7 +19,8 @@ class PubSub(Protocol):
     An implementation may say more about itself in attributes: ``is_live``, whether it hears others at the
     moment, so that workers may look less often (False unless it says so); ``reaches_others``, whether to
     publish has any effect outside of this process (True); ``is_quick``, whether to publish is so short that
-    whoever commits may do it, rather than a thread (False).
+    whoever commits may do it, rather than a thread (False). ``call_later(seconds, call)``, if there is such a
+    method, makes a call in the thread that listens; otherwise each such call takes a thread of its own.
 
     ``django_ayework.testing.conformance.PubSubConformance`` tells whether an implementation does this.
     """
