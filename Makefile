@@ -11,6 +11,12 @@ ONLY ?= $(AYEWORK_TEST_ONLY)
 FIGURES ?=
 SCALE ?= 1
 OUT ?= bench/out
+# What make chaos applies (all without names), for how many seconds each, and what repeats it; QUICK=1 is for CI.
+FAULTS ?=
+SECONDS ?=
+SEED ?=
+QUICK ?=
+DOCS ?=
 # How much MariaDB is to keep in memory while the curves are measured, as 1G; what it has without.
 POOL ?=
 
@@ -29,7 +35,7 @@ DJANGO_SUPERUSER_USERNAME ?= demo
 DJANGO_SUPERUSER_PASSWORD ?= demo
 DJANGO_SUPERUSER_EMAIL ?= demo@example.com
 
-.PHONY: help demo serve test test-next test-pooled races bench bench-docs check lint format types contracts migrations docs install-test mysql clean
+.PHONY: help demo serve test test-next test-pooled races chaos bench bench-docs check lint format types contracts migrations docs install-test mysql clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -141,6 +147,10 @@ test-pooled: $(VENV)/.installed-test ## workers and races behind PgBouncer, and 
 races: $(VENV)/.installed-test mysql ## the races in full: more rounds than make test has time for
 	@AYEWORK_RACES=full AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' \
 	  $(PY) -m tests.databases run -m races $(PYTEST_ARGS)
+
+chaos: $(VENV)/.installed-test mysql ## faults on servers of its own; SEED=123 ONLY=postgres FAULTS=kill,stop SECONDS=20
+	@$(PY) -m chaos --only '$(ONLY)' --faults '$(FAULTS)' $(if $(SEED),--seed '$(SEED)') \
+	  $(if $(SECONDS),--seconds '$(SECONDS)') $(if $(QUICK),--quick) $(if $(DOCS),--write-docs)
 
 # --- figures -------------------------------------------------------------------------------------------
 

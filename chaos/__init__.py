@@ -1,0 +1,1 @@
+"""Fault injection: workers and callers run while processes, servers, networks and disks fail."""
