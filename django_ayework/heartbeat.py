@@ -20,7 +20,7 @@ class Heartbeat:
     def __init__(self, name: str) -> None:
         #: What the thread does, as an operator reads it: "claiming".
         self.name = name
-        #: The socket of the engine's own session in this thread, see ``store.sessions.socket_of``.
+        #: The socket of the engine's own session in this thread, see ``store.sessions``.
         self.socket: tuple[int, int] | None = None
         #: Whether the thread runs code of the project's: a hook, a receiver, a function of a schedule.
         self.is_in_project_code = False

@@ -121,12 +121,16 @@ def findings_on_connections(budget: Budget) -> Iterator[Finding]:
     if limit is not None and budget.most > limit:
         text = f"the server takes {limit} connections of everybody, fewer than these workers may use"
         yield Finding(Weight.NOTE, text)
-    if pool is not None and pool < budget.per_process:
-        yield Finding(
-            Weight.PROBLEM,
-            f"the pool of a process has {pool} connections, and its worker needs {budget.per_process}: "
-            f'set OPTIONS["pool"] = {{"max_size": {budget.per_process}}}',
-        )
+    if pool is not None and pool < budget.concurrency:
+        yield Finding(Weight.NOTE, text_of_small_pool(pool, budget.concurrency))
+
+
+def text_of_small_pool(pool: int, concurrency: int) -> str:
+    """Say that a pool has fewer connections than a worker has slots, and what to do about it."""
+    return (
+        f"the pool of a process has {pool} connections, so its worker runs {pool} works at a time instead of "
+        f'{concurrency}: set OPTIONS["pool"] = {{"max_size": {concurrency}}} in DATABASES[{alias()!r}]'
+    )
 
 
 def queues_of_types() -> dict[str, str]:

@@ -26,6 +26,7 @@ from django_ayework.store.attempts import AttemptRow, recorded
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, in_own_transaction
 from django_ayework.store.rows import End, WorkRow, ends_of, find_row, lock_free_rows
+from django_ayework.store.sessions import bound_transaction
 from django_ayework.store.transitions import Won
 
 
@@ -82,6 +83,7 @@ def settle(settlements: Sequence[Settlement]) -> Report:
 
     def attempt() -> Report:
         tried.clear()
+        bound_transaction()
         tried.append(settled_within(settlements))
         return tried[-1][0]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: What the engine's own threads in one process are for; each has one connection, and the one that claims has
-#: another for the quick works that it runs.
-OWN = ("quick ones", "claiming", "settling", "keeping leases")
+#: What the engine's own threads in one process are for; each has one connection, outside of any pool. At rest
+#: only the thread that claims keeps it.
+OWN = ("claiming", "settling", "keeping leases", "maintenance")
 #: And that of the thread that fires schedules, if there is one.
 SCHEDULING = "firing schedules"
 
@@ -15,8 +15,7 @@ SCHEDULING = "firing schedules"
 class Budget:
     """The most connections that processes of one command line have open to the queue's database.
 
-    Handlers have one each while they run: plain ones in their thread, async ones in a thread of their own,
-    and quick ones in the thread that claims.
+    Handlers have one each while they run: plain ones in their thread, async ones in a thread of their own.
     Neither the event loop, nor the main thread, nor a supervisor has any. A process that is replaced keeps
     its connections until what it runs has ended, so ``replaced`` processes may be there twice for a while.
     ``wakeups`` are what those take connections for.

@@ -12,7 +12,9 @@ from typing import Any
 
 from django.db import connections
 
+from django_ayework.heartbeat import current_heartbeat
 from django_ayework.store.database import connection
+from django_ayework.store.sessions import number_of_socket
 
 #: Several may commit at once, and each waits for the lock of those before it, but not for ever.
 #: Nor does anybody wait for the disk: what a crash of the server takes is found by polling.
@@ -62,6 +64,8 @@ class Ear:
     def __init__(self, alias: str) -> None:
         self._alias = alias
         self._raw = own_session(alias)
+        if (heartbeat := current_heartbeat()) is not None:
+            heartbeat.socket = number_of_socket(self._raw)
         self._near, self._far = socket.socketpair()
         self._test_channel = f"{PREFIX}test_{secrets.token_hex(8)}"
         self._followed: set[str] = set()

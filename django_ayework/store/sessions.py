@@ -19,8 +19,8 @@ from django.db.backends.signals import connection_created
 
 from django_ayework.conf import get_settings
 from django_ayework.heartbeat import beat_before, current_heartbeat
-from django_ayework.store.database import alias
-from django_ayework.store.prepared import note_own_session
+from django_ayework.store.database import alias, connection
+from django_ayework.store.prepared import note_own_session, session_of
 
 #: Seconds that a thread which others need waits for a row that somebody else has locked. Less than
 #: PostgreSQL's deadlock_timeout (1 s): the engine's transaction gives way before a caller's is chosen as the
@@ -98,17 +98,35 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
     return own
 
 
-def set_up_session(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+def set_up_session(sender: object, connection: Any, **kwargs: object) -> None:
     """Set up a session that was just opened, if it is the engine's: one statement per connection."""
     bounds: Bounds | None = getattr(connection, ATTRIBUTE, None)
     if bounds is None or (setting := statement_for(connection, bounds)) is None:
         return
     if (heartbeat := current_heartbeat()) is not None:
-        heartbeat.socket = socket_of(connection)
+        heartbeat.socket = number_of_socket(connection.connection)
     with connection.cursor() as cursor:
         cursor.execute(*setting)
         if connection.vendor == "postgresql" and cursor.fetchone() is not None:
             note_own_session(connection)
+
+
+def bound_transaction() -> None:
+    """Bound the locks that the transaction at hand waits for, where a pooler lends the session.
+
+    Such a session could not be set up for good. Handlers' sessions are left alone.
+    """
+    database = connection()
+    bounds: Bounds | None = getattr(database, ATTRIBUTE, None)
+    if (
+        bounds is None
+        or bounds.lock is None
+        or database.vendor != "postgresql"
+        or session_of(database).is_own
+    ):
+        return
+    with database.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [in_ms(bounds.lock)])
 
 
 def statement_for(connection: Any, bounds: Bounds) -> tuple[str, list[Any]] | None:
@@ -134,12 +152,11 @@ def in_ms(seconds: float) -> str:
     return f"{max(1, round(seconds * 1000))}ms" if seconds else "0"
 
 
-def socket_of(connection: Any) -> tuple[int, int] | None:
-    """Return the number of a connection's socket, and its inode, by which it is known from a later one.
+def number_of_socket(raw: Any) -> tuple[int, int] | None:
+    """Return the number of the socket of a driver's connection, and the inode that tells it from a later one.
 
     Drivers tell it to the thread that uses the connection, and to no other.
     """
-    raw = connection.connection
     number = raw.fileno() if hasattr(raw, "fileno") else None
     return None if number is None else (number, os.fstat(number).st_ino)
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
+import traceback
 from typing import Any
 
 from django.db import close_old_connections, connections, reset_queries
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 #: libpq: a statement runs, a transaction is open, a transaction has failed.
 IN_TRANSACTION = frozenset({1, 2, 3})
+
+
+#: Where Django opens connections, behind its check for coroutines.
+CONNECT = inspect.unwrap(BaseDatabaseWrapper.connect).__code__
 
 
 class _Thread(threading.local):
@@ -20,6 +27,19 @@ class _Thread(threading.local):
 
 
 _this_thread = _Thread()
+
+
+def failed_to_connect(error: BaseException) -> str | None:
+    """Return the alias of the database to which an error kept a thread from connecting; None for others.
+
+    The server refused it or has no room for it, or a pool was empty. Drivers have no common name for that,
+    so the error's traceback tells.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is CONNECT:
+            alias: str = frame.f_locals["self"].alias
+            return alias
+    return None
 
 
 def note_connection(**kwargs: object) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from django.db import Error, connections
 
 from django_ayework.conf import get_settings
-from django_ayework.flow.chores import PRUNE_BATCH, expire_gates, prune, reclaim, sweep
+from django_ayework.flow.chores import PRUNE_BATCH, expire_gates, prune, reclaim, sweep_page
 from django_ayework.flow.closing import recheck_leftovers
 from django_ayework.flow.continuous import queue_continuous
 from django_ayework.flow.effects import add_group_listener, remove_group_listener
@@ -29,6 +29,7 @@ from django_ayework.store.database import is_contention
 from django_ayework.store.look import Look
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import WorkRow
+from django_ayework.store.second_looks import Place
 from django_ayework.worker import bounds
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.losses import abort_lost
@@ -123,6 +124,8 @@ class Maintenance:
         self._patient_until = float("-inf")
         started = time.monotonic()
         self._pruning = Duty(30.0, self.prune, started + 15.0)
+        self._sweeping = Duty(60.0, self.sweep, started + 30.0)
+        self._swept_until: Place | None = None
         self._suspects = Suspects()
         self._reclaiming = Duty(0.0, self.reclaim, wanted=lambda: self._is_found("lapsed"))
         self.duties = [
@@ -139,7 +142,7 @@ class Maintenance:
                 Duty(0.0, self.recheck, wanted=lambda: self._is_found("recheck")),
                 Duty(0.0, self.expire_gates, wanted=lambda: self._is_found("overdue")),
                 Duty(10.0, self.beat, started + 10.0),
-                Duty(60.0, sweep, started + 30.0),
+                self._sweeping,
                 self._pruning,
             ]
 
@@ -213,6 +216,8 @@ class Maintenance:
             self._bell.clear()
             heartbeat.beat()
             pause = self._turn(recovery)
+            if not self.holdings.active:  # between the few duties at rest nothing needs a connection
+                connections.close_all()
 
     def _turn(self, recovery: Recovery) -> float:
         """Do what is due; return how many seconds to wait until the next turn."""
@@ -324,6 +329,12 @@ class Maintenance:
         """Delete one page of what has been kept long enough; the next at once while there is a lot."""
         if prune() >= PRUNE_BATCH:
             self._pruning.due_at = 0.0
+
+    def sweep(self) -> None:
+        """Sweep one page of the blocked works; the next at once, until all were swept."""
+        self._swept_until = sweep_page(self._swept_until).next
+        if self._swept_until is not None:
+            self._sweeping.due_at = 0.0
 
     # --- hooks --------------------------------------------------------------------------------------------
 

@@ -20,9 +20,12 @@ from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
+from django_ayework.flow.news.elsewhere import listener
+from django_ayework.flow.readiness import text_of_small_pool
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.health import Phase
+from django_ayework.store.server import pool_size
 from django_ayework.store.sessions import engine_session
 from django_ayework.worker import bounds
 from django_ayework.worker.batches.dispatch import Dispatch
@@ -88,7 +91,12 @@ class Worker:
         self.queues = several(queues)
         self.types = several(types)
         self.exclude_types = several(exclude_types)
-        self.concurrency = concurrency or get_settings().concurrency
+        asked = concurrency or get_settings().concurrency
+        #: Handlers take their connections from the project's pool, if it has one; a work without one would
+        #: wait in its slot, and fail.
+        self.concurrency = min(asked, pool_size() or asked)
+        if self.concurrency < asked:
+            logger.warning("Note: %s.", text_of_small_pool(self.concurrency, asked))
         self.burst = burst
         #: Works that were left to their leases, as the database was away in the end.
         self.left = 0
@@ -199,8 +207,8 @@ class Worker:
             self._maintenance.hooks,
             *self._scheduler.threads,
         ]
-        loop = self._executor.loop
-        return [*(each for each in engine if each.was_started), *([loop] if loop else [])]
+        others: tuple[Watched | None, ...] = (self._executor.loop, listener())
+        return [*(each for each in engine if each.was_started), *filter(None, others)]
 
     def _run_in_background(self) -> None:
         """Work; note why the worker refuses to start, as nothing catches what this thread raises."""

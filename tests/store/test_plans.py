@@ -1,5 +1,6 @@
 """The hot statements use the indexes named after them, however many other rows there are."""
 
+import re
 from datetime import timedelta
 from itertools import product
 
@@ -110,15 +111,14 @@ class TestPlans:
 
     def test_the_sweep_reads_each_page_of_blocked_works_in_order(self):
         soon = clock.now() + timedelta(days=1)
-        WorkFactory.create_batch(20, status="blocked")
-        WorkFactory.create_batch(20, status="blocked", deadline=soon)
+        WorkFactory.create_batch(200, status="blocked")
+        WorkFactory.create_batch(200, status="blocked", deadline=soon)
         analyse("django_ayework_work")
         for place in (Place(None, ""), Place(None, "w"), Place(soon, "w")):
-            plans = plans_of(lambda place=place: blocked_after(place, 30))
+            plans = plans_of(lambda place=place: blocked_after(place, 5))
             assert_reads_through(there("ayework_blocked"), plans)
-            assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), (
-                plans
-            )
+            sorts = [plan for plan in plans if re.search("filesort|Sort|TEMP B-TREE", plan)]
+            assert not sorts
 
     def test_staging_reads_due_works(self):
         WorkFactory.create_batch(3, status="scheduled")

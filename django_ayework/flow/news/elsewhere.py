@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from django_ayework.flow.events import report
 from django_ayework.flow.news.outbox import ANSWERED, DUE, ENDED, REVOKED, outbox
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.protocol import is_live
 from django_ayework.rules.news import Due, due_from_text, ids_from_text
@@ -61,6 +63,12 @@ def call_later(seconds: float, call: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
+
+
+def listener() -> Any:
+    """Return the thread by which this process hears others, with its heartbeat; None where there is none."""
+    pubsub = get_pubsub()
+    return pubsub if isinstance(getattr(pubsub, "heartbeat", None), Heartbeat) else None
 
 
 def rest() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub.ear import CannotHear, Ear
 from django_ayework.ports.pubsub.listeners import Listeners
 from django_ayework.ports.pubsub.protocol import Listener
@@ -49,6 +50,8 @@ class Listening:
         self._listeners = Listeners()
         self._thread: threading.Thread | None = None
         self._ear: Ear | None = None
+        #: Beats while the thread listens, or rests until it connects again.
+        self.heartbeat = Heartbeat("listening")
         self._changed = threading.Event()
         self._calls: list[tuple[float, int, Callable[[], object]]] = []  # by when they are due
         self._numbers = itertools.count()
@@ -78,6 +81,12 @@ class Listening:
         if threading.current_thread() is not self._thread:
             self._ring()
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the thread has ended although somebody subscribes."""
+        thread = self._thread
+        return thread is not None and not thread.is_alive()
+
     def close(self) -> None:
         """End all subscriptions, and the thread."""
         self._listeners.clear()
@@ -101,6 +110,10 @@ class Listening:
 
     def _serve(self) -> None:
         """Listen until nobody has subscribed for a while; a connection that is lost costs a pause."""
+        with self.heartbeat.of_this_thread():
+            self._listen()
+
+    def _listen(self) -> None:
         pause = FIRST_PAUSE
         while self._thread is threading.current_thread() and not self._is_over():
             try:
@@ -130,8 +143,11 @@ class Listening:
                         self._begin(wanted - followed)
                         followed = wanted
                         yield
-                    for channel, message in ear.hear(self._until_call()):
+                    seconds = self._until_call()
+                    self.heartbeat.beat(rest=seconds)
+                    for channel, message in ear.hear(seconds):
                         self._pass_on(channel, message)
+                    self.heartbeat.beat()
                     self._make_calls()
             finally:
                 if self._ear is ear:  # or else another thread is at it
@@ -175,6 +191,7 @@ class Listening:
 
     def _rest(self, seconds: float) -> None:
         """Wait, unless nobody listens any more."""
+        self.heartbeat.beat(rest=seconds)
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._changed.clear()

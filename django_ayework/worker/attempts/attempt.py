@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import threading
 import traceback
 from collections.abc import Callable
@@ -33,12 +34,17 @@ from django_ayework.rules.states import Reason
 from django_ayework.rules.unknown import unknown_since
 from django_ayework.rules.verdicts import Verdict, cut_traceback, die, error_text, expire, judge
 from django_ayework.store.clock import clock
+from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
+from django_ayework.store.threads import failed_to_connect
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.middleware import asurrounded, is_async, middlewares_of, surrounded
 from django_ayework.worker.attempts.stages import Stages
 
 logger = logging.getLogger("django_ayework")
+
+#: Seconds, and up to twice as many, until a work is tried again whose handler got no connection.
+UNCONNECTED_FOR = 2.0
 
 
 class Opened(NamedTuple):
@@ -255,6 +261,8 @@ async def aended_by(attempt: Opened, error: BaseException) -> Settlement | None:
 
 def failed(attempt: Opened, error: BaseException) -> Settlement:
     """Judge a failed attempt; there is no advice on what the handler decided, nor on an abort."""
+    if failed_to_connect(error) == alias() and not attempt.delivery.lost:
+        return unconnected(attempt.delivery.row, error)
     explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))
     advice = None if explicit or attempt.delivery.lost else advice_on(attempt, error)
     trial = trial_of(attempt.delivery.row, clock.now())
@@ -264,6 +272,18 @@ def failed(attempt: Opened, error: BaseException) -> Settlement:
         verdict = judge(unusable, None, trial)
     story = "" if isinstance(error, Defer) else "".join(traceback.format_exception(error))
     return Settlement(attempt.delivery.row, verdict, cut_traceback(story))
+
+
+def unconnected(row: WorkRow, error: BaseException) -> Settlement:
+    """Put off a work whose handler got no connection to the queue's database: that costs no attempt.
+
+    The server is full or away, or the project's pool is empty: for all works alike.
+    """
+    delay = UNCONNECTED_FOR * random.uniform(1.0, 2.0)  # spreads them
+    report(
+        error, "queue", f"work {row.id} got no connection, and is tried again in {delay:.0f} s", brief=True
+    )
+    return Settlement(row, judge(Defer(delay=delay), None, trial_of(row, clock.now())))
 
 
 def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:

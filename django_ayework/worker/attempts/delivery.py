@@ -45,6 +45,11 @@ class Delivery:
         self._lock = threading.Lock()
 
     @property
+    def has_own_lease(self) -> bool:
+        """Whether the work has a lease of its own, which was not written yet."""
+        return self.renewed_at == float("-inf")
+
+    @property
     def type(self) -> str:
         """The name of the work's type."""
         return self.row.type

@@ -17,7 +17,7 @@ from django_ayework.flow.news.elsewhere import hears_others
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.durations import later
 from django_ayework.rules.news import Due, Place
-from django_ayework.store import transitions
+from django_ayework.store import leases, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane
 from django_ayework.store.look import Look, look
@@ -100,7 +100,9 @@ class Claimer:
                 break
             places.take(share, slots_for((row.type for row in rows), room))
             claimed += rows
-        return delivered(claimed, self.worker_id)
+        deliveries = delivered(claimed, self.worker_id)
+        give_own_leases(deliveries, self.worker_id)
+        return deliveries
 
     def must_look(self) -> bool:
         """Tell whether to look before claiming; what was said to be due is claimed without a look.
@@ -256,6 +258,23 @@ def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
     except Exception:
         transitions.release({row.id: row.delivery for row in claimed}, worker_id)
         raise
+
+
+def give_own_leases(deliveries: list[Delivery], worker_id: str) -> None:
+    """Write the leases of works that have one of their own, as a claim gives all of them the settings'.
+
+    One that cannot be written now is due for renewal at once.
+    """
+    own = {delivery.lease for delivery in deliveries if delivery.has_own_lease}
+    for lease in own:
+        mine = {each.row.id: each for each in deliveries if each.lease == lease}
+        held = {id: each.row.delivery for id, each in mine.items()}
+        try:
+            now = time.monotonic()
+            for id in leases.renew(held, worker_id, later(clock.now(), lease)):
+                mine[id].renew(now)
+        except Error as error:
+            report(error, "queue", f"{len(mine)} leases could not be written at once")
 
 
 def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:
