@@ -71,6 +71,7 @@ class WorkerProcessAdmin(ReadOnlyAdmin):
         "started_at",
         "seen_at",
         "stopped_at",
+        "trouble",
     )
     readonly_fields: ClassVar[Any] = (state, queues, running)
     list_display = (columns.short_id, "host", "pid", "name", queues, running, started, state)

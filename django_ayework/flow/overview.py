@@ -46,6 +46,7 @@ class WorkerOverview:
     seen_at: datetime
     silent: float
     stale: bool
+    trouble: str = ""  # threads that are stuck, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,7 @@ def worker_overview(process: WorkerProcess, now: datetime) -> WorkerOverview:
         seen_at=process.seen_at,
         silent=max(0.0, (now - process.seen_at).total_seconds()),
         stale=now - process.seen_at > GONE_AFTER,
+        trouble=process.trouble,
     )
 
 

@@ -13,9 +13,10 @@ def register(process: WorkerProcess) -> None:
     rows(WorkerProcess).bulk_create([process])
 
 
-def heartbeat(id: str, now: datetime, running: int) -> bool:
-    """Note that a worker is alive and how many works it runs; return False when its row is gone."""
-    return bool(rows(WorkerProcess).filter(id=id).update(seen_at=now, running=running))
+def heartbeat(id: str, now: datetime, running: int, trouble: str) -> bool:
+    """Note that a worker is alive, and how it is; return False when its row is gone."""
+    alive = rows(WorkerProcess).filter(id=id)
+    return bool(alive.update(seen_at=now, running=running, trouble=trouble))
 
 
 def stopped(id: str, now: datetime) -> None:

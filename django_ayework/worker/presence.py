@@ -32,6 +32,8 @@ class Presence:
         self.name = name
         self.queues = queues
         self.concurrency = concurrency
+        #: Says which threads of the worker are stuck.
+        self.troubles: Callable[[], list[str]] = list
 
     def announce(self, stopping: threading.Event, on_try: Callable[[Exception | None], object]) -> None:
         """Register once the database answers; give up when asked to stop.
@@ -71,9 +73,14 @@ class Presence:
         )
         processes.register(process)
 
+    @property
+    def trouble(self) -> str:
+        """Which threads are stuck, as far as that fits its column."""
+        return "; ".join(self.troubles())[:500]
+
     def beat(self, running: int) -> None:
         """Tell that the worker is alive; one that was silent for so long that it was forgotten is back."""
-        if not processes.heartbeat(self.worker_id, clock.now(), running):
+        if not processes.heartbeat(self.worker_id, clock.now(), running, self.trouble):
             self.register(running)
 
     def leave(self, left: int) -> None:

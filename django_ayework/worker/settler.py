@@ -41,8 +41,6 @@ MAX_BATCH = 2000
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 #: The same for outcomes whose rows somebody else has locked.
 FIRST_LOCKED_PAUSE, LONGEST_LOCKED_PAUSE = 0.05, 1.0
-#: Seconds without an outcome after which the connection is closed.
-IDLE = 5.0
 
 
 class Settler:
@@ -99,11 +97,8 @@ class Settler:
         while not self._ready and not self._set_aside.is_due and not self._is_over:
             pause = self._set_aside.pause
             heartbeat.beat(rest=pause if pause is not None else float("inf"))
-            try:
-                self._bell.get(timeout=IDLE if pause is None else pause)
-            except queue.Empty:
-                if pause is None:
-                    connections.close_all()
+            with suppress(queue.Empty):
+                self._bell.get(timeout=pause)
             self._sleeps = True
         self._sleeps = False
         return not self._is_over

@@ -24,7 +24,7 @@ from django_ayework.flow.news.elsewhere import listener
 from django_ayework.flow.readiness import text_of_small_pool
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
-from django_ayework.rules.health import Phase
+from django_ayework.rules.health import Phase, wrong_with_threads
 from django_ayework.store.server import pool_size
 from django_ayework.store.sessions import engine_session
 from django_ayework.worker import bounds
@@ -132,6 +132,7 @@ class Worker:
         self._claiming = EngineThread("claiming", self._serve)
         self._watchdog = Watchdog(self._holdings, self._threads)
         self.vitals = Vitals(self.id, self.concurrency, self._holdings, self._watchdog)
+        self._presence.troubles = lambda: wrong_with_threads(self.vitals.signs(), bounds.STALL)
 
     def start(self) -> None:
         """Start in the background; return at once."""

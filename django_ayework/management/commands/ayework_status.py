@@ -46,6 +46,7 @@ def as_text(seen: Overview) -> str:
             f"  {worker.running}/{worker.concurrency} running"
             f"  queues: {worker.queues or 'all'}  seen {worker.silent:.0f} s ago"
             f"{' (stale)' if worker.stale else ''}"
+            f"{f'  TROUBLE: {worker.trouble}' if worker.trouble else ''}"
         )
     if all(worker.stale for worker in seen.workers):
         lines.append("  none is running; start one with: manage.py ayework_worker")

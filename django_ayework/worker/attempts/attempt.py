@@ -279,10 +279,8 @@ def unconnected(row: WorkRow, error: BaseException) -> Settlement:
 
     The server is full or away, or the project's pool is empty: for all works alike.
     """
-    delay = UNCONNECTED_FOR * random.uniform(1.0, 2.0)  # spreads them
-    report(
-        error, "queue", f"work {row.id} got no connection, and is tried again in {delay:.0f} s", brief=True
-    )
+    delay = UNCONNECTED_FOR * random.uniform(1.0, 2.0)  # noqa: S311  # spreads them
+    report(error, "queue", f"work {row.id} got no connection; it is tried again in {delay:.0f} s", brief=True)
     return Settlement(row, judge(Defer(delay=delay), None, trial_of(row, clock.now())))
 
 

@@ -1,0 +1,172 @@
+"""A database that answers, and does not take what is written: successes wait, and stay successes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import OperationalError, connection, connections
+from django.db.backends.signals import connection_created
+
+from django_ayework import Retry, enqueue, work
+from django_ayework.models import Attempt, Work
+from django_ayework.store import sessions
+from django_ayework.testing import running_worker
+from django_ayework.worker import worker as worker_module
+from django_ayework.worker.attempts import attempt as attempt_module
+from django_ayework.worker.worker import Worker
+from tests.processes import PATIENCE, eventually
+from tests.worker.works import hold
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+go = threading.Event()
+
+
+@work(name="worker.returns_much", retry=Retry(attempts=1))
+def returns_much() -> str:
+    go.wait(PATIENCE)
+    return "x" * 500_000
+
+
+@work(name="worker.counts_works", retry=Retry(attempts=1))
+def counts_works() -> int:
+    return Work.objects.count()
+
+
+@work(name="worker.with_own_lease", lease=3600)
+def with_own_lease(place: str) -> None:
+    go.wait(PATIENCE)
+
+
+def administer(sql: str) -> None:
+    """Change the test database, and end all other sessions, so that later ones have the change."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.format(name=connection.ops.quote_name(connection.settings_dict["NAME"])))
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.mark.vendors("postgresql")
+def test_a_success_waits_for_a_database_that_is_read_only(stage):
+    """As during a failover, to a standby that was not promoted yet."""
+    handle = enqueue(hold(number=4), retry=Retry(attempts=1))
+    with running_worker(concurrency=1) as worker:
+        eventually(lambda: stage.started)
+        try:
+            administer("ALTER DATABASE {name} SET default_transaction_read_only = on")
+            stage.go.set()
+            eventually(lambda: handle.id in worker._settler._waiting)
+        finally:
+            administer("ALTER DATABASE {name} RESET default_transaction_read_only")
+        assert handle.result(timeout=PATIENCE) == 4
+    assert stage.started == [4]
+    assert not Attempt.objects.exists()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let SQLite files not grow in sessions of the engine that are opened meanwhile."""
+
+    def limit(sender: object, connection: object, **kwargs: object) -> None:
+        if getattr(connection, sessions.ATTRIBUTE, None) is not None:
+            with connection.cursor() as cursor:
+                cursor.execute("PRAGMA page_count")
+                cursor.execute(f"PRAGMA max_page_count = {cursor.fetchone()[0]}")
+
+    connection_created.connect(limit)
+    try:
+        yield
+    finally:
+        connection_created.disconnect(limit)
+
+
+@pytest.mark.vendors("sqlite")
+def test_a_success_waits_for_a_disk_that_is_full():
+    go.clear()
+    handle = enqueue(returns_much())
+    with running_worker(concurrency=1) as worker:
+        eventually(lambda: Work.objects.get(id=handle.id).status == "running")
+        with full_disk():
+            go.set()
+            eventually(lambda: handle.id in worker._settler._waiting)
+            assert Work.objects.get(id=handle.id).status == "running"
+        assert len(handle.result(timeout=PATIENCE)) == 500_000
+    assert not Attempt.objects.exists()
+
+
+def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch):
+    monkeypatch.setattr(attempt_module, "UNCONNECTED_FOR", 0.01)
+    wrapper = type(connections["default"])
+    connect = wrapper.get_new_connection
+    refused: list[str] = []
+
+    def refuse_twice(self, params):
+        name = threading.current_thread().name
+        if name.startswith("ayework-slot") and len(refused) < 2:
+            refused.append(name)
+            raise OperationalError("FATAL: sorry, too many clients already")
+        return connect(self, params)
+
+    monkeypatch.setattr(wrapper, "get_new_connection", refuse_twice)
+    handle = enqueue(counts_works())
+    with running_worker(concurrency=1):
+        assert handle.result(timeout=PATIENCE) == 1
+    assert len(refused) == 2
+    assert Work.objects.get(id=handle.id).attempt == 1
+    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"deferred"}
+
+
+def test_an_error_of_a_connection_that_was_open_is_a_failure(monkeypatch):
+    def fail() -> int:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(Work.objects, "count", fail)
+    handle = enqueue(counts_works())
+    with running_worker(concurrency=1):
+        eventually(lambda: Work.objects.get(id=handle.id).status == "dead")
+
+
+def test_a_worker_takes_no_more_works_at_a_time_than_its_pool_has_connections(monkeypatch, caplog):
+    monkeypatch.setattr(worker_module, "pool_size", lambda: 3)
+    assert Worker(concurrency=8).concurrency == 3
+    assert "runs 3 works at a time instead of 8" in caplog.text
+    assert Worker(concurrency=2).concurrency == 2
+
+
+def test_a_lease_of_a_works_own_counts_from_the_claim(stage):
+    go.clear()
+    handle = enqueue(with_own_lease(place=""))
+    with running_worker(concurrency=1):
+        eventually(lambda: Work.objects.get(id=handle.id).status == "running")
+        row = eventually(lambda: Work.objects.filter(id=handle.id, leased_until__isnull=False).first())
+        eventually(lambda: Work.objects.get(id=handle.id).leased_until > row.started_at)
+        held = Work.objects.get(id=handle.id)
+        assert (held.leased_until - held.started_at).total_seconds() == pytest.approx(3600, abs=30)
+        go.set()
+        handle.result(timeout=PATIENCE)
+
+
+def test_a_hook_that_takes_longer_than_a_lease_costs_no_work_its_lease(stage, settings):
+    called, over = threading.Event(), threading.Event()
+
+    def hook(group) -> None:
+        called.set()
+        over.wait(PATIENCE)
+
+    settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05, "UNHANDLED_GROUP": hook}
+    long = enqueue(hold(number=1))
+    with running_worker(concurrency=2), running_worker(concurrency=2):
+        eventually(lambda: stage.started)
+        enqueue(counts_works())
+        assert called.wait(PATIENCE)
+        first = Work.objects.get(id=long.id).leased_until
+        eventually(lambda: (Work.objects.get(id=long.id).leased_until - first).total_seconds() > 1.5)
+        stage.go.set()
+        assert long.result(timeout=PATIENCE) == 1
+        over.set()
+    assert stage.started == [1]
