@@ -13,6 +13,7 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.errors import BlockerReference
 from django_ayework.flow.cascade import read, unreleased_ids
 from django_ayework.flow.closing import close
+from django_ayework.flow.gate_payload import promised_in
 from django_ayework.flow.ledger import Ledger
 from django_ayework.rules.ids import require_work_id
 from django_ayework.rules.states import Status, is_terminal
@@ -21,6 +22,7 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.deletion import Step, blocking, erase, lock_steps, references_to, steps_among
 from django_ayework.store.edges import watchers_of
+from django_ayework.store.rows import WorkRow
 from django_ayework.store.waiters import lock_waiters
 
 logger = logging.getLogger("django_ayework")
@@ -110,15 +112,21 @@ def family(chain_ids: Sequence[str], cascade: bool) -> tuple[list[str], list[Ste
 def locked(steps: Sequence[Step]) -> list[Step]:
     """Lock works, with what decides those that wait; return them as they now are.
 
-    Whoever settles or prunes a work holds it before the waiters that watch it; whoever decides a waiter holds
-    that before its work. So works that do not wait come first, then waiters, those of others too, then works
-    that wait.
+    A settlement locks a work before the waiters that watch it, and a waiter before its own work. So works
+    that do not wait come first, then waiters, then works that wait. The waiters are those of these works and
+    all that watch what never ends now, in one statement: in two they would not be in id order.
     """
     waiting = {step.id for step in steps if step.status == Status.BLOCKED}
-    live = [step.id for step in steps if not is_terminal(step.status)]
+    live = [step for step in steps if not is_terminal(step.status)]
+    promised = [id for gate in gates_among(live) for id in promised_in(gate.input)]
     held = lock_steps(step.id for step in steps if step.id not in waiting)
-    lock_waiters({*(step.id for step in steps), *watchers_of(live)})
+    lock_waiters({*(step.id for step in steps), *watchers_of([*(step.id for step in live), *promised])})
     return held + lock_steps(waiting)
+
+
+def gates_among(steps: Iterable[Step]) -> list[WorkRow]:
+    """Read the gates among these works; what they are to release never changes."""
+    return read([step.id for step in steps if step.type == GATE_TYPE])
 
 
 def require_unreferenced(doomed: Doomed) -> None:
@@ -138,8 +146,7 @@ def require_unreferenced(doomed: Doomed) -> None:
 def unfinished(steps: Iterable[Step]) -> list[str]:
     """Return the ids of works that now never end: those that have not, and those that gates would queue."""
     live = [step for step in steps if not is_terminal(step.status)]
-    gates = read([step.id for step in live if step.type == GATE_TYPE])
-    return [*(step.id for step in live), *unreleased_ids(*gates)]
+    return [*(step.id for step in live), *unreleased_ids(*gates_among(live))]
 
 
 def book(ledger: Ledger, step: Step) -> None:

@@ -12,7 +12,9 @@ def lock_work(id: str, act: str) -> tuple[WorkRow, WaiterRow | None]:
     """Lock a work that is to be, say, "retried"; return its row, and what it waits for if it is a waiter.
 
     A waiter's own lock comes before its work's, as in every settlement, so that the two cannot wait for each
-    other; a plain work has no such lock. Raises WorkNotFound.
+    other; a plain work has no such lock. The waiters that watch the work are locked later, when its end is
+    written: before the work's row they would meet a settlement of that work in the opposite order. Raises
+    WorkNotFound.
     """
     waiter = lock_waiters([id]).get(id)
     row = lock_rows([id]).get(id)

@@ -96,7 +96,7 @@ def pair_of(birth: Birth) -> Pair:
 def locked(ledger: Ledger, pairs: Mapping[Pair, Birth]) -> dict[Pair, WorkRow]:
     """Lock units and return their live works, locked too."""
     lock_keys(map(key_of, pairs), ledger.now + LOCKS_KEPT)
-    return lock_live_units(sorted(pairs))
+    return lock_live_units(sorted(pairs), {*ledger.outcomes, *ledger.chain_outcomes})
 
 
 def key_of(pair: Pair) -> tuple[str, ...]:
