@@ -63,8 +63,9 @@ class Outcome:
 
     @property
     def is_bad(self) -> bool:
-        """Whether a promise was broken, or the harness was."""
-        return bool(self.broken) or any(result.is_bad for result in self.results)
+        """Whether a promise was broken, the harness was, or nothing was tested."""
+        is_empty = not self.measured and all(result.skipped for result in self.results)
+        return is_empty or bool(self.broken) or any(result.is_bad for result in self.results)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -154,6 +155,8 @@ def say(outcome: Outcome) -> None:
         print(f"\n{report.table(outcome.results)}")
     if outcome.measured:
         print(f"\n{report.measured_table(outcome.measured)}")
+    if not outcome.results and not outcome.measured:
+        print("\nnothing was tested")
     for database in outcome.broken:
         print(f"\n{SERVERS[database].title}: the harness itself failed; see above.")
 

@@ -387,7 +387,7 @@ class Migrate(Fault):
 
     name, title = "migrate", "columns are added and migrations run beside workers"
     is_outage = True  # statements wait for the table's lock
-    pause = 2.0
+    pause = 0.5
 
     def apply(self) -> None:
         """Add a column to the table of works, and one to the project's own; migrate again."""

@@ -58,7 +58,8 @@ def is_explained(block: str, is_outage: bool) -> bool:
 
 def raised(block: str) -> str:
     """Return the name of the last exception of a record."""
-    names = re.findall(r"^([\w.]+)(?:: .*)?$", block, re.MULTILINE)
+    # What is raised stands below a line of code; a message may have further lines of its own.
+    names = re.findall(r"^[ ]+\S.*\n([\w.]+)(?::|$)", block, re.MULTILINE)
     return names[-1] if names else ""
 
 

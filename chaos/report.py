@@ -129,11 +129,11 @@ def write_docs(
     text = page.read_text()
     products = ", ".join(versions[name] for name in SERVERS if name in versions)
     told = f"Taken on {date.today()}, {seconds:g} s each, on {products}"
+    seeds = ", ".join(sorted({one.seed for one in (*results, *measured)}))
     if results:
-        seeds = ", ".join(sorted({result.seed for result in results}))
         text = replaced(text, "results", f"{told}; seed {seeds}.\n\n{table(results)}")
     if measured:
-        text = replaced(text, "deadlocks", f"{told}.\n\n{measured_table(measured)}")
+        text = replaced(text, "deadlocks", f"{told}; seed {seeds}.\n\n{measured_table(measured)}")
     page.write_text(text)
 
 

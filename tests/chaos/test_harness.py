@@ -22,6 +22,7 @@ OUTAGE = """\
 Traceback (most recent call last):
   File "x.py", line 1, in y
 django.db.utils.OperationalError: gone
+DETAIL: with a detail
 2026-01-01 10:00:01,000 INFO django_ayework: Worker 1 stopped.
 """
 FAILED = """\
@@ -180,3 +181,8 @@ def test_a_part_of_a_run_is_repeated_by_its_seed():
     assert command.parse([]).only == list(SERVERS)
     with pytest.raises(SystemExit):
         command.parse(["--faults", "earthquake"])
+
+
+def test_a_command_that_has_tested_nothing_fails():
+    assert command.Outcome().is_bad
+    assert command.Outcome(results=[Result("sqlite", "disk", "1", skipped="not here")]).is_bad
