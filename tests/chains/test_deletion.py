@@ -12,10 +12,12 @@ from django_ayework import (
     BlockerReference,
     Context,
     Retry,
+    Status,
     adelete_chains,
     cancel,
     complete,
     delete_chains,
+    dependency,
     enqueue,
     enqueue_many,
     get_handle,
@@ -245,3 +247,18 @@ def test_the_number_of_statements_does_not_grow_with_the_works():
         return len(captured)
 
     assert statements(30) == statements(3) < 30
+
+
+@pytest.mark.vendors("postgresql", "mysql")
+def test_all_waiters_that_a_deletion_concerns_are_locked_by_one_statement():
+    """In two, those of the second would not be in id order with those of the first."""
+    released = add(a=1, b=1)
+    behind = enqueue(dependency([released], [], "all-done"), id="a-behind")
+    gate = enqueue(dependency(["unborn"], [released]), id="b-gate")
+    drain()
+    with CaptureQueriesContext(connection) as run:
+        delete_chains(gate.id)
+    statements = [query["sql"] for query in run if "django_ayework_waiter" in query["sql"]]
+    locks = [sql for sql in statements if "FOR UPDATE" in sql]
+    assert behind.id in locks[0] and gate.id in locks[0]
+    assert behind.state().status is Status.SUCCESS
