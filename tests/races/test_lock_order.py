@@ -14,7 +14,7 @@ from django_ayework.flow.settle import Report
 from django_ayework.models import Work
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.sessions import bounded_statements
+from django_ayework.store.sessions import engine_session
 from tests.processes import eventually
 from tests.races.rivals import claim_all, succeed
 from tests.races.works import step
@@ -40,7 +40,7 @@ class Settling(threading.Thread):
         self.report: Report | None = None
 
     def run(self) -> None:
-        with bounded_statements():
+        with engine_session():
             try:
                 self.report = succeed(*self.rows)
             finally:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from django_ayework.rules.health import ALIVE, Health, Phase, health_of, health_of_all, signs_of_nobody
+from django_ayework.rules.health import Health, Phase, health_of, health_of_all, signs_of_nobody
 
 WELL = signs_of_nobody(Phase.WORKING)
 
@@ -27,15 +27,16 @@ def test_a_database_that_is_away_kills_nobody():
     assert health.reasons == ("the database cannot be used: OperationalError: gone",)
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_no_progress_matters_while_there_is_to_be_some(phase):
-    health = health_of(signs_of_nobody(phase, silent=60.1), stall=60.0)
-    assert health.live == (phase not in ALIVE)
+def test_a_thread_without_progress_is_named():
+    health = health_of(replace(WELL, silent={"claiming": 1.0, "settling": 60.1}), stall=60.0)
+    reason = "the thread 'settling' has made no progress for 60 s"
+    assert (health.live, health.ready, health.reasons) == (False, False, (reason,))
 
 
-def test_a_thread_that_has_ended_is_noticed():
-    health = health_of(replace(WELL, dead=("ayework-settler",)), stall=60.0)
-    assert (health.live, health.ready, health.reasons) == (False, False, ("ayework-settler has ended",))
+def test_a_thread_that_has_ended_is_named():
+    health = health_of(replace(WELL, dead=("settling",)), stall=60.0)
+    reason = "the thread 'settling' has ended"
+    assert (health.live, health.ready, health.reasons) == (False, False, (reason,))
 
 
 def test_several_are_as_well_as_the_worst_of_them():

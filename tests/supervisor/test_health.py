@@ -18,8 +18,9 @@ def test_a_process_that_makes_no_progress_is_noticed(env):
         assert sorted(worker["pid"] for worker in get(f"{url}/live")[1]["workers"]) == sorted([frozen, other])
         os.kill(frozen, signal.SIGSTOP)
         eventually(lambda: get(f"{url}/live")[0] == 503)
-        [reason] = get(f"{url}/live")[1]["reasons"]
-        assert re.fullmatch(r"process [12]: the thread '\w+' has made no progress for \d+ s", reason)
+        reasons = get(f"{url}/live")[1]["reasons"]
+        told = r"process [12]: the thread '\w+' has made no progress for \d+ s"
+        assert all(re.fullmatch(told, reason) for reason in reasons)
         os.kill(frozen, signal.SIGKILL)
         eventually(lambda: get(f"{url}/ready")[0] == 200)
 

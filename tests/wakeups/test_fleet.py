@@ -42,7 +42,7 @@ class Idler:
     def work(self) -> int:
         """Claim as the loop does, and answer; return how many works that were."""
         self.wake.clear()
-        claimed = self.claimer.claim(8, set())
+        claimed = self.claimer.claim(8)
         self.waking.answer(claimed, self.claimer.left)
         return len(claimed)
 
@@ -58,7 +58,7 @@ def fleet(carrier: Any) -> Iterator[Callable[..., list[Idler]]]:
         idlers.extend(Idler(first + number, queues) for number in range(count))
         for idler in idlers:
             idler.claimer.fleet._read_at = float("-inf")
-            idler.claimer.claim(0, set())
+            idler.claimer.claim(0)
             idler.wake.clear()
         return idlers[first:]
 
@@ -220,7 +220,7 @@ def test_workers_that_have_stopped_or_were_not_seen_lately_are_not_counted(carri
     )
     last = idlers[-1]
     last.claimer.fleet._read_at = float("-inf")
-    last.claimer.claim(0, set())
+    last.claimer.claim(0)
     for number in range(10):
         say(carrier, number=number)
         assert last.is_woken

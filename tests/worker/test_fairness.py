@@ -131,12 +131,12 @@ def statements(act) -> int:
 def test_a_look_sends_the_same_statements_beside_many_queues_of_others(scope):
     claimer = Claimer("w", scope)
     enqueue(quick(), queue="mine")
-    claimer.look_around(set())  # which reads the controls
-    alone = statements(lambda: claimer.look_around(set()))
+    claimer.look_around()  # which reads the controls
+    alone = statements(lambda: claimer.look_around())
     for number in range(300):
         WorkFactory(queue=f"tenant {number}")
-    assert statements(lambda: claimer.look_around(set())) == alone
-    assert queues(claimer.claim(9, set())) == ["mine"]
+    assert statements(lambda: claimer.look_around()) == alone
+    assert queues(claimer.claim(9)) == ["mine"]
 
 
 def test_a_look_of_a_worker_for_some_types_passes_over_queues_without_them_in_few_statements():
@@ -144,9 +144,9 @@ def test_a_look_of_a_worker_for_some_types_passes_over_queues_without_them_in_fe
         WorkFactory(queue=f"tenant {number}")
     enqueue(quick(), queue="tenant 77")
     claimer = Claimer("w", Scope(types=(quick.name,)))
-    claimer.look_around(set())
-    assert statements(lambda: claimer.look_around(set())) < 9
-    assert queues(claimer.claim(9, set())) == ["tenant 77"]
+    claimer.look_around()
+    assert statements(lambda: claimer.look_around()) < 9
+    assert queues(claimer.claim(9)) == ["tenant 77"]
 
 
 def test_a_worker_of_all_queues_comes_to_each_of_many_in_turn(claimer):
@@ -155,7 +155,7 @@ def test_a_worker_of_all_queues_comes_to_each_of_many_in_turn(claimer):
         WorkFactory.create_batch(2, queue=queue, type=quick.name)
     seen = set()
     for looks in range(3):
-        assert statements(lambda: claimer.look_around(set())) < 9, looks
+        assert statements(lambda: claimer.look_around()) < 9, looks
         found = {share.queue for share in claimer.busy}
         assert len(found) >= 100
         seen |= found

@@ -85,7 +85,7 @@ class Listening:
     def is_gone(self) -> bool:
         """Whether the thread has ended although somebody subscribes."""
         thread = self._thread
-        return thread is not None and not thread.is_alive()
+        return thread is not None and thread.ident is not None and not thread.is_alive()
 
     def close(self) -> None:
         """End all subscriptions, and the thread."""
