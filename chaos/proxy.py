@@ -27,6 +27,11 @@ class Pair:
         """Swallow what comes from either side from now on. TCP stays well, and no answer ever comes."""
         self._is_silent.set()
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing passes any more."""
+        return self._is_silent.is_set()
+
     def cut(self) -> None:
         """Reset both connections."""
         for one in self._ends:

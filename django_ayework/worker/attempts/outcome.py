@@ -15,9 +15,6 @@ from django_ayework.flow.outcomes import success_from, success_of_value
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.store.rows import WorkRow
 
-#: From how many new works on a settlement is heavy: to write it takes a moment.
-HEAVY = 1000
-
 
 def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, returned: object) -> Settlement:
     """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt.
@@ -40,12 +37,6 @@ def require_plain(work_type: AnyWorkType, returned: Any) -> None:
             f"the handler of {work_type.name!r} is a plain function that returned a coroutine; "
             "declare it with async def."
         )
-
-
-def is_heavy(settlement: Settlement) -> bool:
-    """Tell whether others' outcomes would have to wait while this one is written."""
-    drafts = drafts_of(settlement)
-    return drafts is not None and len(drafts) >= HEAVY
 
 
 def encode_all(settlement: Settlement) -> Settlement:

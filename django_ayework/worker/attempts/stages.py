@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import Error
 
 from django_ayework.define.context import Context
 from django_ayework.define.plans import forgetting, root_of
@@ -19,13 +18,13 @@ from django_ayework.define.signal import AbortReason
 from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, settle_here
-from django_ayework.store.database import connection, is_postgresql, open_transactions
+from django_ayework.store.database import connection, open_transactions
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.losses import loss_of, warn_if_late
-from django_ayework.worker.attempts.outcome import encode_all, is_heavy, require_plain, settlement_of
+from django_ayework.worker.attempts.outcome import encode_all, require_plain, settlement_of
 from django_ayework.worker.attempts.own_transaction import OwnTransaction
 
 T = TypeVar("T")
@@ -96,8 +95,7 @@ class Stages:
             self._settle(settlement, self._open)
             self.settlement = settlement
             return settlement
-        written = is_heavy(settlement) and self._can_write and self._settled_apart(settlement)
-        return settlement if written else encode_all(settlement)
+        return encode_all(settlement)
 
     def outcome(self, returned: object) -> Any:
         """Return the outcome: what complete's block gave, else what the handler returned."""
@@ -170,25 +168,6 @@ class Stages:
             self._settle(settlement, own)
         self._said, self.settlement = said, settlement
         return returned
-
-    @property
-    def _can_write(self) -> bool:
-        """Whether this thread may open a transaction now, beside others that write."""
-        here = self.stored and threading.get_ident() == self._thread
-        return here and is_postgresql() and not open_transactions()
-
-    def _settled_apart(self, settlement: Settlement) -> bool:
-        """Settle at once, in a transaction of its own, so that others' outcomes do not wait for this one.
-
-        False if the database would not take it now: the settling thread waits for it, and tries again.
-        """
-        try:
-            with self._transaction() as own:
-                self._settle(settlement, own)
-        except Error:
-            return False
-        self.settlement = settlement
-        return True
 
     def _begin(self) -> None:
         """Open the transaction that stays open until the handler has returned."""
