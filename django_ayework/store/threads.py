@@ -7,7 +7,7 @@ import threading
 import traceback
 from typing import Any
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import Error, close_old_connections, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -33,8 +33,10 @@ def failed_to_connect(error: BaseException) -> str | None:
     """Return the alias of the database to which an error kept a thread from connecting; None for others.
 
     The server refused it or has no room for it, or a pool was empty. Drivers have no common name for that,
-    so the error's traceback tells.
+    so the error's traceback tells. An error of something else that ends the work there is not the database's.
     """
+    if not isinstance(error, Error):
+        return None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code is CONNECT:
             alias: str = frame.f_locals["self"].alias

@@ -133,8 +133,8 @@ def test_what_is_prepared_is_refused_in_an_event_loop():
 
 @direct
 def test_what_is_prepared_raises_djangos_errors_and_breaks_a_transaction_as_others_do():
-    database = connections["default"]
     with engine_session():
+        database = connections["default"]
         with pytest.raises(DataError) as failed, transaction.atomic():
             prepared.run_prepared(database, "SELECT 1 / %s::int", [0])
         assert type(failed.value.__cause__).__module__ == "psycopg.errors"

@@ -113,8 +113,8 @@ def test_a_session_that_a_pooler_lends_is_left_alone(monkeypatch):
     statement_for = sessions.statement_for
 
     def for_another_process(*args):
-        statement, [timeout, server] = statement_for(*args)
-        return statement, [timeout, server + 1]
+        statement, [*bounds, server] = statement_for(*args)
+        return statement, [*bounds, server + 1]
 
     monkeypatch.setattr(sessions, "statement_for", for_another_process)
     assert in_thread(bounded) == in_thread(unbounded)
