@@ -134,8 +134,7 @@ def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
         return in_own_transaction(partial(insert_unless_there, birth, own_id))
     if not birth.waits:
         return insert_here(birth, own_id)
-    with atomic():
-        return insert_here(birth, own_id)
+    return in_own_transaction(partial(insert_here, birth, own_id))  # a gate may be decided as it is born
 
 
 def insert_unless_there(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
@@ -240,7 +239,7 @@ def insert_all(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]
     """Insert works in one transaction."""
     if not births:
         return []
-    if any(birth.dedup or birth.row.unit for birth in births):
+    if any(birth.dedup or birth.row.unit or birth.waits for birth in births):
         return in_own_transaction(partial(insert_all_here, births, together))
     with atomic():
         return insert_all_here(births, together)

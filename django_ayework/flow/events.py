@@ -15,6 +15,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.events import Kind, WorkEvent
 from django_ayework.define.registry import registry
 from django_ayework.flow.states import state_of
+from django_ayework.heartbeat import project_code
 from django_ayework.store.rows import WorkRow
 
 logger = logging.getLogger("django_ayework")
@@ -69,7 +70,9 @@ def announce_signal(event: WorkEvent) -> None:
         facts: dict[str, Any] = {"group_id": event.group_id, "value": event.value}
     else:
         facts = {"work": event.work, **event.extra}
-    for receiver, response in SIGNALS[event.kind].send_robust(sender=event.type or "", **facts):
+    with project_code():
+        responses = SIGNALS[event.kind].send_robust(sender=event.type or "", **facts)
+    for receiver, response in responses:
         if isinstance(response, BaseException):
             report(response, "hook", f"the receiver {receiver!r} of {event.kind} raised")
 
@@ -77,7 +80,8 @@ def announce_signal(event: WorkEvent) -> None:
 def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
     """Call a hook, given as a callable or as a dotted path; report what it raises and return None."""
     try:
-        return resolved_hook(hook)(*args)
+        with project_code():
+            return resolved_hook(hook)(*args)
     except BaseException as error:  # SystemExit too: the thread goes on
         report(error, "hook", f"the hook {hook!r} raised")
         return None
@@ -92,7 +96,8 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
     on_error = get_settings().on_error
     if on_error is not None:
         try:
-            on_error(error, phase)
+            with project_code():
+                on_error(error, phase)
         except BaseException:
             logger.exception("ON_ERROR itself raised.")
 

@@ -15,6 +15,7 @@ from django_ayework.flow.drafts import Drafts, plain_kinds
 from django_ayework.flow.outputs import outputs_of
 from django_ayework.flow.payloads import codec_of, encode_result
 from django_ayework.flow.settle import Success
+from django_ayework.heartbeat import project_code
 from django_ayework.rules.folding import Contribution, GroupValue, fold
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
@@ -90,7 +91,8 @@ def encoded(type: str, contribution: Contribution) -> Contribution:
 
     def append(existing: str | None) -> str:
         before = None if existing is None else codec.decode(existing)
-        after = fold(GroupValue(before, existing is not None), [contribution])
+        with project_code():
+            after = fold(GroupValue(before, existing is not None), [contribution])
         return encode_result(type, after.value, codec)
 
     return Contribution(None, contribution.final, append)

@@ -7,10 +7,12 @@ from contextlib import ExitStack
 
 import pytest
 from django.conf import settings as django_settings
+from django.db import connection, connections
 
-from django_ayework import enqueue
+from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.news.outbox import outbox
 from django_ayework.models import Work, WorkerProcess
+from django_ayework.ports.pubsub import get_pubsub
 from tests.processes import PATIENCE, eventually, worker_process
 from tests.wakeups.works import quick
 
@@ -46,3 +48,25 @@ def test_works_start_beside_workers_that_are_frozen(process_env, settings, datab
             enqueue(quick())
         results = [enqueue(quick(number=number)).result(timeout=PATIENCE) for number in range(8)]
         assert results == list(range(8))
+
+
+@pytest.mark.vendors("postgresql")
+def test_a_process_at_rest_holds_three_connections(process_env):
+    """One claims, one listens, and one settles."""
+    held = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+    def count() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(held)
+            return int(cursor.fetchone()[0])
+
+    connections.close_all()
+    before = count()
+    with worker_process(process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings"}):
+        handles = enqueue_many([quick(number=number) for number in range(100)])
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(100))
+        outbox.rest()
+        get_pubsub().close()
+        eventually(lambda: count() - before <= 3)

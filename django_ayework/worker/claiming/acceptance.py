@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from django_ayework.conf import get_settings
 from django_ayework.flow.events import report, resolved_hook
 from django_ayework.flow.states import claimed_state_of
+from django_ayework.heartbeat import project_code
 from django_ayework.rules.durations import later
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
@@ -35,7 +36,8 @@ def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
 def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
     """Ask the hook about one work."""
     try:
-        return bool(accept(claimed_state_of(delivery.row)))
+        with project_code():
+            return bool(accept(claimed_state_of(delivery.row)))
     except BaseException as error:
         report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which goes back")
         return False

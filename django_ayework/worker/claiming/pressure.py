@@ -14,6 +14,7 @@ from asgiref.sync import async_to_sync
 from django_ayework.conf import get_settings
 from django_ayework.flow.events import report, resolved_hook
 from django_ayework.flow.settle import Settlement, Success
+from django_ayework.heartbeat import project_code
 from django_ayework.rules.backpressure import PressureInfo
 from django_ayework.rules.states import Outcome
 
@@ -65,4 +66,5 @@ class Pressure:
 def answer(hook: Callable[..., Any], info: PressureInfo) -> Any:
     """Ask the hook, which may be async."""
     asked = async_to_sync(hook) if inspect.iscoroutinefunction(hook) else hook
-    return asked(info)
+    with project_code():
+        return asked(info)

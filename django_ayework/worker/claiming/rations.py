@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
+from django_ayework.forking import after_fork_in_child
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.rationing import capped, rationed
 from django_ayework.store import transitions
@@ -20,6 +21,7 @@ from django_ayework.worker.claiming.shares import Share
 
 #: Which type is next is a matter of chance; weights are, in the long run, its proportions.
 chance = random.Random()  # noqa: S311
+after_fork_in_child(chance.seed)  # or all children would draw alike
 
 
 @dataclass(frozen=True, slots=True)
