@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: What the engine's own threads in one process are for; each has one connection, outside of any pool. At rest
-#: only the thread that claims keeps it.
+#: those that claim and settle keep theirs.
 OWN = ("claiming", "settling", "keeping leases", "maintenance")
 #: And that of the thread that fires schedules, if there is one.
 SCHEDULING = "firing schedules"
