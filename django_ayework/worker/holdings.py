@@ -11,7 +11,7 @@ from django_ayework.worker.attempts.delivery import Delivery
 
 
 class Holdings:
-    """Claimed works by id; shared by the claiming loop, the slots, the settler, the lease thread and maintenance."""
+    """Claimed works by id; shared by claiming, slots, settling, leases and maintenance."""
 
     def __init__(self, on_room: Callable[[], None]) -> None:
         self._lock = threading.Lock()
