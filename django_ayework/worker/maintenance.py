@@ -111,7 +111,7 @@ class Maintenance:
         self.presence = presence
         self.thread = EngineThread("maintenance", self._serve)
         #: Runs the hook ``UNHANDLED_GROUP``, which may take any time; started with the first group.
-        self.hooks = EngineThread("hooks", self._serve_hooks)
+        self.hooks = EngineThread("hooks", self._serve_hooks, waits_for_locks=True)
         #: What the last look of the claiming thread has found to do for the fleet.
         self._found: set[str] = set()
         self._intervals: Mapping[str, float] = {}

@@ -53,7 +53,7 @@ class Settler:
         self._set_aside = SetAside()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._sleeps = False
-        self._ends = False
+        self._stops = threading.Event()
         self._pause = FIRST_PAUSE
         self._waiting: set[str] = set()  # works whose outcomes the database did not take yet
         self.thread = EngineThread("settling", self._serve)
@@ -71,8 +71,12 @@ class Settler:
             self._bell.put(None)
 
     def stop(self, timeout: float) -> None:
-        """Settle everything in hand, then end; give up on a database that stays away for ``timeout``."""
-        self._ends = True
+        """Settle everything in hand, then end; give up on a database that stays away for ``timeout``.
+
+        What waits for the database is tried again at once: by now a pause may be as long as the timeout.
+        """
+        self._pause = FIRST_PAUSE
+        self._stops.set()
         self._bell.put(None)
         self.thread.join(timeout)
         self.gives_up.set()
@@ -106,7 +110,7 @@ class Settler:
     @property
     def _is_over(self) -> bool:
         """Whether everything in hand is settled, or is given up, as the worker stops."""
-        return self._ends and (self.gives_up.is_set() or not (self._ready or self._set_aside))
+        return self._stops.is_set() and (self.gives_up.is_set() or not (self._ready or self._set_aside))
 
     def _next_batch(self) -> list[Outcome]:
         """Return the outcomes to settle now; those whose rows are known to be locked wait."""
@@ -181,7 +185,7 @@ class Settler:
             batch = self._after_one(batch)
         self._ready.extendleft(reversed(batch))
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        self.gives_up.wait(pause)
+        (self.gives_up if self._stops.is_set() else self._stops).wait(pause)
 
     def _report_waiting(self, batch: list[Outcome], error: Error) -> None:
         """Report that outcomes wait: in full the first time, in brief when others come to wait with them."""

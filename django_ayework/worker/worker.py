@@ -227,13 +227,15 @@ class Worker:
         self._claiming.start()
 
     def _watch(self) -> None:
-        """Look after the threads until the claiming loop has ended; raise what has ended it."""
-        while not self._claiming.has_ended and not self.lost:
+        """Look after the threads until the claiming loop has ended; raise what has ended it.
+
+        That loop may be the thread that is lost.
+        """
+        while not self._claiming.has_ended and not (self.lost and self._stopping.is_set()):
             self._watchdog.look()
+            if self.lost:
+                self.vitals.notify()
             self._claiming.join(LOOK_EVERY)
-        if self.lost:
-            self.vitals.notify()
-            self._stopping.wait()
         if self._error is not None:
             raise self._error
 
@@ -309,7 +311,7 @@ class Worker:
 
     def _is_over(self) -> bool:
         """Tell whether it is time to stop."""
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self.lost:
             return True
         if self._limits.judge(self._holdings.attempts, self._holdings.all_begun):
             self.vitals.enter(Phase.RETIRING)

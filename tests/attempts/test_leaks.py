@@ -12,6 +12,7 @@ from django_ayework import Context, Retry, batch_work, enqueue, work
 from django_ayework.testing import drain, running_worker
 from tests.app.models import Order
 from tests.fixtures import consistent  # noqa: F401
+from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ONCE = Retry(attempts=1)
@@ -219,6 +220,7 @@ def test_one_inside_a_transaction_of_the_attempts_own_fails_it_as_a_whole(declar
     else:
         with running_worker(concurrency=1):
             assert enqueue(writer(number=1)).result(timeout=20) is False
+            eventually(lambda: handle.state().ended_at)
     state = handle.state()
     assert (state.status, state.error.partition(":")[0]) == ("dead", "InvalidInstruction")
     assert not Order.objects.filter(reference="leaked").exists()

@@ -108,9 +108,12 @@ class Crew:
             self._close()
 
     def _watch(self) -> None:
-        """Look after the threads until they have ended."""
+        """Look after the threads until they have ended; when one is lost, works are for another crew."""
         while not self._claiming.has_ended:
             self._watchdog.look()
+            if self._watchdog.lost:
+                self.is_over = True
+                self.request_stop()
             self._claiming.join(LOOK_EVERY)
 
     def _open(self) -> None:
