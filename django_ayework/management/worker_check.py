@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from django.core.checks import ERROR, run_checks
 from django.core.management.base import OutputWrapper
 
+from django_ayework.conf import get_settings
 from django_ayework.flow.readiness import Finding, Weight, findings
 from django_ayework.management.worker_options import WorkerOptions
 from django_ayework.ports.pubsub import get_pubsub
@@ -22,6 +23,7 @@ def check_worker(chosen: WorkerOptions, out: OutputWrapper) -> int:
         processes=chosen.processes,
         replaced=bool(chosen.max_works or chosen.max_memory),
         scheduler=chosen.scheduler and not chosen.burst,
+        unhandled_groups=get_settings().unhandled_group is not None,
         wakeups=connections_of(get_pubsub()),
     )
     out.write("\n".join(budget_lines(budget)))

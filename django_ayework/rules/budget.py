@@ -9,6 +9,8 @@ from dataclasses import dataclass
 OWN = ("claiming", "settling", "keeping leases", "maintenance")
 #: And that of the thread that fires schedules, if there is one.
 SCHEDULING = "firing schedules"
+#: And that of the thread that calls the hook, if the project has one.
+UNHANDLED_GROUPS = "UNHANDLED_GROUP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +31,15 @@ class Budget:
     processes: int = 1
     replaced: bool = False
     scheduler: bool = True
+    unhandled_groups: bool = False
     wakeups: tuple[str, ...] = ()
 
     @property
     def own(self) -> tuple[str, ...]:
         """What the engine's own threads in each process are for."""
-        return (*OWN, *([SCHEDULING] if self.scheduler else []), *self.wakeups)
+        scheduling = [SCHEDULING] if self.scheduler else []
+        hooks = [UNHANDLED_GROUPS] if self.unhandled_groups else []
+        return (*OWN, *scheduling, *hooks, *self.wakeups)
 
     @property
     def per_process(self) -> int:

@@ -77,6 +77,13 @@ def test_wakeups_that_are_heard_elsewhere_take_one_less(settings: Any) -> None:
     )
 
 
+def test_a_hook_for_unhandled_groups_takes_one_more(settings: Any, wakeups: int) -> None:
+    settings.AYEWORK = {"UNHANDLED_GROUP": print}
+    lines = check()[1]
+    assert lines[0].endswith(f"at most {14 + wakeups}")
+    assert "1 for UNHANDLED_GROUP" in lines[1]
+
+
 def test_processes_that_are_replaced_are_there_twice_for_a_while(wakeups: int) -> None:
     lines = check("--processes", "4", "--concurrency", "2", "--max-works", "9")[1]
     assert lines[2] == f"  at most {56 + 8 * wakeups} while all of them are being replaced"
