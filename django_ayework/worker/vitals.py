@@ -41,7 +41,7 @@ class Vitals:
 
     def signs(self) -> Signs:
         """Return how things stand; safe in any thread, and without a question to the database."""
-        threads = self._watchdog.signs() if self.phase in ALIVE else []
+        threads = self._watchdog.signs() if self.phase in ALIVE or self._watchdog.lost else []
         return Signs(
             worker=self._worker_id,
             pid=os.getpid(),

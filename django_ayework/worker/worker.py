@@ -190,7 +190,7 @@ class Worker:
                 self._open()
                 try:
                     self._watch()
-                    if not self._stopping.is_set():
+                    if not self._stopping.is_set() and not self.lost:
                         last = Phase.RETIRED if self._limits.reached else Phase.FINISHED
                 finally:
                     self._close()

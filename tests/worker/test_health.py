@@ -11,6 +11,7 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import enqueue
+from django_ayework.rules.health import Phase
 from django_ayework.store import transitions
 from django_ayework.testing import running_worker
 from django_ayework.worker import bounds
@@ -123,6 +124,8 @@ def test_a_worker_that_has_lost_a_thread_is_not_live_and_is_lost(stage, server, 
         eventually(lambda: statuses(server) == (503, 503))
         assert "the thread 'leases' has ended" in get(server, "/live")[1]["reasons"]
         eventually(lambda: worker.lost)
+        eventually(lambda: worker.vitals.phase is Phase.STOPPED)
+        assert statuses(server) == (503, 503)
     assert "cannot go on" in caplog.text
 
 
