@@ -12,6 +12,7 @@ from django.db import OperationalError
 
 from django_ayework import enqueue
 from django_ayework.rules.health import Phase
+from django_ayework.signals import work_succeeded
 from django_ayework.store import transitions
 from django_ayework.testing import running_worker
 from django_ayework.worker import bounds
@@ -19,7 +20,7 @@ from django_ayework.worker import worker as worker_module
 from django_ayework.worker.health import HealthServer, report_on
 from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.worker import Worker
-from tests.processes import eventually
+from tests.processes import PATIENCE, eventually
 from tests.worker.works import hold, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -127,6 +128,30 @@ def test_a_worker_that_has_lost_a_thread_is_not_live_and_is_lost(stage, server, 
         eventually(lambda: worker.vitals.phase is Phase.STOPPED)
         assert statuses(server) == (503, 503)
     assert "cannot go on" in caplog.text
+
+
+def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settings, monkeypatch, caplog):
+    settings.AYEWORK = settings.AYEWORK | {"STATEMENT_TIMEOUT": 1.0}
+    monkeypatch.setattr(bounds, "ANSWER", 0.0)
+    monkeypatch.setattr(bounds, "STALL", 0.5)
+    inside, go = threading.Event(), threading.Event()
+
+    def takes_long(**kwargs: object) -> None:
+        inside.set()
+        go.wait(PATIENCE)
+
+    work_succeeded.connect(takes_long)
+    try:
+        with running_worker() as worker:
+            handle = enqueue(quick())
+            assert inside.wait(PATIENCE)
+            eventually(lambda: worker._settler.thread.heartbeat.silence() > 2.5)
+            assert not worker.lost
+            go.set()
+            handle.result(timeout=PATIENCE)
+    finally:
+        work_succeeded.disconnect(takes_long)
+    assert "has not answered" not in caplog.text
 
 
 def test_other_questions_are_refused(server):
