@@ -172,7 +172,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--faults", default="", help=f"of {','.join(FAULTS)},{DEADLOCKS}")
     parser.add_argument("--seconds", type=float, help=f"of each fault; {SECONDS:g} unless given")
     parser.add_argument("--quick", action="store_true", help="all faults mixed, for a minute")
-    parser.add_argument("--jobs", type=int, default=len(SERVERS), help="databases at a time")
+    parser.add_argument("--jobs", type=int, help="databases at a time; all, or one when calls are timed")
     parser.add_argument(
         "--keep", action="store_true", help="keep ledgers and logs also when nothing is found"
     )
@@ -184,6 +184,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options.only = [name for name in SERVERS if name in only or not only]
     options.faults = [options.what] if options.what else names(parser, options.faults, [*FAULTS, DEADLOCKS])
     options.faults = options.faults or list(QUICK_FAULTS if options.quick else FAULTS)
+    options.jobs = options.jobs or (1 if DEADLOCKS in options.faults else len(SERVERS))
     return options
 
 
