@@ -5,6 +5,8 @@ All of it is bounded: a page at a time. Nothing here is waited for by claims, ou
 
 from __future__ import annotations
 
+import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -115,8 +117,9 @@ class Maintenance:
         #: What the last look of the claiming thread has found to do for the fleet.
         self._found: set[str] = set()
         self._intervals: Mapping[str, float] = {}
-        self._orphans: list[tuple[str, float]] = []
-        self._orphaned = threading.Condition()
+        #: Groups, and when their grace is over; None ends the thread.
+        self._orphans: queue.SimpleQueue[tuple[str, float] | None] = queue.SimpleQueue()
+        self._hooks_start = threading.Lock()
         self._doubtful: frozenset[str] | None = frozenset()
         self._stopping = threading.Event()
         self._bell = threading.Event()
@@ -158,8 +161,7 @@ class Maintenance:
         remove_group_listener(self.group_settled)
         self._stopping.set()
         self._bell.set()
-        with self._orphaned:
-            self._orphaned.notify()
+        self._orphans.put(None)
         self.thread.join(bounds.LAST_DUTIES)
         self.hooks.join(bounds.LAST_DUTIES)
 
@@ -181,11 +183,11 @@ class Maintenance:
         """Note groups that settled here, for the hook ``UNHANDLED_GROUP``."""
         if groups and get_settings().unhandled_group is not None:
             due = time.monotonic() + ORPHAN_GRACE
-            with self._orphaned:
-                self._orphans += [(group, due) for group in groups]
+            for group in groups:
+                self._orphans.put((group, due))
+            with self._hooks_start:  # outcomes settle in several threads
                 if not self.hooks.was_started and not self._stopping.is_set():
                     self.hooks.start()
-                self._orphaned.notify()
 
     def doubt(self, ids: frozenset[str] | None) -> None:
         """Note that these works, or None for any, may have been taken from us; any thread may say so.
@@ -249,7 +251,7 @@ class Maintenance:
         connections.close_all()
         if not isinstance(error, Error):
             return False
-        self._patient_until = time.monotonic() + min(LONGEST_PATIENCE, get_settings().lease / 3)
+        self.be_patient()
         return True
 
     # --- duties -------------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ class Maintenance:
             abort_lost([d for d in self.holdings.all() if doubtful is None or d.row.id in doubtful])
 
     def release_waiting(self) -> None:
-        """Release works that were claimed for quick slots and wait behind slow ones."""
+        """Release works that were claimed and wait behind slow ones."""
         self.release(self.holdings.waiting_longer_than(STALE_AFTER))
 
     def release(self, waiting: list[Delivery]) -> None:
@@ -340,20 +342,11 @@ class Maintenance:
 
     def _serve_hooks(self, heartbeat: Heartbeat) -> None:
         """Call ``UNHANDLED_GROUP`` for settled groups that nobody waited for, once their grace is over."""
-        while (group := self._next_group(heartbeat)) is not None:
+        heartbeat.beat(rest=math.inf)
+        while (orphan := self._orphans.get()) is not None:
+            group, due = orphan
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+            heartbeat.beat()
             with project_code():
                 tell_unhandled(group)
-
-    def _next_group(self, heartbeat: Heartbeat) -> str | None:
-        """Wait for a group whose grace is over; None when there is none, and the worker stops."""
-        with self._orphaned:
-            while True:
-                heartbeat.beat()
-                now = time.monotonic()
-                if self._orphans and (self._orphans[0][1] <= now or self._stopping.is_set()):
-                    return self._orphans.pop(0)[0]
-                if not self._orphans and self._stopping.is_set():
-                    return None
-                pause = self._orphans[0][1] - now if self._orphans else None
-                heartbeat.beat(rest=pause or float("inf"))
-                self._orphaned.wait(pause)
+            heartbeat.beat(rest=math.inf)

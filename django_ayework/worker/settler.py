@@ -29,6 +29,7 @@ from django_ayework.store.progress import write_progress
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.losses import warn_if_late
 from django_ayework.worker.failures import log_failures
+from django_ayework.worker.recovery import Recovery
 from django_ayework.worker.threads import EngineThread
 
 logger = logging.getLogger("django_ayework")
@@ -54,7 +55,7 @@ class Settler:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._sleeps = False
         self._stops = threading.Event()
-        self._pause = FIRST_PAUSE
+        self._recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
         self._waiting: set[str] = set()  # works whose outcomes the database did not take yet
         self.thread = EngineThread("settling", self._serve)
         self.gives_up = threading.Event()
@@ -75,7 +76,7 @@ class Settler:
 
         What waits for the database is tried again at once: by now a pause may be as long as the timeout.
         """
-        self._pause = FIRST_PAUSE
+        self._recovery.succeed()
         self._stops.set()
         self._bell.put(None)
         self.thread.join(timeout)
@@ -145,7 +146,7 @@ class Settler:
         """Settle a batch in one transaction, and tell of it."""
         self._write_progress([delivery for delivery, _ in batch])
         report_ = settle([settlement for _, settlement in batch])
-        self._pause = FIRST_PAUSE
+        self._recovery.succeed()
         if self._waiting:
             self._waiting.difference_update(delivery.row.id for delivery, _ in batch)
         self._note(batch, report_)
@@ -184,8 +185,7 @@ class Settler:
         if answers() and not self.gives_up.is_set():
             batch = self._after_one(batch)
         self._ready.extendleft(reversed(batch))
-        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        (self.gives_up if self._stops.is_set() else self._stops).wait(pause)
+        (self.gives_up if self._stops.is_set() else self._stops).wait(self._recovery.fail())
 
     def _report_waiting(self, batch: list[Outcome], error: Error) -> None:
         """Report that outcomes wait: in full the first time, in brief when others come to wait with them."""

@@ -43,10 +43,8 @@ class Told:
         self._scope = scope
         self._lock = threading.Lock()
         self._due = Due()
-        self._known = (
-            self._due,
-            self._due,
-        )  # what was asked for last, and what of it is this worker's affair
+        #: What was asked for last, and what of it is this worker's affair.
+        self._known = (self._due, self._due)
         self._messages: deque[Message] = deque(maxlen=MOST_NAMED)
         #: The messages that the last claim took into account.
         self.taken: Sequence[Message] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,6 +18,7 @@ from django_ayework.store.database import atomic, connection, is_contention, ope
 from django_ayework.store.threads import defuse
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.interruption import forget_connection
+from django_ayework.worker.recovery import Recovery
 
 logger = logging.getLogger("django_ayework")
 
@@ -106,7 +106,7 @@ class OwnTransaction:
         """
         if self.settlement is None or is_contention(unanswered):
             return False
-        pause = FIRST_PAUSE
+        recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             forget_connection(connection())
             try:
@@ -117,8 +117,7 @@ class OwnTransaction:
                 settled = None
             if settled is not None or self._delivery.has_lapsed(time.monotonic()):
                 return bool(settled)
-            threading.Event().wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            time.sleep(recovery.fail())
 
     def _refusal(self, act: str) -> InvalidInstruction:
         row = self._delivery.row

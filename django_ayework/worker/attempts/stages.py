@@ -37,7 +37,7 @@ class Stages:
     """
 
     __slots__ = (
-        "_delivery", "_depth", "_is_open", "_open", "_preparing", "_said", "_services", "_thread", "_used",
+        "_delivery", "_depth", "_open", "_preparing", "_said", "_services", "_thread", "_used",
         "_work_type", "settlement", "stored", "undone_by",
     )  # fmt: skip
 
@@ -52,9 +52,8 @@ class Stages:
         self._delivery = delivery
         self._work_type = work_type
         self._services = services
-        #: The transaction that is open until the handler has returned.
+        #: The transaction that is open until the handler has returned; kept when it has committed.
         self._open: OwnTransaction | None = None
-        self._is_open = False  # and stays so when it has committed
         self._said: object = None  # the outcome that complete's block has given
         self._used: set[str] = set()
         self._preparing = False
@@ -73,7 +72,7 @@ class Stages:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Commit what is open, or roll it back."""
-        if not self._is_open or self._open is None:
+        if self._open is None:
             return
         self.undone_by = error
         try:
@@ -91,7 +90,7 @@ class Stages:
         if self.settlement is not None:
             return self.settlement
         settlement = settlement_of(self._work_type, context, self._delivery.row, self.outcome(returned))
-        if self._is_open and self._open is not None:
+        if self._open is not None:
             self._settle(settlement, self._open)
             self.settlement = settlement
             return settlement
@@ -171,7 +170,7 @@ class Stages:
 
     def _begin(self) -> None:
         """Open the transaction that stays open until the handler has returned."""
-        self._open, self._is_open = self._transaction().__enter__(), True
+        self._open = self._transaction().__enter__()
 
     def _transaction(self, settles: bool = True) -> OwnTransaction:
         """Return a transaction of the attempt's own."""
@@ -179,9 +178,9 @@ class Stages:
 
     def _close(self, *error: Any) -> None:
         """Roll the open transaction back, because of this error."""
-        self._is_open = False
-        if self._open is not None:
-            self._open.__exit__(*error)
+        own, self._open = self._open, None
+        if own is not None:
+            own.__exit__(*error)
 
     @contextmanager
     def _undoing(self) -> Generator[None]:
