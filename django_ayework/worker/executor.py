@@ -19,12 +19,19 @@ from django_ayework.worker.slots.loads import Load, is_async, run_load, without_
 
 Finished = Callable[[Load, list[Ended]], None]
 
+#: Seconds that a load takes at most if it may be left to one thread to run such loads one after the other.
+QUICK = 0.0001
+#: Seconds for which a queued load may wait for that thread while a slot is free.
+PATIENCE = 0.001
+
 
 class SlotThread:
-    """A thread of the executor, and the load that wakes it; None ends it."""
+    """A thread of the executor. A load wakes it, ``WATCH`` makes it watch the queue, None ends it."""
+
+    WATCH = object()
 
     def __init__(self, serve: Callable[[SlotThread], None], name: str) -> None:
-        self.inbox: queue.SimpleQueue[Load | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Load | object | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=serve, args=(self,), name=name, daemon=True)
         self.thread.start()
 
@@ -35,6 +42,10 @@ class Executor:
     A settlement is None when the delivery was withdrawn, or when the engine itself failed on it: then its
     lease lapses, and it is delivered again. Loads start in the order of :meth:`submit`, from one queue. A
     thread that has ended a load takes the next one from it. Threads are started when they are first needed.
+
+    Quick loads run one after the other in one thread, as threads that share them would wait for the
+    interpreter longer than they run. Another thread watches the queue meanwhile, and fills all free slots
+    when a load is not quick.
     """
 
     def __init__(self, concurrency: int, services: EngineServices, finished: Finished) -> None:
@@ -48,13 +59,17 @@ class Executor:
         self._taken = 0  # slots in use
         self._threads: list[SlotThread] = []
         self._idle: list[SlotThread] = []  # the last to become idle is the first to be woken
+        self._quick: SlotThread | None = None  # runs quick loads, and takes all of them
+        self._is_watched = False  # a thread watches the queue while loads wait although a slot is free
         self._without_slot: dict[int, threading.Event] = {}  # async loads of doers, by id()
 
     def submit(self, loads: Iterable[Load]) -> None:
         """Queue loads; each starts as soon as a slot is free."""
         with self._lock:
+            was_empty = not self._ready
             self._ready.extend(loads)
-            self._fill()
+            if was_empty:
+                self._fill()
 
     def run_here(self, load: Load) -> None:
         """Run a load in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
@@ -82,19 +97,29 @@ class Executor:
         if self.loop is not None:
             self.loop.stop(timeout)
 
-    def _fill(self) -> None:
-        """Start queued loads while slots are free (under the lock)."""
-        while self._ready and self._taken < self.concurrency:
-            self._taken += 1
-            load = self._ready.popleft()
-            if is_async(load):
-                self._start_async(load)
-            else:
-                thread = self._idle.pop() if self._idle else self._new_thread()
-                thread.inbox.put(load)
+    def _fill(self, every: bool = False) -> None:
+        """Start queued loads in free slots (under the lock).
 
-    def _new_thread(self) -> SlotThread:
-        """Start another thread (under the lock)."""
+        Unless ``every`` slot is to be filled, one load is given to a thread, and the others are watched.
+        """
+        threads = self.concurrency if every else int(self._quick is None)
+        while self._ready and self._taken < self.concurrency:
+            if is_async(self._ready[0]):
+                self._start_async(self._ready.popleft())
+            elif threads:
+                threads -= 1
+                self._idle_thread().inbox.put(self._ready.popleft())
+            else:
+                if not self._is_watched:
+                    self._is_watched = True
+                    self._idle_thread().inbox.put(SlotThread.WATCH)
+                return
+            self._taken += 1
+
+    def _idle_thread(self) -> SlotThread:
+        """Return a thread that has nothing to do, started now if need be (under the lock)."""
+        if self._idle:
+            return self._idle.pop()
         self._threads.append(SlotThread(self._serve, f"ayework-slot-{len(self._threads)}"))
         return self._threads[-1]
 
@@ -107,24 +132,47 @@ class Executor:
     def _serve(self, thread: SlotThread) -> None:
         """Run the load that wakes the thread, then what is queued, until there is nothing for a thread."""
         while (load := thread.inbox.get()) is not None:
+            if load is SlotThread.WATCH:
+                self._watch(thread)
+                continue
             tend_connections(tidy_connections)  # they may have become too old meanwhile
             following: Load | None = load
             while following is not None:
+                began = time.monotonic()
                 self._run(following)
                 tend_connections(keep_connections)
-                following = self._next_for(thread)
+                following = self._next_for(thread, time.monotonic() - began <= QUICK)
             tend_connections(tidy_connections)
         connections.close_all()
 
-    def _next_for(self, thread: SlotThread) -> Load | None:
+    def _next_for(self, thread: SlotThread, was_quick: bool) -> Load | None:
         """Return what the thread runs next in its slot; or free the slot, and note that it is idle."""
         with self._lock:
-            if self._ready and not is_async(self._ready[0]):
+            if self._quick in {None, thread}:
+                self._quick = thread if was_quick else None
+            if self._ready and not is_async(self._ready[0]) and (self._quick is thread or not was_quick):
                 return self._ready.popleft()
+            if self._quick is thread:
+                self._quick = None
             self._taken -= 1
             self._idle.append(thread)
             self._fill()
             return None
+
+    def _watch(self, thread: SlotThread) -> None:
+        """Fill the free slots as soon as no thread takes quick loads, or its load is not quick."""
+        head = None
+        while True:
+            time.sleep(PATIENCE)
+            with self._lock:
+                if self._quick is not None and self._ready and self._ready[0] is not head:
+                    head = self._ready[0]
+                    continue
+                self._quick = None
+                self._is_watched = False
+                self._idle.append(thread)
+                self._fill(every=True)
+                return
 
     def _run_in_thread(self, load: Load) -> None:
         """Run one load between two looks at the connections of the calling thread."""

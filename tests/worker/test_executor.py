@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -38,6 +39,10 @@ def executor(monkeypatch):
     made = Executor(4, None, lambda load, outcomes: load.ended.set())
     yield made
     made.stop(LONG)
+
+
+def yield_to_others() -> None:
+    time.sleep(0.0005)
 
 
 def all_end(loads: list[Load]) -> bool:
@@ -87,6 +92,46 @@ def test_a_load_that_is_stuck_holds_up_nothing_but_its_slot(executor):
     assert not stuck.ended.is_set()
     gate.set()
     assert stuck.ended.wait(LONG)
+
+
+def test_quick_loads_run_one_after_the_other_in_one_thread(executor, monkeypatch):
+    monkeypatch.setattr(module, "QUICK", LONG)
+    monkeypatch.setattr(module, "PATIENCE", 1.0)
+    loads = [Load() for _ in range(100)]
+    executor.submit(loads)
+    assert all_end(loads)
+    assert len({load.thread for load in loads}) == 1
+
+
+def test_threads_that_were_needed_leave_quick_loads_to_one_of_them(executor, monkeypatch):
+    monkeypatch.setattr(module, "QUICK", LONG)
+    monkeypatch.setattr(module, "PATIENCE", 1.0)
+    together = threading.Barrier(4, timeout=LONG)
+    needed, quick = [Load(together.wait) for _ in range(4)], [Load(yield_to_others) for _ in range(100)]
+    executor.submit([*needed, *quick])
+    assert all_end(needed + quick)
+    assert len({load.thread for load in needed}) == 4
+    assert len({load.thread for load in quick}) == 1
+
+
+def test_a_load_that_is_stuck_after_quick_ones_holds_up_nothing_but_its_slot(executor, monkeypatch):
+    monkeypatch.setattr(module, "QUICK", LONG)
+    gate = threading.Event()
+    stuck, others = Load(lambda: gate.wait(LONG)), [Load() for _ in range(100)]
+    executor.submit([*others[:50], stuck, *others[50:]])
+    assert all_end(others)
+    assert not stuck.ended.is_set()
+    gate.set()
+    assert stuck.ended.wait(LONG)
+
+
+def test_slow_loads_that_follow_quick_ones_fill_all_slots(executor, monkeypatch):
+    monkeypatch.setattr(module, "QUICK", LONG)
+    together = threading.Barrier(4, timeout=LONG)
+    loads = [*(Load() for _ in range(50)), *(Load(together.wait) for _ in range(4))]
+    executor.submit(loads)
+    assert all_end(loads)
+    assert not together.broken
 
 
 def test_an_idle_executor_wakes_the_thread_that_ran_last(executor):
