@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from django_ayework.models import Waiter, Work, WorkControl
+from django_ayework.models import Schedule, Waiter, Work, WorkControl
 from django_ayework.store.database import connection, fetch, stored_moment
 from django_ayework.store.stand_ins import OF_PENDING
 
@@ -21,6 +21,7 @@ SELECT
     EXISTS(SELECT 1 FROM {WORK} WHERE {lapsed}),
     EXISTS(SELECT 1 FROM {WORK} WHERE {overdue}),
     EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
+    EXISTS(SELECT 1 FROM {Schedule._meta.db_table} WHERE due_at IS NOT NULL),
     (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
     (SELECT MAX(id) FROM {WorkControl._meta.db_table})
 """
@@ -50,6 +51,7 @@ class Look(NamedTuple):
     lapsed: bool
     overdue: bool
     recheck: bool
+    schedules: bool
     controls: tuple[int, int]  # moves whenever the controls change
 
 
@@ -57,9 +59,9 @@ def look(now: datetime) -> Look:
     """Ask, in one statement."""
     moment = stored_moment(now)
     sql = LOOK_AT_STAND_INS if connection().vendor == "mysql" else LOOK
-    first_queue, next_start, lapsed, overdue, recheck, version, last = fetch(sql, (moment, moment))[0]
+    first_queue, next_start, *chores, version, last = fetch(sql, (moment, moment))[0]
     controls = (int(version or 0), int(last or 0))
-    return Look(first_queue, as_moment(next_start), bool(lapsed), bool(overdue), bool(recheck), controls)
+    return Look(first_queue, as_moment(next_start), *map(bool, chores), controls)
 
 
 def as_moment(value: datetime | str | None) -> datetime | None:

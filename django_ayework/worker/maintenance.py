@@ -41,6 +41,8 @@ from django_ayework.worker.recovery import Recovery
 from django_ayework.worker.threads import EngineThread
 
 TICK = 0.25
+#: Seconds between two looks at the duties while no work is held and nobody calls.
+REST = 1.0
 #: Seconds between two attempts to reach a database that is away; less when leases are short.
 LONGEST_PAUSE = 5.0
 #: Seconds between two looks of a thread that waits for this one.
@@ -214,7 +216,7 @@ class Maintenance:
             heartbeat.beat(rest=pause)
             if pause > TICK:
                 self._stopping.wait(pause)  # nobody may call: the database is away
-            self._bell.wait(TICK)
+            self._bell.wait(TICK if self.holdings.active else REST)
             self._bell.clear()
             heartbeat.beat()
             pause = self._turn(recovery)

@@ -10,7 +10,7 @@ from django.db import connections
 from django_ayework.define.schedules import schedules
 from django_ayework.flow.events import report
 from django_ayework.flow.schedules.sync import restore, sync
-from django_ayework.flow.schedules.ticking import fire_due
+from django_ayework.flow.schedules.ticking import IDLE, fire_due
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.threads import tidy_connections
 from django_ayework.worker import bounds
@@ -21,8 +21,8 @@ from django_ayework.worker.threads import EngineThread
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 #: Seconds between two looks for what another process has disabled and this one declares.
 RESTORE_EVERY = 30.0
-#: Seconds of rest for which the connection is closed.
-IDLE = 5.0
+#: Seconds between two looks while the database has no schedules. The claiming thread looks for them, too.
+NONE = 30.0
 
 
 class Scheduler:
@@ -34,6 +34,8 @@ class Scheduler:
     def __init__(self, once: bool = False, off: bool = False) -> None:
         self._once = once
         self._stopping = threading.Event()
+        self._bell = threading.Event()
+        self._are_schedules = True
         self._synced: int | None = None
         self._restore_at = 0.0
         self._recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
@@ -50,20 +52,28 @@ class Scheduler:
         for thread in self.threads:
             thread.start()
 
+    def note(self, are_schedules: bool) -> None:
+        """Note whether the database has schedules that are to fire. The first one ends a rest."""
+        if (are_schedules and not self._are_schedules) or schedules.version != self._synced:
+            self._bell.set()
+        self._are_schedules = are_schedules
+
     def stop(self) -> None:
         """End the thread after the firing it is at; one whose code does not return is left behind."""
         self._stopping.set()
+        self._bell.set()
         for thread in self.threads:
             thread.join(bounds.LAST_DUTIES)
 
     def _serve(self, heartbeat: Heartbeat) -> None:
         while not self._stopping.is_set():
             heartbeat.beat()
+            self._bell.clear()
             pause = self._turn()
-            if pause >= IDLE:
+            if pause >= IDLE:  # for so long nothing needs a connection
                 connections.close_all()
             heartbeat.beat(rest=pause)
-            self._stopping.wait(pause)
+            self._bell.wait(0.0 if self._stopping.is_set() else pause)
 
     def _turn(self) -> float:
         """Sync if declarations have changed, then tick; return how long there is nothing to do."""
@@ -73,7 +83,7 @@ class Scheduler:
             self._recovery.succeed()
             if ticked.busy:
                 tidy_connections()  # the project's code may have left any behind
-            return ticked.pause
+            return ticked.pause if ticked.pause < IDLE or self._are_schedules else NONE
         except Exception as error:
             report(error, "queue", "the scheduler failed and carries on", brief=self._recovery.goes_on)
             connections.close_all()

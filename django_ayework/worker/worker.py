@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
@@ -25,6 +25,7 @@ from django_ayework.flow.readiness import text_of_small_pool
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.health import Phase, wrong_with_threads
+from django_ayework.store.look import Look
 from django_ayework.store.server import pool_size
 from django_ayework.store.sessions import engine_session
 from django_ayework.worker import bounds
@@ -122,7 +123,7 @@ class Worker:
         scope = Scope(self.queues, self.types, self.exclude_types)
         self._claimer = Claimer(self.id, scope, self._doing.room)
         self._claimer.on_controls = self._maintenance.release_paused
-        self._claimer.on_look = self._maintenance.note
+        self._claimer.on_look = self._note_look
         self._claimer.on_return = self._maintenance.be_patient
         self._endings.make_room = self._claimer.make_room
         self._waking = Waking(self._claimer.told, self._claimer.fleet, self._wake, self._maintenance.doubt)
@@ -297,6 +298,11 @@ class Worker:
         park(unknown, self.id)
         self._note_lag(len(claimed) >= places)
         return 0.0 if self._claimer.may_claim_more(self._wanted()) else self._claimer.pause()
+
+    def _note_look(self, view: Look, intervals: Mapping[str, float]) -> None:
+        """Hand on what a look has found to do besides works."""
+        self._maintenance.note(view, intervals)
+        self._scheduler.note(view.schedules)
 
     def _note_lag(self, behind: bool) -> None:
         """Note whether this turn took all there was room for, or had none."""

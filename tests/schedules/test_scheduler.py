@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import schedule
+from django_ayework.flow.schedules import ticking
 from django_ayework.models import Firing, Schedule
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import scheduler as scheduling
@@ -47,6 +50,40 @@ def test_a_declaration_that_comes_later_is_taken_up():
         eventually(lambda: Schedule.objects.filter(name="late", enabled=True).exists())
         late.cancel()
         eventually(lambda: Schedule.objects.filter(name="late", enabled=False).exists())
+
+
+@pytest.fixture
+def resting_worker(monkeypatch):
+    """A worker whose scheduler rests for long, as there are no schedules."""
+    monkeypatch.setattr(scheduling, "NONE", 600.0)
+    for module in (ticking, scheduling):
+        monkeypatch.setattr(module, "IDLE", 0.01)
+    with running_worker() as worker:
+        [thread] = worker._scheduler.threads
+        eventually(lambda: thread.was_started and math.isfinite(thread.heartbeat._moved_at))
+        eventually(lambda: thread.heartbeat._moved_at > time.monotonic() + 60)
+        yield
+
+
+@pytest.mark.usefixtures("resting_worker")
+def test_a_resting_scheduler_fires_what_another_process_makes():
+    Schedule.objects.create(
+        name="made",
+        origin="admin",
+        kind="every",
+        every=3600,
+        function="schedules.note",
+        tz="UTC",
+        next_at=now(),
+        due_at=now(),
+    )
+    eventually(lambda: Firing.objects.filter(status="fired").exists())
+
+
+@pytest.mark.usefixtures("resting_worker")
+def test_a_resting_scheduler_takes_up_what_its_process_declares():
+    schedule(name="late", every=3600, run=note)
+    eventually(lambda: Schedule.objects.filter(name="late", enabled=True).exists())
 
 
 def test_a_function_that_takes_long_keeps_no_lease_and_no_other_scheduler_waiting():
