@@ -128,7 +128,7 @@ class Maintenance:
         self._is_at_work = False
         self._patient_until = float("-inf")
         started = time.monotonic()
-        self._pruning = Duty(30.0, self.prune, started + 15.0)
+        self._pruning = Duty(30.0, self.prune, started + 20.0)
         self._sweeping = Duty(60.0, self.sweep, started + 30.0)
         self._swept_until: Place | None = None
         self._suspects = Suspects()
@@ -229,7 +229,7 @@ class Maintenance:
             now = time.monotonic()
             if now < duty.due_at or not duty.wanted():
                 continue
-            duty.due_at = now + duty.every
+            duty.due_at = max(duty.due_at + duty.every, now)  # those that were due together stay so
             self._is_at_work = True
             try:
                 duty.act()
