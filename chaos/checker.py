@@ -15,7 +15,7 @@ from chaos.tables import GATE, Attempt, Tables, Work
 LOST, DOUBLED, STUCK, WRONG = "lost", "doubled", "stuck", "wrong"
 #: Works whose effect and end are one transaction.
 EXACT = {"chaos.atomic", "chaos.staged", "chaos.join", "chaos.atomic_fan"}
-#: Seconds by which the clocks of two processes may differ, each of which follows the database's.
+#: The largest accepted difference between the clocks of two processes, in seconds.
 CLOCKS = 0.25
 #: What a database driver's error is called in a traceback.
 DATABASE_ERRORS = ("OperationalError", "InterfaceError", "InternalError", "DatabaseError")

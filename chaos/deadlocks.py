@@ -95,5 +95,5 @@ def take_calls(measured: Measured, calls: list[Line]) -> None:
 
 
 def is_deadlock(error: str) -> bool:
-    """Whether an error tells of a deadlock."""
+    """Return whether the server has ended the transaction because of a deadlock."""
     return "deadlock" in error.lower()

@@ -263,7 +263,7 @@ class Disk(Fault):
     @classmethod
     def hindrance(cls, server: Server) -> str:
         """Only root may mount."""
-        return "" if os.geteuid() == 0 else "only root can mount the small disk that is to be full"
+        return "" if os.geteuid() == 0 else "the small disk of this fault can be mounted by root only"
 
     @contextlib.contextmanager
     def surroundings(self) -> Iterator[None]:

@@ -50,7 +50,7 @@ class Pair:
                     other.sendall(data)
         except OSError:
             pass
-        # A silent connection stays open towards the client: it must not learn that the server has gone.
+        # A silent connection stays open on the client's side: the client must not learn that it is cut.
         if not self._is_silent.is_set() or one is self._ends[0]:
             self.cut()
             self._proxy.forget(self)

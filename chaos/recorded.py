@@ -84,7 +84,7 @@ def order(lines: Iterable[Line]) -> Recorded:
 
 
 def gaps(lines: Iterable[Line]) -> Iterator[str]:
-    """Name the files of which lines are missing before the last."""
+    """Return the names of the files in which a line before the last one is missing."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for line in lines:
         numbers[line["file"]].append(line["s"])

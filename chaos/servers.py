@@ -315,7 +315,7 @@ class MariaDB(Server):
         return f"mysql://chaos@127.0.0.1:{port or self.port}/chaos"
 
     def connect(self) -> Any:
-        """Connect as root, for whom one connection is kept."""
+        """Connect as root. The server reserves one connection for root."""
         import MySQLdb
 
         return MySQLdb.connect(
@@ -389,7 +389,7 @@ class SQLite(Server):
 
     @property
     def path(self) -> Path:
-        """The file, which is elsewhere while the disk is to be full."""
+        """The database file. It is on the small disk while the fault "full disk" is applied."""
         return self.place / "chaos.sqlite3"
 
     def url(self, port: int = 0) -> str:

@@ -37,7 +37,7 @@ def attempt(id: str, number: int) -> Iterator[None]:
 
 
 def on_event(event: Any) -> None:
-    """Note what the engine tells of works that have ended (the hook ``ON_EVENT``)."""
+    """Record each end of a work (the hook ``ON_EVENT``)."""
     is_end = event.kind in ("succeeded", "expired", "cancelled")
     if is_end or (event.kind == "failed" and not event.extra["will_retry"]):
         note("settled", id=event.id, kind=str(event.kind))

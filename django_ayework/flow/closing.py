@@ -68,7 +68,7 @@ class Findings(NamedTuple):
 
 
 class Recheck(NamedTuple):
-    """The waiters that a recheck could lock, and those among them that it alone has told of an end."""
+    """The waiters that a recheck has locked. ``stranded`` are those that had missed an end without a flag."""
 
     taken: set[str]
     stranded: list[str]

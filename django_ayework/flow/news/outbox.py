@@ -21,8 +21,8 @@ from django_ayework.rules.news import MOST_NAMED, Due, due_to_text, ids_to_text
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.sessions import engine_session
 
-#: Channels: works became due; works, groups or chains have ended; works were taken from whoever runs them;
-#: messages about due works were answered, so whoever has not looked yet need not.
+#: Channels. DUE: works became due. ENDED: works, groups or chains have ended. REVOKED: running works were
+#: cancelled or completed. ANSWERED: a worker has taken the works of a DUE message.
 DUE, ENDED, REVOKED, ANSWERED = "due", "ended", "revoked", "answered"
 #: Seconds between two messages of a process; what comes meanwhile is sent together.
 INTERVAL = 0.005
