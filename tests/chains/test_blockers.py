@@ -56,6 +56,18 @@ def last(ctx: Context, of: str):
     return ctx.continue_with(gather(), blockers=[of])
 
 
+@pytest.mark.parametrize("bound", ["expires", "deadline"])
+def test_a_work_that_is_past_its_deadline_while_it_is_blocked_is_expired(bound):
+    blocker = enqueue(add(a=1, b=2), delay=3600)
+    bounds = {"expires": {"expires": 60}, "deadline": {"deadline": now() + timedelta(seconds=60)}}
+    handle = enqueue(gather(), blockers=[blocker], **bounds[bound])
+    time_travel(61)
+    drain()
+    state = handle.state()
+    assert (state.status, state.reason) == ("dead", "expired")
+    assert blocker.state().status == "scheduled"
+
+
 def test_it_waits_and_is_given_the_results_in_the_order_of_the_blockers():
     blockers = [enqueue(add(a=n, b=0), delay=60 - n) for n in range(1, 6)]
     handle = enqueue(gather(), blockers=blockers)

@@ -1,20 +1,26 @@
-"""The page's recurring job: one series, whatever happens to its runs."""
+"""The page's recurring job: a schedule that queues each run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from django_ayework import cancel, retry
+from django_ayework import retry
 from django_ayework.models import Work
-from django_ayework.testing import drain, running_worker, time_travel
+from django_ayework.testing import drain, tick, time_travel
 from tests.patterns.kit import failing, run_for
-from tests.processes import eventually
 
 SECTION = "Recurring"
-LIVE = ("scheduled", "pending", "running")
+
+
+@pytest.fixture(autouse=True)
+def undeclared(shop) -> Iterator[None]:
+    """The schedule is gone after the test."""
+    yield
+    shop.works.hourly.cancel()
 
 
 def runs(*statuses: str) -> list[Work]:
@@ -22,86 +28,57 @@ def runs(*statuses: str) -> list[Work]:
     return list(Work.objects.filter(status__in=statuses).order_by("queued_at", "id"))
 
 
+def an_hour_later() -> int:
+    """Let the next occurrence come; return how many runs it has queued."""
+    time_travel(3600)
+    return tick()
+
+
 @pytest.mark.django_db
-def test_each_run_does_its_job_and_queues_the_next(shop):
+def test_each_run_cancels_what_is_stale(shop):
     stale, fresh = shop.order(), shop.order()
     shop.models.Order.objects.filter(pk=stale.pk).update(created=timezone.now() - timedelta(days=2))
-    shop.use()
-    drain()
+    assert shop.use()["report"].succeeded == 1
     assert (shop.state_of(stale), shop.state_of(fresh)) == ("cancelled", "new")
-    run_for(3 * 3600, step=3600)
-    assert (len(runs("success")), len(runs(*LIVE))) == (4, 1)
 
 
 @pytest.mark.django_db
-def test_starting_it_again_makes_no_second_series(shop):
+def test_an_occurrence_is_skipped_while_the_run_before_has_not_ended(shop):
     shop.use()
-    shop.use()
-    drain()
-    shop.use()
-    run_for(3600, step=3600)
-    assert (len(runs("success")), len(runs(*LIVE))) == (2, 1)
-
-
-@pytest.fixture
-def stands_still(shop, monkeypatch):
-    """A run of the series has died, and its cause is mended."""
-    real = shop.works.Order
-    monkeypatch.setattr(shop.works, "Order", None)
-    shop.use()
-    run_for(7200)
-    monkeypatch.setattr(shop.works, "Order", real)
-    [dead] = runs("dead")
-    assert runs(*LIVE) == [], "a run that fails queues no other"
-    return dead
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("repair", ["retry", "start", "retry, start", "start, retry", "start, run, retry"])
-def test_a_series_that_stands_still_goes_on_as_one(shop, stands_still, repair):
-    acts = {"retry": lambda: retry(stands_still.id), "start": shop.works.start, "run": drain}
-    for name in repair.split(", "):
-        acts[name]()
-    drain()
-    assert len(runs(*LIVE)) == 1
-    before = len(runs("success"))
-    time_travel(3600)
+    assert [an_hour_later() + tick() for _ in range(3)] == [1, 0, 0]
     assert drain().succeeded == 1
-    assert (len(runs("success")), len(runs(*LIVE))) == (before + 1, 1)
+    assert an_hour_later() == 1
 
 
 @pytest.mark.django_db
-def test_a_failed_attempt_leaves_one_series(shop, monkeypatch):
-    monkeypatch.setattr(shop.works, "timedelta", failing(timedelta, ValueError("not now"), times=2))
-    shop.use()
-    run_for(300)
-    assert (len(runs("success")), len(runs(*LIVE))) == (1, 1)
+def test_a_run_that_is_tried_again_skips_the_occurrences_meanwhile(shop, monkeypatch):
+    tick()
+    monkeypatch.setattr(shop.works, "timedelta", failing(timedelta, ValueError("not now"), times=1))
+    an_hour_later()
+    assert drain().retried == 1
+    assert an_hour_later() == 0
+    run_for(60)
+    assert len(runs("success")) == 1
+    assert an_hour_later() == 1
 
 
 @pytest.mark.django_db
-def test_cancelling_the_next_run_ends_the_series(shop):
-    shop.use()
-    drain()
-    [following] = runs(*LIVE)
-    cancel(following.id)
-    run_for(7200, step=3600)
-    assert runs(*LIVE) == []
-
-
-@pytest.mark.django_db(transaction=True)
-def test_runs_that_meet_in_a_real_worker_go_on_as_one_series(shop, monkeypatch):
-    """A dead run is retried at the moment at which the run of a new series is due: both queue the next."""
+def test_a_dead_run_holds_up_nothing_and_can_be_retried(shop, monkeypatch):
     real = shop.works.Order
+    tick()
     monkeypatch.setattr(shop.works, "Order", None)
-    shop.works.start()
+    an_hour_later()
     run_for(600)
     monkeypatch.setattr(shop.works, "Order", real)
-    for number in range(1, 9):
-        [dead] = runs("dead") or runs("cancelled")
-        shop.works.start()
-        retry(dead.id)
-        with running_worker(concurrency=2):
-            eventually(lambda: not runs("pending", "running"))
-        assert len(runs("success")) == 2 * number
-        [following] = runs(*LIVE)
-        cancel(following.id)
+    [dead] = runs("dead")
+    assert an_hour_later() == 1
+    retry(dead.id)
+    assert drain().succeeded == 2
+
+
+@pytest.mark.django_db
+def test_what_nobody_was_there_for_is_one_run(shop):
+    tick()
+    time_travel(5 * 3600)
+    assert tick() == 1
+    assert drain().succeeded == 1
