@@ -60,8 +60,9 @@ def look(now: datetime) -> Look:
     moment = stored_moment(now)
     sql = LOOK_AT_STAND_INS if connection().vendor == "mysql" else LOOK
     first_queue, next_start, *chores, version, last = fetch(sql, (moment, moment))[0]
+    lapsed, overdue, recheck, schedules = map(bool, chores)
     controls = (int(version or 0), int(last or 0))
-    return Look(first_queue, as_moment(next_start), *map(bool, chores), controls)
+    return Look(first_queue, as_moment(next_start), lapsed, overdue, recheck, schedules, controls)
 
 
 def as_moment(value: datetime | str | None) -> datetime | None:

@@ -25,13 +25,18 @@ QUICK = 0.0001
 PATIENCE = 0.001
 
 
+class Watch:
+    """Tells a thread to watch the queue."""
+
+
+WATCH = Watch()
+
+
 class SlotThread:
     """A thread of the executor. A load wakes it, ``WATCH`` makes it watch the queue, None ends it."""
 
-    WATCH = object()
-
     def __init__(self, serve: Callable[[SlotThread], None], name: str) -> None:
-        self.inbox: queue.SimpleQueue[Load | object | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Load | Watch | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=serve, args=(self,), name=name, daemon=True)
         self.thread.start()
 
@@ -112,7 +117,7 @@ class Executor:
             else:
                 if not self._is_watched:
                     self._is_watched = True
-                    self._idle_thread().inbox.put(SlotThread.WATCH)
+                    self._idle_thread().inbox.put(WATCH)
                 return
             self._taken += 1
 
@@ -132,7 +137,7 @@ class Executor:
     def _serve(self, thread: SlotThread) -> None:
         """Run the load that wakes the thread, then what is queued, until there is nothing for a thread."""
         while (load := thread.inbox.get()) is not None:
-            if load is SlotThread.WATCH:
+            if isinstance(load, Watch):
                 self._watch(thread)
                 continue
             tend_connections(tidy_connections)  # they may have become too old meanwhile
