@@ -17,6 +17,7 @@ from django_ayework.flow.closing import close, recheck_isolated
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.trials import trial_of
+from django_ayework.rules.scope import EVERYTHING, Scope
 from django_ayework.rules.states import Reason, Status
 from django_ayework.rules.verdicts import judge_lost
 from django_ayework.store import entries, processes, retention, transitions
@@ -35,28 +36,34 @@ UNSEEN_WORKERS_KEPT = timedelta(hours=24)
 FIRINGS_KEPT = timedelta(days=30)
 
 
-def reclaim(sparing: Collection[str] = (), is_lost: Callable[[WorkRow], bool] = lambda row: True) -> int:
+def reclaim(
+    sparing: Collection[str] = (),
+    is_lost: Callable[[WorkRow], bool] = lambda row: True,
+    scope: Scope = EVERYTHING,
+) -> int:
     """Take works back whose worker fell silent: again at once, or dead as "worker lost"; return how many.
 
-    Works of types that nobody knows here are left to those who do; if nobody does for as long as
-    ``UNKNOWN_TYPE_GRACE``, they are taken back by anybody. ``sparing`` are works that run in this very
+    Works outside of ``scope`` are left to workers that serve them. So are works of types that are not
+    registered here, for as long as ``UNKNOWN_TYPE_GRACE``. ``sparing`` are works that run in this very
     process, which is alive; ``is_lost`` decides on each of the others, whose row is locked then. Where a row
     besides is locked by others, such as a group's, each work is taken back by itself.
 
     They are logged after the commit: a log that is slow, or read by nobody, keeps no work locked.
     """
     try:
-        reclaimed = in_own_transaction(partial(reclaim_here, sparing, is_lost, BATCH))
+        reclaimed = in_own_transaction(partial(reclaim_here, sparing, is_lost, scope, BATCH))
     except Error as error:
         if not is_contention(error):
             raise
-        reclaimed = reclaim_one_by_one(sparing, is_lost)
+        reclaimed = reclaim_one_by_one(sparing, is_lost, scope)
     for row in reclaimed:
         logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
     return len(reclaimed)
 
 
-def reclaim_one_by_one(sparing: Collection[str], is_lost: Callable[[WorkRow], bool]) -> list[WorkRow]:
+def reclaim_one_by_one(
+    sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope
+) -> list[WorkRow]:
     """Take works back, each in its own transaction; those that meet a locked row stay for now."""
     left, reclaimed = set(sparing), list[WorkRow]()
     for _ in range(BATCH):
@@ -67,7 +74,7 @@ def reclaim_one_by_one(sparing: Collection[str], is_lost: Callable[[WorkRow], bo
             return is_lost(row)
 
         try:
-            reclaimed += in_own_transaction(partial(reclaim_here, left, notes, 1))
+            reclaimed += in_own_transaction(partial(reclaim_here, left, notes, scope, 1))
         except Error as error:
             if not is_contention(error):
                 raise
@@ -77,11 +84,13 @@ def reclaim_one_by_one(sparing: Collection[str], is_lost: Callable[[WorkRow], bo
     return reclaimed
 
 
-def reclaim_here(sparing: Collection[str], is_lost: Callable[[WorkRow], bool], limit: int) -> list[WorkRow]:
+def reclaim_here(
+    sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope, limit: int
+) -> list[WorkRow]:
     """Lock lapsed works that nobody else is settling, and settle them for their lost workers."""
     now = clock.now()
     forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
-    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), forsaken)))
+    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), forsaken, scope)))
     settle_here([Settlement(row, judge_lost(trial_of(row, now))) for row in lapsed])
     return lapsed
 

@@ -21,7 +21,11 @@ MOST_COUNTED = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOverview:
-    """One queue; ``waiting`` is how many seconds its oldest due work has been so."""
+    """One queue; ``waiting`` is how many seconds its oldest due work has been so.
+
+    ``lapsed`` are the running works whose lease has lapsed: a worker that serves the queue takes them back.
+    ``served`` tells whether a live worker does.
+    """
 
     queue: str
     pending: int
@@ -29,6 +33,8 @@ class QueueOverview:
     scheduled: int
     blocked: int
     waiting: float
+    lapsed: int
+    served: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,10 @@ class WorkerOverview:
     stale: bool
     trouble: str = ""  # threads that are stuck, in words
 
+    def serves(self, queue: str) -> bool:
+        """Tell whether the worker takes works of this queue."""
+        return not self.queues or queue in self.queues.split(",")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
@@ -63,7 +73,9 @@ def overview() -> Overview:
     """Look at workers, queues and dead letters."""
     clock.synchronise()
     now = clock.now()
-    return Overview(at=now, workers=workers(now), queues=queues(now), dead=counts.dead_letters(MOST_COUNTED))
+    seen = workers(now)
+    live = [worker for worker in seen if not worker.stale]
+    return Overview(at=now, workers=seen, queues=queues(now, live), dead=counts.dead_letters(MOST_COUNTED))
 
 
 def workers(now: datetime) -> list[WorkerOverview]:
@@ -92,13 +104,21 @@ def worker_overview(process: WorkerProcess, now: datetime) -> WorkerOverview:
     )
 
 
-def queues(now: datetime) -> list[QueueOverview]:
-    """Return the queues that have live works."""
+def queues(now: datetime, live: list[WorkerOverview]) -> list[QueueOverview]:
+    """Return the queues that have live works; ``live`` are the workers that are alive."""
     depths = counts.live_depths(MOST_COUNTED)
-    return [queue_overview(queue, depths, now) for queue in sorted({depth.queue for depth in depths})]
+    lapsed = counts.lapsed_by_queue(now)
+    return [
+        queue_overview(
+            queue, depths, now, lapsed=lapsed.get(queue, 0), served=any(each.serves(queue) for each in live)
+        )
+        for queue in sorted({depth.queue for depth in depths})
+    ]
 
 
-def queue_overview(queue: str, depths: list[counts.Depth], now: datetime) -> QueueOverview:
+def queue_overview(
+    queue: str, depths: list[counts.Depth], now: datetime, *, lapsed: int, served: bool
+) -> QueueOverview:
     """Return one queue."""
     mine = {depth.status: depth for depth in depths if depth.queue == queue}
     count = {status: mine[status].works if status in mine else 0 for status in Status}
@@ -110,4 +130,6 @@ def queue_overview(queue: str, depths: list[counts.Depth], now: datetime) -> Que
         scheduled=count[Status.SCHEDULED],
         blocked=count[Status.BLOCKED],
         waiting=max(0.0, (now - min([now, *due])).total_seconds()),
+        lapsed=lapsed,
+        served=served,
     )

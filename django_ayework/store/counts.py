@@ -50,6 +50,12 @@ def depths_of(status: str) -> list[Depth]:
     return [Depth._make(row) for row in works.annotate(Count("id"), Min("run_at"))]
 
 
+def lapsed_by_queue(now: datetime) -> dict[str, int]:
+    """Count the running works whose lease has lapsed, by queue."""
+    lapsed = on_timeline(rows(Work), Status.RUNNING).filter(moment__lt=now)
+    return dict(lapsed.values_list("queue").order_by("queue").annotate(Count("id")))
+
+
 def dead_letters(limit: int) -> int:
     """Count dead works, up to ``limit``."""
     return len(ended_as(rows(Work), Status.DEAD).values_list("id")[:limit])

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from django.db.models import Q
 
 from django_ayework.models import Work
+from django_ayework.rules.scope import EVERYTHING, Scope
 from django_ayework.rules.states import Status
 from django_ayework.store.database import atomic, chunked, fetch, is_postgresql, rows
 from django_ayework.store.rows import WorkRow, rows_of
@@ -72,19 +73,37 @@ def holders_of(ids: Iterable[str]) -> dict[str, Holder]:
 
 
 def lock_lapsed(
-    now: datetime, limit: int, sparing: Collection[str], types: Collection[str], forsaken: datetime
+    now: datetime,
+    limit: int,
+    sparing: Collection[str],
+    types: Collection[str],
+    forsaken: datetime,
+    scope: Scope = EVERYTHING,
 ) -> list[WorkRow]:
-    """Lock running works of these types whose lease has lapsed, the longest first.
+    """Lock running works of this scope and these types whose lease has lapsed, the longest first.
 
     Those that others have locked, or that are spared, are left out; so that they keep nobody from those
-    behind them, they do not count for ``limit``. A lease that lapsed before ``forsaken`` may be of any type.
+    behind them, they do not count for ``limit``. A lease that lapsed before ``forsaken`` may be of any type
+    of the scope.
     """
     running = on_timeline(rows(Work), Status.RUNNING)
     lapsed = running.filter(moment__lt=now).order_by("moment")
-    lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=forsaken))
+    lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=forsaken), within(scope))
     if sparing:
         lapsed = lapsed.exclude(id__in=sparing)
     return rows_of(lapsed.select_for_update(skip_locked=True)[:limit])
+
+
+def within(scope: Scope) -> Q:
+    """Return the condition that a work is of this scope."""
+    condition = Q()
+    if scope.queues:
+        condition &= Q(queue__in=scope.queues)
+    if scope.types:
+        condition &= Q(type__in=scope.types)
+    if scope.exclude_types:
+        condition &= ~Q(type__in=scope.exclude_types)
+    return condition
 
 
 def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:

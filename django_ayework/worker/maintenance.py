@@ -25,6 +25,7 @@ from django_ayework.flow.orphans import tell_unhandled
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat, project_code
 from django_ayework.rules.controls import Controls
+from django_ayework.rules.scope import EVERYTHING, Scope
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
@@ -107,12 +108,18 @@ class Maintenance:
     """
 
     def __init__(
-        self, worker_id: str, holdings: Holdings, services: EngineServices, presence: Presence | None
+        self,
+        worker_id: str,
+        holdings: Holdings,
+        services: EngineServices,
+        presence: Presence | None,
+        scope: Scope = EVERYTHING,
     ) -> None:
         self.worker_id = worker_id
         self.holdings = holdings
         self.services = services
         self.presence = presence
+        self.scope = scope
         self.thread = EngineThread("maintenance", self._serve)
         #: Runs the hook ``UNHANDLED_GROUP``, which may take any time; started with the first group.
         self.hooks = EngineThread("hooks", self._serve_hooks, waits_for_locks=True)
@@ -263,12 +270,12 @@ class Maintenance:
         return name in self._found
 
     def reclaim(self) -> None:
-        """Take back works whose leases have lapsed, unless the database was away a moment ago."""
+        """Take back works that are served here and whose leases have lapsed, unless the database was away."""
         self._found.discard("lapsed")
         if time.monotonic() < self._patient_until:
             return
         self._suspects.forget_old()
-        reclaim(self.holdings.ids(), self._suspects.are_confirmed_by)
+        reclaim(self.holdings.ids(), self._suspects.are_confirmed_by, self.scope)
         if self._suspects.wait:
             self._found.add("lapsed")
             self._reclaiming.due_at = time.monotonic() + self._suspects.interval

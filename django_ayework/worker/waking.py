@@ -14,9 +14,8 @@ from django_ayework.flow.news.here import add_due_listener, remove_due_listener
 from django_ayework.flow.news.outbox import outbox
 from django_ayework.rules.fleet import number_of
 from django_ayework.rules.news import MOST_NAMED, Due, Place
-from django_ayework.store.lanes import Lane
+from django_ayework.rules.scope import Scope
 from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.fleet import Fleet
 from django_ayework.worker.wake import Wake
 
@@ -77,7 +76,7 @@ class Told:
         if known is not due:
             mine = due
             if due.places is not None:
-                served = frozenset(place for place in due.places if self._scope.serves(Lane(*place)))
+                served = frozenset(place for place in due.places if self._scope.serves(place))
                 mine = Due(served, due.start, due.works)
             self._known = due, mine
         return mine

@@ -25,6 +25,7 @@ from django_ayework.flow.readiness import text_of_small_pool
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.health import Phase, wrong_with_threads
+from django_ayework.rules.scope import Scope, several
 from django_ayework.store.look import Look
 from django_ayework.store.server import pool_size
 from django_ayework.store.sessions import engine_session
@@ -35,7 +36,6 @@ from django_ayework.worker.claiming.demand import Demand
 from django_ayework.worker.claiming.limits import Limits
 from django_ayework.worker.claiming.parking import park, told_apart
 from django_ayework.worker.claiming.pressure import Pressure
-from django_ayework.worker.claiming.scope import Scope, several
 from django_ayework.worker.doing import Doing
 from django_ayework.worker.endings import Endings
 from django_ayework.worker.executor import Executor
@@ -63,10 +63,11 @@ FIRST_RECOVERY, LONGEST_RECOVERY = 0.2, 10.0
 class Worker:
     """A worker of this process: threads for plain handlers, one event loop for async ones.
 
-    ``queues`` limits it to these queues (all, when empty), ``types`` and ``exclude_types`` to types of work;
-    ``concurrency`` is how many works run at a time. With ``burst`` it stops once nothing that it may run is
-    due and nothing runs; with ``max_works`` after that many attempts; with ``max_memory`` once its process
-    uses more megabytes than that. It fires schedules unless ``scheduler`` is False.
+    ``queues`` limits it to these queues (all, when empty), ``types`` and ``exclude_types`` to types of work:
+    it claims and takes back no others. ``concurrency`` is how many works run at a time. With ``burst`` it
+    stops once nothing that it may run is due and nothing runs; with ``max_works`` after that many attempts;
+    with ``max_memory`` once its process uses more megabytes than that. It fires schedules unless
+    ``scheduler`` is False.
 
     Example::
 
@@ -118,9 +119,9 @@ class Worker:
         self._endings.submit = self._settler.submit
         self._presence = Presence(self.id, name, self.queues, self.concurrency)
         self._leases = LeaseThread(self.id, self._holdings)
-        self._maintenance = Maintenance(self.id, self._holdings, self._services, self._presence)
-        self._doing = Doing(self._holdings, self._executor)
         scope = Scope(self.queues, self.types, self.exclude_types)
+        self._maintenance = Maintenance(self.id, self._holdings, self._services, self._presence, scope)
+        self._doing = Doing(self._holdings, self._executor)
         self._claimer = Claimer(self.id, scope, self._doing.room)
         self._claimer.on_controls = self._maintenance.release_paused
         self._claimer.on_look = self._note_look

@@ -9,12 +9,12 @@ import pytest
 from django_ayework import batch_work, enqueue_many
 from django_ayework.rules.controls import Controls, TypeControl
 from django_ayework.rules.durations import later
+from django_ayework.rules.scope import Scope
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane
 from django_ayework.worker.batches.sizes import slots_for, slots_of, works_in
 from django_ayework.worker.claiming.claimer import Claimer
 from django_ayework.worker.claiming.rations import Claim, Claimed, claim_of
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.claiming.shares import Share, shares_of
 from tests.batches.works import hundred, single, three
 

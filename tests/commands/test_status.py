@@ -78,6 +78,21 @@ def test_what_is_due_and_not_noticed_counts_as_waiting(call_json: Any, time_trav
     assert (round(queue["waiting"]), queue["scheduled"], queue["pending"]) == (30, 2, 0)
 
 
+def test_it_shows_lapsed_works_and_queues_that_no_live_worker_serves(call: Any, call_json: Any) -> None:
+    for queue, seconds in (("mail", -5), ("mail", 30), ("fax", -5), ("fax", -5)):
+        WorkFactory(status="running", queue=queue, leased_until=now() + timedelta(seconds=seconds))
+    WorkerProcessFactory(queues="mail,images")
+    WorkerProcessFactory(queues="fax", seen_at=now() - timedelta(minutes=2))
+    fax, mail = (line.split("  ") for line in call("ayework_status").splitlines()[4:6])
+    assert fax[1:] == [
+        "fax", "0 pending (oldest 0 s)", "2 running (2 lapsed)", "0 scheduled", "0 blocked",
+        "no live worker serves it",
+    ]  # fmt: skip
+    assert mail[1:] == ["mail", "0 pending (oldest 0 s)", "2 running (1 lapsed)", "0 scheduled", "0 blocked"]
+    queues = call_json("ayework_status")["queues"]
+    assert [(queue["lapsed"], queue["served"]) for queue in queues] == [(2, False), (1, True)]
+
+
 def test_scheduled_works_are_counted_up_to_a_bound(call_json: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "MOST_COUNTED", 2)
     for delay, queue in ((30, "a"), (10, "b"), (20, "b")):
@@ -99,7 +114,8 @@ def test_it_answers_in_json(call_json: Any) -> None:
     assert datetime.fromisoformat(seen["seen_at"]) <= now()
     [queue] = answer["queues"]
     assert queue.pop("waiting") < 60
-    assert queue == {"queue": "default", "pending": 1, "running": 0, "scheduled": 0, "blocked": 0}
+    counts = {"pending": 1, "running": 0, "scheduled": 0, "blocked": 0, "lapsed": 0}
+    assert queue == {"queue": "default", "served": True, **counts}
 
 
 def test_without_schedules_it_says_how_to_make_one(call: Any) -> None:

@@ -74,8 +74,18 @@ def test_its_lease_has_lapsed():
     WorkerProcessFactory()
     text = why(work.id, "running", "worker_silent", "lease_lapsed")
     assert text.endswith(
-        "Its lease has lapsed: the next worker that knows its type takes it back to try it again."
+        "Its lease has lapsed: the next worker that serves its queue and type takes it back to try it again."
     )
+
+
+def test_its_lease_has_lapsed_and_no_worker_serves_its_queue():
+    worker = WorkerProcessFactory(seen_at=now() - timedelta(minutes=2))
+    work = held(worker.id, lease=-5, queue="mail")
+    WorkerProcessFactory(queues="default,images")
+    text = why(work.id, "running", "worker_silent", "lease_lapsed", "queue_not_served")
+    assert text.endswith("No live worker serves its queue 'mail': 1 worker serves 'default', 'images'.")
+    WorkerProcessFactory(queues="mail")
+    why(work.id, "running", "worker_silent", "lease_lapsed")
 
 
 def test_the_lease_of_its_last_attempt_has_lapsed():

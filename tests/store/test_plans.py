@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from django_ayework.models import Work, WorkerProcess
+from django_ayework.rules.scope import Scope
 from django_ayework.store import lanes, retention, transitions
 from django_ayework.store.ahead import works_ahead
 from django_ayework.store.clock import clock
@@ -132,6 +133,20 @@ class TestPlans:
                 lambda: lock_lapsed(clock.now(), 100, ("x", "y"), ("shop.add", "shop.pay"), past)
             )
             assert_reads_through(there("ayework_lapsed"), plans)
+
+    @pytest.mark.parametrize(
+        "scope",
+        [Scope(queues=("default",)), Scope(types=("shop.add",)), Scope(exclude_types=("shop.pay",))],
+        ids=["queues", "types", "exclude_types"],
+    )
+    def test_what_a_worker_serves_is_taken_back_through_lapsed_leases(self, scope):
+        past = clock.now() - timedelta(minutes=1)
+        WorkFactory.create_batch(3, status="running", worker="w", leased_until=past)
+        with atomic():
+            plans = plans_of(lambda: lock_lapsed(clock.now(), 100, ("x",), ("shop.add",), past, scope))
+            assert_reads_through(there("ayework_lapsed"), plans)
+        plans = plans_of(lambda: look(clock.now(), scope))
+        assert_reads_through(there("ayework_lapsed"), plans)
 
     def test_renewing_reads_the_works_held(self):
         held = {work.id: 0 for work in WorkFactory.create_batch(40, status="running", worker="w")}

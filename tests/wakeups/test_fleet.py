@@ -11,9 +11,9 @@ from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.news.outbox import outbox
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.news import Due, due_to_text
+from django_ayework.rules.scope import Scope
 from django_ayework.testing import now
 from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.presence import Presence
 from django_ayework.worker.wake import Wake
 from django_ayework.worker.waking import Waking

@@ -14,10 +14,10 @@ from django_ayework.flow.chores import reclaim
 from django_ayework.flow.services import EngineServices
 from django_ayework.models import Work
 from django_ayework.rules.news import ANYTHING, Due
+from django_ayework.rules.scope import Scope
 from django_ayework.store import transitions
 from django_ayework.testing import now
 from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.maintenance import Maintenance
 from django_ayework.worker.winding_down import give_back

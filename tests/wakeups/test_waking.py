@@ -12,11 +12,11 @@ from django_ayework import enqueue, limit, work
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.services import EngineServices
 from django_ayework.rules.news import ANYTHING, Due, due_to_text, ids_to_text
+from django_ayework.rules.scope import Scope
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import maintenance
 from django_ayework.worker.claiming import claimer as module
 from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.fleet import Fleet
 from django_ayework.worker.holdings import Holdings
 from django_ayework.worker.maintenance import Maintenance

@@ -10,11 +10,11 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ayework import enqueue, enqueue_many, pause
 from django_ayework.models import Work
+from django_ayework.rules.scope import Scope
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.worker import Worker
 from tests.app.works import add
 from tests.outputs.works import store

@@ -89,6 +89,37 @@ def test_works_of_unknown_types_are_left_to_workers_that_know_them(time_travel):
     assert list(Attempt.objects.filter(work_id=unknown).values_list("outcome", flat=True)) == ["lost"]
 
 
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({"queues": ["mail"]}, {"queue": "default"}),
+        ({"types": ["worker.quick"]}, {"type": "shop.add"}),
+        ({"exclude_types": ["shop.add"]}, {"type": "shop.add"}),
+    ],
+)
+def test_a_worker_takes_back_only_works_that_it_serves(options, others):
+    """Not even one of an unknown type that lapsed long ago, in a queue that it does not serve."""
+    served = {"queue": "mail", "type": "worker.quick", "input": '{"number":1}'}
+    mine = lost(5, **served)
+    left = [lost(600, **served | others)]
+    if "queues" in options:
+        left.append(lost(7200, queue="default", type="other.app"))
+    with running_worker(**options):
+        eventually(lambda: Attempt.objects.filter(work_id=mine, outcome="lost").exists())
+    assert set(Work.objects.filter(status="running").values_list("id", flat=True)) == set(left)
+
+
+def test_a_lapsed_work_that_no_worker_serves_calls_no_worker_to_maintenance(monkeypatch):
+    """Otherwise each worker would try to take it back at each of its looks."""
+    tried: list[object] = []
+    monkeypatch.setattr(maintenance_module, "reclaim", lambda *args: tried.append(args))
+    lost(600, queue="fax")
+    with running_worker(queues=["mail"]) as worker:
+        looked = worker._claimer._looked_at
+        eventually(lambda: worker._claimer._looked_at > looked + 0.2)
+    assert tried == []
+
+
 def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_a_moment(
     settings, monkeypatch
 ):
@@ -105,12 +136,12 @@ def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_
     def fail(*args) -> None:
         raise OperationalError("gone")
 
-    with running_worker(types=["other.type"]) as worker:
+    with running_worker() as worker:
         with monkeypatch.context() as away:
             away.setattr(claimer_module, "look", fail)
             eventually(lambda: worker._claimer._cut_off)
             reclaimed.clear()
         eventually(lambda: not worker._claimer._cut_off)
         back_at = time.monotonic()
-        eventually(lambda: Work.objects.get(id=lapsed.id).status == "pending")
+        eventually(lambda: Attempt.objects.filter(work_id=lapsed.id, outcome="lost").exists())
     assert min(reclaimed) > back_at

@@ -8,13 +8,13 @@ from django_ayework.flow.explain.workers import find_worker, live_workers
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.overview import GONE_AFTER
 from django_ayework.rules.explaining.explanation import Reason
-from django_ayework.rules.explaining.fleet import no_worker
+from django_ayework.rules.explaining.fleet import absence
 from django_ayework.rules.explaining.running import Hold, running
 from django_ayework.store.rows import WorkRow
 
 
 def why_running(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return who runs a work; when it must be taken back, also that nobody is there to do so."""
+    """Return who runs a work; when it must be taken back, also that no worker is there to do so."""
     hold = Hold(
         worker=row.worker,
         seen=find_worker(row.worker),
@@ -25,6 +25,4 @@ def why_running(row: WorkRow, now: datetime) -> list[Reason]:
     )
     reasons = running(hold, now, GONE_AFTER)
     has_lapsed = row.leased_until is not None and row.leased_until < now
-    if has_lapsed and not live_workers(now):
-        reasons += no_worker()
-    return reasons
+    return [*reasons, *absence(row.queue, live_workers(now))] if has_lapsed else reasons

@@ -48,13 +48,16 @@ def as_text(seen: Overview) -> str:
             f"{' (stale)' if worker.stale else ''}"
             f"{f'  TROUBLE: {worker.trouble}' if worker.trouble else ''}"
         )
-    if all(worker.stale for worker in seen.workers):
+    none_is_live = all(worker.stale for worker in seen.workers)
+    if none_is_live:
         lines.append("  none is running; start one with: manage.py ayework_worker")
     lines.append("Queues:")
     for queue in seen.queues:
         lines.append(
             f"  {queue.queue}  {queue.pending} pending (oldest {queue.waiting:.0f} s)"
-            f"  {queue.running} running  {queue.scheduled} scheduled  {queue.blocked} blocked"
+            f"  {queue.running} running{f' ({queue.lapsed} lapsed)' if queue.lapsed else ''}"
+            f"  {queue.scheduled} scheduled  {queue.blocked} blocked"
+            f"{'' if queue.served or none_is_live else '  no live worker serves it'}"
         )
     if not seen.queues:
         lines.append("  nothing is queued")

@@ -42,7 +42,7 @@ class WorkerSeen:
 
 
 def absence(queue: str, workers: Sequence[WorkerSeen]) -> list[Reason]:
-    """Return why nobody of the live workers would take a work of this queue; nothing when one would."""
+    """Return why no live worker takes, or takes back, a work of this queue; nothing when one does."""
     if not workers:
         return no_worker()
     if any(worker.serves(queue) for worker in workers):

@@ -78,5 +78,5 @@ def lapse(hold: Hold, now: datetime) -> list[Reason]:
         return []
     spent = hold.attempt >= hold.attempts
     fate = "ends it as dead, for this was its last attempt" if spent else "takes it back to try it again"
-    text = f"Its lease has lapsed: the next worker that knows its type {fate}."
+    text = f"Its lease has lapsed: the next worker that serves its queue and type {fate}."
     return [Reason(Code.LEASE_LAPSED, text, {"leased_until": hold.leased_until, "last_attempt": spent})]

@@ -17,6 +17,7 @@ from django_ayework.flow.news.elsewhere import hears_others
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.durations import later
 from django_ayework.rules.news import Due, Place
+from django_ayework.rules.scope import Scope
 from django_ayework.store import leases, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane
@@ -27,7 +28,6 @@ from django_ayework.worker.batches.sizes import NO_ROOM, slots_for
 from django_ayework.worker.claiming.acceptance import accepted
 from django_ayework.worker.claiming.places import Places, Room, no_room
 from django_ayework.worker.claiming.rations import Claim, claim_of
-from django_ayework.worker.claiming.scope import Scope
 from django_ayework.worker.claiming.search import LaneSearch
 from django_ayework.worker.claiming.shares import KnownShares, Share, shares_of
 from django_ayework.worker.fleet import Fleet
@@ -155,7 +155,7 @@ class Claimer:
         view = self.see(now)
         if view.next_start is not None and view.next_start <= now:
             transitions.stage(now, STAGE_BATCH)
-            view = look(now)
+            view = look(now, self.scope)
         self.heed_controls(view)
         self.on_look(view, self.intervals())
         self.next_start = view.next_start
@@ -191,7 +191,7 @@ class Claimer:
     def see(self, now: datetime) -> Look:
         """Look; tell when the database was away, so that its holders get a moment to renew their leases."""
         try:
-            view = look(now)
+            view = look(now, self.scope)
         except Error:
             self._cut_off = True
             raise

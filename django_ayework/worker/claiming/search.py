@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from django_ayework.rules.scope import Scope
 from django_ayework.store.lanes import Lane, lanes_of, pages_of_lanes
-from django_ayework.worker.claiming.scope import Scope
 
 #: Queues to find at a time: each claim goes through all of them.
 ENOUGH = 100
