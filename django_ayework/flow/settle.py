@@ -35,7 +35,7 @@ class Success(NamedTuple):
 
     result: str | None = None
     contributions: tuple[Contribution, ...] = ()
-    births: tuple[Birth, ...] = ()
+    births: tuple[Birth, ...] = ()  # a continuation comes last
     outputs: tuple[Birth, ...] = ()  # works of the type that its own names with then=
     needs_group: bool = False  # the group's value differs from the work's own result
     drafts: Drafts | None = None  # other new works, which need nothing but their rows
@@ -196,7 +196,7 @@ def move(settlements: Iterable[Settlement], now: datetime) -> set[str]:
     others: list[Transition] = []
     for settlement in settlements:
         row, ending = settlement.row, settlement.ending
-        if isinstance(ending, Success) and group_after(row, ending) == row.group_id:
+        if isinstance(ending, Success) and not founded_by(row, ending):
             plain[row.worker].append(Won(row.id, row.delivery, ending.result))
         else:
             others.append(transition_of(settlement, now))
@@ -215,11 +215,22 @@ def transition_of(settlement: Settlement, now: datetime) -> Transition:
 
 def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
     """Return the end of a work that succeeded."""
-    group_id = group_after(row, success)
-    founds = {} if group_id == row.group_id else {"group_id": group_id}
     return row.becoming(
-        Status.SUCCESS, result=success.result, ended_at=now, completed_by=row.worker, **founds
+        Status.SUCCESS,
+        result=success.result,
+        ended_at=now,
+        completed_by=row.worker,
+        **founded_by(row, success),
     )
+
+
+def founded_by(row: WorkRow, success: Success) -> dict[str, Any]:
+    """Return the columns to write of a group or chain that was this work alone, and goes on with others."""
+    group_id = group_after(row, success)
+    founded = {} if group_id == row.group_id else {"group_id": group_id}
+    if success.births and row.chain_id is None and continues(success):
+        founded["chain_id"] = row.id
+    return founded
 
 
 def group_after(row: WorkRow, success: Success) -> str | None:
@@ -276,7 +287,7 @@ def continues(ending: Success | Verdict) -> bool:
     """Tell whether the work's chain goes on."""
     if not isinstance(ending, Success) or not ending.births:
         return False
-    return any(birth.row.chain_id is not None for birth in ending.births)
+    return ending.births[-1].row.chain_id is not None  # a continuation comes last
 
 
 def book_success(ledger: Ledger, row: WorkRow, success: Success) -> None:

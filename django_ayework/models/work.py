@@ -37,7 +37,8 @@ class Work(models.Model):
     # Null while the work is the only one of its group: a plain job never touches the group table.
     group_id = IdentifierField(max_length=64, null=True, blank=True)
     parent_id = IdentifierField(max_length=64, null=True, blank=True)
-    # Null for the first work of a chain, whose own id the chain's is; its continuations count up from 1.
+    # The id of the chain's first work, which has it from when it hands over to another. Null while a work is
+    # alone: a chain of one. Continuations count up from 1.
     chain_id = IdentifierField(max_length=64, null=True, blank=True)
     chain_index = models.IntegerField(default=0)
     about_type = IdentifierField(max_length=128, null=True, blank=True)

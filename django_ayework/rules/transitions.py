@@ -8,7 +8,7 @@ from datetime import datetime
 from django_ayework.rules.states import MOVES, Reason, Status
 
 #: Columns that a transition may leave as they are.
-LASTING = ("attempt", "run_at", "deadline", "group_id")
+LASTING = ("attempt", "run_at", "deadline", "group_id", "chain_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,13 @@ class Transition:
     run_at: datetime
     deadline: datetime | None
     group_id: str | None
+    chain_id: str | None
     reason: Reason | str = ""
     error: str = ""
     result: str | None = None
     ended_at: datetime | None = None
     completed_by: str | None = None
-    #: The columns among ``attempt``, ``run_at``, ``deadline`` and ``group_id`` that do not stay as they were.
+    #: The columns among ``LASTING`` that do not stay as they were.
     renews: tuple[str, ...] = LASTING
 
     def __post_init__(self) -> None:

@@ -24,8 +24,8 @@ def last_step(chain_id: str) -> WorkRow | None:
 def steps_of(chain_id: str) -> list[WorkRow]:
     """Read every work of a chain, the first first."""
     first = find_row(chain_id)
-    later = rows_of(rows(Work).filter(chain_id=chain_id).order_by("chain_index"))
-    return [first, *later] if first else later
+    steps = rows_of(rows(Work).filter(chain_id=chain_id).order_by("chain_index"))
+    return steps or ([first] if first else [])
 
 
 def last_steps(chain_ids: Iterable[str]) -> dict[str, WorkRow]:

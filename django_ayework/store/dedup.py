@@ -35,7 +35,7 @@ def newest_of_all(search: Search, keys: Sequence[str]) -> dict[str, str]:
     newest_first = Window(
         RowNumber(), partition_by=F("dedup_key"), order_by=[F("queued_at").desc(), F("id").desc()]
     )
-    firsts = rows(Work).filter(bearing(search, keys), chain_id=None).exclude(id__in=search.exclude)
+    firsts = rows(Work).filter(bearing(search, keys), chain_index=0).exclude(id__in=search.exclude)
     if search.since is not None:
         firsts = firsts.filter(queued_at__gte=search.since)
     matching = firsts.annotate(place=newest_first).filter(place=1)

@@ -78,6 +78,7 @@ class WorkRow(NamedTuple):
             run_at=transition.run_at,
             deadline=transition.deadline,
             group_id=transition.group_id,
+            chain_id=transition.chain_id,
             reason=str(transition.reason),
             error=transition.error,
             result=transition.result,

@@ -1,7 +1,8 @@
 """A chain: each work hands over to the next as it ends."""
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_ayework import (
     Context,
@@ -11,6 +12,7 @@ from django_ayework import (
     completing,
     dependency,
     enqueue,
+    enqueue_many,
     get_handle,
     retry,
     work,
@@ -93,6 +95,35 @@ def test_the_chain_is_that_of_its_first_work_and_counts_its_steps():
     assert [(id, n) for id, _, n in SEEN] == [(step.id, n) for n, step in enumerate(steps)]
     assert {chain for _, chain, _ in SEEN} == {handle.id}
     assert [handle.state().chain_index, get_handle(steps[2].id).state().chain_index] == [0, 2]
+
+
+@pytest.mark.parametrize("beside", [[], [add(a=1, b=1)]], ids=["alone", "in a group"])
+def test_the_first_work_has_its_chain_id_from_when_it_hands_over(beside):
+    [handle, *_] = enqueue_many([count(n=0, until=2), *beside], together=True)
+    assert Work.objects.get(id=handle.id).chain_id is None, "it is a chain of one"
+    drain()
+    chain = Work.objects.filter(chain_id=handle.id).order_by("chain_index")
+    assert list(chain.values_list("chain_index", flat=True)) == [0, 1, 2]
+    assert chain[0].id == handle.id == handle.state().chain_id
+    assert not Work.objects.filter(type="shop.add").exclude(chain_id=None).exists()
+
+
+def test_handing_over_by_hand_gives_the_first_work_its_chain_id():
+    handle = enqueue(count(n=0, until=9))
+    with completing(handle.id) as ctx:
+        ctx.continue_with(count(n=9, until=9))
+    assert Work.objects.filter(chain_id=handle.id).count() == 2
+
+
+def test_handing_over_takes_no_statement_more_than_queueing_another_work():
+    def statements(request) -> int:
+        handle = enqueue(request)
+        with CaptureQueriesContext(connection) as seen, completing(handle.id) as ctx:
+            made = add(a=1, b=1)
+            ctx.continue_with(made) if request.type == "t.chain.count" else ctx.queue([made])
+        return len(seen)
+
+    assert statements(count(n=0, until=9)) <= statements(fan())
 
 
 def test_the_chains_result_is_that_of_its_last_work():

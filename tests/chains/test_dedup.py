@@ -76,7 +76,7 @@ def test_a_chain_that_is_retried_is_there_again():
     drain()
     time_travel(60)
     drain()
-    retry(Work.objects.get(chain_id=handle.id).id, input={"left": 0})
+    retry(Work.objects.get(chain_id=handle.id, chain_index=1).id, input={"left": 0})
     assert enqueue(first(), dedup=KEY).id == handle.id
 
 

@@ -218,7 +218,7 @@ class Workflow(RuleBasedStateMachine):
     def choices(self) -> Mapping[str, Sequence[str]]:
         """What gates may watch, and what works may be blocked by."""
         tables, ids = self.history.before, self.history.ids()
-        chains = [id for id in ids if tables.works[id].chain_id is None]
+        chains = [id for id in ids if tables.works[id].chain_index == 0]
         return {"on": [*OWN_IDS, *ids, *sorted(tables.promised)], "after": chains}
 
     def has_plan(self, id: str) -> bool:

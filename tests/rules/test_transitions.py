@@ -23,6 +23,7 @@ def transition(*leaves, status):
         run_at=NOON,
         deadline=None,
         group_id=None,
+        chain_id=None,
     )
 
 
