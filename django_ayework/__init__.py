@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django_ayework.define.batch_type import BatchItem
 from django_ayework.define.batch_works import batch_work
 from django_ayework.define.context import Context
-from django_ayework.define.handles import Handle, WorkState
+from django_ayework.define.handles import ChainState, Handle, WorkState
 from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, dependency
@@ -126,6 +126,7 @@ __all__ = [
     "BatchItem",
     "BlockerReference",
     "ChainNotFound",
+    "ChainState",
     "Context",
     "Count",
     "CronError",

@@ -55,6 +55,29 @@ class WorkState:
     progress: dict[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainState:
+    """A chain as it stands: how it was queued, how its last step stands, and a page of its steps.
+
+    ``type``, ``input`` and ``queued_at`` are those of its first work, and None when that is gone. ``output``
+    is the result of the last step once that has succeeded, ``error`` what it died of, ``ended_at`` when it
+    ended. ``length`` counts the steps so far. ``next_start`` is the index of the next page's first step, and
+    None on the last page.
+    """
+
+    id: str
+    type: str | None
+    input: Any
+    status: Status
+    output: Any
+    error: str | None
+    queued_at: datetime | None
+    ended_at: datetime | None
+    length: int
+    steps: tuple[WorkState, ...]
+    next_start: int | None
+
+
 class Handle(ABC, Generic[R_co, G_co]):
     """A queued work, typed by its own result and by its group's value.
 
@@ -118,6 +141,14 @@ class Handle(ABC, Generic[R_co, G_co]):
         """
 
     @abstractmethod
+    def chain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
+        """Return the work's chain as it stands, with its steps from index ``start`` on, at most ``limit``.
+
+        None when no work of the chain is committed (or visible here). Raises InvalidOption for a ``limit``
+        that is not from 1 to 1000.
+        """
+
+    @abstractmethod
     async def astate(self) -> WorkState | None:
         """See state()."""
 
@@ -132,6 +163,10 @@ class Handle(ABC, Generic[R_co, G_co]):
     @abstractmethod
     async def achain(self, timeout: Seconds | None = None) -> Any:
         """See chain()."""
+
+    @abstractmethod
+    async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
+        """See chain_state()."""
 
     def __await__(self) -> Generator[Any, None, G_co | None]:
         return self.agroup().__await__()

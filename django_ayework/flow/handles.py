@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.conf import get_settings
 from django_ayework.define import handles
-from django_ayework.define.handles import WorkState
+from django_ayework.define.handles import ChainState, WorkState
 from django_ayework.define.registry import registry
 from django_ayework.errors import (
     WaitInTransaction,
@@ -25,6 +25,7 @@ from django_ayework.errors import (
     WorkFailed,
     WorkNotFound,
 )
+from django_ayework.flow.chains import find_chain_state
 from django_ayework.flow.orphans import note_waiting
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_state
@@ -75,6 +76,10 @@ class Handle(handles.Handle[R_co, G_co]):
         """Wait for the chain's last result."""
         return self._wait(self._chain_result, timeout)
 
+    def chain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
+        """Read the state of the work's chain."""
+        return find_chain_state(self.id, start, limit)
+
     async def astate(self) -> WorkState | None:
         """See state()."""
         return await sync_to_async(self.state)()
@@ -90,6 +95,10 @@ class Handle(handles.Handle[R_co, G_co]):
     async def achain(self, timeout: Seconds | None = None) -> Any:
         """See chain()."""
         return await self._await(self._chain_result, timeout)
+
+    async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
+        """See chain_state()."""
+        return await sync_to_async(self.chain_state)(start, limit)
 
     def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """Look until there is an answer: whenever somebody tells of an end, and at growing intervals."""

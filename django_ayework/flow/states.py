@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +13,7 @@ from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.rules.states import Status
 from django_ayework.store.rows import WorkRow, find_row
-from django_ayework.store.waiters import watched_by
+from django_ayework.store.waiters import watched_by, watched_by_all
 
 
 def find_state(id: str) -> WorkState | None:
@@ -58,6 +59,23 @@ def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:
     """Return the ids of the chains that block, or had blocked, this work."""
     blocked = decode_options(row.options).blocked
     return tuple(id for id, _ in watched_by(row.id)) if blocked else ()
+
+
+def states_of(rows: Sequence[WorkRow]) -> list[WorkState]:
+    """Return rows as users see them; what works wait or had waited for is read at once for all of them."""
+    options = [decode_options(row.options) for row in rows]
+    pairs = list(zip(rows, options, strict=True))
+    gates = {row.parent_id for row, option in pairs if option.released and row.parent_id is not None}
+    blocked = {row.id for row, option in pairs if option.blocked}
+    watched = watched_by_all(gates | blocked) if gates or blocked else {}
+    return [
+        state_of(
+            row,
+            watched.get(row.parent_id or "", ()) if option.released else (),
+            watched.get(row.id, ()) if option.blocked else (),
+        )
+        for row, option in pairs
+    ]
 
 
 def state_of(row: WorkRow, dependents: tuple[str, ...] = (), blockers: tuple[str, ...] = ()) -> WorkState:

@@ -21,11 +21,10 @@ def last_step(chain_id: str) -> WorkRow | None:
     return steps[0] if steps else first
 
 
-def steps_of(chain_id: str) -> list[WorkRow]:
-    """Read every work of a chain, the first first."""
-    first = find_row(chain_id)
-    steps = rows_of(rows(Work).filter(chain_id=chain_id).order_by("chain_index"))
-    return steps or ([first] if first else [])
+def steps_from(chain_id: str, start: int, limit: int) -> list[WorkRow]:
+    """Read works of a chain in order, from this index on; none of a chain whose first work is alone."""
+    steps = rows(Work).filter(chain_id=chain_id, chain_index__gte=start)
+    return rows_of(steps.order_by("chain_index")[:limit])
 
 
 def last_steps(chain_ids: Iterable[str]) -> dict[str, WorkRow]:

@@ -12,12 +12,12 @@ from django.test import Client
 from django_ayework import enqueue
 from django_ayework.admin import deleting
 from django_ayework.models import Work
-from django_ayework.store.chains import steps_of
 from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.admin.kit import address, die
 from tests.admin.test_retry import LISTS, told
 from tests.app.works import add
+from tests.chains.kit import steps_of
 from tests.chains.test_blockers import gather
 from tests.chains.test_chains import count
 

@@ -19,10 +19,10 @@ from django_ayework import (
 )
 from django_ayework.errors import InvalidInstruction
 from django_ayework.models import Group, Work
-from django_ayework.store.chains import steps_of
 from django_ayework.testing import drain, perform
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add
+from tests.chains.kit import steps_of
 from tests.invariants import assert_consistent
 
 pytestmark = pytest.mark.django_db
@@ -91,7 +91,7 @@ def test_the_chain_is_that_of_its_first_work_and_counts_its_steps():
 
     steps = steps_of(handle.id)
     assert [step.chain_index for step in steps] == [0, 1, 2, 3]
-    assert {step.chain for step in steps} == {handle.chain_id} == {handle.id}
+    assert {step.chain_id for step in steps} == {handle.chain_id} == {handle.id}
     assert [(id, n) for id, _, n in SEEN] == [(step.id, n) for n, step in enumerate(steps)]
     assert {chain for _, chain, _ in SEEN} == {handle.id}
     assert [handle.state().chain_index, get_handle(steps[2].id).state().chain_index] == [0, 2]
@@ -155,7 +155,7 @@ def test_the_steps_are_one_group_and_each_is_the_parent_of_the_next():
     drain()
     steps = steps_of(handle.id)
     assert handle.group() == 2
-    assert [step.parent_id for step in steps] == [None, steps[0].id, steps[1].id]
+    assert [step.parent for step in steps] == [None, steps[0].id, steps[1].id]
     assert Group.objects.get().total == 3
 
 

@@ -24,9 +24,9 @@ from django_ayework import (
     work,
 )
 from django_ayework.models import Attempt, Edge, Waiter, Work
-from django_ayework.store.chains import steps_of
 from django_ayework.testing import drain
 from tests.app.works import add, fail
+from tests.chains.kit import steps_of
 from tests.chains.test_blockers import gather
 from tests.chains.test_chains import count
 from tests.invariants import assert_consistent

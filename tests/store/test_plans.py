@@ -11,6 +11,7 @@ from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.scope import Scope
 from django_ayework.store import lanes, retention, transitions
 from django_ayework.store.ahead import works_ahead
+from django_ayework.store.chains import steps_from
 from django_ayework.store.clock import clock
 from django_ayework.store.counts import dead_letters, depths_of, processes_seen_since, scheduled_depths
 from django_ayework.store.database import atomic
@@ -275,6 +276,13 @@ class TestPlans:
             plans = plans_of(lambda: lock_steps([*ids, *later]))
         plans += plans_of(lambda: erase([*ids, *later]))
         assert not any(map(scans_table, plans)), plans
+
+    def test_a_page_of_a_chain_reads_its_steps_alone_in_order(self):
+        for number in range(1, 50):
+            WorkFactory(chain_id="f1", chain_index=number)
+        [plan] = plans_of(lambda: steps_from("f1", 10, 5))
+        assert_reads_through("ayework_chain", [plan])
+        assert not any(word in plan for word in ("filesort", "Sort", "TEMP B-TREE")), plan
 
     def test_finding_a_group_empty_reads_its_works_alone(self):
         ids = [GroupFactory().id for _ in range(3)]

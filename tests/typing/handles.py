@@ -10,6 +10,7 @@ from typing import Any, Never, assert_type
 from django.db.models.signals import post_save
 
 from django_ayework import (
+    ChainState,
     Dedup,
     Handle,
     Status,
@@ -92,6 +93,13 @@ async def looking() -> None:
     assert_type(handle.chain_id, str)
     assert_type(handle.deduplicated, bool)
     assert_type(await handle.astate(), WorkState | None)
+    assert_type(handle.chain_state(start=0, limit=10), ChainState | None)
+    assert_type(await handle.achain_state(), ChainState | None)
+    chain = handle.chain_state()
+    if chain is not None:
+        assert_type(chain.type, str | None)
+        assert_type(chain.status, Status)
+        assert_type(chain.steps, tuple[WorkState, ...])
     state = handle.state()
     if state is not None:
         assert_type(state.status, Status)
