@@ -14,7 +14,7 @@ from django_ayework.flow.assignments import assignment_of
 from django_ayework.flow.cascade import fire
 from django_ayework.flow.closing import close
 from django_ayework.flow.ledger import Ledger
-from django_ayework.flow.locking import lock_live_work
+from django_ayework.flow.locking import lock_current_step
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, book_all, success_of
@@ -29,7 +29,8 @@ def completing(id: str) -> Generator[Context]:
     """Lock a work that has not ended and give its context; the instruction built inside is its outcome.
 
     Exactly as if its handler had returned it; without an instruction nothing changes. A gate opens, whatever
-    it waited for. Everything happens in the caller's transaction, if there is one; an error undoes it.
+    it waited for. Of a chain's id, which is that of its first work, it is the step that the chain is at.
+    Everything happens in the caller's transaction, if there is one; an error undoes it.
 
     Raises WorkNotFound, AlreadyCompleted, and InvalidInstruction when several instructions were built that
     are not part of one another.
@@ -40,7 +41,7 @@ def completing(id: str) -> Generator[Context]:
             ctx.queue([send_goods(order_id=7)])
     """
     with atomic():
-        row = lock_live_work(id, "completed")
+        row = lock_current_step(id, "completed")
         context = context_of(row)
         yield context
         root = root_of(context)
@@ -50,6 +51,8 @@ def completing(id: str) -> Generator[Context]:
 
 def complete(id: str, result: Any = None) -> None:
     """End a work with success and this result (None: without one), without its handler.
+
+    Of a chain's id it is the step that the chain is at.
 
     Raises WorkNotFound, AlreadyCompleted, NotEncodable.
     """

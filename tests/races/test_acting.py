@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from django_ayework import AlreadyCompleted, cancel, complete, dependency, enqueue, enqueue_many
+from django_ayework import (
+    AlreadyCompleted,
+    cancel,
+    complete,
+    completing,
+    dependency,
+    enqueue,
+    enqueue_many,
+)
 from django_ayework.models import Work
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed
@@ -39,3 +47,22 @@ def test_a_settlement_and_an_act_by_hand_agree_on_one_winner(act):
     fired = Work.objects.filter(id__in=[gate.id for gate in gates]).values_list("status", flat=True)
     assert set(fired) == {"success"}
     assert Work.objects.filter(type=step.name, parent_id__isnull=False).count() == ROUNDS
+
+
+def test_completing_a_chain_that_hands_over_meets_the_step_or_the_next_one():
+    """It never finds the chain at a step that has ended."""
+    chains = enqueue_many([step(number=number) for number in range(ROUNDS)])
+    late: list[str] = []
+
+    def hand_over(number: int) -> None:
+        try:
+            with completing(chains[number].id) as ctx:
+                ctx.continue_with(step())
+        except AlreadyCompleted:
+            late.append(chains[number].id)
+
+    race(ROUNDS, hand_over, lambda number: complete(chains[number].id, "enough"))
+
+    states = {handle.id: handle.chain_state() for handle in chains}
+    assert {(state.status, state.output) for state in states.values() if state} == {("success", "enough")}
+    assert sorted(id for id, state in states.items() if state and state.length == 1) == sorted(late)
