@@ -14,7 +14,6 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_ayework.admin.retrying import Retried, retry_works
 from django_ayework.models import Work
-from django_ayework.store.database import rows
 
 #: Works that one press of the button retries: each is a transaction, and the browser waits.
 AT_ONCE = 500
@@ -25,20 +24,30 @@ TOLD = 10
 @admin.action(permissions=["retry"], description=gettext_lazy("Retry selected works"))
 def retry_selected(model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]) -> None:
     """Retry the works that were ticked."""
-    ids = list(chosen.values_list("id", flat=True)[: AT_ONCE + 1])
-    retry_for(request, ids[:AT_ONCE])
-    if len(ids) > AT_ONCE:
+    works = list(chosen[: AT_ONCE + 1])
+    retry_for(model_admin, request, works[:AT_ONCE])
+    if len(works) > AT_ONCE:
         left = _("These were the first %(count)d of the selection; repeat the action for the others.")
         messages.warning(request, left % {"count": AT_ONCE})
 
 
-def retry_for(request: HttpRequest, ids: Sequence[str]) -> None:
-    """Retry works on behalf of the request's user: log it, and tell how it went."""
-    named = rows(Work).filter(id__in=ids).only("id", "type", "status")
-    by_id = {work.id: work for work in named}
-    report = retry_works([by_id.get(id) or Work(id=id) for id in ids])
+def retry_for(model_admin: Any, request: HttpRequest, works: Sequence[Work]) -> None:
+    """Retry works on behalf of the request's user: log it, and tell how it went.
+
+    The works are of the model admin's queryset. Its permission is asked for each of them.
+    """
+    allowed = {work.id for work in works if model_admin.has_retry_permission(request, work)}
+    # Log entries are of works, also when dead letters were chosen.
+    report = retry_works([Work(id=w.id, type=w.type, status=w.status) for w in works if w.id in allowed])
+    report.refusals += [forbidden(work) for work in works if work.id not in allowed]
     log(request, report.works)
     tell(request, report)
+
+
+def forbidden(work: Work) -> str:
+    """Return the refusal of a work that the user may see and may not retry."""
+    refusal = _("expected a permission to retry the work %(id)s (%(type)s), and you have none for it.")
+    return refusal % {"id": work.id, "type": work.type}
 
 
 def log(request: HttpRequest, works: Sequence[Work]) -> None:

@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Left
 from django.http import (
+    Http404,
     HttpRequest,
     HttpResponse,
     HttpResponseBase,
@@ -76,7 +77,7 @@ class WorkAdmin(ReadOnlyAdmin):
         return (search(queryset, term) if term else queryset), False
 
     def has_retry_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Tell whether the user may retry works; override it to decide by work."""
+        """Tell whether the user may retry works, or this one; override it to decide by work."""
         user: Any = request.user
         return any(user.has_perm(permission) for permission in self.retry_permissions)
 
@@ -127,9 +128,12 @@ class WorkAdmin(ReadOnlyAdmin):
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         id = unquote(object_id)
-        if not self.has_retry_permission(request, self.get_object(request, id)):
+        work = self.get_object(request, id)
+        if not self.has_retry_permission(request, work):
             raise PermissionDenied
-        retry_for(request, [id])
+        if work is None:
+            raise Http404(f"expected the id of a work of this list, got: {id!r}.")
+        retry_for(self, request, [work])
         links = Links(self.admin_site, request)
         shown = links.address(Work, "change", id) or links.address(self.model, "changelist")
         return HttpResponseRedirect(shown or reverse("admin:index", current_app=self.admin_site.name))
