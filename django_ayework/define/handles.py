@@ -118,6 +118,14 @@ class Handle(ABC, Generic[R_co, G_co]):
         """
 
     @abstractmethod
+    def cancel(self) -> list[str]:
+        """Cancel the work if it has not ended; return the ids of the works that were cancelled.
+
+        The first work of a group stands for the group: all its works that have not ended are cancelled, in
+        one transaction per page. Raises WorkNotFound.
+        """
+
+    @abstractmethod
     async def astate(self) -> WorkState | None:
         """See state()."""
 
@@ -132,6 +140,10 @@ class Handle(ABC, Generic[R_co, G_co]):
     @abstractmethod
     async def achain(self, timeout: Seconds | None = None) -> Any:
         """See chain()."""
+
+    @abstractmethod
+    async def acancel(self) -> list[str]:
+        """See cancel()."""
 
     def __await__(self) -> Generator[Any, None, G_co | None]:
         return self.agroup().__await__()

@@ -25,6 +25,7 @@ from django_ayework.errors import (
     WorkFailed,
     WorkNotFound,
 )
+from django_ayework.flow.cancel import cancel_group, cancel_works
 from django_ayework.flow.orphans import note_waiting
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_state
@@ -75,6 +76,13 @@ class Handle(handles.Handle[R_co, G_co]):
         """Wait for the chain's last result."""
         return self._wait(self._chain_result, timeout)
 
+    def cancel(self) -> list[str]:
+        """Cancel the work, or the whole group if the work is its first."""
+        if self.group_id == self.id:
+            return cancel_group(self.id)
+        existing(self.id)
+        return cancel_works([self.id])
+
     async def astate(self) -> WorkState | None:
         """See state()."""
         return await sync_to_async(self.state)()
@@ -90,6 +98,10 @@ class Handle(handles.Handle[R_co, G_co]):
     async def achain(self, timeout: Seconds | None = None) -> Any:
         """See chain()."""
         return await self._await(self._chain_result, timeout)
+
+    async def acancel(self) -> list[str]:
+        """See cancel()."""
+        return await sync_to_async(self.cancel)()
 
     def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """Look until there is an answer: whenever somebody tells of an end, and at growing intervals."""

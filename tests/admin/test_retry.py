@@ -77,7 +77,7 @@ def test_the_member_that_killed_a_gate_and_the_gate_can_be_retried_together(oper
     assert status(gate) == "dead"
     response = press(operator, [gate.id, watched.id])
     assert (status(watched), status(gate)) == ("pending", "blocked")
-    assert told(response) == ["1 work was retried.", "1 gate waits again."]
+    assert told(response) == ["1 work was retried.", "1 work waits again for others."]
 
 
 def test_a_gate_alone_names_what_to_retry_first(operator: Client) -> None:

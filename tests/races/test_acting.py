@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_ayework import AlreadyCompleted, cancel, complete, dependency, enqueue, enqueue_many
-from django_ayework.models import Work
+from django_ayework.models import Group, Work
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed
 from tests.races.works import step
@@ -36,6 +36,31 @@ def test_a_settlement_and_an_act_by_hand_agree_on_one_winner(act):
     won = dict(Work.objects.filter(id__in=acted).values_list("id", "completed_by"))
     assert set(won.values()) <= {None}
     assert set(Work.objects.filter(id__in=settled).values_list("status", flat=True)) <= {"success"}
+    fired = Work.objects.filter(id__in=[gate.id for gate in gates]).values_list("status", flat=True)
+    assert set(fired) == {"success"}
+    assert Work.objects.filter(type=step.name, parent_id__isnull=False).count() == ROUNDS
+
+
+def test_a_group_is_cancelled_while_a_worker_settles_it():
+    groups = [enqueue_many([step(number=n) for n in range(6)], together=True) for _ in range(ROUNDS)]
+    gates = [enqueue(dependency(group, [step()], condition="all-done")) for group in groups]
+    rows = claim_all()
+    settled: list[str] = []
+    cancelled: list[str] = []
+
+    def settle(number: int) -> None:
+        settled.extend(succeed(*(rows[member.id] for member in groups[number][1:4])).moved)
+
+    def take(number: int) -> None:
+        cancelled.extend(cancel(group=groups[number][0]))
+
+    race(ROUNDS, settle, take)
+
+    assert sorted(settled + cancelled) == sorted(member.id for group in groups for member in group)
+    assert set(Work.objects.filter(id__in=settled).values_list("status", flat=True)) <= {"success"}
+    assert set(Work.objects.filter(id__in=cancelled).values_list("status", flat=True)) <= {"cancelled"}
+    counted = Group.objects.filter(id__in=[group[0].id for group in groups])
+    assert set(counted.values_list("open", "total", "dead")) == {(0, 6, 0)}
     fired = Work.objects.filter(id__in=[gate.id for gate in gates]).values_list("status", flat=True)
     assert set(fired) == {"success"}
     assert Work.objects.filter(type=step.name, parent_id__isnull=False).count() == ROUNDS
