@@ -11,17 +11,19 @@ from django.dispatch import Signal
 from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
+from django_ayework.flow import cancel as cancelling
 from django_ayework.flow import delete as deleting
 from django_ayework.flow import enqueue as queueing
+from django_ayework.flow import handles
 from django_ayework.flow import retry as retrying
 from django_ayework.flow import trigger as triggering
-from django_ayework.flow.cancel import cancel
 from django_ayework.flow.complete import complete, completing
 from django_ayework.flow.controls import limit, pause, resume
 from django_ayework.flow.explain.explaining import explain
 from django_ayework.flow.handles import get_handle
 from django_ayework.flow.requests import refuse_arguments, request_of
 from django_ayework.rules.explaining.explanation import Explanation
+from django_ayework.rules.ids import require_work_id
 
 R = TypeVar("R")
 G = TypeVar("G")
@@ -114,21 +116,79 @@ def enqueue_on(
     return disconnect
 
 
-def retry(id: str, input: Any = None) -> Handle[Any, Any]:
+@overload
+def cancel(id: str) -> Handle[Any, Any]: ...
+@overload
+def cancel(*, group: str | Handle[Any, Any]) -> list[str]: ...
+def cancel(
+    id: str | None = None, *, group: str | Handle[Any, Any] | None = None
+) -> Handle[Any, Any] | list[str]:
+    """End a work as cancelled; return its handle. Its waiters are decided as by any end without success.
+
+    A handler that runs it is told by its signal; what it returns is refused. A gate's works are not queued,
+    and count as cancelled for whoever watches them. With ``group``, the id of a group or a handle of a work
+    in it, all works of the group are cancelled that have not ended, in one transaction per page; return
+    their ids.
+
+    Raises WorkNotFound, and AlreadyCompleted for one work that has ended.
+    """
+    require_one(id, group, "cancel")
+    if id is None:
+        return cancelling.cancel_group(group_id_of(group))
+    row = cancelling.cancel_one(id)
+    return handles.Handle(row.id, row.group)
+
+
+@overload
+def retry(id: str, input: Any = None, *, again: bool = False) -> Handle[Any, Any]: ...
+@overload
+def retry(*, group: str | Handle[Any, Any]) -> list[str]: ...
+def retry(
+    id: str | None = None,
+    input: Any = None,
+    *,
+    again: bool = False,
+    group: str | Handle[Any, Any] | None = None,
+) -> Handle[Any, Any] | list[str]:
     """Make a dead or cancelled work pending again, with a full budget of attempts; return its handle.
 
     ``expires`` counts anew, an explicit ``deadline`` stays; the group re-opens; waiters that died because of
-    this work wait again.
+    this work wait again. With ``again=True`` a success is run again, too: as a new work with the same input
+    and options, whose ``parent`` is the old one and whose handle is returned. With ``group``, the id of a
+    group or a handle of a work in it, all its dead and cancelled works are retried one by one; return the
+    ids of those that start over or wait again.
 
     Raises WorkNotFound; NotRetryable for a work that is not dead or cancelled, and for a gate that still
-    cannot open, naming the works to retry first.
+    cannot open, naming the works to retry first; of a group, once the others were retried.
     """
-    return retrying.retry(id, input)
+    require_one(id, group, "retry")
+    if id is not None:
+        return retrying.retry(id, input, again)
+    if input is not None or again:
+        raise TypeError("expected retry(group=...) without input and again=, which are for one work.")
+    return retrying.retry_group(group_id_of(group))
 
 
-async def aretry(id: str, input: Any = None) -> Handle[Any, Any]:
+def require_one(id: object, group: object, call: str) -> None:
+    """Raise TypeError unless either a work or a group is given."""
+    if (id is None) == (group is None):
+        got = "neither" if id is None else "both"
+        raise TypeError(f"expected either {call}(id) or {call}(group=...), got {got}.")
+
+
+def group_id_of(group: str | Handle[Any, Any] | None) -> str:
+    """Return the id of a group; a handle stands for the group of its work."""
+    return require_work_id(getattr(group, "group_id", group))
+
+
+@overload
+async def aretry(id: str, input: Any = None, *, again: bool = False) -> Handle[Any, Any]: ...
+@overload
+async def aretry(*, group: str | Handle[Any, Any]) -> list[str]: ...
+async def aretry(id: Any = None, input: Any = None, **options: Any) -> Handle[Any, Any] | list[str]:
     """See retry()."""
-    return await sync_to_async(retry)(id, input)
+    found: Handle[Any, Any] | list[str] = await sync_to_async(retry)(id, input, **options)
+    return found
 
 
 def trigger(*ids: str) -> list[WorkState]:
@@ -168,9 +228,14 @@ async def aexplain(id: str) -> Explanation:
     return await sync_to_async(explain)(id)
 
 
-async def acancel(id: str) -> Handle[Any, Any]:
+@overload
+async def acancel(id: str) -> Handle[Any, Any]: ...
+@overload
+async def acancel(*, group: str | Handle[Any, Any]) -> list[str]: ...
+async def acancel(id: Any = None, **options: Any) -> Handle[Any, Any] | list[str]:
     """See cancel()."""
-    return await sync_to_async(cancel)(id)
+    found: Handle[Any, Any] | list[str] = await sync_to_async(cancel)(id, **options)
+    return found
 
 
 async def acomplete(id: str, result: Any = None) -> None:

@@ -10,6 +10,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from django_ayework.admin import columns
+from django_ayework.admin.actions import retry_selected
+from django_ayework.admin.deleting import delete_chains_selected
 from django_ayework.admin.filters import ReasonFilter, TypeFilter
 from django_ayework.admin.paging import LightChangeList
 from django_ayework.admin.works import WorkAdmin
@@ -25,6 +27,7 @@ class DeadLetterAdmin(WorkAdmin):
     retry_permissions: tuple[str, ...] = ("django_ayework.change_deadletter", "django_ayework.change_work")
     delete_permissions: tuple[str, ...] = ("django_ayework.delete_deadletter", "django_ayework.delete_work")
 
+    actions: Any = (retry_selected, delete_chains_selected)
     list_display: Any = (
         columns.short_id,
         columns.type_and_error,

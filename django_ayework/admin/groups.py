@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.contrib.admin.exceptions import NotRegistered
+from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Case, QuerySet, Value, When
 from django.db.models.functions import Left
-from django.http import HttpRequest, HttpResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
+from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from django_ayework.admin import columns, words
+from django_ayework.admin.actions import Act, act_on_first, cancel_for, retry_for
 from django_ayework.admin.base import ReadOnlyAdmin
 from django_ayework.admin.group_page import group_page
 from django_ayework.admin.links import Links
-from django_ayework.models import Group
+from django_ayework.admin.works import WorkAdmin
+from django_ayework.models import Group, Work
+from django_ayework.rules.states import LIVE, RETRYABLE, Status
 from django_ayework.store.clock import clock
+from django_ayework.store.database import rows
+
+#: Orders blocked works before all others.
+IS_BLOCKED = Case(When(status=str(Status.BLOCKED), then=Value(0)), default=Value(1))
+
+#: By what is asked for: what does it, and to works of which statuses.
+ACTS: dict[str, tuple[Act, Collection[Status]]] = {
+    "retry": (retry_for, RETRYABLE),
+    "cancel": (cancel_for, LIVE),
+}
 
 
 @admin.display(description=_("done"))
@@ -42,7 +67,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
     deferred = ("value",)
 
-    change_form_template = "admin/django_ayework/page.html"
+    change_form_template = "admin/django_ayework/group_page.html"
     list_display = (columns.short_id, done, "total", "open", "dead", value, done_at)
     ordering = ("-id",)
     search_fields = ("id",)  # exactly; see get_search_results()
@@ -74,5 +99,70 @@ class GroupAdmin(ReadOnlyAdmin):
         obj: Any = None,
     ) -> HttpResponse:
         """Show a group."""
-        context["page"] = group_page(obj, Links(self.admin_site, request))
+        works = self.works_admin()
+        id = context["object_id"]
+        may_retry = has_retryable(obj) and may("retry", works, request)
+        may_cancel = obj.open > 0 and may("cancel", works, request)
+        context |= {
+            "page": group_page(obj, Links(self.admin_site, request)),
+            "retry_url": self.address("retry", id) if may_retry else None,
+            "cancel_url": self.address("cancel", id) if may_cancel else None,
+        }
         return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the addresses that the buttons post to."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        retry, cancel = map(self.admin_site.admin_view, (self.retry_view, self.cancel_view))
+        return [
+            path("<path:object_id>/retry/", retry, name=f"{name}_retry"),
+            path("<path:object_id>/cancel/", cancel, name=f"{name}_cancel"),
+            *super().get_urls(),
+        ]
+
+    def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Retry the dead and cancelled works of a group, then show it."""
+        return self.act("retry", request, object_id)
+
+    def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Cancel the works of a group that have not ended, then show it."""
+        return self.act("cancel", request, object_id)
+
+    def act(self, what: str, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Act on those works of a group that the admin of works shows, each if the user may, then show it."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        group, works = self.get_object(request, unquote(object_id)), self.works_admin()
+        if not (self.has_view_or_change_permission(request, group) and may(what, works, request)):
+            raise PermissionDenied
+        if group is None:
+            raise Http404(f"expected the id of a group of this list, got: {unquote(object_id)!r}.")
+        act, statuses = ACTS[what]
+        members = works.get_queryset(request).filter(group_id=group.id, status__in=map(str, statuses))
+        # Waiters first: those of a later page must not start because of what this one cancels.
+        act_on_first(act, works, request, members.defer(*works.deferred).order_by(IS_BLOCKED, "-id"))
+        return HttpResponseRedirect(self.address("change", quote(group.id)))
+
+    def works_admin(self) -> Any:
+        """Return the admin of works on this site, which says what is shown and who may act; or None."""
+        try:
+            return self.admin_site.get_model_admin(Work)
+        except NotRegistered:
+            return None
+
+    def address(self, page: str, object_id: str) -> str:
+        """Return the address of one of a group's pages; the id comes quoted."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
+        return reverse(name, args=[object_id], current_app=self.admin_site.name)
+
+
+def may(what: str, works: Any, request: HttpRequest) -> bool:
+    """Tell whether the user may, say, "retry" works in general; of each work its admin is asked later."""
+    return isinstance(works, WorkAdmin) and getattr(works, f"has_{what}_permission")(request)
+
+
+def has_retryable(group: Group) -> bool:
+    """Tell whether a group has works that can be retried."""
+    statuses = [str(status) for status in RETRYABLE]
+    ended = group.total > group.open
+    return ended and rows(Work).filter(group_id=group.id, status__in=statuses).exists()

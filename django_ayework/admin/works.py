@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -11,6 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Left
 from django.http import (
+    Http404,
     HttpRequest,
     HttpResponse,
     HttpResponseBase,
@@ -20,7 +22,7 @@ from django.http import (
 from django.urls import URLPattern, path, reverse
 
 from django_ayework.admin import columns
-from django_ayework.admin.actions import retry_for, retry_selected
+from django_ayework.admin.actions import Act, cancel_for, cancel_selected, retry_for, retry_selected
 from django_ayework.admin.base import ReadOnlyAdmin
 from django_ayework.admin.deleting import delete_chains_selected
 from django_ayework.admin.filters import QueueFilter, ReasonFilter, StatusFilter, TypeFilter
@@ -29,19 +31,23 @@ from django_ayework.admin.newest import WorkChangeList
 from django_ayework.admin.search import HELP, search
 from django_ayework.admin.work_page import work_page
 from django_ayework.models import Work
-from django_ayework.rules.states import RETRYABLE
+from django_ayework.rules.states import LIVE, RETRYABLE
 
 
 @admin.register(Work)
 class WorkAdmin(ReadOnlyAdmin):
-    """Works, the newest first. Whoever may change works may retry them, who may delete them, their chains."""
+    """Works, the newest first. Whoever may change works may retry and cancel them.
+
+    Whoever may delete works may delete their chains.
+    """
 
     retry_permissions: tuple[str, ...] = ("django_ayework.change_work",)
+    cancel_permissions: tuple[str, ...] = ("django_ayework.change_work",)
     delete_permissions: tuple[str, ...] = ("django_ayework.delete_work",)
     lookups = frozenset({"id__lt", "group_id", "unit"})
     deferred = ("input", "result", "error")
 
-    actions: Any = (retry_selected, delete_chains_selected)
+    actions: Any = (retry_selected, cancel_selected, delete_chains_selected)
     change_form_template = "admin/django_ayework/work_page.html"
     list_display: Any = (
         columns.short_id,
@@ -76,9 +82,14 @@ class WorkAdmin(ReadOnlyAdmin):
         return (search(queryset, term) if term else queryset), False
 
     def has_retry_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Tell whether the user may retry works; override it to decide by work."""
+        """Tell whether the user may retry works, or this one; override it to decide by work."""
         user: Any = request.user
         return any(user.has_perm(permission) for permission in self.retry_permissions)
+
+    def has_cancel_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Tell whether the user may cancel works, or this one; override it to decide by work."""
+        user: Any = request.user
+        return any(user.has_perm(permission) for permission in self.cancel_permissions)
 
     def has_delete_chains_permission(self, request: HttpRequest) -> bool:
         """Tell whether the user may delete chains of works. Rows by themselves nobody deletes."""
@@ -104,10 +115,12 @@ class WorkAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         """Show a work."""
         may_retry = obj.status in RETRYABLE and self.has_retry_permission(request, obj)
+        may_cancel = obj.status in LIVE and self.has_cancel_permission(request, obj)
         links = Links(self.admin_site, request)
         context |= {
             "page": work_page(obj, links),
             "retry_url": self.address("retry", context["object_id"]) if may_retry else None,
+            "cancel_url": self.address("cancel", context["object_id"]) if may_cancel else None,
             "history_url": links.history(obj.pk),
         }
         return super().render_change_form(request, context, add, change, form_url, obj)
@@ -117,19 +130,35 @@ class WorkAdmin(ReadOnlyAdmin):
         return ()
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address that the button posts to."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_retry"
-        view = self.admin_site.admin_view(self.retry_view)
-        return [path("<path:object_id>/retry/", view, name=name), *super().get_urls()]
+        """Add the addresses that the buttons post to."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        retry, cancel = map(self.admin_site.admin_view, (self.retry_view, self.cancel_view))
+        return [
+            path("<path:object_id>/retry/", retry, name=f"{name}_retry"),
+            path("<path:object_id>/cancel/", cancel, name=f"{name}_cancel"),
+            *super().get_urls(),
+        ]
 
     def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
         """Retry a work, then show it."""
+        return self.act(retry_for, self.has_retry_permission, request, unquote(object_id))
+
+    def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Cancel a work, then show it."""
+        return self.act(cancel_for, self.has_cancel_permission, request, unquote(object_id))
+
+    def act(
+        self, act: Act, may: Callable[[HttpRequest, Model | None], bool], request: HttpRequest, id: str
+    ) -> HttpResponseBase:
+        """Act on a work of the queryset, if the user may, then show it."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        id = unquote(object_id)
-        if not self.has_retry_permission(request, self.get_object(request, id)):
+        work = self.get_object(request, id)
+        if not may(request, work):
             raise PermissionDenied
-        retry_for(request, [id])
+        if work is None:
+            raise Http404(f"expected the id of a work of this list, got: {id!r}.")
+        act(self, request, [work])
         links = Links(self.admin_site, request)
         shown = links.address(Work, "change", id) or links.address(self.model, "changelist")
         return HttpResponseRedirect(shown or reverse("admin:index", current_app=self.admin_site.name))

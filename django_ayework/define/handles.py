@@ -149,6 +149,14 @@ class Handle(ABC, Generic[R_co, G_co]):
         """
 
     @abstractmethod
+    def cancel(self) -> list[str]:
+        """Cancel the work if it has not ended; return the ids of the works that were cancelled.
+
+        The first work of a group stands for the group: all its works that have not ended are cancelled, in
+        one transaction per page. Raises WorkNotFound.
+        """
+
+    @abstractmethod
     async def astate(self) -> WorkState | None:
         """See state()."""
 
@@ -167,6 +175,10 @@ class Handle(ABC, Generic[R_co, G_co]):
     @abstractmethod
     async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
         """See chain_state()."""
+
+    @abstractmethod
+    async def acancel(self) -> list[str]:
+        """See cancel()."""
 
     def __await__(self) -> Generator[Any, None, G_co | None]:
         return self.agroup().__await__()

@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from django_ayework.define.handles import Handle
-from django_ayework.define.requests import GATE_TYPE, WorkRequest
+from django_ayework.define.requests import WorkRequest
 from django_ayework.define.signal import AbortReason
 from django_ayework.errors import BlockerReference
-from django_ayework.flow.cascade import read, unreleased_ids
+from django_ayework.flow.cascade import unreleased_ids
 from django_ayework.flow.closing import close
-from django_ayework.flow.gate_payload import promised_in
 from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.locking import gates_among, lock_all
 from django_ayework.rules.ids import require_work_id
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.chains import chains_of
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
-from django_ayework.store.deletion import Step, blocking, erase, lock_steps, references_to, steps_among
-from django_ayework.store.edges import watchers_of
-from django_ayework.store.rows import WorkRow
-from django_ayework.store.waiters import lock_waiters
+from django_ayework.store.deletion import Step, blocking, erase, references_to, steps_among
 
 logger = logging.getLogger("django_ayework")
 
@@ -89,7 +86,7 @@ def hold(chain_ids: Sequence[str], cascade: bool) -> Doomed:
     chains, steps = family(chain_ids, cascade)
     while fresh := [step for step in steps if step.id not in tried]:
         tried.update(step.id for step in fresh)
-        held.update((step.id, step) for step in locked(fresh))
+        held.update((step.id, step) for step in lock_all(fresh))
         chains, steps = family(chain_ids, cascade)
     doomed = {step.id: held[step.id] for step in steps if step.id in held}
     existing = {step.chain for step in doomed.values()}
@@ -107,26 +104,6 @@ def family(chain_ids: Sequence[str], cascade: bool) -> tuple[list[str], list[Ste
         frontier = [id for id in blockers if id not in chains]
         chains.update(dict.fromkeys(frontier))
     return list(chains), steps
-
-
-def locked(steps: Sequence[Step]) -> list[Step]:
-    """Lock works, with what decides those that wait; return them as they now are.
-
-    A settlement locks a work before the waiters that watch it, and a waiter before its own work. So works
-    that do not wait come first, then waiters, then works that wait. The waiters are those of these works and
-    all that watch what never ends now, in one statement: in two they would not be in id order.
-    """
-    waiting = {step.id for step in steps if step.status == Status.BLOCKED}
-    live = [step for step in steps if not is_terminal(step.status)]
-    promised = [id for gate in gates_among(live) for id in promised_in(gate.input)]
-    held = lock_steps(step.id for step in steps if step.id not in waiting)
-    lock_waiters({*(step.id for step in steps), *watchers_of([*(step.id for step in live), *promised])})
-    return held + lock_steps(waiting)
-
-
-def gates_among(steps: Iterable[Step]) -> list[WorkRow]:
-    """Read the gates among these works; what they are to release never changes."""
-    return read([step.id for step in steps if step.type == GATE_TYPE])
 
 
 def require_unreferenced(doomed: Doomed) -> None:

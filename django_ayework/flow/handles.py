@@ -25,6 +25,7 @@ from django_ayework.errors import (
     WorkFailed,
     WorkNotFound,
 )
+from django_ayework.flow.cancel import cancel_group, cancel_works
 from django_ayework.flow.chains import find_chain_state
 from django_ayework.flow.orphans import note_waiting
 from django_ayework.flow.payloads import codec_of, decode_value
@@ -80,6 +81,13 @@ class Handle(handles.Handle[R_co, G_co]):
         """Read the state of the work's chain."""
         return find_chain_state(self.id, start, limit)
 
+    def cancel(self) -> list[str]:
+        """Cancel the work, or the whole group if the work is its first."""
+        if self.group_id == self.id:
+            return cancel_group(self.id)
+        existing(self.id)
+        return cancel_works([self.id])
+
     async def astate(self) -> WorkState | None:
         """See state()."""
         return await sync_to_async(self.state)()
@@ -99,6 +107,10 @@ class Handle(handles.Handle[R_co, G_co]):
     async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
         """See chain_state()."""
         return await sync_to_async(self.chain_state)(start, limit)
+
+    async def acancel(self) -> list[str]:
+        """See cancel()."""
+        return await sync_to_async(self.cancel)()
 
     def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """Look until there is an answer: whenever somebody tells of an end, and at growing intervals."""

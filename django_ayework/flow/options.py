@@ -39,6 +39,7 @@ class StoredOptions:
     explicit_deadline: bool = False
     lease: float | None = None
     released: bool = False  # queued by a gate, so its context has dependents
+    released_by: str | None = None  # that gate, where the work has another parent
     blocked: bool = False  # has blockers, whose results its context shows
     redact: tuple[str, ...] = ()  # dotted paths into the input that people are not shown
 
@@ -154,7 +155,16 @@ def encode_options(options: StoredOptions) -> str:
     plain: dict[str, Any] = {
         "retry": [retry.attempts, retry.base, retry.factor, retry.max, retry.jitter],
     }
-    for name in ("timeout", "expires", "explicit_deadline", "lease", "released", "blocked", "redact"):
+    for name in (
+        "timeout",
+        "expires",
+        "explicit_deadline",
+        "lease",
+        "released",
+        "released_by",
+        "blocked",
+        "redact",
+    ):
         value = getattr(options, name)
         if value is not None and value is not False and value != ():
             plain[name] = value

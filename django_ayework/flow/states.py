@@ -50,9 +50,11 @@ def claimed_state_of(row: WorkRow) -> WorkState:
 
 def dependents_of(row: WorkRow) -> tuple[str, ...]:
     """Return the ids that the gate which released this work had waited for."""
-    if row.parent_id is None or not decode_options(row.options).released:
+    options = decode_options(row.options)
+    gate = options.released_by or row.parent_id
+    if gate is None or not options.released:
         return ()
-    return tuple(id for id, _ in watched_by(row.parent_id))
+    return tuple(id for id, _ in watched_by(gate))
 
 
 def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:

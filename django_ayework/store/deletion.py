@@ -8,7 +8,9 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from django_ayework.models import Attempt, Edge, Waiter, Work
+from django_ayework.rules.states import LIVE
 from django_ayework.store.database import chunked, rows
+from django_ayework.store.stand_ins import with_status
 
 
 class Step(NamedTuple):
@@ -32,6 +34,27 @@ def steps_among(chain_ids: Sequence[str]) -> list[Step]:
     for some in chunked(chain_ids):
         found += selected(rows(Work).filter(id__in=some, chain_id=None))
         found += selected(rows(Work).filter(chain_id__in=some))
+    return found
+
+
+def steps_in_group(group_id: str, statuses: Collection[str]) -> list[Step]:
+    """Read the works of a group that have one of these statuses; a work that is alone is its own group."""
+    works = rows(Work).filter(status__in=[str(status) for status in statuses])
+    alone = works.filter(id=group_id, group_id=None)
+    return selected(works.filter(group_id=group_id).order_by("id")) or selected(alone)
+
+
+def steps_with_ids(ids: Sequence[str]) -> list[Step]:
+    """Read those of these works that exist."""
+    return [step for some in chunked(ids) for step in selected(rows(Work).filter(id__in=some))]
+
+
+def live_steps(type: str | None) -> list[Step]:
+    """Read the works that have not ended, of a type or of all types."""
+    found: list[Step] = []
+    for status in sorted(LIVE):
+        works = with_status(rows(Work), status)
+        found += selected(works.filter(type=type) if type else works)
     return found
 
 

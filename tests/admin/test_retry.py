@@ -13,6 +13,7 @@ from django.test import Client
 
 from django_ayework import dependency, enqueue
 from django_ayework.admin import actions
+from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
@@ -76,7 +77,7 @@ def test_the_member_that_killed_a_gate_and_the_gate_can_be_retried_together(oper
     assert status(gate) == "dead"
     response = press(operator, [gate.id, watched.id])
     assert (status(watched), status(gate)) == ("pending", "blocked")
-    assert told(response) == ["1 work was retried.", "1 gate waits again."]
+    assert told(response) == ["1 work was retried.", "1 work waits again for others."]
 
 
 def test_a_gate_alone_names_what_to_retry_first(operator: Client) -> None:
@@ -128,13 +129,59 @@ def test_the_button_is_there_for_what_can_be_retried_only(operator: Client) -> N
 def test_a_work_that_moved_on_in_the_meantime_is_refused_in_words(operator: Client) -> None:
     work = die()
     operator.post(address("work_retry", work.id))
-    response = operator.post(address("deadletter_retry", work.id), follow=True)
+    response = operator.post(address("work_retry", work.id), follow=True)
     assert "but it is pending" in response.content.decode()
 
 
-def test_a_work_that_is_gone_is_refused_in_words(operator: Client) -> None:
-    response = operator.post(address("work_retry", "missing"))
-    assert told(response) == ["no work has the id 'missing', so it cannot be retried."]
+@pytest.mark.parametrize("page", RETRY.values())
+def test_a_work_that_is_gone_is_not_found(operator: Client, page: str) -> None:
+    response = operator.post(address(page, "missing"))
+    assert response.status_code == 404
+
+
+@pytest.mark.parametrize("status_", ["cancelled", "success", "pending"])
+def test_a_dead_letter_is_dead(client_with: Callable[..., Client], status_: str) -> None:
+    work = WorkFactory(status=status_)
+    response = client_with("change_deadletter").post(address("deadletter_retry", work.id))
+    assert response.status_code == 404
+    assert status(work) == status_
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_a_work_outside_of_the_queryset_is_not_found_and_not_retried(
+    operator: Client, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    shown, hidden = die(), die()
+    queryset = WorkAdmin.get_queryset
+
+    def narrowed(self: Any, request: Any) -> Any:
+        return queryset(self, request).exclude(id=hidden.id)
+
+    monkeypatch.setattr(WorkAdmin, "get_queryset", narrowed)
+    assert operator.post(address(RETRY[page], hidden.id)).status_code == 404
+    response = press(operator, [shown.id, hidden.id], page)
+    assert told(response) == ["1 work was retried."]
+    assert (status(shown), status(hidden)) == ("pending", "dead")
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_the_permission_to_retry_is_asked_for_each_work(
+    operator: Client, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    mine, other = die(), die(message="of somebody else")
+
+    def is_mine(self: Any, request: Any, obj: Any = None) -> bool:
+        return obj is None or "of somebody else" not in obj.input
+
+    monkeypatch.setattr(WorkAdmin, "has_retry_permission", is_mine)
+    assert operator.post(address(RETRY[page], other.id)).status_code == 403
+    for more in ({}, {"select_across": "1"}):
+        response = press(operator, [mine.id, other.id], page, **more)
+        assert told(response)[-1] == (
+            f"expected a permission to retry the work {other.id} (shop.fail), and you have none for it."
+        )
+    assert (status(mine), status(other)) == ("pending", "dead")
+    assert {entry.object_id for entry in LogEntry.objects.all()} == {mine.id}
 
 
 def test_ids_of_all_kinds_can_be_retried(operator: Client) -> None:

@@ -11,9 +11,11 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from django_ayework import Retry, cancel, dependency, enqueue, enqueue_many
 from django_ayework.models import Work
-from django_ayework.testing import now
+from django_ayework.testing import drain, now
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
+from tests.app.works import add, fail
 
 pytestmark = pytest.mark.django_db
 
@@ -104,6 +106,52 @@ def test_ids_and_conditions_do_not_go_together(call: Any, dead: dict[str, Any], 
 def test_nothing_to_go_by_is_refused(call: Any, dead: dict[str, Any]) -> None:
     with pytest.raises(CommandError, match="to say which dead works to retry"):
         call("ayework_retry")
+    assert pending() == set()
+
+
+def test_by_group_dead_and_cancelled_works_are_retried(call: Any) -> None:
+    handles = enqueue_many([fail(), add(a=1, b=1), add(a=1, b=2)], together=True, retry=Retry(attempts=1))
+    drain(limit=1)
+    cancel(handles[1].id)
+    assert call("ayework_retry", "--group", handles[0].id) == "Retried 2 works.\n"
+    assert pending() == {handle.id for handle in handles}
+    assert call("ayework_retry", "--group", handles[0].id) == "Retried 0 works.\n"
+
+
+def test_a_gate_waits_again_as_what_killed_it_is_retried(call_json: Any) -> None:
+    watched = enqueue(fail(), retry=Retry(attempts=1))
+    gate = enqueue(dependency(on=[watched], queue=[add(a=1, b=1)]))
+    drain()
+    assert gate.state().status == "dead"
+    answer = call_json("ayework_retry", gate.id, watched.id)
+    assert answer == {"retried": [gate.id, watched.id], "refused": {}}
+    assert (gate.state().status, watched.state().status) == ("blocked", "pending")
+
+
+def test_an_unknown_group_is_refused(call: Any) -> None:
+    with pytest.raises(CommandError, match="no group has the id 'nowhere', so nothing was retried"):
+        call("ayework_retry", "--group", "nowhere")
+
+
+def test_a_group_stands_alone(call: Any, dead: dict[str, Any]) -> None:
+    for other in (["--all"], [dead["old"].id], ["--type", "shop.add"]):
+        with pytest.raises(CommandError, match="expected --group alone"):
+            call("ayework_retry", "--group", "g", *other)
+    assert pending() == set()
+
+
+def test_a_success_is_run_again_if_that_is_said(call: Any) -> None:
+    done = enqueue(add(a=1, b=1))
+    drain()
+    with pytest.raises(CommandError, match="1 of 1 works could not be retried"):
+        call("ayework_retry", done.id)
+    assert call("ayework_retry", done.id, "--again") == "Retried 1 works.\n"
+    assert Work.objects.get(status="pending").parent_id == done.id
+
+
+def test_all_successes_are_never_run_again_at_once(call: Any, dead: dict[str, Any]) -> None:
+    with pytest.raises(CommandError, match="expected ids with --again"):
+        call("ayework_retry", "--all", "--again")
     assert pending() == set()
 
 

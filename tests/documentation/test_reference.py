@@ -34,6 +34,8 @@ COMMANDS = sorted(name for name, app in get_commands().items() if app == "django
 #: What Django's own commands have.
 EVERYWHERE = {"--help", "--version", "--verbosity", "--settings", "--pythonpath", "--traceback"}
 EVERYWHERE |= {"--no-color", "--force-color", "--skip-checks"}
+#: Commands that take ids of works, whose table has them first.
+BY_ID = {"ayework_cancel", "ayework_retry"}
 #: What the engine asks of a context.
 INSIDE = {"built", "given_output"}
 
@@ -59,7 +61,7 @@ def options_of(command: str) -> set[str]:
     parser = load_command_class("django_ayework", command).create_parser("manage.py", command)
     actions = [action for action in parser._actions if not EVERYWHERE.intersection(action.option_strings)]
     found = {action.option_strings[0] for action in actions if action.option_strings}
-    return found | {str(a.metavar) for a in actions if not a.option_strings and command == "ayework_retry"}
+    return found | {str(a.metavar) for a in actions if not a.option_strings and command in BY_ID}
 
 
 def test_no_page_names_a_command_or_an_option_of_one_that_is_not_there():

@@ -30,9 +30,10 @@ def test_a_work_that_has_not_died_cannot_be_retried(status: str) -> None:
     row = WorkFactory(status=status)
     with pytest.raises(NotRetryable) as raised:
         retry(row.id)
+    hint = f" To run it once more, as a new work, call retry({row.id!r}, again=True)."
     assert str(raised.value) == (
         f"expected the work {row.id} to be dead or cancelled, but it is {status}; "
-        "only ended works without success can be retried."
+        f"only ended works without success can be retried.{hint if status == 'success' else ''}"
     )
     assert raised.value.id == row.id
     row.refresh_from_db()

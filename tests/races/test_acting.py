@@ -13,7 +13,7 @@ from django_ayework import (
     enqueue,
     enqueue_many,
 )
-from django_ayework.models import Work
+from django_ayework.models import Group, Work
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed
 from tests.races.works import step
@@ -66,3 +66,28 @@ def test_completing_a_chain_that_hands_over_meets_the_step_or_the_next_one():
     states = {handle.id: handle.chain_state() for handle in chains}
     assert {(state.status, state.output) for state in states.values() if state} == {("success", "enough")}
     assert sorted(id for id, state in states.items() if state and state.length == 1) == sorted(late)
+
+
+def test_a_group_is_cancelled_while_a_worker_settles_it():
+    groups = [enqueue_many([step(number=n) for n in range(6)], together=True) for _ in range(ROUNDS)]
+    gates = [enqueue(dependency(group, [step()], condition="all-done")) for group in groups]
+    rows = claim_all()
+    settled: list[str] = []
+    cancelled: list[str] = []
+
+    def settle(number: int) -> None:
+        settled.extend(succeed(*(rows[member.id] for member in groups[number][1:4])).moved)
+
+    def take(number: int) -> None:
+        cancelled.extend(cancel(group=groups[number][0]))
+
+    race(ROUNDS, settle, take)
+
+    assert sorted(settled + cancelled) == sorted(member.id for group in groups for member in group)
+    assert set(Work.objects.filter(id__in=settled).values_list("status", flat=True)) <= {"success"}
+    assert set(Work.objects.filter(id__in=cancelled).values_list("status", flat=True)) <= {"cancelled"}
+    counted = Group.objects.filter(id__in=[group[0].id for group in groups])
+    assert set(counted.values_list("open", "total", "dead")) == {(0, 6, 0)}
+    fired = Work.objects.filter(id__in=[gate.id for gate in gates]).values_list("status", flat=True)
+    assert set(fired) == {"success"}
+    assert Work.objects.filter(type=step.name, parent_id__isnull=False).count() == ROUNDS

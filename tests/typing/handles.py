@@ -15,10 +15,12 @@ from django_ayework import (
     Handle,
     Status,
     WorkState,
+    acancel,
     adelete_chains,
     aenqueue,
     aenqueue_many,
     aretry,
+    cancel,
     delete_chains,
     dependency,
     enqueue,
@@ -45,7 +47,12 @@ def queueing() -> None:
     assert_type(enqueue_many([add(a=1, b=2)], together=True), list[Handle[int, int]])
     assert_type(add.enqueue(a=1, b=2), Handle[int, int])
     assert_type(get_handle("a"), Handle[Any, Any])
+    assert_type(cancel("a"), Handle[Any, Any])
+    assert_type(cancel(group="a"), list[str])
+    assert_type(get_handle("a").cancel(), list[str])
     assert_type(retry("a"), Handle[Any, Any])
+    assert_type(retry("a", {"n": 1}, again=True), Handle[Any, Any])
+    assert_type(retry(group=get_handle("a")), list[str])
     assert_type(delete_chains("a", enqueue(add(a=1, b=2)), get_handle("b"), cascade=True), list[str])
     assert_type(
         enqueue_on(post_save, make_work=lambda **given: receipt(order_id=given["instance"].pk)),
@@ -59,7 +66,11 @@ async def queueing_later() -> None:
     assert_type(await aenqueue("types.add", {"a": 1}), Handle[Any, Any])
     assert_type(await aenqueue_many([add(a=1, b=2)]), list[Handle[int, int]])
     assert_type(await add.aenqueue(a=1, b=2), Handle[int, int])
+    assert_type(await acancel("a"), Handle[Any, Any])
+    assert_type(await acancel(group="a"), list[str])
+    assert_type(await get_handle("a").acancel(), list[str])
     assert_type(await aretry("a"), Handle[Any, Any])
+    assert_type(await aretry(group="a"), list[str])
     assert_type(await adelete_chains(enqueue(clean())), list[str])
 
 
