@@ -118,7 +118,7 @@ def test_a_gate_is_not_opened_again() -> None:
 def test_a_step_begins_a_chain_of_its_own() -> None:
     old = enqueue(step(n=1))
     drain()
-    last = Work.objects.get(chain_id=old.id)
+    last = Work.objects.get(chain_id=old.id, chain_index=1)
     new = retry(last.id, again=True)
     drain()
     assert (new.chain(), new.state().chain_id, new.state().chain_index) == ("end", new.id, 0)
