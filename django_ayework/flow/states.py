@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from django_ayework.define.handles import WorkState as WorkState
@@ -12,39 +14,49 @@ from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.rules.states import Status
 from django_ayework.store.rows import WorkRow, find_row
+from django_ayework.store.threads import read
 from django_ayework.store.waiters import watched_by
 
 
 def find_state(id: str) -> WorkState | None:
     """Read a work's state, or None when no work has this id."""
     row = find_row(id)
-    return None if row is None else state_of(row, dependents_of(row), blocker_ids_of(row))
+    return None if row is None else looked_up(state_of(row))
 
 
-class ClaimedState(WorkState):
-    """The state of a work that a gate has released; ``dependents`` are read when they are asked for."""
+class WaitingState(WorkState):
+    """The state of a work that waits, or has waited, for others, which are read when they are asked for."""
 
     __slots__ = ("_row",)
+    _row: WorkRow
 
-    def __init__(self, row: WorkRow) -> None:
-        state = state_of(row)
+    def __init__(self, state: WorkState, row: WorkRow) -> None:
         for each in fields(WorkState):
-            if each.name != "dependents":
+            if each.name not in WAITED_FOR:
                 object.__setattr__(self, each.name, getattr(state, each.name))
         object.__setattr__(self, "_row", row)
 
     def __getattr__(self, name: str) -> Any:
         """Read what is asked for the first time."""
-        if name != "dependents":
-            raise AttributeError(name)
-        found = dependents_of(self._row)
+        if name not in WAITED_FOR:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = read(partial(WAITED_FOR[name], self._row))
         object.__setattr__(self, name, found)
         return found
 
+    def __eq__(self, other: object) -> bool:
+        """Compare with any state."""
+        if not isinstance(other, WorkState):
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(WorkState))
 
-def claimed_state_of(row: WorkRow) -> WorkState:
-    """Return a claimed row as users see it, without reading what its gate had waited for."""
-    return ClaimedState(row) if decode_options(row.options).released else state_of(row)
+    __hash__ = WorkState.__hash__
+
+
+def looked_up(state: WorkState) -> WorkState:
+    """Read now what the work waits for, or has waited for."""
+    _ = state.dependents, state.blockers
+    return state
 
 
 def dependents_of(row: WorkRow) -> tuple[str, ...]:
@@ -60,12 +72,19 @@ def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:
     return tuple(id for id, _ in watched_by(row.id)) if blocked else ()
 
 
-def state_of(row: WorkRow, dependents: tuple[str, ...] = (), blockers: tuple[str, ...] = ()) -> WorkState:
-    """Return a row as users see it."""
+#: What is read of a work when it is asked for.
+WAITED_FOR: dict[str, Callable[[WorkRow], tuple[str, ...]]] = {
+    "dependents": dependents_of,
+    "blockers": blocker_ids_of,
+}
+
+
+def state_of(row: WorkRow) -> WorkState:
+    """Return a row as users see it; what it waits for, which may be very many ids, is not read yet."""
     options = decode_options(row.options)
     succeeded = row.status == Status.SUCCESS
     last_error = None if succeeded else row.error or None
-    return WorkState(
+    state = WorkState(
         id=row.id,
         type=row.type,
         queue=row.queue,
@@ -89,13 +108,14 @@ def state_of(row: WorkRow, dependents: tuple[str, ...] = (), blockers: tuple[str
         chain_id=row.chain,
         chain_index=row.chain_index,
         parent=row.parent_id,
-        dependents=dependents,
-        blockers=blockers,
+        dependents=(),
+        blockers=(),
         unit=row.unit,
         completed_by=row.completed_by,
         worker=row.worker,
         progress=json.loads(row.progress) if row.progress else None,
     )
+    return WaitingState(state, row) if options.released or options.blocked else state
 
 
 def readable_result(row: WorkRow) -> Any:
