@@ -30,6 +30,10 @@ class RobustSignal(Signal):
     thread of the engine that sends.
     """
 
+    def is_awaited(self, sender: Any) -> bool:
+        """Tell whether any receiver is async."""
+        return bool(self._live_receivers(named(sender))[1])
+
     def send_robust(self, sender: Any, **named_values: Any) -> list[tuple[Any, Any]]:
         """Send to all receivers; return each with its answer, or with the exception it raised."""
         if not self.receivers:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, TypeVar
-
-from django.db import connections
+from typing import Any
 
 from django_ayework.define.context import Assignment
 from django_ayework.flow.blockers import blockers_of
@@ -16,8 +11,7 @@ from django_ayework.flow.options import decode_options
 from django_ayework.flow.states import dependents_of
 from django_ayework.rules.unknown import error_before
 from django_ayework.store.rows import WorkRow
-
-T = TypeVar("T")
+from django_ayework.store.threads import read
 
 
 class WaitedFor:
@@ -41,24 +35,6 @@ class WaitedFor:
     def look_up(self) -> None:
         """Read everything now."""
         _ = self.dependents, self.blockers
-
-
-def read(ask: Callable[[], T]) -> T:
-    """Read from the database, in a thread of its own where an event loop runs."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return ask()
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(read_and_close, ask).result()
-
-
-def read_and_close(ask: Callable[[], T]) -> T:
-    """Read in a thread that ends afterwards."""
-    try:
-        return ask()
-    finally:
-        connections.close_all()
 
 
 def assignment_of(row: WorkRow, waited_for: WaitedFor | None = None) -> Assignment:

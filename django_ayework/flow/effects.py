@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_ayework.conf import get_settings
 from django_ayework.define.events import Kind, WorkEvent
 from django_ayework.define.signal import AbortReason
 from django_ayework.flow.events import announce, group_done_is_heard, guarded, is_heard, work_event
@@ -18,8 +17,8 @@ from django_ayework.rules.states import Status
 from django_ayework.store.database import in_transaction, on_commit
 from django_ayework.store.rows import WorkRow
 
-#: Polls within which a start is worth telling: workers that rest for long look no less often.
-SOON = 4
+#: A start is told this long ahead. Each worker knows by its own interval whether it would look too late.
+FORESEEN = timedelta(hours=1)
 
 
 class Effects:
@@ -56,13 +55,12 @@ class Effects:
         self.happened(Kind.QUEUED, row)
 
     def awaits_worker(self, row: WorkRow) -> None:
-        """Note a work that workers may claim now, or soon."""
+        """Note a work that workers may claim now, or later."""
         if row.status == Status.PENDING:
             self.places.add((row.queue, row.type))
             self.due_works += 1
         elif row.status == Status.SCHEDULED and (self.start is None or row.run_at < self.start):
-            soon = self.now + timedelta(seconds=SOON * get_settings().poll_interval)
-            self.start = row.run_at if row.run_at < soon else self.start
+            self.start = row.run_at if row.run_at - self.now < FORESEEN else self.start
 
     def happened(self, kind: Kind, row: WorkRow, **extra: Any) -> None:
         """Note an event of a work."""

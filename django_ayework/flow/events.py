@@ -7,21 +7,21 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
 from django_ayework.define.events import Kind, WorkEvent
 from django_ayework.define.registry import registry
-from django_ayework.flow.states import state_of
+from django_ayework.flow.states import WaitingState, looked_up, state_of
 from django_ayework.heartbeat import project_code
+from django_ayework.signals import RobustSignal
 from django_ayework.store.rows import WorkRow
 
 logger = logging.getLogger("django_ayework")
 
 
-SIGNALS: dict[Kind, Signal] = {
+SIGNALS: dict[Kind, RobustSignal] = {
     Kind.QUEUED: signals.work_queued,
     Kind.STARTED: signals.work_started,
     Kind.DEFERRED: signals.work_deferred,
@@ -70,8 +70,11 @@ def announce_signal(event: WorkEvent) -> None:
         facts: dict[str, Any] = {"group_id": event.group_id, "value": event.value}
     else:
         facts = {"work": event.work, **event.extra}
+    signal, sender = SIGNALS[event.kind], event.type or ""
+    if isinstance(event.work, WaitingState) and signal.is_awaited(sender):
+        looked_up(event.work)  # here, as it cannot be read in the transaction of a test by an event loop
     with project_code():
-        responses = SIGNALS[event.kind].send_robust(sender=event.type or "", **facts)
+        responses = signal.send_robust(sender=sender, **facts)
     for receiver, response in responses:
         if isinstance(response, BaseException):
             report(response, "hook", f"the receiver {receiver!r} of {event.kind} raised")

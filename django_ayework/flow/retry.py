@@ -21,6 +21,7 @@ from django_ayework.flow.locking import lock_work, require_group
 from django_ayework.flow.options import decode_options, encode_options
 from django_ayework.flow.payloads import codec_of, encode_input
 from django_ayework.flow.requests import request_of
+from django_ayework.flow.states import gate_of
 from django_ayework.flow.units import require_free_unit
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status
@@ -91,7 +92,7 @@ def run_again(ledger: Ledger, row: WorkRow, input: Any) -> Handle[Any, Any]:
     The old work is its parent. What gate had released that is kept in the options, for ``ctx.dependents``.
     """
     options = decode_options(row.options)
-    gate = (options.released_by or row.parent_id) if options.released else None
+    gate = gate_of(row, options)
     new = row._replace(
         id=new_id(),
         status=Status.PENDING,

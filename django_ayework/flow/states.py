@@ -3,58 +3,71 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from django_ayework.define.handles import WorkState as WorkState
 from django_ayework.define.registry import registry
-from django_ayework.flow.options import decode_options
+from django_ayework.flow.options import StoredOptions, decode_options
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.rules.states import Status
 from django_ayework.store.rows import WorkRow, find_row
+from django_ayework.store.threads import read
 from django_ayework.store.waiters import watched_by, watched_by_all
 
 
 def find_state(id: str) -> WorkState | None:
     """Read a work's state, or None when no work has this id."""
     row = find_row(id)
-    return None if row is None else state_of(row, dependents_of(row), blocker_ids_of(row))
+    return None if row is None else looked_up(state_of(row))
 
 
-class ClaimedState(WorkState):
-    """The state of a work that a gate has released; ``dependents`` are read when they are asked for."""
+class WaitingState(WorkState):
+    """The state of a work that waits, or has waited, for others, which are read when they are asked for."""
 
     __slots__ = ("_row",)
+    _row: WorkRow
 
-    def __init__(self, row: WorkRow) -> None:
-        state = state_of(row)
+    def __init__(self, state: WorkState, row: WorkRow) -> None:
         for each in fields(WorkState):
-            if each.name != "dependents":
+            if each.name not in WAITED_FOR:
                 object.__setattr__(self, each.name, getattr(state, each.name))
         object.__setattr__(self, "_row", row)
 
     def __getattr__(self, name: str) -> Any:
         """Read what is asked for the first time."""
-        if name != "dependents":
-            raise AttributeError(name)
-        found = dependents_of(self._row)
+        if name not in WAITED_FOR:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = read(partial(WAITED_FOR[name], self._row))
         object.__setattr__(self, name, found)
         return found
 
+    def __eq__(self, other: object) -> bool:
+        """Compare with any state."""
+        if not isinstance(other, WorkState):
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(WorkState))
 
-def claimed_state_of(row: WorkRow) -> WorkState:
-    """Return a claimed row as users see it, without reading what its gate had waited for."""
-    return ClaimedState(row) if decode_options(row.options).released else state_of(row)
+    __hash__ = WorkState.__hash__
+
+
+def looked_up(state: WorkState) -> WorkState:
+    """Read now what the work waits for, or has waited for."""
+    _ = state.dependents, state.blockers
+    return state
 
 
 def dependents_of(row: WorkRow) -> tuple[str, ...]:
     """Return the ids that the gate which released this work had waited for."""
-    options = decode_options(row.options)
-    gate = options.released_by or row.parent_id
-    if gate is None or not options.released:
-        return ()
-    return tuple(id for id, _ in watched_by(gate))
+    gate = gate_of(row, decode_options(row.options))
+    return () if gate is None else tuple(id for id, _ in watched_by(gate))
+
+
+def gate_of(row: WorkRow, options: StoredOptions) -> str | None:
+    """Return the gate that released this work; for one that runs again, that of the work it repeats."""
+    return (options.released_by or row.parent_id) if options.released else None
 
 
 def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:
@@ -65,27 +78,30 @@ def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:
 
 def states_of(rows: Sequence[WorkRow]) -> list[WorkState]:
     """Return rows as users see them; what works wait or had waited for is read at once for all of them."""
-    options = [decode_options(row.options) for row in rows]
-    pairs = list(zip(rows, options, strict=True))
-    gates = {row.parent_id for row, option in pairs if option.released and row.parent_id is not None}
-    blocked = {row.id for row, option in pairs if option.blocked}
-    watched = watched_by_all(gates | blocked) if gates or blocked else {}
-    return [
-        state_of(
-            row,
-            watched.get(row.parent_id or "", ()) if option.released else (),
-            watched.get(row.id, ()) if option.blocked else (),
-        )
-        for row, option in pairs
-    ]
+    options = {row.id: decode_options(row.options) for row in rows}
+    gates = {row.id: gate for row in rows if (gate := gate_of(row, options[row.id]))}
+    blocked = {id for id, option in options.items() if option.blocked}
+    watched = watched_by_all({*gates.values(), *blocked}) if gates or blocked else {}
+    states = [state_of(row) for row in rows]
+    for state in states:
+        object.__setattr__(state, "dependents", watched.get(gates.get(state.id, ""), ()))
+        object.__setattr__(state, "blockers", watched.get(state.id, ()) if state.id in blocked else ())
+    return states
 
 
-def state_of(row: WorkRow, dependents: tuple[str, ...] = (), blockers: tuple[str, ...] = ()) -> WorkState:
-    """Return a row as users see it."""
+#: What is read of a work when it is asked for.
+WAITED_FOR: dict[str, Callable[[WorkRow], tuple[str, ...]]] = {
+    "dependents": dependents_of,
+    "blockers": blocker_ids_of,
+}
+
+
+def state_of(row: WorkRow) -> WorkState:
+    """Return a row as users see it; what it waits for, which may be very many ids, is not read yet."""
     options = decode_options(row.options)
     succeeded = row.status == Status.SUCCESS
     last_error = None if succeeded else row.error or None
-    return WorkState(
+    state = WorkState(
         id=row.id,
         type=row.type,
         queue=row.queue,
@@ -109,13 +125,14 @@ def state_of(row: WorkRow, dependents: tuple[str, ...] = (), blockers: tuple[str
         chain_id=row.chain,
         chain_index=row.chain_index,
         parent=row.parent_id,
-        dependents=dependents,
-        blockers=blockers,
+        dependents=(),
+        blockers=(),
         unit=row.unit,
         completed_by=row.completed_by,
         worker=row.worker,
         progress=json.loads(row.progress) if row.progress else None,
     )
+    return WaitingState(state, row) if options.released or options.blocked else state
 
 
 def readable_result(row: WorkRow) -> Any:

@@ -16,7 +16,7 @@ from django_ayework.store.copying import can_copy, copy_works
 from django_ayework.store.database import CHUNK, atomic, code_of, connection, is_postgresql
 from django_ayework.store.insertion import insertion, insertion_row_by_row, into
 from django_ayework.store.portions import portions
-from django_ayework.store.prepared import run_prepared
+from django_ayework.store.prepared import BACKEND, asks_for_backend, note_backend, run_prepared
 from django_ayework.store.rows import WorkRow, statuses_of
 
 #: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
@@ -147,6 +147,11 @@ def executed(database: Any, sql: str, params: Sequence[Any], many: bool) -> int:
     """Run a statement, or the same one for many rows; return how many rows were made."""
     if not many and (prepared := run_prepared(database, sql, params, needs_plan=False)) is not None:
         return int(prepared.rowcount)
+    asks = not many and asks_for_backend(database)
     with database.cursor() as cursor:
-        cursor.executemany(sql, params) if many else cursor.execute(sql, params)
+        if asks:
+            cursor.execute(sql + BACKEND, params)
+            note_backend(database, cursor.fetchone())
+        else:
+            cursor.executemany(sql, params) if many else cursor.execute(sql, params)
         return int(cursor.rowcount)

@@ -18,8 +18,10 @@ from typing import Any
 
 from django_ayework.heartbeat import beat, beat_before
 
-#: A connection that lives for one short request is not worth the question of :func:`is_direct`.
+#: A connection that lives for one short request is not worth a statement that is prepared.
 WORTHWHILE = 3
+#: What an INSERT returns by which a session is recognised: no statement of its own is sent for that.
+BACKEND = " RETURNING pg_backend_pid()"
 #: No statement runs so often. Django's None says the same, but with that the driver does not notice either
 #: that the project takes away what is prepared, by ``DISCARD ALL`` or ``DEALLOCATE ALL``.
 NEVER = 2**62
@@ -39,7 +41,7 @@ class Session:
         may_ask = takes_prepared(database)
         self.connection = database.connection  # the driver's
         self.is_own = is_own and may_ask  # the engine's own, direct, and set to scan no tables
-        #: None while nobody has asked the server.
+        #: None until an INSERT has returned the server's process.
         self.can_prepare: bool | None = self.is_own or (None if may_ask else False)
         self.uses = 0
         self.cursors: dict[bool, Any] = {}
@@ -65,7 +67,7 @@ def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: boo
     The next statement uses the same cursor: read its rows before.
     """
     session = session_of(database)
-    if is_watched(database) or not may_prepare(session, database, needs_plan):
+    if is_watched(database) or not may_prepare(session, needs_plan):
         return None
     if database.needs_rollback:
         database.validate_no_broken_transaction()
@@ -105,23 +107,27 @@ def session_opened(database: Any) -> Session:
     return session
 
 
-def may_prepare(session: Session, database: Any, needs_plan: bool) -> bool:
-    """Tell whether a statement may be prepared; a session is asked once it has been used a few times."""
-    if needs_plan and not session.is_own:
+def may_prepare(session: Session, needs_plan: bool) -> bool:
+    """Tell whether a statement may be prepared in this session."""
+    return session.can_prepare is True and (session.is_own or not needs_plan)
+
+
+def asks_for_backend(database: Any) -> bool:
+    """Tell whether the INSERT at hand is to return the server's process: once, after a few others."""
+    session = session_of(database)
+    if session.can_prepare is not None or is_watched(database):
         return False
-    if session.can_prepare is None:
-        session.uses += 1
-        if session.uses > WORTHWHILE:
-            session.can_prepare = is_direct(database)
-    return session.can_prepare is True
+    session.uses += 1
+    return session.uses >= WORTHWHILE
 
 
-def is_direct(database: Any) -> bool:
-    """Tell whether the session is the server's own: a pooler names a process that is not the one we reach."""
-    database.validate_no_broken_transaction()
-    with database.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        return bool(cursor.fetchone()[0] == database.connection.info.backend_pid)
+def note_backend(database: Any, row: tuple[int] | None) -> None:
+    """Note what an INSERT has returned; nothing, when it made no row.
+
+    A pooler names a process to its clients that is not the server's.
+    """
+    if row is not None:
+        session_of(database).can_prepare = row[0] == database.connection.info.backend_pid
 
 
 def executed(session: Session, sql: str, params: Sequence[Any], reads_moments: bool) -> Any:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import traceback
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from django.db import Error, close_old_connections, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+
+T = TypeVar("T")
 
 #: libpq: a statement runs, a transaction is open, a transaction has failed.
 IN_TRANSACTION = frozenset({1, 2, 3})
@@ -60,6 +65,24 @@ def has_connected() -> bool:
 def set_connected(connected: bool) -> None:
     """Say whether this thread may have a connection of those that ``connections`` now tells of."""
     _this_thread.has_connected = connected
+
+
+def read(ask: Callable[[], T]) -> T:
+    """Read from the database, in a thread of its own where an event loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return ask()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(read_and_close, ask).result()
+
+
+def read_and_close(ask: Callable[[], T]) -> T:
+    """Read in a thread that ends afterwards."""
+    try:
+        return ask()
+    finally:
+        connections.close_all()
 
 
 def keep_connections() -> None:

@@ -19,7 +19,7 @@ class Lag:
         self._episode: Episode | None = None
 
     def note(self, behind: bool, active: int, serves: Callable[[str], bool]) -> None:
-        """Note one turn of the loop. A turn that took less than there was room for ends the episode."""
+        """Note one turn of the loop. A turn that had room for everything it found ends the episode."""
         policy = backlog_policy() if behind else None
         if policy is None:
             self._episode = None

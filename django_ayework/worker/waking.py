@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import NamedTuple
 
+from django_ayework.conf import get_settings
 from django_ayework.flow.news.elsewhere import call_later, hear_answered, hear_due, hear_revoked, rest
 from django_ayework.flow.news.here import add_due_listener, remove_due_listener
 from django_ayework.flow.news.outbox import outbox
 from django_ayework.rules.fleet import number_of
 from django_ayework.rules.news import MOST_NAMED, Due, Place
 from django_ayework.rules.scope import Scope
+from django_ayework.store.clock import clock
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.fleet import Fleet
 from django_ayework.worker.wake import Wake
 
 #: Seconds between two steps in which the workers of a fleet look for what nobody has taken.
 STEP = 0.03
+#: Polls of this worker within which it looks in any case.
+SOON = 4
 #: Seconds after which a message is not answered any more: all others have looked.
 TOO_LATE = 0.5
 
@@ -77,9 +81,15 @@ class Told:
             mine = due
             if due.places is not None:
                 served = frozenset(place for place in due.places if self._scope.serves(place))
-                mine = Due(served, due.start, due.works)
+                start = due.start if due.start is not None and is_soon(due.start) else None
+                mine = Due(served, start, due.works)
             self._known = due, mine
         return mine
+
+
+def is_soon(start: float) -> bool:
+    """Tell whether this worker might not look by itself before so many seconds since 1970."""
+    return start - clock.now().timestamp() < SOON * get_settings().poll_interval
 
 
 class Waking:

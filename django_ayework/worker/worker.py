@@ -289,7 +289,7 @@ class Worker:
         if held_for or (places <= 0 and not room):
             if self._claimer.look_is_due():  # gates expire and works are rescued however busy the slots are
                 self._claimer.look_around()
-            self._note_lag(places <= 0)
+            self._note_lag(has_room=places > 0)
             return held_for or get_settings().poll_interval
         left = self._limits.attempts_left(self._holdings.attempts)
         claimed = self._claimer.claim(wanted, room, left)
@@ -297,7 +297,7 @@ class Worker:
         self._dispatch.hand_out(known)
         self._waking.answer(claimed, self._claimer.left)
         park(unknown, self.id)
-        self._note_lag(len(claimed) >= places)
+        self._note_lag(has_room=True)
         return 0.0 if self._claimer.may_claim_more(self._wanted()) else self._claimer.pause()
 
     def _note_look(self, view: Look, intervals: Mapping[str, float]) -> None:
@@ -305,8 +305,9 @@ class Worker:
         self._maintenance.note(view, intervals)
         self._scheduler.note(view.schedules)
 
-    def _note_lag(self, behind: bool) -> None:
-        """Note whether this turn took all there was room for, or had none."""
+    def _note_lag(self, has_room: bool) -> None:
+        """Note whether this turn had no room, or left works for which there was none."""
+        behind = not has_room or bool(self._claimer.busy)
         self._lag.note(behind, self._holdings.active, self._claimer.scope.serves_queue)
 
     def _wanted(self) -> int:

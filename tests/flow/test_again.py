@@ -122,7 +122,7 @@ def test_a_step_begins_a_chain_of_its_own() -> None:
     new = retry(last.id, again=True)
     drain()
     assert (new.chain(), new.state().chain_id, new.state().chain_index) == ("end", new.id, 0)
-    assert Work.objects.filter(chain_id=old.id).count() == 1
+    assert Work.objects.filter(chain_id=old.id).count() == 2
 
 
 def test_a_unit_that_has_a_live_work_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from django.db import connection
@@ -132,7 +133,8 @@ async def held_between_async(ctx: Context):
     await ctx.aprepare(lambda: note(ctx, "prepare"))
     stage.arrived.set()
     while ctx.attempt == 1 and not stage.go.is_set():
-        await asyncio.sleep(0.01)
+        with suppress(asyncio.CancelledError):  # it goes on although its work was taken
+            await asyncio.sleep(0.01)
     try:
         return await ctx.acomplete(lambda: held_body(ctx))
     except Exception as error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from django.conf import settings
@@ -13,6 +16,7 @@ from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework.errors import InvalidWorkId
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.states import Status
 from django_ayework.store import edges, groups, prepared, telling
@@ -29,6 +33,8 @@ from tests.store.plans import analyse
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("postgresql")]
 #: Behind PgBouncer (see tests/pgbouncer.py) no session is ours alone.
 is_pooled = bool(settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS"))
+#: The first word of a statement, as libpq traces it.
+STATEMENT = re.compile(r'\tF\t\d+\t(?:Query\t "|Parse\t "[^"]*" ")\s*(\w+)')
 direct = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
 
 
@@ -51,6 +57,21 @@ def prepared_here() -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement FROM pg_prepared_statements")
         return [row[0] for row in cursor.fetchall()]
+
+
+@contextmanager
+def sent_by_driver() -> Iterator[Callable[[], tuple[list[str], int]]]:
+    """Trace the driver; yield what tells the first words of what it has sent, and how often it executed."""
+    pgconn = connection.connection.pgconn
+    with tempfile.TemporaryFile("w+") as trace:
+        pgconn.trace(trace.fileno())
+        try:
+            yield lambda: found
+        finally:
+            pgconn.untrace()
+            trace.seek(0)
+            text = trace.read()
+            found = STATEMENT.findall(text), len(re.findall(r"\tF\t\d+\t(?:Query|Execute)\t", text))
 
 
 def claim_one() -> list[str]:
@@ -103,6 +124,18 @@ def test_somebody_who_counts_statements_counts_the_insert_alone(django_assert_nu
     for _ in range(WORTHWHILE + 3):
         with django_assert_num_queries(1):
             enqueue(add(a=1, b=2))
+
+
+def test_the_session_of_whoever_enqueues_is_sent_the_inserts_alone():
+    """As the driver sees it, past Django: nothing is asked to find out whether to prepare."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT 1")  # which begins the transaction
+        with sent_by_driver() as sent:
+            ids = [enqueue(add(a=1, b=2)).id for _ in range(WORTHWHILE + 3)]
+    assert Work.objects.filter(id__in=ids).count() == WORTHWHILE + 3
+    statements, executions = sent()
+    assert set(statements) == {"INSERT"}
+    assert executions == WORTHWHILE + 3
 
 
 @direct
@@ -207,18 +240,25 @@ def test_where_somebody_watches_statements_they_go_through_djangos_cursors():
 
 @direct
 def test_behind_a_pooler_nothing_is_prepared(monkeypatch):
-    monkeypatch.setattr(prepared, "is_direct", lambda database: False)
+    """A pooler names a process to its clients that is not the server's."""
+    connection.ensure_connection()
+    monkeypatch.setattr(type(connection.connection.info), "backend_pid", 1)
     for _ in range(WORTHWHILE + 3):
         enqueue(add(a=1, b=2))
     assert prepared_here() == []
 
 
 @direct
-def test_a_pooler_is_known_by_the_process_it_names(monkeypatch):
-    connection.ensure_connection()
-    assert prepared.is_direct(connection)
-    monkeypatch.setattr(type(connection.connection.info), "backend_pid", 1)
-    assert not prepared.is_direct(connection)
+def test_an_id_that_is_taken_tells_nothing_of_the_session():
+    """The INSERT that would have recognised the session makes no row; the next one does it."""
+    for _ in range(WORTHWHILE - 1):
+        enqueue(add(a=1, b=2), id=f"taken-{_}")
+    with pytest.raises(InvalidWorkId):
+        enqueue(add(a=1, b=2), id="taken-0")
+    enqueue(add(a=1, b=2))
+    assert prepared_here() == []
+    enqueue(add(a=1, b=2))
+    assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
 
 
 def test_with_server_side_cursors_disabled_nothing_is_prepared(monkeypatch):

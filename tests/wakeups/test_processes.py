@@ -107,6 +107,13 @@ def test_a_work_that_is_due_soon_starts_on_time(env, resting):
         assert enqueue(quick(number=3), delay=0.5).result(timeout=PATIENCE) == 3
 
 
+def test_a_work_starts_on_time_whatever_the_interval_of_who_enqueues_it(env, resting, settings):
+    settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
+    with worker_process(env):
+        resting()
+        assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
+
+
 def test_a_handler_is_told_at_once_that_its_work_was_cancelled(env, resting, tmp_path: Path, monkeypatch):
     with worker_process(env):
         resting()

@@ -78,13 +78,19 @@ def test_in_a_test_that_never_commits_nothing_is_told_and_no_thread_starts(carri
     assert set(threading.enumerate()) <= before, "one of before may be on its way out"
 
 
-def test_a_work_that_starts_soon_is_told_by_its_moment_and_one_that_starts_late_is_not(carrier):
+def test_a_work_that_starts_within_an_hour_is_told_by_its_moment(carrier):
     enqueue(add(a=1, b=2), delay=3600)
     assert carrier.sent == []
-    enqueue(add(a=1, b=2), delay=20)
+    enqueue(add(a=1, b=2), delay=3000)
     [due] = carrier.told("due")
     assert due.places == frozenset()
-    assert due.start == pytest.approx((now() + timedelta(seconds=20)).timestamp(), abs=10)
+    assert due.start == pytest.approx((now() + timedelta(seconds=3000)).timestamp(), abs=60)
+
+
+def test_what_is_told_of_a_start_does_not_depend_on_the_interval_of_who_tells(carrier, settings):
+    settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.1}
+    enqueue(add(a=1, b=2), delay=20)
+    assert [due.start is not None for due in carrier.told("due")] == [True]
 
 
 def test_every_way_to_become_due_is_told(carrier, unhurried):

@@ -47,8 +47,9 @@ def test_what_was_told_is_kept_until_it_is_taken():
     told = Told(Scope())
     assert told.add(MAIL)
     assert not told.add(MAIL), "it is no news"
-    assert told.add(Due(start=5.0))
-    assert told.take() == MAIL | Due(start=5.0)
+    start = now().timestamp()
+    assert told.add(Due(start=start))
+    assert told.take() == MAIL | Due(start=start)
     assert not told.take()
     assert told.add(MAIL)
 
@@ -58,6 +59,12 @@ def test_a_worker_is_not_concerned_by_what_it_does_not_serve():
     assert not told.add(Due(frozenset({("default", "send"), ("mail", "draw")})))
     assert told.add(MAIL)
     assert told.add(ANYTHING)
+
+
+@pytest.mark.parametrize(("interval", "wakes"), [(0.1, False), (20.0, True)])
+def test_a_worker_wakes_for_a_start_that_its_own_interval_would_miss(settings, interval, wakes):
+    settings.AYEWORK = {"POLL_INTERVAL": interval}
+    assert Told(Scope()).add(Due(start=now().timestamp() + 10)) is wakes
 
 
 @transactional

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from django_ayework import enqueue, enqueue_many
+from django_ayework import doers, enqueue, enqueue_many, work
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.hooks import adaptive_delay
 from django_ayework.rules.states import Reason
@@ -16,6 +16,7 @@ from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker.claiming.pressure import Pressure
 from django_ayework.worker.lag import Lag
+from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 from tests.worker.works import hold, quick
 
@@ -155,6 +156,28 @@ def test_a_worker_that_is_held_back_claims_nothing(settings):
     with running_worker():
         assert asked.wait(20)
     assert handle.state().attempt == 0
+
+
+@pytest.mark.usefixtures("undeclared")
+def test_a_worker_with_one_slot_tells_that_it_is_behind_while_a_doer_has_room(settings):
+    """Each work that ends wakes the worker, which finds room in the doer, and nothing to fill it."""
+    told, was_told = [], threading.Event()
+    settings.AYEWORK = {"ON_BACKLOG": lambda info: told.append(info) or was_told.set(), "BACKLOG_AFTER": 0.2}
+    work(name="worker.in_a_doer", doer=doers.balanced(3))(lambda: None)
+    brief = work(name="worker.brief")(lambda: was_told.wait(0.05) and None)
+    enqueue_many([brief() for _ in range(30)])
+    with running_worker(concurrency=1):
+        eventually(lambda: told, seconds=20)
+    assert told[0].active >= 1
+    assert told[0].queued
+
+
+def test_a_worker_that_catches_up_is_not_behind(settings):
+    told = []
+    settings.AYEWORK = {"ON_BACKLOG": told.append, "BACKLOG_AFTER": 0.001}
+    with running_worker(concurrency=4):
+        assert [enqueue(quick(number=n)).result(timeout=20) for n in range(3)] == [0, 1, 2]
+    assert told == []
 
 
 def test_a_worker_tells_that_it_is_behind(settings, stage):

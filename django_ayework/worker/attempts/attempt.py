@@ -37,6 +37,7 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.threads import failed_to_connect
+from django_ayework.worker.attempts.cancellation import Cancellation
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.middleware import asurrounded, is_async, middlewares_of, surrounded
 from django_ayework.worker.attempts.stages import Stages
@@ -214,16 +215,16 @@ async def arun(delivery: Delivery, services: EngineServices) -> Settlement | Non
 
 
 async def awaited(attempt: Opened) -> Any:
-    """Await the handler, cancelling it for real when it runs out of time."""
-    limit = asyncio.timeout(attempt.delivery.options.timeout)
+    """Await the handler; cancel it when its time is over, or when it is asked to stop."""
+    delivery = attempt.delivery
+    cancellation = Cancellation([delivery], delivery.options.timeout)
     try:
-        async with limit:
+        with cancellation:
             return await attempt.acall()
-    except TimeoutError:
-        if not limit.expired():
+    except asyncio.CancelledError:
+        if not cancellation.was_requested or delivery.signal.reason is AbortReason.SHUTDOWN:
             raise
-        attempt.delivery.abort(AbortReason.TIMEOUT)
-        raise attempt.delivery.abort_error() from None
+        raise delivery.abort_error() from None
 
 
 def require_recordable(error: BaseException) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from django_ayework.define.signal import AbortReason, AbortSignal
 from django_ayework.doers import Doer
@@ -21,8 +22,8 @@ class Delivery:
 
     __slots__ = (  # there are thousands a second
         "_interruptions", "_lock", "claimed_at", "doer", "ended", "in_batch",
-        "lapses_at", "lease", "lost", "options", "ready_at", "renewed_at", "row", "settled", "signal",
-        "started_at", "withdrawn",
+        "lapses_at", "lease", "lost", "on_abort", "options", "ready_at", "renewed_at", "row",
+        "settled", "signal", "started_at", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, row: WorkRow, lease: float) -> None:
@@ -41,6 +42,8 @@ class Delivery:
         self.withdrawn = False
         self.settled = False  # in a transaction of the attempt's own
         self.lost: AbortReason | None = None  # a transaction of its own met whoever has it
+        #: Called with the work and the reason when it is asked to stop, while an async handler runs.
+        self.on_abort: Callable[[Delivery, AbortReason], object] | None = None
         self._interruptions: list[Interruption] = []  # calls of its handler, if that may be interrupted
         self._lock = threading.Lock()
 
@@ -84,8 +87,10 @@ class Delivery:
         return timeout is not None and started is not None and now - started > timeout
 
     def abort(self, reason: AbortReason) -> None:
-        """Ask the attempt to stop."""
+        """Ask the attempt to stop; an async handler is cancelled."""
         self.signal.abort(reason)
+        if (on_abort := self.on_abort) is not None:
+            on_abort(self, reason)
 
     def abort_error(self) -> AyeworkError:
         """Return the error that says why the attempt was asked to stop."""

@@ -216,8 +216,8 @@ class Stages:
     def _lost(self, reason: AbortReason | None) -> Aborted:
         """Note that nothing more is to be written of this attempt; return the error that says why."""
         self._delivery.lost = reason or AbortReason.TAKEN_BY_ANOTHER_WORKER
-        self._delivery.abort(self._delivery.lost)
         self._delivery.signal.heed()  # the error that this returns tells the handler
+        self._delivery.abort(self._delivery.lost)
         return Aborted(str(self._delivery.lost), id=self._delivery.row.id)
 
     def _require(self, stage: str, is_async: bool = False) -> None:

@@ -17,6 +17,7 @@ from django_ayework.flow.outcomes import success_of_value
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.worker.attempts.attempt import Opened, advice_hook, failed, opened, require_recordable
+from django_ayework.worker.attempts.cancellation import Cancellation
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.outcome import require_plain
 from django_ayework.worker.batches.batch import Batch
@@ -94,18 +95,20 @@ def item_of(attempt: Opened) -> BatchItem[Any]:
 
 
 async def awaited_run(run: BatchRun) -> Any:
-    """Await the handler; the shortest ``timeout`` of the works cancels it for real."""
+    """Await the handler; the shortest ``timeout`` of the works cancels it, or that all are to stop."""
     timeouts = [attempt.delivery.options.timeout for attempt in run.attempts]
     shortest = min((seconds for seconds in timeouts if seconds is not None), default=None)
-    limit = asyncio.timeout(shortest)
+    deliveries = [attempt.delivery for attempt in run.attempts]
+    cancellation = Cancellation(deliveries, shortest)
     try:
-        async with limit:
+        with cancellation:
             return await run.call()
-    except TimeoutError:
-        if not limit.expired():
+    except asyncio.CancelledError:
+        reasons = {delivery.signal.reason for delivery in deliveries}
+        if not cancellation.was_requested or AbortReason.SHUTDOWN in reasons:
             raise
-        for attempt in run.attempts:
-            attempt.delivery.abort(AbortReason.TIMEOUT)
+        if AbortReason.TIMEOUT not in reasons:
+            raise deliveries[0].abort_error() from None
         raise AttemptTimeout(
             f"the batch ran longer than {shortest} seconds, the shortest timeout of its works."
         ) from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from django_ayework.conf import get_settings
 from django_ayework.flow.events import report, resolved_hook
-from django_ayework.flow.states import claimed_state_of
+from django_ayework.flow.states import state_of
 from django_ayework.heartbeat import project_code
 from django_ayework.rules.durations import later
 from django_ayework.store import transitions
@@ -37,7 +37,7 @@ def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
     """Ask the hook about one work."""
     try:
         with project_code():
-            return bool(accept(claimed_state_of(delivery.row)))
+            return bool(accept(state_of(delivery.row)))
     except BaseException as error:
         report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which goes back")
         return False

@@ -76,7 +76,7 @@ class EventLoopThread:
         try:
             if load.start():
                 outcomes = await self._isolated(load)
-        except asyncio.CancelledError:  # the worker stops, and has given the work back
+        except asyncio.CancelledError:  # the worker stops, and gives the work back
             pass
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
