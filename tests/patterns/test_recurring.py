@@ -49,7 +49,7 @@ def stands_still(shop, monkeypatch):
     real = shop.works.Order
     monkeypatch.setattr(shop.works, "Order", None)
     shop.use()
-    run_for(7200)
+    run_for(7200, raises=False)
     monkeypatch.setattr(shop.works, "Order", real)
     [dead] = runs("dead")
     assert runs(*LIVE) == [], "a run that fails queues no other"
@@ -74,7 +74,7 @@ def test_a_series_that_stands_still_goes_on_as_one(shop, stands_still, repair):
 def test_a_failed_attempt_leaves_one_series(shop, monkeypatch):
     monkeypatch.setattr(shop.works, "timedelta", failing(timedelta, ValueError("not now"), times=2))
     shop.use()
-    run_for(300)
+    run_for(300, raises=False)
     assert (len(runs("success")), len(runs(*LIVE))) == (1, 1)
 
 
@@ -94,7 +94,7 @@ def test_runs_that_meet_in_a_real_worker_go_on_as_one_series(shop, monkeypatch):
     real = shop.works.Order
     monkeypatch.setattr(shop.works, "Order", None)
     shop.works.start()
-    run_for(600)
+    run_for(600, raises=False)
     monkeypatch.setattr(shop.works, "Order", real)
     for number in range(1, 9):
         [dead] = runs("dead") or runs("cancelled")

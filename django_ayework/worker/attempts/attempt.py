@@ -30,7 +30,7 @@ from django_ayework.flow.settle import Settlement
 from django_ayework.flow.trials import trial_of
 from django_ayework.logs import AttemptFacts, attempt_logged
 from django_ayework.rules.deadlines import has_expired
-from django_ayework.rules.states import Reason
+from django_ayework.rules.states import Outcome, Reason
 from django_ayework.rules.unknown import unknown_since
 from django_ayework.rules.verdicts import Verdict, cut_traceback, die, error_text, expire, judge
 from django_ayework.store.clock import clock
@@ -116,6 +116,7 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
     try:
         arguments = work_type.arguments(read_input(row, work_type))
     except BaseException as error:  # a codec of the project's own may raise anything
+        services.note_failure(row.id, error)
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     announce_start(row)
     return Opened.of(delivery, work_type, arguments, services, stored)
@@ -266,10 +267,13 @@ def failed(attempt: Opened, error: BaseException) -> Settlement:
     explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))
     advice = None if explicit or attempt.delivery.lost else advice_on(attempt, error)
     trial = trial_of(attempt.delivery.row, clock.now())
+    unintended = None if explicit else error
     try:
         verdict = judge(error, advice, trial)
     except (TypeError, ValueError) as unusable:
-        verdict = judge(unusable, None, trial)
+        verdict, unintended = judge(unusable, None, trial), unusable
+    if unintended is not None and verdict.outcome is not Outcome.DEFERRED:
+        attempt.stages.services.note_failure(attempt.delivery.row.id, unintended)
     story = "" if isinstance(error, Defer) else "".join(traceback.format_exception(error))
     return Settlement(attempt.delivery.row, verdict, cut_traceback(story))
 
