@@ -31,7 +31,7 @@ from django_ayework.flow.trials import trial_of
 from django_ayework.logs import AttemptFacts, attempt_logged
 from django_ayework.rules.deadlines import has_expired
 from django_ayework.rules.states import Outcome, Reason
-from django_ayework.rules.unknown import unknown_since
+from django_ayework.rules.unknown import if_renamed, unknown_since
 from django_ayework.rules.verdicts import Verdict, cut_traceback, die, error_text, expire, judge
 from django_ayework.store.clock import clock
 from django_ayework.store.database import alias
@@ -138,7 +138,8 @@ def unknown_text(type: str) -> str:
     """Return what a work of an unknown type dies of."""
     return (
         f"unknown work type: no worker knew {type!r} within AYEWORK['UNKNOWN_TYPE_GRACE']; "
-        "install the app that defines it, then retry this work"
+        "install the app that defines it, then retry this work. "
+        f"{if_renamed(type, registry.names())} {registry.loaded()}"
     )
 
 
