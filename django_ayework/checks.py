@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from django.apps import AppConfig
@@ -16,6 +18,7 @@ from django_ayework.conf import Settings, get_settings, unknown_keys
 from django_ayework.define.registry import registry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.readiness import wrong_isolation
+from django_ayework.flow.unloaded import unloaded_modules
 
 
 @register("ayework")
@@ -150,6 +153,25 @@ def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
         )
         for work_type in registry
         if work_type.settings.then is not None and registry.find(work_type.settings.then) is None
+    ]
+
+
+@register("ayework")
+def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W007: a module defines works, and nothing imports it. Whatever the URLs import counts as imported."""
+    with suppress(Exception):  # as the checks of URLs do, which may run before or after this one
+        import_module(django_settings.ROOT_URLCONF)
+    return [
+        Warning(
+            f"{module.name} defines works, but nothing imports it, so workers do not know them: "
+            f"{', '.join(module.works)}.",
+            hint=f"Move them to {module.app}.works, which is imported at start-up, or import it there."
+            if module.app
+            else f"Import {module.name} in the works.py of an app, or make its package an app: add it to "
+            "INSTALLED_APPS and keep its works in works.py.",
+            id="ayework.W007",
+        )
+        for module in unloaded_modules()
     ]
 
 

@@ -8,9 +8,13 @@ from typing import Any, Literal, TypeAlias
 from django_ayework.define.batch_type import BatchType
 from django_ayework.define.work_type import WorkType
 from django_ayework.errors import UnknownWorkType, did_you_mean
+from django_ayework.rules.explaining.words import listed
 
 AnyWorkType: TypeAlias = WorkType[..., Any, Any]
 AnyBatchType: TypeAlias = BatchType[..., Any, Any]
+
+#: How many modules a message names.
+MOST_MODULES = 20
 
 
 class Registry:
@@ -57,7 +61,8 @@ class Registry:
         if found is None:
             raise UnknownWorkType(
                 f"no work is named {name!r}.{did_you_mean(name, self._types)} "
-                "A work is known once its app is in INSTALLED_APPS and its works.py defines it."
+                "A work is known once its app is in INSTALLED_APPS and its works.py defines it, or imports "
+                f"the module that does. {self.loaded()}"
             )
         return found
 
@@ -74,6 +79,13 @@ class Registry:
     def names(self) -> list[str]:
         """Return every name, sorted."""
         return sorted(self._types)
+
+    def loaded(self) -> str:
+        """Return in which modules the types are defined that are known here, as a sentence."""
+        modules = sorted({work_type.handler.__module__ for work_type in self._types.values()})
+        if not modules:
+            return "No module that defines works is loaded here."
+        return f"Works are loaded here from {listed(modules[:MOST_MODULES], len(modules))}."
 
     def __iter__(self) -> Iterator[AnyWorkType]:
         return iter(list(self._types.values()))

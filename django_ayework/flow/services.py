@@ -46,6 +46,9 @@ class EngineServices:
         """See states()."""
         return await sync_to_async(self.states)(ids)
 
+    def note_failure(self, id: str, error: BaseException) -> None:
+        """Note what failed an attempt; the testing kit shows it."""
+
     def progress(self, id: str, progress: Mapping[str, Any]) -> None:
         """Keep the latest progress of a work."""
         encoded = json.dumps(progress, default=float)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -39,6 +41,33 @@ class JSONCommand(DatabaseCommand):
     def answer(self, data: Any, text: str, options: dict[str, Any]) -> None:
         """Print the answer as text, or as JSON."""
         self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder) if options["json"] else text)
+
+
+class NameFilter(logging.Filter):
+    """Puts the name of the worker in front of each message."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__()
+        self.worker = worker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the name; every record passes."""
+        name = self.worker.replace("%", "%%") if record.args else self.worker
+        record.msg = f"[{name}] {record.msg}"
+        return True
+
+
+@contextmanager
+def log_named(worker: str) -> Iterator[None]:
+    """Let the engine's log lines that are written in the block carry the name of a worker, if it has one."""
+    logger = logging.getLogger("django_ayework")
+    before = logger.filters[:]
+    others = [each for each in before if not isinstance(each, NameFilter)]
+    logger.filters = [*others, *([NameFilter(worker)] if worker else [])]
+    try:
+        yield
+    finally:
+        logger.filters = before
 
 
 def show_engine_log(verbosity: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from django_ayework.errors import did_you_mean
 from django_ayework.rules.durations import require_aware
 
 PREFIX = "no worker here knows this type, since "
@@ -17,6 +19,17 @@ def unknown_error(since: datetime, before: str = "") -> str:
     ``before`` is the error of its last attempt, which stays below that for whoever takes the work.
     """
     return f"{PREFIX}{since.isoformat()}" + (f"\n{before}" if before else "")
+
+
+def if_renamed(type: str, known: Iterable[str]) -> str:
+    """Return what to do when an unknown type has another name now.
+
+    >>> print(if_renamed("shop.send_recipt", ["shop.send_receipt"]))
+    Did you mean 'shop.send_receipt'? If its function was renamed or moved,
+    keep the stored name: @work(name="shop.send_recipt").
+    """
+    advice = f'If its function was renamed or moved, keep the stored name: @work(name="{type}").'
+    return f"{did_you_mean(type, known)} {advice}".strip()
 
 
 def is_parking(error: str) -> bool:

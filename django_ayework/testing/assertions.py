@@ -2,44 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from inspect import Parameter
 from typing import Any
 
 from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.errors import NotDecodable
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.work_type import WorkType
+from django_ayework.errors import NotDecodable, did_you_mean
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, decode_input
 from django_ayework.flow.redaction import arguments_for_people, input_for_people
 from django_ayework.flow.states import WorkState, state_of
 from django_ayework.models import Work
+from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
 from django_ayework.store.rows import WorkRow, rows_of
 from django_ayework.testing.draining import run_commit_callbacks
 
 
-def enqueued(type: AnyWorkType | str | None = None, **input: Any) -> list[WorkState]:
-    """Return the works in the database, whatever their status, the oldest first.
+def enqueued(
+    type: AnyWorkType | str | None = None,
+    *,
+    status: Status | str | Iterable[Status | str] | None = None,
+    **input: Any,
+) -> list[WorkState]:
+    """Return the works in the database, the oldest first; ended ones too, unless ``status`` says otherwise.
 
-    ``type`` (a type or its name) and ``input`` narrow it down; of the input only what is named must match.
+    ``type`` (a type or its name), ``status`` (one or several) and ``input`` narrow it down; of the input only
+    what is named must match. Raises ValueError for an unknown status.
+
+    Example::
+
+        assert enqueued(add, status="pending") == []
     """
-    return [state_of(row) for row in matching(type, input)]
+    statuses = set(Status) if status is None else known_statuses(status)
+    return [state_of(row) for row in matching(type, input) if row.status in statuses]
 
 
 def assert_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> WorkState:
-    """Assert that such a work was queued; return the newest."""
-    found = enqueued(type, **input)
+    """Assert that such a work was queued; return the newest. It may have ended.
+
+    Raises UnknownWorkType for an unknown type, and TypeError for the name of an input that no work has.
+    """
+    require_known(type, input)
+    found = matching(type, input)
     if not found:
         raise AssertionError(f"expected a work {described(type, input)} to be queued; {what_there_is()}")
-    return found[-1]
+    return state_of(found[-1])
 
 
 def assert_not_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> None:
-    """Assert that no such work was queued."""
-    found = enqueued(type, **input)
+    """Assert that no such work was queued, not even one that has ended; see assert_enqueued()."""
+    require_known(type, input)
+    found = matching(type, input)
     if found:
         raise AssertionError(
             f"expected no work {described(type, input)} to be queued, but there are {len(found)}: "
-            f"{', '.join(state.id for state in found[:5])}."
+            f"{', '.join(row.id for row in found[:5])}."
         )
+
+
+def require_known(type: AnyWorkType | str | None, input: Iterable[str]) -> None:
+    """Raise for a type, or the name of an input, that no work can have: an assertion on it says nothing."""
+    types = list(registry) if type is None else [] if type == GATE_TYPE else [known_type(type)]
+    parameters = {name: each for known in types for name, each in known.signature.parameters.items()}
+    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
+        return
+    for name in input:
+        if name not in parameters:
+            nearest = did_you_mean(name, parameters)
+            if type is None:
+                raise TypeError(f"no type of work has an input {name!r}.{nearest}")
+            inputs = f"{name_of(type)} ({', '.join(parameters) or 'it has none'})"
+            raise TypeError(f"expected one of the inputs of {inputs}, got: {name!r}.{nearest}")
+
+
+def known_type(type: AnyWorkType | str) -> AnyWorkType:
+    """Return a type given by itself or by its name; raise UnknownWorkType or TypeError for all else."""
+    if isinstance(type, str):
+        return registry.get(type)
+    if not isinstance(type, WorkType):
+        raise TypeError(f"expected a type of work or its name, as in assert_enqueued(add), got: {type!r}.")
+    return type
+
+
+def known_statuses(status: Status | str | Iterable[Status | str]) -> set[Status]:
+    """Return one or several statuses; raise ValueError, suggesting the nearest, for an unknown one."""
+    wanted = [status] if isinstance(status, str) else list(status)
+    for each in wanted:
+        if each not in set(Status):
+            nearest = did_you_mean(str(each), map(str, Status))
+            raise ValueError(f"expected status= to be one of {', '.join(Status)}, got: {each!r}.{nearest}")
+    return {Status(each) for each in wanted}
 
 
 def matching(type: AnyWorkType | str | None, input: dict[str, Any]) -> list[WorkRow]:
@@ -47,7 +102,7 @@ def matching(type: AnyWorkType | str | None, input: dict[str, Any]) -> list[Work
     run_commit_callbacks()
     works = rows(Work).order_by("queued_at", "id")
     if type is not None:
-        works = works.filter(type=type if isinstance(type, str) else type.name)
+        works = works.filter(type=name_of(type))
     return [row for row in rows_of(works) if not input or has_input(row, input)]
 
 
@@ -60,9 +115,14 @@ def has_input(row: WorkRow, input: dict[str, Any]) -> bool:
     return all(name in stored and stored[name] == value for name, value in input.items())
 
 
+def name_of(type: AnyWorkType | str) -> str:
+    """Return the name of a type given by itself or by its name."""
+    return type if isinstance(type, str) else type.name
+
+
 def described(type: AnyWorkType | str | None, input: dict[str, Any]) -> str:
     """Return what was looked for, as a call."""
-    name = "" if type is None else type if isinstance(type, str) else type.name
+    name = "" if type is None else name_of(type)
     shown = arguments_for_people(registry.find(name), input)
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
 

@@ -24,6 +24,7 @@ from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.trials import as_failure
 from django_ayework.rules.durations import later
+from django_ayework.rules.explaining.words import counted
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.rules.unknown import OFFER_AGAIN, parked_again
 from django_ayework.store import transitions
@@ -58,40 +59,95 @@ class DrainReport:
     states: list[WorkState] = field(default_factory=list)
 
 
-def drain(limit: int | None = None) -> DrainReport:
+class DrainServices(EngineServices):
+    """Services that keep what failed the last attempt of each work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: dict[str, BaseException] = {}
+
+    def note_failure(self, id: str, error: BaseException) -> None:
+        """Keep the error of an attempt."""
+        self.failures[id] = error
+
+
+def drain(limit: int | None = None, *, raises: bool = True) -> DrainReport:
     """Run everything due, inside the test's transaction, until nothing is due or after ``limit`` attempts.
 
     Works in a plain ``TestCase``: no worker, no threads; ``on_commit`` callbacks run as if committed. What is
     due later stays; :func:`time_travel` makes it due.
+
+    At the end the exception of a failed work is raised, with its traceback; those of several works come as an
+    ``ExceptionGroup``. A work counts as failed if the last attempt that this call made of it failed, whether
+    the work is dead or will be retried, unless it was cancelled or completed since. ``Defer``,
+    ``Reschedule`` and ``Abort`` are no failures. ``raises=False`` returns the report instead.
 
     Example::
 
         enqueue(add(a=1, b=2))
         assert drain().succeeded == 1
     """
-    report, ids = DrainReport(), dict[str, None]()
+    report, failures = run_due(limit)
+    if raises:
+        raise_failures(report, failures)
+    return report
+
+
+async def adrain(limit: int | None = None, *, raises: bool = True) -> DrainReport:
+    """See drain()."""
+    report, failures = await sync_to_async(run_due)(limit)
+    if raises:
+        raise_failures(report, failures)
+    return report
+
+
+def run_due(limit: int | None) -> tuple[DrainReport, dict[str, BaseException]]:
+    """Run everything due; return the report, and the errors of failed works by their ids."""
+    report, ids, services = DrainReport(), dict[str, None](), DrainServices()
     add_group_listener(tell_all_unhandled)
     try:
         run_commit_callbacks()
         while (limit is None or report.ran < limit) and (due := next_due(limit and limit - report.ran)):
-            for delivery, settlement in attempted(due):
+            for delivery, settlement in attempted(due, services):
                 report.ran += 1
                 count(report, settlement)
                 ids[delivery.row.id] = None
     finally:
         remove_group_listener(tell_all_unhandled)
     report.states = [state for id in ids if (state := find_state(id)) is not None]
-    return report
+    return report, services.failures
 
 
-async def adrain(limit: int | None = None) -> DrainReport:
-    """See drain()."""
-    return await sync_to_async(drain)(limit)
+def raise_failures(report: DrainReport, failures: dict[str, BaseException]) -> None:
+    """Raise what works failed of. An exception that failed a whole batch is raised once."""
+    works: dict[int, list[WorkState]] = {}
+    for state in report.states:
+        if state.id in failures and state.status not in (Status.SUCCESS, Status.CANCELLED):
+            works.setdefault(id(failures[state.id]), []).append(state)
+    errors = [failures[states[0].id] for states in works.values()]
+    for error, states in zip(errors, works.values(), strict=True):
+        error.add_note(note_of(states))
+    if len(errors) > 1:
+        raise BaseExceptionGroup("several works failed in drain()", errors)
+    for error in errors:
+        raise error
 
 
-def attempted(due: list[Delivery]) -> list[Ended]:
+def note_of(states: list[WorkState]) -> str:
+    """Return which works an exception failed, and how to go on without it."""
+    first, more = states[0], len(states) - 1
+    others = f" and {counted(more, 'more work')}" if more else ""
+    return (
+        f"Raised in drain() by work {first.id} ({first.type}){others}, attempt {first.attempt} of "
+        f"{first.attempts}; the work is {first.status}. drain(raises=False) returns the report instead."
+    )
+
+
+def attempted(due: list[Delivery], services: DrainServices | None = None) -> list[Ended]:
     """Run a work or a batch and settle it; return how each attempt ended."""
-    services = EngineServices()
+    services = services or DrainServices()
+    for delivery in due:
+        services.failures.pop(delivery.row.id, None)  # of an earlier attempt
     if registry.batch(due[0].type):
         batch = Batch(due)
         batch.start()
@@ -100,18 +156,20 @@ def attempted(due: list[Delivery]) -> list[Ended]:
         [delivery] = due
         outcomes = [(delivery, run(delivery, services, carry_out_here))]
         write_progress({id: (delivery.row.delivery, text) for id, text in services.take_progress().items()})
-    outcomes = [(each, settled(each, settlement)) for each, settlement in outcomes]
+    outcomes = [(each, settled(each, settlement, services)) for each, settlement in outcomes]
     run_commit_callbacks()
     return outcomes
 
 
-def settled(delivery: Delivery, settlement: Settlement | None) -> Settlement | None:
+def settled(delivery: Delivery, settlement: Settlement | None, services: DrainServices) -> Settlement | None:
     """Settle an attempt unless it has done so, as a failed one when its outcome cannot be written."""
     if settlement is None or delivery.settled:
         return settlement
     try:
         settle([settlement])
     except (ChainNotFound, ContributionFailed, InvalidInstruction, InvalidWorkId) as error:
+        cause = error.cause if isinstance(error, ContributionFailed) else error
+        services.note_failure(delivery.row.id, cause)
         settlement = as_failure(settlement, error)
         settle([settlement])
     return settlement

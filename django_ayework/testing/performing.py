@@ -23,11 +23,24 @@ from django_ayework.worker.batches.running import BatchRun, require_outputs
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """How a handler did: its own ``result``, the ``instruction`` it returned, the ``error`` it raised."""
+    """How a handler did: what it ``returned``, or the ``error`` it raised."""
 
-    result: Any = None
-    instruction: Instruction[Any, Any] | None = None
+    returned: Any = None
     error: BaseException | None = None
+
+    @property
+    def result(self) -> Any:
+        """Its own result; raises the error if there is one."""
+        if self.instruction is not None:
+            return getattr(self.instruction, "value", None)
+        return self.returned
+
+    @property
+    def instruction(self) -> Instruction[Any, Any] | None:
+        """The instruction that it returned, or None; raises the error if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self.returned if isinstance(self.returned, Instruction) else None
 
 
 def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
@@ -49,8 +62,6 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     except BaseException as error:
         require_recordable(error)
         return Performed(error=error)
-    if isinstance(outcome, Instruction):
-        return Performed(getattr(outcome, "value", None), outcome)
     return Performed(outcome)
 
 

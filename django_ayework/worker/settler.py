@@ -7,7 +7,6 @@ somebody else has locked, and a database that is away or refuses to write, make 
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -27,12 +26,10 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.database import fetch, has_timed_out, is_contention, is_refused_data
 from django_ayework.store.progress import write_progress
 from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.attempts.losses import warn_if_late
+from django_ayework.worker.attempts.losses import log_refused, warn_if_late
 from django_ayework.worker.failures import log_failures
 from django_ayework.worker.recovery import Recovery
 from django_ayework.worker.threads import EngineThread
-
-logger = logging.getLogger("django_ayework")
 
 Outcome = tuple[Delivery, Settlement]
 
@@ -240,8 +237,9 @@ class Settler:
         for delivery, settlement in batch:
             if settlement.row.id not in report_.refused:
                 warn_if_late(delivery, "settled")
-        for id in report_.refused:
-            logger.warning("The outcome of work %s came too late: somebody else has moved the work.", id)
+        if report_.refused:
+            held = {delivery.row.id: delivery for delivery, _ in batch}
+            log_refused([held[id] for id in report_.refused])
 
     def _write_progress(self, deliveries: list[Delivery]) -> None:
         """Write the last progress of works that have ended; for that alone no outcome may wait."""

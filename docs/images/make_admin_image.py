@@ -156,7 +156,7 @@ def run_all() -> None:
     """Run everything, retries too; time passes."""
     for seconds in (2, 90):
         time_travel(seconds)
-        drain()
+        drain(raises=False)
 
 
 def start(row: Work, done: int) -> None:

@@ -50,7 +50,7 @@ def test_a_retried_work_leaves_the_dead_letters_and_runs_again(operator: Client)
     work = die()
     press(operator, [work.id])
     assert ids_on(operator.get(address("deadletter_changelist"))) == []
-    assert drain().ran == 1
+    assert drain(raises=False).ran == 1
 
 
 def test_a_refusal_is_told_and_undoes_nothing(operator: Client) -> None:

@@ -180,7 +180,7 @@ def test_nothing_that_came_from_outside_is_markup(operator: Any) -> None:
 def test_a_page_takes_a_bounded_number_of_queries(operator: Any, django_assert_max_num_queries: Any) -> None:
     handle = enqueue(fail())
     for _ in range(3):
-        drain()
+        drain(raises=False)
         time_travel(60)
     clock.synchronise()  # done once a minute, so it is not counted here
     # session, user, work, who ended it, attempts, waiter, who waits for it

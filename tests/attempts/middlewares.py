@@ -56,7 +56,7 @@ def run(function: Any, **options: Any) -> WorkState:
     """Declare a handler, queue it, run it; return its state."""
     options = {"name": "attempts.case", "retry": ONCE, **options}
     handle = enqueue(work(**options)(function)())
-    drain()
+    drain(raises=False)
     state = handle.state()
     assert state is not None
     return state

@@ -10,9 +10,10 @@ from django.test import Client
 
 from django_ayework import Context, Retry, WorkState, enqueue, explain, get_handle, registry, retry, work
 from django_ayework.models import Attempt, Work
-from django_ayework.testing import drain, now, time_travel
+from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address
+from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -90,7 +91,7 @@ def test_a_worker_that_knew_it_meanwhile_starts_the_grace_anew():
     drain()
     time_travel(GRACE - 10)
     appear(fails_once)
-    drain(limit=1)
+    drain(limit=1, raises=False)
     registry.unregister(TYPE)
     drain()
     time_travel(GRACE - 10)
@@ -106,7 +107,7 @@ def fails_once(ctx: Context) -> str:
 
 def test_the_handler_still_sees_what_its_last_attempt_met():
     handle = enqueue(appear(fails_once, retry=Retry(attempts=3, base=0, jitter=0))())
-    assert drain(limit=1).retried == 1
+    assert drain(limit=1, raises=False).retried == 1
     registry.unregister(TYPE)
     for _ in range(3):
         drain()
@@ -146,3 +147,31 @@ def test_explanations_and_the_admin_say_so(parked):
     assert "no worker knew its type" in own
     assert "unknown type" in listed
     assert Work.objects.get(reason="unknown_type").id == parked
+
+
+OTHER_NAME = "Did you mean 'attempts.unknown_now'?"
+KEEP_NAME = 'If its function was renamed or moved, keep the stored name: @work(name="attempts.unknown").'
+
+
+def test_a_renamed_type_is_told_with_its_new_name_and_how_to_keep_the_old_one(parked, monkeypatch):
+    renamed = appear()
+    registry.unregister(TYPE)
+    monkeypatch.setattr(registry, "_types", {"attempts.unknown_now": renamed})
+    assert f"{OTHER_NAME} {KEEP_NAME} It dies when none does until" in str(explain(parked))
+    time_travel(GRACE + 1)
+    assert drain().dead == 1
+    error = stated(parked).error or ""
+    assert error.endswith(f"{OTHER_NAME} {KEEP_NAME} Works are loaded here from {__name__}.")
+    assert f"then retry it. {OTHER_NAME} {KEEP_NAME}" in str(explain(parked))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_logs_what_it_has_loaded_when_it_does_not_know_a_type(monkeypatch, caplog):
+    monkeypatch.setattr(registry, "_types", {"attempts.unknown_now": appear()})
+    id = str(WorkFactory(type=TYPE, input="{}").id)
+    with running_worker(concurrency=1):
+        eventually(lambda: stated(id).status == "scheduled")
+    assert (
+        f"Work {id} has the type 'attempts.unknown', which is unknown here. {OTHER_NAME} {KEEP_NAME} "
+        f"Works are loaded here from {__name__}."
+    ) in caplog.text

@@ -64,7 +64,7 @@ def test_a_chain_whose_last_work_is_dead_or_cancelled_has_ended():
     handle = enqueue(first(steps=0), dedup=KEY)
     drain()
     time_travel(60)
-    drain()
+    drain(raises=False)
     assert not enqueue(first(), dedup=KEY).deduplicated
     cancel(Work.objects.get(status="pending").id)
     assert not enqueue(first(), dedup=KEY).deduplicated
@@ -75,7 +75,7 @@ def test_a_chain_that_is_retried_is_there_again():
     handle = enqueue(first(steps=0), dedup=KEY)
     drain()
     time_travel(60)
-    drain()
+    drain(raises=False)
     retry(Work.objects.get(chain_id=handle.id, chain_index=1).id, input={"left": 0})
     assert enqueue(first(), dedup=KEY).id == handle.id
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from django_ayework import Retry, enqueue, enqueue_many
+from django_ayework.management.output import log_named
 from django_ayework.models import Work, WorkerProcess
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
@@ -47,6 +49,21 @@ def test_a_burst_runs_what_is_due_and_ends(process_env: dict[str, str]) -> None:
     assert (process.name, process.concurrency, process.running) == ("night", 2, 0)
     assert process.stopped_at is not None
     assert f"Worker {process.id}: 2 at a time, all queues" in ended.stdout
+    lines = [line for line in ended.stderr.splitlines() if " INFO " in line or " ERROR " in line]
+    assert any(f"INFO [night] Worker {process.id} started: 2 at a time" in line for line in lines)
+    assert any(f"ERROR [night] Work {dead.id} (shop.fail) is dead" in line for line in lines)
+    assert all(" [night] " in line for line in lines)
+
+
+def test_log_lines_carry_a_name_whatever_is_in_it(caplog: Any) -> None:
+    logger = logging.getLogger("django_ayework")
+    with log_named("100%s"), log_named("100%d"):
+        logger.warning("%d works", 3)
+        logger.warning("100%")
+    with log_named(""):
+        logger.warning("no name")
+    logger.warning("after it")
+    assert caplog.messages == ["[100%d] 3 works", "[100%d] 100%", "no name", "after it"]
 
 
 @pytest.mark.django_db(transaction=True)

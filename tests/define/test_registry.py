@@ -31,14 +31,22 @@ def test_names_are_sorted():
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one_and_the_likely_cause():
+    own = Registry()
+    own.register(registry.get("shop.add"))
+    own.register(declared(handler_of("depot.tasks")))
     with pytest.raises(UnknownWorkType) as refusal:
-        registry.get("shop.ad")
+        own.get("shop.ad")
 
     assert str(refusal.value) == (
         "no work is named 'shop.ad'. Did you mean 'shop.add'? "
-        "A work is known once its app is in INSTALLED_APPS and its works.py defines it."
+        "A work is known once its app is in INSTALLED_APPS and its works.py defines it, or imports the "
+        "module that does. Works are loaded here from depot.tasks, tests.app.works."
     )
     assert isinstance(refusal.value, LookupError)
+
+
+def test_a_registry_without_types_says_so():
+    assert Registry().loaded() == "No module that defines works is loaded here."
 
 
 def test_a_name_like_no_other_suggests_nothing():

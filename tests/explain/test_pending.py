@@ -98,7 +98,7 @@ def test_many_works_ahead_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPa
 def test_a_retry_without_a_pause_tells_of_the_failure():
     WorkerProcessFactory()
     handle = enqueue(fail(), retry=Retry(base=0))
-    drain(limit=1)
+    drain(limit=1, raises=False)
     text = why(handle.id, "next", "retrying")
     assert text.endswith("It is tried again, because attempt 1 of 3 failed: RuntimeError: no luck.")
 
@@ -118,7 +118,7 @@ def test_a_work_whose_worker_was_lost():
 
 def test_a_work_retried_by_hand_tells_of_its_last_life():
     handle = enqueue(fail(), retry=Retry(attempts=1))
-    drain()
+    drain(raises=False)
     retry(handle.id)
     text = why(handle.id, "no_worker", "retried_by_hand")
     assert text.endswith("It was retried by hand; before that it met: RuntimeError: no luck.")

@@ -34,7 +34,7 @@ def test_a_row_whose_input_cannot_be_used(stored: str, error: str, drain: Any) -
     good = enqueue(add(a=1, b=2))
     bad = enqueue(add(a=1, b=2), retry=Retry(attempts=5))
     Work.objects.filter(id=bad.id).update(input=stored)
-    report = drain()
+    report = drain(raises=False)
     assert (report.succeeded, report.dead) == (1, 1)
     assert good.result(timeout=0) == 3
     state = stated(bad.id)
@@ -56,14 +56,14 @@ def test_an_input_that_a_codec_of_ones_own_cannot_read(drain: Any) -> None:
     def unreadable() -> None: ...
 
     handle = enqueue(unreadable())
-    assert drain().dead == 1
+    assert drain(raises=False).dead == 1
     assert (stated(handle.id).reason, stated(handle.id).error) == ("bad_input", "KeyError: '5'")
 
 
 def test_a_row_with_bad_input_can_be_mended(drain: Any) -> None:
     handle = enqueue(add(a=1, b=2))
     Work.objects.filter(id=handle.id).update(input="garbage")
-    drain()
+    drain(raises=False)
     retry(handle.id, {"a": 3, "b": 4})
     drain()
     assert handle.result(timeout=0) == 7
@@ -143,9 +143,9 @@ def test_an_unknown_type_is_given_up_after_the_grace(
     assert drain().dead == 1
     state = stated(row.id)
     assert (state.status, state.reason, state.attempt) == ("dead", "unknown_type", 0)
-    assert state.error == (
+    assert (state.error or "").startswith(
         "unknown work type: no worker knew 't.bad.unknown' within AYEWORK['UNKNOWN_TYPE_GRACE']; "
-        "install the app that defines it, then retry this work"
+        "install the app that defines it, then retry this work. "
     )
     retry(row.id)
     assert drain().ran == 0

@@ -74,7 +74,7 @@ def test_a_work_of_an_unknown_type_expires_as_well(drain: Any, time_travel: Any)
 @pytest.mark.django_db
 def test_a_retry_that_would_start_too_late_expires_instead(drain: Any, events: list[WorkEvent]) -> None:
     handle = enqueue(fail(), expires=60, retry=Retry(attempts=5, base=61, max=61, jitter=0))
-    report = drain()
+    report = drain(raises=False)
     assert (report.ran, report.dead, report.retried) == (1, 1, 0)
     state = stated(handle)
     assert (state.status, state.reason, state.attempt) == ("dead", "expired", 1)
@@ -86,14 +86,14 @@ def test_a_retry_that_would_start_too_late_expires_instead(drain: Any, events: l
 @pytest.mark.django_db
 def test_a_retry_within_the_deadline_is_made(drain: Any) -> None:
     handle = enqueue(fail(), expires=60, retry=Retry(attempts=5, base=50, max=50, jitter=0))
-    assert drain().retried == 1
+    assert drain(raises=False).retried == 1
     assert stated(handle).status == "scheduled"
 
 
 @pytest.mark.django_db
 def test_without_attempts_left_it_is_exhausted_rather_than_expired(drain: Any) -> None:
     handle = enqueue(fail(), expires=1, retry=Retry(attempts=1, base=100, max=100))
-    drain()
+    drain(raises=False)
     assert stated(handle).reason == "exhausted"
 
 

@@ -93,7 +93,7 @@ def test_whoever_watches_a_work_that_had_ended_keeps_how_it_ended(end):
     member = enqueue(fail() if end == "dead" else add(a=1, b=1), retry=Retry(attempts=1))
     other = enqueue(add(a=2, b=2), delay=60)
     gate = enqueue(dependency([member, other], [add(a=3, b=3)], "all-done"))
-    cancel(member.id) if end == "cancelled" else drain()
+    cancel(member.id) if end == "cancelled" else drain(raises=False)
 
     delete_chains(member)
 
@@ -161,7 +161,7 @@ def test_a_groups_counts_stay_exact():
     requests = [add(a=1, b=1), fail(), add(a=2, b=2), add(a=3, b=3), add(a=4, b=4)]
     handles = enqueue_many(requests, together=True, retry=Retry(attempts=1))
     group = handles[0].id
-    drain(limit=2)
+    drain(limit=2, raises=False)
     assert counts(group) == (3, 5, 1)
     delete_chains(handles[1])
     assert counts(group) == (3, 4, 0)
@@ -244,7 +244,7 @@ def test_a_work_may_delete_chains_in_its_own_transaction():
         return deleted
 
     enqueue(tidy(of=old.id, broken=True))
-    drain()
+    drain(raises=False)
     assert old.state() is not None
     handle = enqueue(tidy(of=old.id))
     drain()

@@ -26,9 +26,9 @@ def test_an_instruction_that_is_not_returned_fails_the_attempt(drain: Any, time_
         ctx.queue([add(a=1, b=2)])
 
     handle = enqueue(forgetful())
-    assert drain().retried == 1
+    assert drain(raises=False).retried == 1
     time_travel(60)
-    assert drain().dead == 1
+    assert drain(raises=False).dead == 1
     state = handle.state()
     assert state is not None
     assert state.reason == "exhausted"
@@ -239,6 +239,6 @@ def test_a_database_error_leaves_the_work_and_its_test_whole(outcome: Any) -> No
 
 def test_one_failure_does_not_touch_its_neighbours(drain: Any) -> None:
     handles = enqueue_many([add(a=1, b=0), fail(), add(a=2, b=0)])
-    report = drain()
+    report = drain(raises=False)
     assert (report.succeeded, report.retried) == (2, 1)
     assert handles[2].result(timeout=0) == 2

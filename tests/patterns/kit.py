@@ -9,12 +9,12 @@ from django_ayework.models import Work
 from django_ayework.testing import drain, time_travel
 
 
-def run_for(seconds: float, step: float = 60.0) -> None:
+def run_for(seconds: float, step: float = 60.0, *, raises: bool = True) -> None:
     """Run everything that becomes due within this time."""
-    drain()
+    drain(raises=raises)
     for _ in range(int(seconds / step)):
         time_travel(step)
-        drain()
+        drain(raises=raises)
 
 
 def only(type: Any, **values: Any) -> Work:

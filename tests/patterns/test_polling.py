@@ -55,7 +55,7 @@ def test_real_failures_add_up_however_many_polls_lie_between(shop, order, monkey
 
     monkeypatch.setattr(shop.services, "find_label", find_label)
     shop.use()
-    run_for(3600)
+    run_for(3600, raises=False)
     poll = only(shop.works.fetch_label)
     assert (poll.status, poll.reason, len(list(answers))) == ("dead", "exhausted", 0)
 
@@ -65,7 +65,7 @@ def test_an_answer_that_is_lost_books_no_second_parcel(shop, order, monkeypatch)
     book_parcel = answer_lost(shop.services.book_parcel, times=1)
     monkeypatch.setattr(shop.services, "book_parcel", book_parcel)
     shop.use()
-    run_for(120)
+    run_for(120, raises=False)
     assert list(shop.services.parcels) == [f"order-{order.pk}"]
     assert label_of(shop, order)
 

@@ -32,6 +32,9 @@ def test_a_burst_ends_once_all_processes_find_nothing_to_do(env):
     assert sorted(rows.values_list("name", flat=True)) == ["night-1", "night-2"]
     assert process.pid not in rows.values_list("pid", flat=True)
     assert "ERROR" not in output
+    for row in rows:
+        assert f"INFO [{row.name}] Worker {row.id} started" in output
+    assert "INFO [night] Process 1 of the supervisor is" in output
 
 
 @pytest.mark.parametrize("variable", ["", "TEST_THREAD"], ids=["forked", "spawned"])

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_ayework import enqueue
+from django_ayework import Status, UnknownWorkType, dependency, enqueue, registry, work
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Work
-from tests.app.works import add, notify
+from tests.app.works import add, notify, pay
 
 pytestmark = pytest.mark.django_db
 
@@ -30,6 +31,60 @@ def test_of_the_input_only_what_is_named_must_match(enqueued: Any) -> None:
     assert enqueued(add, a=2) == []
     assert enqueued(add, c=None) == []
     assert [state.id for state in enqueued(b=2)] == [first.id]
+
+
+def test_ended_works_are_included_unless_a_status_is_given(enqueued: Any, drain: Any) -> None:
+    ended, scheduled = enqueue(add(a=1, b=2)), enqueue(add(a=3, b=4), delay=60)
+    due = enqueue(notify(order_id=1))
+    drain(limit=1)
+    assert [state.id for state in enqueued(status="success")] == [ended.id]
+    assert [state.id for state in enqueued(status=Status.PENDING)] == [due.id]
+    assert [state.id for state in enqueued(status=["pending", "scheduled"])] == [scheduled.id, due.id]
+    assert [state.id for state in enqueued(status=set(Status) - Status.terminal)] == [scheduled.id, due.id]
+    assert [state.id for state in enqueued(add, status="scheduled", a=3)] == [scheduled.id]
+    assert enqueued(add, status="pending") == []
+
+
+def test_an_unknown_status_is_refused(enqueued: Any) -> None:
+    with pytest.raises(ValueError, match="status=") as refused:
+        enqueued(status="pendng")
+    assert str(refused.value) == (
+        "expected status= to be one of blocked, scheduled, pending, running, success, dead, cancelled, "
+        "got: 'pendng'. Did you mean 'pending'?"
+    )
+
+
+@pytest.mark.parametrize("name", ["assert_enqueued", "assert_not_enqueued"])
+def test_assertions_refuse_what_no_work_can_be(name: str, request: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(registry, "_types", {"shop.add": add, "shop.pay": pay})
+    assertion = request.getfixturevalue(name)
+    with pytest.raises(UnknownWorkType, match=r"^no work is named 'shop\.ad'\. Did you mean 'shop\.add'\?"):
+        assertion("shop.ad")
+    with pytest.raises(TypeError) as refused:
+        assertion(pay, order=7)
+    assert str(refused.value) == (
+        "expected one of the inputs of shop.pay (order_id), got: 'order'. Did you mean 'order_id'?"
+    )
+    with pytest.raises(TypeError, match=r"^no type of work has an input 'order_idd'\. Did you mean 'order_i"):
+        assertion(order_idd=7)
+    with pytest.raises(TypeError, match=r"^expected a type of work or its name, as in assert_enqueued\("):
+        assertion(add(a=1, b=2))
+
+
+def test_a_type_that_takes_any_input_has_no_unknown_one(assert_enqueued: Any) -> None:
+    @work(name="t.assertions.anything")
+    def anything(**values: int) -> None: ...
+
+    enqueue(anything(a=1))
+    assert_enqueued(anything, a=1)
+    with pytest.raises(AssertionError):
+        assert_enqueued(anything, b=1)
+
+
+def test_gates_can_be_asserted_on(assert_enqueued: Any, assert_not_enqueued: Any) -> None:
+    assert_not_enqueued(GATE_TYPE)
+    gate = enqueue(dependency(["never"], [add(a=1, b=2)]))
+    assert assert_enqueued(GATE_TYPE).id == gate.id
 
 
 def test_a_row_that_cannot_be_read_matches_no_input(enqueued: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.explain.workers import find_worker
 from django_ayework.rules.explaining.ended import Ending, over
 from django_ayework.rules.explaining.explanation import Reason
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
+from django_ayework.rules.unknown import if_renamed
 from django_ayework.store.rows import WorkRow, statuses_of
 from django_ayework.store.waiters import missed_by, read_waiters
 
@@ -31,6 +33,7 @@ def why_ended(row: WorkRow, now: datetime) -> list[Reason]:
         attempt=row.attempt,
         members=members,
         missed=missed,
+        if_renamed=if_renamed(row.type, registry.names()) if row.reason == Cause.UNKNOWN_TYPE else "",
     )
     return over(ending, now)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django_ayework.conf import get_settings
+from django_ayework.define.registry import registry
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.explain.workers import live_workers
 from django_ayework.flow.options import decode_options
@@ -12,6 +13,7 @@ from django_ayework.rules.controls import Controls
 from django_ayework.rules.explaining.control import limits, pauses
 from django_ayework.rules.explaining.explanation import Code, Reason
 from django_ayework.rules.explaining.waiting import Past, bound, history, pending, scheduled
+from django_ayework.rules.unknown import if_renamed, is_parking
 from django_ayework.store.ahead import works_ahead
 from django_ayework.store.attempts import last_outcome
 from django_ayework.store.controls import running_counts
@@ -59,4 +61,5 @@ def past_of(row: WorkRow) -> Past:
         outcome=last_outcome(row.id, row.attempt),
         run_at=row.run_at,
         grace=timedelta(seconds=get_settings().unknown_type_grace),
+        if_renamed=if_renamed(row.type, registry.names()) if is_parking(row.error) else "",
     )

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_ayework.define.registry import registry
 from django_ayework.flow.garbage import leave_out_what_is_loaded
 from django_ayework.flow.readiness import hints_on_queues
-from django_ayework.management.output import DatabaseCommand, show_engine_log
+from django_ayework.management.output import DatabaseCommand, log_named, show_engine_log
 from django_ayework.management.worker_check import check_worker
 from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
 from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
@@ -64,9 +64,12 @@ class Command(DatabaseCommand):
         if server is not None:
             server.ask = lambda: report_on(worker.vitals)
             serve_in_thread(server)
-        if reloads:
-            serve_until_changed(worker)
-        status = 0 if reloads else serve(worker)
+        status = 0
+        with log_named(worker.name):
+            if reloads:
+                serve_until_changed(worker)
+            else:
+                status = serve(worker)
         if worker.refusal is not None:
             raise worker.refusal
         return status
@@ -78,14 +81,16 @@ class Command(DatabaseCommand):
         def life(end: socket.socket, place: int) -> int:
             return self.live(chosen, end, place)
 
-        return Supervisor(chosen.processes, life, server).run()
+        with log_named(chosen.name):
+            return Supervisor(chosen.processes, life, server).run()
 
     def live(self, chosen: WorkerOptions, end: socket.socket, place: int) -> int:
         """Be one of several workers."""
         worker = chosen.worker(place)
         self.greet(worker)
         tie = Tie(end, worker)
-        status = serve(worker, second_ends=lambda: not tie.holds)
+        with log_named(worker.name):
+            status = serve(worker, second_ends=lambda: not tie.holds)
         if worker.refusal is not None:
             self.stderr.write(f"CommandError: {worker.refusal}")
             return REFUSED

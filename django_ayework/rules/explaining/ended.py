@@ -30,6 +30,7 @@ class Ending:
     attempt: int
     members: Sequence[tuple[str, str, str | None]] = ()
     missed: int = 0
+    if_renamed: str = ""  # what to do when its type has another name now
 
     @property
     def facts(self) -> dict[str, object]:
@@ -70,6 +71,7 @@ def dead(ending: Ending, when: str) -> Reason:
     why, remedy = UNREADABLE_GATE if ending.is_gate and ending.reason == states.Reason.BAD_INPUT else says
     attempts = counted(ending.attempt, "attempt")
     why = why.format(attempts=attempts, type=repr(ending.type), error=error_line(ending.error))
+    remedy = remedy.format(renamed=ending.if_renamed)
     return Reason(Code(ending.reason), f"It died{when}: {sentence(why)} {remedy}", facts)
 
 
@@ -89,7 +91,7 @@ DEATHS: dict[str, tuple[str, str]] = {
     ),
     states.Reason.UNKNOWN_TYPE: (
         "no worker knew its type {type} for long enough",
-        "Install the app that defines it and restart the workers, then retry it.",
+        "Install the app that defines it and restart the workers, then retry it. {renamed}",
     ),
     states.Reason.BAD_INPUT: (
         "its stored input cannot be read, or does not fit its handler: {error}",

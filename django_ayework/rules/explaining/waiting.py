@@ -25,6 +25,7 @@ class Past:
     outcome: str | None
     run_at: datetime
     grace: timedelta
+    if_renamed: str  # what to do when its type has another name now
 
 
 def pending(
@@ -97,7 +98,7 @@ def parked(past: Past, now: datetime) -> Reason:
     until = since + past.grace
     text = (
         f"No worker that took it has known its type {past.type!r} since {moment(since, now)}: start one that "
-        f"has the app which defines it. It dies when none does until {moment(until, now)}."
+        f"has the app which defines it. {past.if_renamed} It dies when none does until {moment(until, now)}."
     )
     return Reason(Code.PARKED, text, {"type": past.type, "since": since, "until": until})
 

@@ -30,8 +30,8 @@ from django_ayework.flow.settle import Settlement
 from django_ayework.flow.trials import trial_of
 from django_ayework.logs import AttemptFacts, attempt_logged
 from django_ayework.rules.deadlines import has_expired
-from django_ayework.rules.states import Reason
-from django_ayework.rules.unknown import unknown_since
+from django_ayework.rules.states import Outcome, Reason
+from django_ayework.rules.unknown import if_renamed, unknown_since
 from django_ayework.rules.verdicts import Verdict, cut_traceback, die, error_text, expire, judge
 from django_ayework.store.clock import clock
 from django_ayework.store.database import alias
@@ -117,6 +117,7 @@ def opened(delivery: Delivery, services: EngineServices, stored: bool = True) ->
     try:
         arguments = work_type.arguments(read_input(row, work_type))
     except BaseException as error:  # a codec of the project's own may raise anything
+        services.note_failure(row.id, error)
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     announce_start(row)
     return Opened.of(delivery, work_type, arguments, services, stored)
@@ -138,7 +139,8 @@ def unknown_text(type: str) -> str:
     """Return what a work of an unknown type dies of."""
     return (
         f"unknown work type: no worker knew {type!r} within AYEWORK['UNKNOWN_TYPE_GRACE']; "
-        "install the app that defines it, then retry this work"
+        "install the app that defines it, then retry this work. "
+        f"{if_renamed(type, registry.names())} {registry.loaded()}"
     )
 
 
@@ -267,10 +269,13 @@ def failed(attempt: Opened, error: BaseException) -> Settlement:
     explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))
     advice = None if explicit or attempt.delivery.lost else advice_on(attempt, error)
     trial = trial_of(attempt.delivery.row, clock.now())
+    unintended = None if explicit else error
     try:
         verdict = judge(error, advice, trial)
     except (TypeError, ValueError) as unusable:
-        verdict = judge(unusable, None, trial)
+        verdict, unintended = judge(unusable, None, trial), unusable
+    if unintended is not None and verdict.outcome is not Outcome.DEFERRED:
+        attempt.stages.services.note_failure(attempt.delivery.row.id, unintended)
     story = "" if isinstance(error, Defer) else "".join(traceback.format_exception(error))
     return Settlement(attempt.delivery.row, verdict, cut_traceback(story))
 

@@ -53,6 +53,30 @@ def look_after(waiting: Iterable[Delivery], trusted_for: float) -> None:
         report(error, "queue", f"{len(doubtful)} works could not be looked at before they run")
 
 
+def log_refused(deliveries: Sequence[Delivery]) -> None:
+    """Log that outcomes came too late. After a cancellation that is to be expected, so it is no warning."""
+    cancelled = cancelled_among(deliveries)
+    for delivery in deliveries:
+        if delivery.row.id in cancelled:
+            logger.info("The outcome of work %s came too late: the work was cancelled.", delivery.row.id)
+        else:
+            logger.warning(
+                "The outcome of work %s came too late: somebody else has moved the work.", delivery.row.id
+            )
+
+
+def cancelled_among(deliveries: Sequence[Delivery]) -> set[str]:
+    """Return which works that are not ours any more were cancelled, as far as that can be found out."""
+    told = {each.row.id for each in deliveries if each.signal.reason is AbortReason.CANCELLED}
+    unclear = [each.row.id for each in deliveries if each.row.id not in told]
+    try:
+        holders = holders_of(unclear) if unclear else {}
+    except Exception as error:
+        report(error, "queue", f"{len(unclear)} works could not be looked up", brief=True)
+        holders = {}
+    return told | {id for id, holder in holders.items() if holder.status == Status.CANCELLED}
+
+
 def warn_if_late(delivery: Delivery, act: str) -> None:
     """Log that a work was, say, "settled" although its lease had lapsed: nobody else had taken it."""
     if delivery.has_lapsed(time.monotonic()):

@@ -37,8 +37,8 @@ class Stages:
     """
 
     __slots__ = (
-        "_delivery", "_depth", "_open", "_preparing", "_said", "_services", "_thread", "_used",
-        "_work_type", "settlement", "stored", "undone_by",
+        "_delivery", "_depth", "_open", "_preparing", "_said", "_thread", "_used",
+        "_work_type", "services", "settlement", "stored", "undone_by",
     )  # fmt: skip
 
     def __init__(
@@ -51,7 +51,7 @@ class Stages:
         self.undone_by: BaseException | None = None
         self._delivery = delivery
         self._work_type = work_type
-        self._services = services
+        self.services = services
         #: The transaction that is open until the handler has returned; kept when it has committed.
         self._open: OwnTransaction | None = None
         self._said: object = None  # the outcome that complete's block has given
@@ -196,7 +196,7 @@ class Stages:
         if not self.stored:
             return
         id, delivery = settlement.row.id, settlement.row.delivery
-        progress = self._services.latest_progress(id)
+        progress = self.services.latest_progress(id)
         if progress is not None:
             write_progress({id: (delivery, progress)})
         if settle_here([settlement]).refused:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from django_ayework.define.registry import registry
-from django_ayework.rules.unknown import OFFER_AGAIN, parked_again
+from django_ayework.rules.unknown import OFFER_AGAIN, if_renamed, parked_again
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
@@ -35,8 +35,8 @@ def park_row(row: WorkRow, worker_id: str) -> None:
     """Give a claimed work back, to be offered again in a while."""
     now = clock.now()
     logger.warning(
-        "Work %s has the type %r, which is unknown here; known are: %s.",
-        row.id, row.type, ", ".join(registry.names()) or "none",
+        "Work %s has the type %r, which is unknown here. %s %s",
+        row.id, row.type, if_renamed(row.type, registry.names()), registry.loaded(),
     )  # fmt: skip
     error = parked_again(row.error, now)
     transitions.release({row.id: row.delivery}, worker_id, now + OFFER_AGAIN, error)

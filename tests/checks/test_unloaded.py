@@ -1,0 +1,134 @@
+"""Works in modules that nothing imports are found in the source."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.test import modify_settings
+
+BROKEN = "def broken(:"
+DIRECT = """
+    from django_ayework import work
+
+    raise RuntimeError("this module must not be imported")
+
+    @work
+    def send(): ...
+
+    @work(queue="mail")
+    async def send_all(): ...
+
+    def helper(): ...
+"""
+RENAMED = """
+    from django_ayework import batch_work as many, work as job
+    from django_ayework import schedule
+
+    if True:
+        @schedule("0 3 * * *")
+        @job(name="depot.nightly")
+        def nightly(): ...
+
+    @many(size=3)
+    def together(items): ...
+"""
+QUALIFIED = """
+    import django_ayework as queue
+
+    @queue.work
+    def qualified(): ...
+"""
+OTHERS = """
+    from django_ayework import enqueue
+    from elsewhere import work
+
+    @work
+    def not_ours(): ...
+
+    def make():
+        from django_ayework import work
+
+        @work(name="made")
+        def made(): ...
+"""
+
+
+def write(folder: Path, **modules: str) -> None:
+    for name, source in {"__init__": "", **modules}.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.py").write_text(textwrap.dedent(source))
+
+
+@pytest.fixture
+def depot(tmp_path: Path, monkeypatch: Any) -> Any:
+    """An app whose ``works.py`` is imported, as at start-up."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path / "depot")
+    with modify_settings(INSTALLED_APPS={"append": "depot"}):
+        yield tmp_path / "depot"
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("depot", "project")]:
+        del sys.modules[name]
+
+
+def found() -> dict[str, tuple[str, str | None]]:
+    messages = [message for message in run_checks(tags=["ayework"]) if message.id == "ayework.W007"]
+    return {message.msg.partition(" ")[0]: (message.msg, message.hint) for message in messages}
+
+
+def test_w007_a_module_of_an_app_that_nothing_imports(depot: Path) -> None:
+    write(depot, tasks=DIRECT)
+    assert found() == {
+        "depot.tasks": (
+            "depot.tasks defines works, but nothing imports it, so workers do not know them: send, send_all.",
+            "Move them to depot.works, which is imported at start-up, or import it there.",
+        )
+    }
+    assert "depot.tasks" not in sys.modules
+
+
+def test_decorators_are_known_by_whatever_name_they_are_imported(depot: Path) -> None:
+    write(depot, renamed=RENAMED, qualified=QUALIFIED)
+    messages = {module: message.rpartition(": ")[2] for module, (message, _) in found().items()}
+    assert messages == {"depot.renamed": "nightly, together.", "depot.qualified": "qualified."}
+
+
+def test_packages_below_an_app_are_looked_through_but_tests_and_migrations(depot: Path) -> None:
+    for folder in ("jobs", "jobs/deep", "tests", "migrations"):
+        write(depot / folder, late=DIRECT)
+    write(depot, test_works=DIRECT, conftest=DIRECT)
+    assert set(found()) == {"depot.jobs.late", "depot.jobs.deep.late"}
+
+
+def test_what_is_imported_or_no_work_or_unreadable_is_no_matter(depot: Path, monkeypatch: Any) -> None:
+    write(depot, tasks=DIRECT, others=OTHERS, broken=f"# django_ayework\n{BROKEN}")
+    monkeypatch.setitem(sys.modules, "depot.tasks", object())
+    assert found() == {}
+
+
+def test_the_project_package_is_looked_through_though_it_is_no_app(
+    depot: Path, settings: Any, monkeypatch: Any
+) -> None:
+    write(depot.parent / "project", works=DIRECT)
+    __import__("project")
+    settings.SETTINGS_MODULE = "project.settings.production"
+    [(message, hint)] = found().values()
+    assert message.startswith("project.works defines works, but nothing imports it")
+    assert hint == (
+        "Import project.works in the works.py of an app, or make its package an app: add it to "
+        "INSTALLED_APPS and keep its works in works.py."
+    )
+
+
+def test_a_package_that_the_project_does_not_write_is_left_alone(
+    depot: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    write(tmp_path / "site-packages" / "foreign", tasks=DIRECT)
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    with modify_settings(INSTALLED_APPS={"append": "foreign"}):
+        assert found() == {}
+    del sys.modules["foreign"]
