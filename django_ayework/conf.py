@@ -69,7 +69,7 @@ class Settings:
 
 KEYS = {field.name.upper(): field.name for field in fields(Settings)}
 STORES = ("database", "cache", "local")
-PUBSUBS = ("auto", "postgres", "sqlite", "redis", "local", "polling")
+PUBSUBS = ("auto", "postgres", "sqlite", "mariadb", "redis", "local", "polling")
 #: What a Store, and what a PubSub, can do.
 STORE_METHODS = ("get", "set", "delete", "set_if_absent", "increment", "swap")
 PUBSUB_METHODS = ("publish", "subscribe", "close")
