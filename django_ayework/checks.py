@@ -83,7 +83,7 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
 
 
 #: What carries wake-ups, and the databases it goes with.
-PUBSUB_ENGINES = {"postgres": "postgresql", "sqlite": "sqlite"}
+PUBSUB_ENGINES = {"postgres": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
 
 
 @register("ayework")

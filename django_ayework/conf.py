@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from django_ayework.define.doer_option import check_doer
 from django_ayework.define.middleware import Middleware, check_middleware
+from django_ayework.define.retention import check_retention
 from django_ayework.doers import Doer
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.backoff import Retry
@@ -67,9 +68,8 @@ class Settings:
 
 
 KEYS = {field.name.upper(): field.name for field in fields(Settings)}
-ENDS = ("success", "cancelled", "dead")
 STORES = ("database", "cache", "local")
-PUBSUBS = ("auto", "postgres", "sqlite", "redis", "local", "polling")
+PUBSUBS = ("auto", "postgres", "sqlite", "mariadb", "redis", "local", "polling")
 #: What a Store, and what a PubSub, can do.
 STORE_METHODS = ("get", "set", "delete", "set_if_absent", "increment", "swap")
 PUBSUB_METHODS = ("publish", "subscribe", "close")
@@ -149,15 +149,7 @@ def retry(value: Any, name: str) -> Retry:
 
 def retention(value: Any, name: str) -> Mapping[str, float | None]:
     """Return how long works are kept: what is given, over the defaults."""
-    given = dict(value)
-    for status, kept in given.items():
-        if status not in ENDS:
-            raise ValueError(
-                f"expected the keys of {name} to be of {', '.join(ENDS)}, "
-                f"got: {status!r}.{did_you_mean(str(status), ENDS)}"
-            )
-        given[status] = None if kept is None else seconds(kept, f"{name}[{status!r}]")
-    return default_retention() | given
+    return default_retention() | check_retention(value, name)
 
 
 def hook(value: Any, name: str) -> Any:

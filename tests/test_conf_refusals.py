@@ -51,7 +51,11 @@ NO_HOOK = 5
         ("RETENTION", {"sucess": 5}, "got: 'sucess'. Did you mean 'success'?"),
         ("RETENTION", {"running": 5}, "success, cancelled, dead, got: 'running'"),
         ("RETENTION", {"dead": -5}, "['dead'] to be 0 seconds or more, got: -5"),
-        ("RETENTION", 86_400, "not iterable"),
+        (
+            "RETENTION",
+            86_400,
+            "to be a mapping of success, cancelled, dead to seconds (a number), a timedelta",
+        ),
         ("ON_EVENT", "nowhere.to.be.found", "nowhere"),
         ("ON_EVENT", f"{__name__}.missing", "missing"),
         ("ON_ERROR", "undotted", "undotted"),

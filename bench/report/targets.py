@@ -144,11 +144,12 @@ LATENCIES = [
     at_most(1.5, Side("latency", "p50 ms", "postgres"), Side("latency", "p50 ms", "postgres", "raw loop")),
     at_most(5, Side("latency", "p99 ms", "postgres")),
     at_most(15, Side("latency", "p50 ms", "sqlite")),
+    at_most(15, Side("latency", "p50 ms", "mariadb")),
 ]
 REST = [
     at_most(1, Side("idle", "transactions/s", "postgres")),
     at_most(0.1, Side("idle", "CPU s in 20 s", "postgres")),
-    at_most(0.1, Side("idle", "CPU s in 20 s", "mariadb")),
+    at_most(0.2, Side("idle", "CPU s in 20 s", "mariadb")),
     at_most(0.2, Side("idle", "CPU s in 20 s", "sqlite")),
     *(
         at_most(1.3, Side("idle", "RSS MiB", name), Side("idle", "RSS MiB", name, "bare Django shell"))

@@ -97,6 +97,7 @@ class BatchDecorator(Protocol):
         on_failure: Callable[[Exception, Any], object] | str | None = ...,
         schedulable: bool = ...,
         redact: Sequence[str] = ...,
+        retention: Mapping[str, Seconds | None] = ...,
     ) -> BatchDecorator: ...
 
 

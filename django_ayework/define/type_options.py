@@ -10,6 +10,7 @@ from django_ayework.define.doer_option import check_doer
 from django_ayework.define.middleware import check_middleware
 from django_ayework.define.options import check_flag, check_name, check_priority, check_retry
 from django_ayework.define.redaction import check_redact
+from django_ayework.define.retention import check_retention
 from django_ayework.define.work_type import WorkSettings
 from django_ayework.errors import InvalidOption, did_you_mean
 from django_ayework.rules.durations import seconds
@@ -36,6 +37,7 @@ def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequen
         "schedulable": check_flag,
         "middleware": check_middleware,
         "redact": check_redact,
+        "retention": check_retention,
         "doer": check_doer,
         "then": check_type_name,
         "order": check_order,

@@ -58,6 +58,7 @@ class WorkSettings:
     skip_queue: bool = False
     schedulable: bool = False
     redact: tuple[str, ...] = ()
+    retention: Mapping[str, float | None] | None = None
     doer: Doer | None = None
 
 

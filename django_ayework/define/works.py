@@ -101,6 +101,7 @@ class WorkDecorator(Protocol):
         skip_queue: bool = ...,
         schedulable: bool = ...,
         redact: Sequence[str] = ...,
+        retention: Mapping[str, Seconds | None] = ...,
         doer: Doer | None = ...,
     ) -> WorkDecorator: ...
 
@@ -124,7 +125,8 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     ``log_context(input, type)`` (says more in log records), ``middleware`` (surrounds the handler, within
     that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``skip_queue`` (the
     process that enqueues a work makes its first attempt), ``schedulable`` (may be scheduled in the admin),
-    ``redact`` (paths into the input that people are not shown) and ``doer`` (runs the works, in place of the
+    ``redact`` (paths into the input that people are not shown), ``retention`` (how long ended works are
+    kept, by status, in place of what the settings say) and ``doer`` (runs the works, in place of the
     worker's slots). Durations are seconds or timedelta.
 
     Raises ImproperWork when the function cannot be a work.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from datetime import timedelta
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
@@ -150,12 +150,45 @@ def sweep_page(after: Place | None = None) -> Sweep:
 
 
 def prune(limit: int = PRUNE_BATCH) -> int:
-    """Delete one batch per status of works ended longer ago than ``RETENTION``; return how many."""
+    """Delete one batch per status of works that were kept as long as their type, or ``RETENTION``, says.
+
+    Return how many.
+    """
     now, deleted = clock.now(), 0
     for status, kept in get_settings().retention.items():
-        if kept is not None:
-            deleted += retention.delete_ended(status, now - timedelta(seconds=kept), limit)
+        if own := own_retentions(status):
+            deleted += prune_by_type(status, kept, own, now, limit)
+        elif (before := kept_since(now, kept)) is not None:
+            deleted += retention.delete_ended(status, before, limit)
     entries.delete_expired(now, limit)
     processes.delete_unseen(now - UNSEEN_WORKERS_KEPT)
     delete_firings(now - FIRINGS_KEPT, limit)
     return deleted
+
+
+def own_retentions(status: str) -> dict[str, float | None]:
+    """Return for how many seconds works of this status are kept, by the types that say so themselves."""
+    own = {known.name: known.settings.retention for known in registry if known.settings.retention}
+    return {type: kept[status] for type, kept in own.items() if status in kept}
+
+
+def prune_by_type(
+    status: str, usual: float | None, own: Mapping[str, float | None], now: datetime, limit: int
+) -> int:
+    """Delete up to ``limit`` works of a status, each type after its own time or the usual one."""
+    left = limit
+    for type, oldest in retention.types_ended(status):
+        before = kept_since(now, own.get(type, usual))
+        if before is not None and oldest < before:
+            left -= retention.delete_ended(status, before, left, type)
+        if left <= 0:
+            break
+    return limit - left
+
+
+def kept_since(now: datetime, kept: float | None) -> datetime | None:
+    """Return when the works ended that have been kept for so many seconds; None if all are kept."""
+    try:
+        return None if kept is None else now - timedelta(seconds=kept)
+    except OverflowError:
+        return None

@@ -19,12 +19,19 @@ class AddIndexOnline(migrations.AddIndex):
     atomic = False
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        """Add the index."""
-        if schema_editor.connection.vendor != "postgresql":
-            return super().database_forwards(app_label, schema_editor, from_state, to_state)
+        """Add the index, after the columns that MySQL and MariaDB would not add beside writers with it."""
         model = to_state.apps.get_model(app_label, self.model_name)
-        if self.allow_migrate_model(schema_editor.connection.alias, model):
-            schema_editor.add_index(model, self.index, concurrently=True)
+        if not self.allow_migrate_model(schema_editor.connection.alias, model):
+            return
+        index: Any = self.index
+        if schema_editor.connection.vendor == "postgresql":
+            schema_editor.add_index(model, index, concurrently=True)
+        elif index.has_stand_ins(schema_editor):
+            for column in index.columns(model, schema_editor):
+                alter(model, schema_editor, f"ADD COLUMN {column}", unless=DUPLICATE_COLUMN)
+            alter(model, schema_editor, f"ADD {index.key(schema_editor)}", unless=DUPLICATE_INDEX)
+        else:
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
 
 
 class ReplaceIndexOnline(migrations.AddIndex):

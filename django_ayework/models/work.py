@@ -120,6 +120,14 @@ class Work(models.Model):
                 leading=(),
                 part_of="ayework_lane",
             ),
+            # Where a type has a retention of its own, its ended works are pruned apart from those of others.
+            PartialIndex(
+                fields=["status", "type", "ended_at"],
+                name="ayework_ended_type",
+                where=Q(ended_at__isnull=False),
+                leading=(),
+                stand_ins={"status": "ended_status"},
+            ),
             PartialIndex(
                 fields=["group_id"], name="ayework_group", where=Q(group_id__isnull=False), leading=()
             ),

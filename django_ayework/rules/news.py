@@ -10,6 +10,9 @@ from typing import Any, TypeAlias
 #: A queue, and a type of which it has works.
 Place: TypeAlias = tuple[str, str]
 
+#: Channels. DUE: works became due. ENDED: works, groups or chains have ended. REVOKED: running works were
+#: cancelled or completed. ANSWERED: a worker has taken the works of a DUE message.
+DUE, ENDED, REVOKED, ANSWERED = "due", "ended", "revoked", "answered"
 #: More names than that are not told one by one: to look is cheaper.
 MOST_NAMED = 100
 #: Characters; PostgreSQL takes fewer than 8000 bytes.

@@ -123,3 +123,13 @@ def on_timeline(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[An
 def ended_as(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
     """Return those of the works that ended with this status, found through the index over ended works."""
     return on_timeline(works, status).filter(moment__isnull=False)
+
+
+def ended_by_type(works: QuerySet[Any] | Manager[Any], status: str) -> QuerySet[Any]:
+    """Return those of the works that ended with this status, found through the index that has their types.
+
+    Filter and order them by ``type`` and ``ended_at``.
+    """
+    found: Any = works.alias(ended_status=StandIn("status", "ended_status"))
+    ended: QuerySet[Any] = found.filter(ended_status=status, ended_at__isnull=False)
+    return ended

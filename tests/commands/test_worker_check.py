@@ -31,7 +31,7 @@ def check(*arguments: str) -> tuple[int, list[str]]:
 @pytest.fixture
 def wakeups() -> int:
     """How many connections wake-ups take."""
-    return 2 if connection.vendor == "postgresql" else 0
+    return {"postgresql": 2, "mysql": 1}.get(connection.vendor, 0)
 
 
 def said(lines: list[str], weight: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_all_is_well(wakeups: int) -> None:
         f"Connections to the database 'default': at most {13 + wakeups}",
         "  1 process, each with 8 for handlers, 1 for claiming, 1 for settling, 1 for keeping leases, "
         "1 for maintenance, 1 for firing schedules"
-        + (", 1 for hearing wake-ups, 1 for sending many" if wakeups else ""),
+        + ("", ", 1 for watching for new works", ", 1 for hearing wake-ups, 1 for sending many")[wakeups],
     ]
     names = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
     server_name = names.get(connection.vendor, connection.display_name)

@@ -116,6 +116,43 @@ def test_what_is_redacted_comes_as_a_list_of_paths(value, message):
     assert str(refusal.value) == message
 
 
+def test_how_long_ended_works_are_kept_is_said_by_status():
+    assert step(retention={"success": timedelta(hours=1), "dead": None}).settings.retention == {
+        "success": 3600.0,
+        "dead": None,
+    }
+    assert step().settings.retention is None
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (
+            60,
+            InvalidOption,
+            "expected retention to be a mapping of success, cancelled, dead to seconds (a number), "
+            'a timedelta, or None for good, such as {"success": 3600}, got: 60.',
+        ),
+        (
+            {"sucess": 60},
+            InvalidOption,
+            "expected the keys of retention to be of success, cancelled, dead, got: 'sucess'. "
+            "Did you mean 'success'?",
+        ),
+        ({"dead": -1}, ValueError, "expected retention['dead'] to be 0 seconds or more, got: -1."),
+        (
+            {"dead": "1 day"},
+            TypeError,
+            "expected retention['dead'] to be seconds (a number) or a timedelta, got: '1 day' (str).",
+        ),
+    ],
+)
+def test_a_retention_that_cannot_be_used_is_refused_where_it_is_declared(value, error, message):
+    with pytest.raises(error) as refusal:
+        step(retention=value)
+    assert str(refusal.value) == message
+
+
 def test_what_is_redacted_must_be_an_input_for_a_slip_would_show_it():
     with pytest.raises(ImproperWork) as refusal:
         work(name="step", redact=["user", "passwrd.old"])(lambda user, password: None)

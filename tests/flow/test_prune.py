@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from django_ayework import Retry, dependency, enqueue, enqueue_many
+from django_ayework import Retry, dependency, enqueue, enqueue_many, work
 from django_ayework.flow.chores import prune
 from django_ayework.models import Attempt, Edge, Group, StoreEntry, Waiter, Work, WorkerProcess
 from django_ayework.store.entries import set_if_absent
 from django_ayework.testing import now
 from django_ayework.testing.factories import AttemptFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, fail
+from tests.fixtures import undeclared  # noqa: F401
 from tests.flow.conftest import Configure
 
 pytestmark = pytest.mark.django_db
@@ -50,6 +51,59 @@ def test_each_status_has_a_retention_of_its_own(configure: Configure) -> None:
     ended("cancelled", 1.1)
     assert prune() == 2
     assert left() == kept
+
+
+@pytest.fixture
+def declared(undeclared: Any) -> Any:  # noqa: F811
+    """Declare a type that keeps its ended works as long as it says."""
+
+    def declare(name: str, **retention: Any) -> None:
+        @work(name=name, retention=retention)
+        def handler() -> None: ...
+
+    return declare
+
+
+def test_a_type_keeps_its_works_as_long_as_it_says_itself(declared: Any) -> None:
+    declared("shop.tick", success=timedelta(minutes=1))
+    declared("shop.invoice", success=None, cancelled=10 * DAY, dead=30 * DAY)
+    kept = {
+        ended("success", 0.5 / 1440, type="shop.tick").id,
+        ended("success", 0.9, type="shop.add").id,
+        ended("success", 1000, type="shop.invoice").id,
+        ended("cancelled", 9, type="shop.invoice").id,
+        ended("dead", 29, type="shop.invoice").id,
+        ended("dead", 1000, type="shop.tick").id,
+    }
+    ended("success", 2 / 1440, type="shop.tick")
+    ended("cancelled", 1.1, type="shop.tick")
+    ended("success", 1.1, type="shop.add")
+    ended("cancelled", 11, type="shop.invoice")
+    ended("dead", 31, type="shop.invoice")
+    assert prune() == 5
+    assert left() == kept
+
+
+def test_works_of_types_that_nobody_knows_go_by_the_setting(declared: Any) -> None:
+    declared("shop.tick", success=None)
+    ended("success", 2, type="gone.from_the_code")
+    kept = ended("success", 2, type="shop.tick").id
+    assert prune() == 1
+    assert left() == {kept}
+
+
+def test_what_is_deleted_at_once_is_bounded_over_all_types_of_a_status(declared: Any) -> None:
+    declared("shop.tick", success=60)
+    for type in ("shop.add", "shop.tick", "shop.invoice"):
+        for _ in range(2):
+            ended("success", 2, type=type)
+    assert [prune(limit=4), prune(limit=4), prune(limit=4)] == [4, 2, 0]
+
+
+def test_works_may_be_kept_for_longer_than_there_are_dates(declared: Any) -> None:
+    declared("shop.tick", success=timedelta.max)
+    ended("success", 1000, type="shop.tick")
+    assert prune() == 0
 
 
 def test_nothing_at_all_may_be_kept(configure: Configure, drain: Any, time_travel: Any) -> None:

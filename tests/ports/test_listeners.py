@@ -1,4 +1,4 @@
-"""PubSubs that listen by a thread, PostgreSQL's and SQLite's: what they hear, and how they come and go."""
+"""PubSubs that listen by a thread, those of the databases: what they hear, and how they come and go."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from django.db import connection
 
 from django_ayework.ports.pubsub import listening
 from django_ayework.ports.pubsub.chosen import BUILT_IN
+from django_ayework.ports.pubsub.mariadb import MariadbPubSub
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
 from django_ayework.ports.pubsub.sqlite import SqlitePubSub
+from django_ayework.rules.news import due_from_text
 from django_ayework.store import notifications
+from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order
 from tests.processes import eventually
 
 transactional = pytest.mark.django_db(transaction=True)
 on_postgres = pytest.mark.vendors("postgresql")
 on_sqlite = pytest.mark.vendors("sqlite")
+on_mariadb = pytest.mark.vendors("mysql")
 
 
 @pytest.fixture
@@ -37,6 +41,7 @@ def threads(name: str) -> list[threading.Thread]:
 
 postgres = pytest.mark.parametrize("listener", [PostgresPubSub], indirect=True)
 sqlite = pytest.mark.parametrize("listener", [SqlitePubSub], indirect=True)
+mariadb = pytest.mark.parametrize("listener", [MariadbPubSub], indirect=True)
 
 
 def hear(listener: Any, channel: str = "due") -> list[str]:
@@ -179,6 +184,48 @@ def test_it_makes_calls_in_the_thread_that_listens_when_they_are_due(listener):
         )
     eventually(lambda: len(calls) == 3)
     assert calls == [(1, "ayework-listener"), (2, "ayework-listener"), (3, "ayework-listener")]
+
+
+@transactional
+@on_mariadb
+@mariadb
+def test_a_work_that_becomes_pending_is_told_and_workers_rest_no_longer_for_it(listener):
+    heard: list[str] = []
+    listener.subscribe("due", heard.append)
+    eventually(lambda: heard)  # that it begins to watch
+    heard.clear()
+    WorkFactory()
+    eventually(lambda: heard)
+    assert [due_from_text(text, "elsewhere").places for text in heard] == [{("default", "shop.add")}]
+    assert not listener.is_live
+
+
+@transactional
+@on_mariadb
+@mariadb
+def test_a_watch_comes_back_when_its_session_was_killed(listener, monkeypatch, caplog):
+    monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
+    caplog.set_level("INFO", logger="django_ayework")
+    heard: list[str] = []
+    listener.subscribe("due", heard.append)
+    eventually(lambda: heard)
+    heard.clear()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        )
+        for (id,) in cursor.fetchall():
+            cursor.execute(f"KILL {id}")
+    eventually(lambda: len(caplog.records) > 1)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert heard == [""]
+
+
+@on_sqlite
+@mariadb
+def test_on_another_database_it_says_that_nothing_is_heard(listener, caplog):
+    listener.subscribe("due", lambda message: None)
+    eventually(lambda: "neither MariaDB nor MySQL" in caplog.text)
 
 
 @transactional

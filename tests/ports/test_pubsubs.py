@@ -12,6 +12,7 @@ from django.db import connection
 from django_ayework.ports.pubsub import PubSub, get_pubsub
 from django_ayework.ports.pubsub.chosen import BUILT_IN, forget_all
 from django_ayework.ports.pubsub.local import LocalPubSub
+from django_ayework.ports.pubsub.mariadb import MariadbPubSub
 from django_ayework.ports.pubsub.polling import PollingPubSub
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
 from django_ayework.ports.pubsub.protocol import is_live, is_quick, reaches_others
@@ -79,7 +80,7 @@ def test_the_settings_name_what_carries_wake_ups(settings, name):
 @pytest.mark.parametrize("given", [{}, {"REDIS_URL": "redis://nowhere"}])
 def test_by_itself_it_goes_with_the_database(settings, database_vendor, given):
     settings.AYEWORK = given
-    without = "redis" if given else "local"
+    without = "redis" if given else "mariadb"
     expected = {"postgresql": "postgres", "sqlite": "sqlite"}.get(database_vendor, without)
 
     assert get_pubsub() is BUILT_IN[expected]
@@ -137,6 +138,13 @@ def test_a_message_is_sent_past_the_log_of_queries_and_outside_of_transactions(d
     assert PostgresPubSub().is_quick
     with transaction.atomic():
         assert not PostgresPubSub().is_quick
+
+
+def test_on_mariadb_nobody_but_who_waits_for_due_works_gets_a_thread():
+    pubsub = MariadbPubSub()
+    for channel in ("ended", "revoked", "answered"):
+        pubsub.subscribe(channel, lambda message: None)()
+    assert pubsub._thread is None
 
 
 def test_a_forked_process_has_none_of_its_parents_listeners():

@@ -219,6 +219,29 @@ class TestPlans:
         plans = plans_of(lambda: retention.delete_ended("success", before, 100))
         assert_reads_through(there("ayework_ended"), plans[:1])
 
+    def test_pruning_one_type_reads_ended_works_of_that_type_alone(self):
+        before = clock.now() + timedelta(minutes=1)
+        for count, ended_at in ((20, clock.now()), (200, before + timedelta(hours=1))):
+            WorkFactory.create_batch(count, type="shop.tick", status="success", ended_at=ended_at)
+        plans = plans_of(lambda: retention.delete_ended("success", before, 100, "shop.tick"))
+        assert_reads_through("ayework_ended_type", plans[:1])
+        assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans[:1]), (
+            plans
+        )
+        assert Work.objects.filter(type="shop.tick").count() == 200
+
+    def test_the_types_that_have_ended_are_found_by_an_entry_each(self):
+        WorkFactory(type="shop.tick", status="success", ended_at=clock.now())
+        plans = plans_of(lambda: list(retention.types_ended("success")))
+        assert len(plans) == 3
+        assert_reads_through("ayework_ended_type", plans)
+        assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
+        assert [type for type, _ in retention.types_ended("success")] == ["shop.add", "shop.tick"]
+
+    @pytest.mark.vendors("mysql")
+    def test_the_types_that_have_ended_are_found_however_many_works_they_have(self):
+        assert entries_read(lambda: list(retention.types_ended("success"))) < 20
+
     def test_the_far_future_is_left_alone(self):
         assert transitions.stage(clock.now(), 100) == 0
         assert Work.objects.filter(status="pending").count() == 0

@@ -30,12 +30,7 @@ pytestmark = [
 @pytest.fixture(params=["auto", "redis"])
 def env(request: Any, process_env: dict[str, str], settings: Any, database_vendor: str) -> Any:
     """The environment of processes that are woken in each way there is on this database."""
-    if request.param == "redis":
-        url = request.getfixturevalue("redis_url")
-    elif database_vendor == "mysql":
-        pytest.skip("nothing of its own to wake by")
-    else:
-        url = None
+    url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": request.param, "REDIS_URL": url}
     outbox.rest()
     outbox.forget()
@@ -51,6 +46,14 @@ def env(request: Any, process_env: dict[str, str], settings: Any, database_vendo
 
     outbox.rest()
     get_pubsub().close()
+
+
+@pytest.fixture
+def env_of_messages(env: Any, database_vendor: str) -> Any:
+    """The same, where there is more to be heard than that works have become due."""
+    if database_vendor == "mysql" and env["TEST_PUBSUB"] == "auto":
+        pytest.skip("works that become due are seen there, and nothing else")
+    return env
 
 
 @pytest.fixture
@@ -101,21 +104,23 @@ def test_a_busy_worker_starts_what_it_did_not_know_of(env, resting, tmp_path: Pa
         (tmp_path / "go").touch()
 
 
-def test_a_work_that_is_due_soon_starts_on_time(env, resting):
-    with worker_process(env):
+def test_a_work_that_is_due_soon_starts_on_time(env_of_messages, resting):
+    with worker_process(env_of_messages):
         resting()
         assert enqueue(quick(number=3), delay=0.5).result(timeout=PATIENCE) == 3
 
 
-def test_a_work_starts_on_time_whatever_the_interval_of_who_enqueues_it(env, resting, settings):
+def test_a_work_starts_on_time_whatever_the_interval_of_who_enqueues_it(env_of_messages, resting, settings):
     settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
-    with worker_process(env):
+    with worker_process(env_of_messages):
         resting()
         assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
 
 
-def test_a_handler_is_told_at_once_that_its_work_was_cancelled(env, resting, tmp_path: Path, monkeypatch):
-    with worker_process(env):
+def test_a_handler_is_told_at_once_that_its_work_was_cancelled(
+    env_of_messages, resting, tmp_path: Path, monkeypatch
+):
+    with worker_process(env_of_messages):
         resting()
         handle = enqueue(until_aborted(place=str(tmp_path)))
         eventually((tmp_path / "started").exists)
@@ -124,7 +129,9 @@ def test_a_handler_is_told_at_once_that_its_work_was_cancelled(env, resting, tmp
     assert (tmp_path / "reason").read_text() == "cancelled"
 
 
-def test_who_waits_in_another_process_is_told_of_the_end(env, resting, tmp_path: Path, monkeypatch):
+def test_who_waits_in_another_process_is_told_of_the_end(
+    env_of_messages, resting, tmp_path: Path, monkeypatch
+):
     """It looks so seldom that it would not see the end before its time is over."""
     monkeypatch.setattr(waiting, "FIRST_LOOK", 600.0)
     monkeypatch.setattr(waiting, "SLOWEST_LOOK", 600.0)
@@ -138,7 +145,7 @@ from tests.processes import eventually
 eventually(Path({str(tmp_path)!r}, "go").exists)
 complete({handle.id!r}, "ended elsewhere")
 """
-    with subprocess.Popen([sys.executable, "-c", source], env=env, cwd=ROOT) as process:
+    with subprocess.Popen([sys.executable, "-c", source], env=env_of_messages, cwd=ROOT) as process:
         wait_until_heard = [lambda: (tmp_path / "go").touch()]
         monkeypatch.setattr(waiting.waiters, "tell", telling(waiting.waiters.tell, wait_until_heard))
         assert handle.result(timeout=PATIENCE) == "ended elsewhere"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from django_ayework.flow.events import report
-from django_ayework.flow.news.outbox import ANSWERED, DUE, ENDED, REVOKED, outbox
+from django_ayework.flow.news.outbox import outbox
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.protocol import is_live
-from django_ayework.rules.news import Due, due_from_text, ids_from_text
+from django_ayework.rules.news import ANSWERED, DUE, ENDED, REVOKED, Due, due_from_text, ids_from_text
 
 Unsubscribe = Callable[[], None]
 

@@ -17,13 +17,19 @@ from django_ayework.flow.events import report
 from django_ayework.forking import after_fork_in_child
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.protocol import is_quick, reaches_others
-from django_ayework.rules.news import MOST_NAMED, Due, due_to_text, ids_to_text
+from django_ayework.rules.news import (
+    ANSWERED,
+    DUE,
+    ENDED,
+    MOST_NAMED,
+    REVOKED,
+    Due,
+    due_to_text,
+    ids_to_text,
+)
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.sessions import engine_session
 
-#: Channels. DUE: works became due. ENDED: works, groups or chains have ended. REVOKED: running works were
-#: cancelled or completed. ANSWERED: a worker has taken the works of a DUE message.
-DUE, ENDED, REVOKED, ANSWERED = "due", "ended", "revoked", "answered"
 #: Seconds between two messages of a process; what comes meanwhile is sent together.
 INTERVAL = 0.005
 #: The same while there is more to tell than names, as all of it says "look".

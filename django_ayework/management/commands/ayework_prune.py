@@ -13,7 +13,10 @@ from django_ayework.management.output import JSONCommand
 class Command(JSONCommand):
     """Delete ended works older than the retention; workers do the same by themselves."""
 
-    help = 'Delete works that ended longer ago than AYEWORK["RETENTION"] says. Workers do this by themselves.'
+    help = (
+        'Delete works that ended longer ago than AYEWORK["RETENTION"], or the retention of their type, says. '
+        "Workers do this by themselves."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the batch size."""

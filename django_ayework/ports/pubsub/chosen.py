@@ -7,18 +7,20 @@ from typing import Any, cast
 from django_ayework.conf import get_settings
 from django_ayework.forking import after_fork_in_child
 from django_ayework.ports.pubsub.local import LocalPubSub
+from django_ayework.ports.pubsub.mariadb import MariadbPubSub
 from django_ayework.ports.pubsub.polling import PollingPubSub
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
 from django_ayework.ports.pubsub.protocol import PubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
 from django_ayework.ports.pubsub.sqlite import SqlitePubSub
 from django_ayework.store.commits import file_of
-from django_ayework.store.database import alias, is_postgresql
+from django_ayework.store.database import alias, is_postgresql, vendor
 
 #: Ours: one object of each for the whole process.
 BUILT_IN: dict[str, PubSub] = {
     "postgres": PostgresPubSub(),
     "sqlite": SqlitePubSub(),
+    "mariadb": MariadbPubSub(),
     "redis": RedisPubSub(),
     "local": LocalPubSub(),
     "polling": PollingPubSub(),
@@ -39,7 +41,9 @@ def automatic() -> str:
         return "postgres"
     if file_of(alias()) is not None:
         return "sqlite"
-    return "redis" if get_settings().redis_url else "local"
+    if get_settings().redis_url:
+        return "redis"
+    return "mariadb" if vendor() == "mysql" else "local"
 
 
 def forget_all() -> None:
