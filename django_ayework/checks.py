@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from django_ayework.conf import Settings, get_settings, unknown_keys
+from django_ayework.conf import BESIDE, KEYS, Settings, get_settings, settings_beside, unknown_keys
 from django_ayework.define.registry import registry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.readiness import wrong_isolation
@@ -37,6 +37,20 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     if not django_settings.USE_TZ:
         message = "django_ayework works with aware datetimes only."
         found.append(Error(message, hint="Set USE_TZ = True.", id="ayework.E004"))
+    return found
+
+
+@register("ayework")
+def check_settings_beside(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W006: a setting beside ``AYEWORK`` that is one of its keys, and is not read."""
+    found: list[CheckMessage] = []
+    for name, hint in settings_beside().items():
+        key = name.removeprefix(BESIDE)
+        do = f"Write AYEWORK = {{{key!r}: …}} instead." if key in KEYS else f"{hint} It is a key of AYEWORK."
+        message = (
+            f"The setting {name} is not read: the settings of django_ayework are in the dictionary AYEWORK."
+        )
+        found.append(Warning(message, hint=do, id="ayework.W006"))
     return found
 
 
