@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 from django.dispatch import Signal
 
 from django_ayework.define.handles import Handle, WorkState
@@ -21,6 +22,7 @@ from django_ayework.flow.controls import limit, pause, resume
 from django_ayework.flow.explain.explaining import explain
 from django_ayework.flow.handles import get_handle
 from django_ayework.flow.requests import refuse_arguments, request_of
+from django_ayework.flow.twins import called_from_async_code, twinned
 from django_ayework.rules.explaining.explanation import Explanation
 
 R = TypeVar("R")
@@ -48,7 +50,10 @@ def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: 
             order = Order.objects.create(...)
             enqueue(send_receipt(order_id=order.pk), delay=60, about=order)
     """
-    return queued(work, input, options)
+    try:
+        return queued(work, input, options)
+    except SynchronousOnlyOperation as refusal:
+        raise called_from_async_code("enqueue") from refusal
 
 
 def queued(work: WorkRequest[Any, Any] | str, input: Any, options: Mapping[str, Any]) -> Handle[Any, Any]:
@@ -58,6 +63,7 @@ def queued(work: WorkRequest[Any, Any] | str, input: Any, options: Mapping[str, 
     return queueing.enqueue_one(request_of(work, input), options)
 
 
+@twinned
 def enqueue_many(
     works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
 ) -> list[Handle[R, G]]:
@@ -114,6 +120,7 @@ def enqueue_on(
     return disconnect
 
 
+@twinned
 def retry(id: str, input: Any = None) -> Handle[Any, Any]:
     """Make a dead or cancelled work pending again, with a full budget of attempts; return its handle.
 
@@ -131,6 +138,7 @@ async def aretry(id: str, input: Any = None) -> Handle[Any, Any]:
     return await sync_to_async(retry)(id, input)
 
 
+@twinned
 def trigger(*ids: str) -> list[WorkState]:
     """Make scheduled works due now, all or none; return their states in the order given, each once.
 
@@ -139,6 +147,7 @@ def trigger(*ids: str) -> list[WorkState]:
     return triggering.trigger(ids)
 
 
+@twinned
 def delete_chains(*ids: deleting.Chain, cascade: bool = False) -> list[str]:
     """Delete chains with all their works; return the ids of those that existed, in the order given.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from django_ayework.define import seams
 from django_ayework.define.context import Context
@@ -162,11 +162,28 @@ def require_function(handler: object, decorator: str) -> None:
     """Raise unless the decorated thing is a function that runs when it is called."""
     is_callable = callable(handler) and hasattr(handler, "__qualname__")
     if not is_callable or isinstance(handler, (str, type, WorkType)):
-        raise ImproperWork(f"expected {decorator} to decorate a function, got: {handler!r}.")
+        hint = " Move it out of the class." if isinstance(handler, classmethod) else ""
+        raise ImproperWork(f"expected {decorator} to decorate a function, got: {handler!r}.{hint}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ImproperWork(
             f"expected {decorator} to decorate a plain or async function, "
             f"got the generator {handler.__qualname__}()."
+        )
+    require_no_method(cast("Callable[..., Any]", handler), decorator)
+
+
+def require_no_method(handler: Callable[..., Any], decorator: str) -> None:
+    """Raise for a function of a class that expects its object: a worker has none to give."""
+    name = handler.__qualname__
+    owner = name.rpartition(".")[0]
+    is_in_class = bool(owner) and not owner.endswith("<locals>")
+    first = next(iter(inspect.signature(handler).parameters), None)
+    if is_in_class and first in ("self", "cls") and not inspect.ismethod(handler):
+        raise ImproperWork(
+            f"expected {decorator} to decorate a function, got the method "
+            f"{name}({first}, …): "
+            "a worker has no object to call it on. Move it out of the class, and give it what it needs as "
+            "inputs, such as a primary key."
         )
 
 

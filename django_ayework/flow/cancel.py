@@ -12,12 +12,14 @@ from django_ayework.flow.closing import close
 from django_ayework.flow.handles import Handle
 from django_ayework.flow.ledger import Ledger
 from django_ayework.flow.locking import lock_live_work
+from django_ayework.flow.twins import twinned
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 
 
+@twinned
 def cancel(id: str) -> Handle[Any, Any]:
     """End a work as cancelled; return its handle. Its waiters are decided as by any end without success.
 

@@ -30,12 +30,29 @@ def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, return
 
 
 def require_plain(work_type: AnyWorkType, returned: Any) -> None:
-    """Raise when a plain function returned a coroutine, which nobody would await."""
+    """Raise when a handler returned a coroutine that it did not await."""
     if isinstance(returned, CoroutineType):
+        name = returned.__qualname__.rpartition(".")[2]
         returned.close()
+        if work_type.is_async:
+            raise InvalidInstruction(
+                f"the handler of {work_type.name!r} returned a coroutine that it did not await; "
+                f"write return await {name}(…)."
+            )
         raise InvalidInstruction(
             f"the handler of {work_type.name!r} is a plain function that returned a coroutine; "
-            "declare it with async def."
+            f"declare it with async def, and write return await {name}(…)."
+        )
+
+
+def require_plain_act(work_type: AnyWorkType, stage: str, returned: Any) -> None:
+    """Raise when what was given to ``ctx.aprepare`` or ``ctx.acomplete`` returned a coroutine."""
+    if isinstance(returned, CoroutineType):
+        name = returned.__qualname__.rpartition(".")[2]
+        returned.close()
+        raise InvalidInstruction(
+            f"{work_type.name}: ctx.a{stage}({name}) expects a plain function, as Django's transactions "
+            f"are for plain code, and {name}() returned a coroutine; write it with def."
         )
 
 
