@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from django_ayework.conf import BESIDE, KEYS, Settings, get_settings, settings_beside, unknown_keys
 from django_ayework.define.registry import registry
+from django_ayework.define.schedules import schedules
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.readiness import wrong_isolation
 
@@ -149,6 +150,19 @@ def check_paths() -> Iterator[CheckMessage]:
             except ImportError as missing:
                 message = f"{option}= of the work {work_type.name!r} leads nowhere: {missing}."
                 yield Error(message, hint="Correct the dotted path.", id="ayework.E008")
+
+
+@register("ayework")
+def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E011: two schedules of one name, of which one would never fire."""
+    return [
+        Error(
+            f"Two schedules are named {name!r}: {first} and {second}.",
+            hint='Give one of them another name: schedule(…, name="…").',
+            id="ayework.E011",
+        )
+        for name, (first, second) in sorted(schedules.clashes.items())
+    ]
 
 
 @register("ayework")
