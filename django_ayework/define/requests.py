@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
+from django_ayework.define.dropped import note, watch
 from django_ayework.define.handles import Handle
 from django_ayework.define.ids import new_id
 from django_ayework.define.options import QueueOptions, refuse_identity
@@ -106,7 +108,7 @@ def dependency(
     require_condition(condition, len(watched))
     if on_unmet not in ("dead", "wait"):
         raise ValueError(f"expected on_unmet to be 'dead' or 'wait', got: {on_unmet!r}.")
-    return GateRequest(
+    gate: GateRequest[G_co] = GateRequest(
         type=GATE_TYPE,
         input={},
         watched=watched,
@@ -115,6 +117,9 @@ def dependency(
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_unmet=on_unmet,
     )
+    if watch.on:
+        note(gate, sys._getframe(1))
+    return gate
 
 
 def watched_ids(on: Iterable[Any]) -> Iterable[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast
 
 from django_ayework.define import seams
+from django_ayework.define.dropped import note, watch
 from django_ayework.define.handles import Handle
 from django_ayework.define.middleware import Middleware
 from django_ayework.define.options import QueueOptions, checked
@@ -87,7 +89,12 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
         """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
-        return self.request(bind(self.signature, self.name, args, kwargs) if args else self.arguments(kwargs))
+        request = self.request(
+            bind(self.signature, self.name, args, kwargs) if args else self.arguments(kwargs)
+        )
+        if watch.on:
+            note(request, sys._getframe(1))
+        return request
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
         """Build a request and queue it in the current transaction; return its handle."""

@@ -4,7 +4,7 @@ import django_ayework
 
 NAMES = """
 Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError BatchItem BlockerReference ChainNotFound
-Context Count CronError Dedup Defer Explanation Handle Instruction InvalidWorkId NotEncodable
+Context Count CronError Dedup Defer Explanation Handle Instruction InvalidWorkId NeverEnqueued NotEncodable
 NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status UnknownWorkType
 Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest WorkState
 WorkType Worker acancel acomplete adelete_chains aenqueue aenqueue_many aexplain alimit apause

@@ -7,6 +7,7 @@ from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import Context
+from django_ayework.define.dropped import watch
 from django_ayework.define.plans import is_all_it_says, plan_of
 from django_ayework.define.registry import AnyWorkType
 from django_ayework.errors import InvalidInstruction
@@ -22,11 +23,26 @@ def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, return
     Inputs of very many new works are encoded when they are written, unless encode_all() does so before.
     """
     require_plain(work_type, returned)
+    require_none_dropped(work_type, row)
     if work_type.settings.then is None and is_all_it_says(returned, context):
         return Settlement(row, success_of_value(returned, row, work_type))
+    return Settlement(row, success_from(plan_of(returned, context, is_strict(work_type)), row))
+
+
+def is_strict(work_type: AnyWorkType) -> bool:
+    """Tell whether what a handler built and did not use fails the attempt."""
     own = work_type.settings.strict_return
-    strict = get_settings().strict_return if own is None else own
-    return Settlement(row, success_from(plan_of(returned, context, strict), row))
+    return get_settings().strict_return if own is None else own
+
+
+def require_none_dropped(work_type: AnyWorkType, row: WorkRow) -> None:
+    """Raise when the handler built a work and dropped it, for it would silently do nothing."""
+    if watch.dropped and (dropped := watch.dropped.pop(row.id, None)) and is_strict(work_type):
+        raise InvalidInstruction(
+            f"the handler of {work_type.name!r} built {dropped[0]} that was not queued; write enqueue(…) "
+            "around it, or put it into the list of a returned ctx.queue(…).",
+            id=row.id,
+        )
 
 
 def require_plain(work_type: AnyWorkType, returned: Any) -> None:

@@ -21,6 +21,7 @@ from django_ayework.flow.settle import Settlement
 from django_ayework.logs import AttemptFacts, attempt_logged
 from django_ayework.worker.attempts.attempt import Opened, ended_by, run
 from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.outcome import require_none_dropped
 
 #: What a handler may return that is no value to be stored.
 NO_VALUES = (*SAYINGS, CoroutineType)
@@ -58,6 +59,7 @@ def run_short(
     with attempt_logged(AttemptFacts(row.id, row.type, row.attempt, row.group)):
         try:
             returned = work_type.handler(**arguments)
+            require_none_dropped(work_type, row)
             if isinstance(returned, NO_VALUES) or is_list_of_works(returned):
                 attempt = Opened.of(delivery, work_type, arguments, services)
                 return attempt.stages.conclude(attempt.context, returned)
