@@ -10,7 +10,6 @@ import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 
 from django_ayework import (
-    aenqueue,
     cancel,
     complete,
     delete_chains,
@@ -74,8 +73,3 @@ def test_an_async_handler_that_enqueues_is_told_so(drain: Any) -> None:
     handle = enqueue(enqueues())
     drain(limit=1)
     assert "write await aenqueue(…)." in (handle.state().last_error or "")  # type: ignore[union-attr]
-
-
-def test_the_twin_does_it() -> None:
-    asyncio.run(aenqueue(add(a=1, b=2)))  # type: ignore[arg-type]
-    assert Work.objects.get().type == "shop.add"
