@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django_ayework.define.batch_type import BatchItem
 from django_ayework.define.batch_works import batch_work
 from django_ayework.define.context import Context
+from django_ayework.define.dropped import NeverEnqueued
 from django_ayework.define.handles import ChainState, Handle, WorkState
 from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.registry import registry
@@ -136,6 +137,7 @@ __all__ = [
     "Handle",
     "Instruction",
     "InvalidWorkId",
+    "NeverEnqueued",
     "NotEncodable",
     "NotRetryable",
     "NotTriggerable",

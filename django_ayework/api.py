@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 from django.dispatch import Signal
 
 from django_ayework.define.handles import Handle, WorkState
@@ -22,6 +23,7 @@ from django_ayework.flow.controls import limit, pause, resume
 from django_ayework.flow.explain.explaining import explain
 from django_ayework.flow.handles import get_handle
 from django_ayework.flow.requests import refuse_arguments, request_of
+from django_ayework.flow.twins import called_from_async_code, twinned
 from django_ayework.rules.explaining.explanation import Explanation
 from django_ayework.rules.ids import require_work_id
 
@@ -50,7 +52,10 @@ def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: 
             order = Order.objects.create(...)
             enqueue(send_receipt(order_id=order.pk), delay=60, about=order)
     """
-    return queued(work, input, options)
+    try:
+        return queued(work, input, options)
+    except SynchronousOnlyOperation as refusal:
+        raise called_from_async_code("enqueue") from refusal
 
 
 def queued(work: WorkRequest[Any, Any] | str, input: Any, options: Mapping[str, Any]) -> Handle[Any, Any]:
@@ -60,6 +65,7 @@ def queued(work: WorkRequest[Any, Any] | str, input: Any, options: Mapping[str, 
     return queueing.enqueue_one(request_of(work, input), options)
 
 
+@twinned
 def enqueue_many(
     works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
 ) -> list[Handle[R, G]]:
@@ -120,6 +126,7 @@ def enqueue_on(
 def cancel(id: str) -> Handle[Any, Any]: ...
 @overload
 def cancel(*, group: str | Handle[Any, Any]) -> list[str]: ...
+@twinned
 def cancel(
     id: str | None = None, *, group: str | Handle[Any, Any] | None = None
 ) -> Handle[Any, Any] | list[str]:
@@ -143,6 +150,7 @@ def cancel(
 def retry(id: str, input: Any = None, *, again: bool = False) -> Handle[Any, Any]: ...
 @overload
 def retry(*, group: str | Handle[Any, Any]) -> list[str]: ...
+@twinned
 def retry(
     id: str | None = None,
     input: Any = None,
@@ -191,6 +199,7 @@ async def aretry(id: Any = None, input: Any = None, **options: Any) -> Handle[An
     return found
 
 
+@twinned
 def trigger(*ids: str) -> list[WorkState]:
     """Make scheduled works due now, all or none; return their states in the order given, each once.
 
@@ -199,6 +208,7 @@ def trigger(*ids: str) -> list[WorkState]:
     return triggering.trigger(ids)
 
 
+@twinned
 def delete_chains(*ids: deleting.Chain, cascade: bool = False) -> list[str]:
     """Delete chains with all their works; return the ids of those that existed, in the order given.
 

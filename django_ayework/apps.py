@@ -41,7 +41,21 @@ class AyeworkConfig(AppConfig):
         new_id.custom = lambda: get_settings().id
         connect_doers()
         connect_intake()
+        watch_requests()
         autodiscover_modules("works")
+
+
+def watch_requests() -> None:
+    """Tell of works that are built and never enqueued, in development and in tests."""
+    import sys
+
+    from django.conf import settings
+
+    from django_ayework.define.dropped import show_warnings, watch
+
+    if settings.DEBUG or "pytest" in sys.modules or sys.argv[1:2] == ["test"]:
+        watch.start()
+        show_warnings()
 
 
 def connect_doers() -> None:

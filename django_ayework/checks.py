@@ -14,8 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from django_ayework.conf import Settings, get_settings, unknown_keys
+from django_ayework.conf import BESIDE, KEYS, Settings, get_settings, settings_beside, unknown_keys
 from django_ayework.define.registry import registry
+from django_ayework.define.schedules import schedules
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.readiness import wrong_isolation
 from django_ayework.flow.unloaded import unloaded_modules
@@ -40,6 +41,20 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     if not django_settings.USE_TZ:
         message = "django_ayework works with aware datetimes only."
         found.append(Error(message, hint="Set USE_TZ = True.", id="ayework.E004"))
+    return found
+
+
+@register("ayework")
+def check_settings_beside(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W006: a setting beside ``AYEWORK`` that is one of its keys, and is not read."""
+    found: list[CheckMessage] = []
+    for name, hint in settings_beside().items():
+        key = name.removeprefix(BESIDE)
+        do = f"Write AYEWORK = {{{key!r}: …}} instead." if key in KEYS else f"{hint} It is a key of AYEWORK."
+        message = (
+            f"The setting {name} is not read: the settings of django_ayework are in the dictionary AYEWORK."
+        )
+        found.append(Warning(message, hint=do, id="ayework.W006"))
     return found
 
 
@@ -138,6 +153,19 @@ def check_paths() -> Iterator[CheckMessage]:
             except ImportError as missing:
                 message = f"{option}= of the work {work_type.name!r} leads nowhere: {missing}."
                 yield Error(message, hint="Correct the dotted path.", id="ayework.E008")
+
+
+@register("ayework")
+def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """E011: two schedules of one name, of which one would never fire."""
+    return [
+        Error(
+            f"Two schedules are named {name!r}: {first} and {second}.",
+            hint='Give one of them another name: schedule(…, name="…").',
+            id="ayework.E011",
+        )
+        for name, (first, second) in sorted(schedules.clashes.items())
+    ]
 
 
 @register("ayework")

@@ -260,7 +260,31 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
 
 def unknown_keys() -> dict[str, str]:
     """Return the keys of ``AYEWORK`` that mean nothing, each with a hint at the nearest known one."""
-    return {key: did_you_mean(str(key).upper(), KEYS).strip() for key in given_settings() if key not in KEYS}
+    unknown = [key for key in given_settings() if key not in KEYS]
+    return {key: did_you_mean(str(key).upper(), KEYS, MEANINGS).strip() for key in unknown}
+
+
+#: What settings are called elsewhere.
+MEANINGS = {
+    "MAX_ATTEMPTS": "RETRY",
+    "MAX_RETRIES": "RETRY",
+    "WORKERS": "CONCURRENCY",
+    "MAX_WORKERS": "CONCURRENCY",
+    "BROKER_URL": "REDIS_URL",
+    "RESULT_TTL": "RETENTION",
+    "RESULT_EXPIRES": "RETENTION",
+    "SERIALIZER": "CODEC",
+    "VISIBILITY_TIMEOUT": "LEASE",
+}
+#: How settings begin that are beside ``AYEWORK`` and not in it.
+BESIDE = "AYEWORK_"
+
+
+def settings_beside() -> dict[str, str]:
+    """Return settings of the project that look like keys of ``AYEWORK``, each with the nearest key."""
+    names = [name for name in dir(django_settings) if name.startswith(BESIDE)]
+    nearest = {name: did_you_mean(name.removeprefix(BESIDE), KEYS, MEANINGS) for name in names}
+    return {name: hint.strip() for name, hint in nearest.items() if hint}
 
 
 def clear_cache(*, setting: str, **kwargs: object) -> None:

@@ -7,7 +7,7 @@ travel as attributes; ``id`` is the id of the work concerned, or None.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 
@@ -192,13 +192,33 @@ def require_one_moment(name: str, delay: object, run_at: object) -> None:
         )
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+NO_MEANINGS: Mapping[str, str] = {}
+#: Names of other packages that are no longer than this count only if they are spelled exactly.
+SHORT = 3
+
+
+def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] = NO_MEANINGS) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty text.
+
+    ``meanings`` are names of other packages, and what they are called here: a name, or an expression.
 
     >>> did_you_mean("QUEUE", ["QUEUES", "LEASE"])
     " Did you mean 'QUEUES'?"
     >>> did_you_mean("zzz", ["QUEUES"])
     ''
+    >>> did_you_mean("retires", ["expires"], {"retries": "retry=Retry(attempts=…)"})
+    ' Did you mean retry=Retry(attempts=…)?'
     """
-    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {nearest[0]!r}?" if nearest else ""
+    elsewhere = [other for other in meanings if len(other) > SHORT or other == name]
+    nearest = difflib.get_close_matches(name, [*known, *elsewhere], n=1, cutoff=0.6)
+    if not nearest:
+        return ""
+    meant = meanings.get(nearest[0], "")
+    is_expression = meant and not meant.isidentifier()
+    return f" Did you mean {meant if is_expression else repr(meant or nearest[0])}?"
+
+
+def no_attribute(owner: str, name: str, known: Iterable[str], meanings: Mapping[str, str]) -> AttributeError:
+    """Return the error of an attribute that is not there, with the nearest one; none for private names."""
+    hint = "" if name.startswith("_") else did_you_mean(name, known, meanings)
+    return AttributeError(f"{owner} object has no attribute {name!r}{'.' if hint else ''}{hint}")

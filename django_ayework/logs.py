@@ -18,6 +18,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from django_ayework.define.dropped import watch
+
 
 class AttemptFacts(NamedTuple):
     """What every record of an attempt says; ``context`` comes from the hooks and from ``bound``."""
@@ -70,6 +72,17 @@ class attempt_logged:  # noqa: N801  # reads as what it is, a context manager
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)
+        if watch.dropped:
+            watch.dropped.pop(self._facts.id, None)
+
+
+def current_work() -> str | None:
+    """Return the id of the work whose attempt runs here, or None."""
+    facts = _current.get()
+    return facts.id if facts else None
+
+
+watch.attempt = current_work
 
 
 @contextmanager
@@ -85,5 +98,8 @@ def bound(**context: Any) -> Generator[None]:
     if facts is None:
         yield
         return
-    with attempt_logged(facts._replace(context={**facts.context, **context})):
+    token = _current.set(facts._replace(context={**facts.context, **context}))
+    try:
         yield
+    finally:
+        _current.reset(token)

@@ -13,6 +13,11 @@ from typing import Any
 import pytest
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Show works that are never enqueued; the project's own filters come later, and win."""
+    config.getini("filterwarnings").insert(0, "default::django_ayework.NeverEnqueued")
+
+
 @pytest.fixture(autouse=True)
 def _ayework_present() -> Iterator[None]:
     """Leave works that skip the queue to ``drain`` or a worker.

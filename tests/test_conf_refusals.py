@@ -45,7 +45,7 @@ NO_HOOK = 5
         ("PUBSUB", Shelf, "to be a PubSub, got: <class 'tests.test_conf.Shelf'>, which has no publish"),
         ("REDIS_URL", 6379, "to be an address such as 'redis://host:6379/0', got: 6379"),
         ("STRICT_RETURN", "no", "True or False, got: 'no'"),
-        ("RETRY", {"atempts": 3}, "unexpected keyword argument 'atempts'"),
+        ("RETRY", {"atempts": 3}, "'atempts' is not an option of Retry. Did you mean 'attempts'?"),
         ("RETRY", {"attempts": 0}, "attempts to be a whole number, 1 or more, got: 0"),
         ("RETRY", 5, "must be a mapping"),
         ("RETENTION", {"sucess": 5}, "got: 'sucess'. Did you mean 'success'?"),

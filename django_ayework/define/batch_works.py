@@ -9,13 +9,9 @@ from typing import Any, Literal, Never, Protocol, TypeVar, overload
 from django_ayework.define.batch_type import BatchItem, BatchType
 from django_ayework.define.redaction import require_inputs
 from django_ayework.define.registry import registry
+from django_ayework.define.seams import default_name
 from django_ayework.define.type_options import checked_settings
-from django_ayework.define.works import (
-    Unannotated,
-    default_name,
-    require_function,
-    require_type_name,
-)
+from django_ayework.define.works import Unannotated, require_function, require_type_name
 from django_ayework.doers import Doer
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.rules.backoff import Retry

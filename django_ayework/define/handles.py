@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from django_ayework.errors import no_attribute
 from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.durations import Seconds
 from django_ayework.rules.states import Status
@@ -76,6 +77,32 @@ class ChainState:
     length: int
     steps: tuple[WorkState, ...]
     next_start: int | None
+
+
+#: What the attributes of a handle are called elsewhere.
+MEANINGS = {
+    "get": "handle.result(timeout=…)",
+    "wait": "handle.result(timeout=…)",
+    "join": "handle.group(timeout=…)",
+    "aget": "await handle.aresult(timeout=…)",
+    "status": "handle.state().status",
+    "ready": "handle.state().status in Status.terminal",
+    "done": "handle.state().status in Status.terminal",
+    "successful": "handle.state().status",
+    "failed": "handle.state().status",
+    "info": "handle.state()",
+    "refresh": "handle.state()",
+    "return_value": "handle.result()",
+    "error": "handle.state().error",
+    "errors": "handle.state().error",
+    "traceback": "handle.state().error",
+    "attempts": "handle.state().attempt",
+    "revoke": "cancel(handle.id)",
+    "abort": "cancel(handle.id)",
+    "task_id": "handle.id",
+    "job_id": "handle.id",
+    "pk": "handle.id",
+}
 
 
 class Handle(ABC, Generic[R_co, G_co]):
@@ -185,6 +212,13 @@ class Handle(ABC, Generic[R_co, G_co]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"
+
+    if not TYPE_CHECKING:  # which are to know the attributes that there are
+
+        def __getattr__(self, name):
+            """Raise AttributeError, suggesting the nearest attribute."""
+            public = [known for known in dir(Handle) if not known.startswith("_")]
+            raise no_attribute("'Handle'", name, ["id", "deduplicated", *public], MEANINGS)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and other.id == self.id

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Never, TypeAlias, TypeVar, Unpack
+from typing import Any, ClassVar, Never, TypeAlias, TypeVar, Unpack
 
 from django_ayework.define.options import QueueOptions, checked, refuse_of_enqueue
-from django_ayework.define.requests import Queueable, WorkRequest, require_new, require_own_identity
+from django_ayework.define.requests import (
+    Queueable,
+    WorkRequest,
+    how_to_build,
+    require_new,
+    require_own_identity,
+)
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.folding import Contribution
 
@@ -23,15 +29,23 @@ T = TypeVar("T")
 class Instruction(Queueable[R_co, G_co]):
     """What a handler returns; typed by the work's own result and by what it contributes to its group.
 
-    ``context`` is the one that built it: a handler can only return instructions of its own.
+    ``context`` is the one that built it: a handler can only return instructions of its own. ``method`` is the
+    name of the context's method that builds it.
     """
+
+    method: ClassVar[str]
 
     def __init__(self, context: object) -> None:
         self.context = context
 
+    def __repr__(self) -> str:
+        return f"ctx.{self.method}(…)"
+
 
 class Result(Instruction[T, T]):
     """``ctx.result(value)``: the work's own result, and its contribution to the group."""
+
+    method = "result"
 
     def __init__(self, context: object, value: T, final: bool, append: Callable[[Any], Any] | None) -> None:
         super().__init__(context)
@@ -41,6 +55,8 @@ class Result(Instruction[T, T]):
 
 class Void(Instruction[None, Never]):
     """``ctx.void()``: no result, no contribution."""
+
+    method = "void"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +70,8 @@ class Link:
 
 class Queue(Instruction[None, G_co]):
     """``ctx.queue(works)``: these works join the group; the work itself has no result of its own."""
+
+    method = "queue"
 
     def __init__(self, context: object, items: Any, options: QueueOptions) -> None:
         super().__init__(context)
@@ -88,6 +106,8 @@ class Queue(Instruction[None, G_co]):
 class Continue(Instruction[None, G_co]):
     """``ctx.continue_with(work)``: the chain goes on with this work."""
 
+    method = "continue_with"
+
     def __init__(self, context: object, work: WorkRequest[Any, G_co], options: QueueOptions) -> None:
         super().__init__(context)
         self.work = work
@@ -110,7 +130,7 @@ def flattened(items: Any) -> Iterator[QueueItem]:
     else:
         raise TypeError(
             "expected ctx.queue(...) to have works built by calling their type, such as add(a=1, b=2), "
-            f"or instructions of this context, got: {items!r}."
+            f"or instructions of this context, got: {items!r}.{how_to_build(items)}"
         )
 
 

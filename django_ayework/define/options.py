@@ -19,6 +19,46 @@ MAX_PRIORITY = 2**31 - 1
 SAYS_THE_SAME = {"delay": "run_at", "run_at": "delay", "expires": "deadline", "deadline": "expires"}
 
 
+#: What queueing options are called elsewhere. The part behind "=" says how the value differs.
+MEANINGS = {
+    "countdown": "delay",
+    "defer_by": "delay",
+    "schedule_in": "delay",
+    "delay_seconds": "delay",
+    "eta": "run_at",
+    "run_after": "run_at",
+    "schedule_at": "run_at",
+    "scheduled_at": "run_at",
+    "scheduled_time": "run_at",
+    "defer_until": "run_at",
+    "retries": "retry=Retry(attempts=…)",
+    "max_retries": "retry=Retry(attempts=…)",
+    "max_attempts": "retry=Retry(attempts=…)",
+    "max_tries": "retry=Retry(attempts=…)",
+    "attempts": "retry=Retry(attempts=…)",
+    "backoff": "retry=Retry(base=…)",
+    "retry_backoff": "retry=Retry(base=…)",
+    "time_limit": "timeout",
+    "soft_time_limit": "timeout",
+    "job_timeout": "timeout",
+    "ttl": "expires",
+    "expire": "expires",
+    "max_age": "expires",
+    "queue_name": "queue",
+    "routing_key": "queue",
+    "task_id": "id",
+    "job_id": "id",
+    "unique": "dedup=Dedup(key)",
+    "unique_key": "dedup=Dedup(key)",
+    "dedup_key": "dedup=Dedup(key)",
+    "deduplication_key": "dedup=Dedup(key)",
+    "idempotency_key": "dedup=Dedup(key)",
+    "queueing_lock": "dedup=Dedup(key)",
+    "depends_on": "blockers",
+    "tenant": "fairness",
+}
+
+
 class QueueOptions(TypedDict, total=False):
     """What ``enqueue``, ``ctx.queue`` and ``.next`` accept; all are optional.
 
@@ -67,7 +107,8 @@ def checked(options: Mapping[str, Any]) -> QueueOptions:
     given = {}
     for name, value in options.items():
         if name not in CHECKS:
-            raise TypeError(f"{name!r} is not a queueing option.{did_you_mean(name, CHECKS)}")
+            hint = did_you_mean(name, CHECKS, MEANINGS)
+            raise TypeError(f"{name!r} is not a queueing option.{hint}")
         if value is not None:
             given[name] = CHECKS[name](value, name)
     return cast(QueueOptions, given)

@@ -11,7 +11,7 @@ from django_ayework.define.context import NOTHING, Context
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, nodes_of, requests_of
 from django_ayework.define.options import QueueOptions, combined
 from django_ayework.define.requests import WorkRequest, dependency
-from django_ayework.errors import InvalidInstruction
+from django_ayework.errors import Abort, Defer, InvalidInstruction, Reschedule
 from django_ayework.rules.folding import Contribution
 
 
@@ -29,15 +29,20 @@ class Plan(NamedTuple):
 
 
 EMPTY = Plan()
+#: Exceptions of this package that a handler raises, and must not return.
+RAISED = (Abort, Defer, Reschedule)
 #: What a handler may return that is no plain value.
-SAYINGS = (Instruction, WorkRequest)
+SAYINGS = (Instruction, WorkRequest, *RAISED)
+#: Requests and instructions in one of these are meant to be queued.
+LISTS = (list, tuple, set)
 
 
 def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     """Return the plan of what a handler returned; a plain value counts as ``ctx.result(value)``.
 
-    Raises InvalidInstruction for an instruction of another context, a work that was returned instead of
-    queued, and (when ``strict``) an instruction that was built but not returned.
+    Raises InvalidInstruction for an instruction of another context, a work or a list of works that was
+    returned instead of queued, an exception that was returned instead of raised, and (when ``strict``) an
+    instruction that was built but not returned.
     """
     instruction = as_instruction(returned, context)
     reached = set() if instruction is None else require_own(instruction, context)
@@ -50,7 +55,14 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
 def is_all_it_says(returned: object, context: Context) -> bool:
     """Tell whether a handler says nothing but the plain value that it returned, if any."""
     silent = not context.built and context.given_output is NOTHING
-    return silent and not isinstance(returned, SAYINGS)
+    return silent and not isinstance(returned, SAYINGS) and not is_list_of_works(returned)
+
+
+def is_list_of_works(returned: object) -> bool:
+    """Tell whether a list begins with a request or an instruction. The rest of a list is not read."""
+    if not isinstance(returned, LISTS):
+        return False
+    return isinstance(next(iter(returned), None), (WorkRequest, Instruction))
 
 
 def root_of(context: Context, since: int = 0) -> Instruction[Any, Any] | None:
@@ -86,10 +98,23 @@ def as_instruction(returned: object, context: Context) -> Instruction[Any, Any] 
     """Return the instruction, or a plain value as one; None for None."""
     if returned is None or isinstance(returned, Instruction):
         return returned
+    if isinstance(returned, RAISED):
+        name = type(returned).__name__
+        raise InvalidInstruction(
+            f"the handler of {context.type!r} returned {name}(…), which has no effect when it is returned; "
+            f"raise it: raise {name}(…).",
+            id=context.id,
+        )
     if isinstance(returned, WorkRequest):
         raise InvalidInstruction(
             f"the handler of {context.type!r} returned the work {returned.type!r} itself; "
             "return ctx.queue([...]) to queue it, with ctx as the handler's first parameter.",
+            id=context.id,
+        )
+    if is_list_of_works(returned):
+        raise InvalidInstruction(
+            f"the handler of {context.type!r} returned a {type(returned).__name__} of works; "
+            "return ctx.queue([...]) to queue them, with ctx as the handler's first parameter.",
             id=context.id,
         )
     return Result(context, returned, final=False, append=None)
@@ -113,10 +138,9 @@ def require_all_returned(context: Context, reached: set[int]) -> None:
     """Raise when an instruction was built but not returned, for it would silently do nothing."""
     for node in context.built:
         if id(node) not in reached:
-            name = "continue_with" if isinstance(node, Continue) else type(node).__name__.lower()
             raise InvalidInstruction(
-                f"the handler of {context.type!r} built ctx.{name}(…) that was not returned; "
-                f"write return ctx.{name}(…), or put it into the list of a returned ctx.queue(…).",
+                f"the handler of {context.type!r} built {node!r} that was not returned; "
+                f"write return {node!r}, or put it into the list of a returned ctx.queue(…).",
                 id=context.id,
             )
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from inspect import isfunction
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
+from django_ayework.define.dropped import note, watch
 from django_ayework.define.handles import Handle
 from django_ayework.define.ids import new_id
 from django_ayework.define.options import QueueOptions, refuse_identity
+from django_ayework.errors import no_attribute
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.ids import require_work_id
@@ -20,8 +24,34 @@ G_co = TypeVar("G_co", covariant=True)
 GATE_TYPE = "@work/dependency"
 
 
+#: What is done with a request is done by functions.
+MEANINGS = {
+    "enqueue": "enqueue(work)",
+    "aenqueue": "await aenqueue(work)",
+    "delay": "enqueue(work)",
+    "apply_async": "enqueue(work, delay=…)",
+    "send": "enqueue(work)",
+    "result": "enqueue(work).result()",
+    "state": "enqueue(work).state()",
+    "then": "ctx.queue([work]).next([…])",
+}
+
+
 class Queueable(Generic[R_co, G_co]):
     """What ``ctx.queue`` takes: requests and instructions."""
+
+    if not TYPE_CHECKING:  # which are to know the attributes that there are
+
+        def __getattr__(self, name):
+            """Raise AttributeError, saying what has such an attribute."""
+            if name == "next":
+                raise AttributeError(
+                    f"{self!r} has no .next, which is of ctx.queue(…) only: write "
+                    "return ctx.queue([…]).next([…])."
+                )
+            raise no_attribute(repr(type(self).__name__), name, (), self._meanings)
+
+    _meanings: ClassVar[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +65,8 @@ class WorkRequest(Queueable[R_co, G_co]):
     input: Mapping[str, Any]
     id: str = field(default_factory=new_id)
     options: QueueOptions = field(default_factory=QueueOptions)
+
+    _meanings = MEANINGS
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.type} {self.id}>"
@@ -76,7 +108,7 @@ def dependency(
     require_condition(condition, len(watched))
     if on_unmet not in ("dead", "wait"):
         raise ValueError(f"expected on_unmet to be 'dead' or 'wait', got: {on_unmet!r}.")
-    return GateRequest(
+    gate: GateRequest[G_co] = GateRequest(
         type=GATE_TYPE,
         input={},
         watched=watched,
@@ -85,6 +117,9 @@ def dependency(
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_unmet=on_unmet,
     )
+    if watch.on:
+        note(gate, sys._getframe(1))
+    return gate
 
 
 def watched_ids(on: Iterable[Any]) -> Iterable[str]:
@@ -116,9 +151,23 @@ def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
         if not isinstance(item, WorkRequest):
             raise TypeError(
                 f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "
-                f"got: {item!r}."
+                f"got: {item!r}.{how_to_build(item)}"
             )
         yield item
+
+
+def how_to_build(item: object) -> str:
+    """Return what to write instead of a type, or a function, that was not called.
+
+    >>> how_to_build(5)
+    ''
+    """
+    name = getattr(item, "__name__", None)
+    if hasattr(item, "handler") and callable(item):
+        return f" Call the type: {name}(…)."
+    if isfunction(item):
+        return f" Is it a work? Write @work above {name}, and call it: {name}(…)."
+    return ""
 
 
 def require_new(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:

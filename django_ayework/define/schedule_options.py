@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable
 from datetime import date, datetime
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from django_ayework.define.requests import GateRequest, WorkRequest
+from django_ayework.define.seams import default_name
 from django_ayework.define.work_type import WorkType
 from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
 from django_ayework.rules.cron import parse_cron
@@ -99,8 +100,13 @@ def check_moment(value: Any, key: str) -> date:
     return require_aware(value, key)
 
 
-def require_run(run: Run) -> Run:
+def require_run(run: Run | None) -> Run:
     """Return what a firing runs if it can do without arguments; raise ImproperWork otherwise."""
+    if run is None:
+        raise ImproperWork(
+            "expected run= to be a function, or a work built by calling its type, got: None. Was a function "
+            "called? Give the function itself: run=nightly, without parentheses."
+        )
     if isinstance(run, GateRequest) or not (isinstance(run, WorkRequest) or callable(run)):
         raise ImproperWork(
             f"expected run= to be a function, or a work built by calling its type, got: {run!r}; "
@@ -132,15 +138,22 @@ def inputs_of(run: Callable[..., Any]) -> list[str]:
 
 
 def name_of(run: Run, given: Any) -> str:
-    """Return the name: the one given, else that of the function."""
-    name = given if given is not None else getattr(run, "__name__", None)
-    if name is None or name == "<lambda>":
-        raise ImproperWork(f"expected name= for a schedule that runs {run!r}, which has no name of its own.")
+    """Return the name: the one given, else that of the type, or of the function with the label of its app."""
+    name = given if given is not None else own_name(run)
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise InvalidOption(
             f"expected the name of a schedule to be 1 to {LONGEST_NAME} printable characters, got: {name!r}."
         )
     return name
+
+
+def own_name(run: Run) -> str:
+    """Return the name of a type, or the label of a function's app and its name."""
+    if isinstance(run, WorkType):
+        return run.name
+    if getattr(run, "__name__", "<lambda>") == "<lambda>":
+        raise ImproperWork(f"expected name= for a schedule that runs {run!r}, which has no name of its own.")
+    return default_name(cast("Callable[..., Any]", run), "schedule")
 
 
 def origin(function: Callable[..., Any]) -> str:

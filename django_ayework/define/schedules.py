@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from datetime import date, datetime, tzinfo
@@ -10,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.schedule_options import Run, checked, name_of, origin, require_run
 from django_ayework.define.work_type import WorkType
-from django_ayework.errors import InvalidOption, did_you_mean
+from django_ayework.errors import did_you_mean
 from django_ayework.rules.cron import Dst
 from django_ayework.rules.durations import Seconds
 from django_ayework.rules.schedules.catching_up import CatchUp, Overlap
@@ -27,6 +28,7 @@ class DeclaredSchedule:
 
     name: str
     run: Run
+    place: str = ""  # the module and the line
     cron: str = ""
     every: float | None = None
     next: Next | None = None
@@ -52,6 +54,11 @@ class DeclaredSchedule:
             return self.run.type
         return origin(self.run)
 
+    @property
+    def origin(self) -> str:
+        """What it runs, and where it is declared."""
+        return f"{self.function} (declared in {self.place})"
+
     def cancel(self) -> None:
         """Take the declaration back: this process fires it no more, and its next tick disables the row.
 
@@ -65,17 +72,16 @@ class Schedules:
 
     def __init__(self) -> None:
         self._declared: dict[str, DeclaredSchedule] = {}
+        #: Names that were declared in two places, for the system check to report: what runs, and where.
+        self.clashes: dict[str, tuple[str, str]] = {}
         #: Grows with every change, so that a scheduler knows when to look again.
         self.version = 0
 
     def add(self, declared: DeclaredSchedule) -> None:
-        """Add one; the same function again (a reload) replaces itself. Raises InvalidOption for a clash."""
+        """Add one; the same line again (a reload) replaces itself. Of two with one name the later counts."""
         known = self._declared.get(declared.name)
-        if known is not None and known.function != declared.function:
-            raise InvalidOption(
-                f"expected each schedule to have a name of its own, but {declared.name!r} runs "
-                f"{known.function} already; give another name= to the one that runs {declared.function}."
-            )
+        if known is not None and known.origin != declared.origin:
+            self.clashes[declared.name] = (known.origin, declared.origin)
         self._declared[declared.name] = declared
         self.version += 1
 
@@ -83,6 +89,7 @@ class Schedules:
         """Forget one, unless another took its name."""
         if self._declared.get(declared.name) is declared:
             del self._declared[declared.name]
+            self.clashes.pop(declared.name, None)
             self.version += 1
 
     def find(self, name: str) -> DeclaredSchedule | None:
@@ -153,28 +160,31 @@ def schedule(cron: str | None = None, **options: Any) -> Any:
     """
     given = options if cron is None else {"cron": cron, **options}
     require_known(given)
-    if given.get("run") is not None:
-        return declare(given)
+    caller = sys._getframe(1)
+    place = f"{caller.f_globals.get('__name__')}, line {caller.f_lineno}"
+    if "run" in given:
+        return declare(given, place)
 
     def decorate(function: F) -> F:
-        declare({**given, "run": function})
+        declare({**given, "run": function}, place)
         return function
 
     checked(given)
     return decorate
 
 
-def declare(given: dict[str, Any]) -> DeclaredSchedule:
+def declare(given: dict[str, Any], place: str) -> DeclaredSchedule:
     """Check everything, and add the schedule."""
     run = require_run(given["run"])
-    declared = DeclaredSchedule(run=run, name=name_of(run, given.get("name")), **checked(given))
+    name = name_of(run, given.get("name"))
+    declared = DeclaredSchedule(run=run, name=name, place=place, **checked(given))
     schedules.add(declared)
     return declared
 
 
 def require_known(given: dict[str, Any]) -> None:
     """Raise TypeError for options that are not known."""
-    known = [field.name for field in fields(DeclaredSchedule)]
+    known = [field.name for field in fields(DeclaredSchedule) if field.name != "place"]
     for key in given:
         if key not in known:
             raise TypeError(f"{key!r} is not an option of schedule().{did_you_mean(key, known)}")

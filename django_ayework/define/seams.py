@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from django_ayework.define.handles import Handle
 from django_ayework.define.requests import WorkRequest
+from django_ayework.errors import ImproperWork
 
 R = TypeVar("R")
 G = TypeVar("G")
@@ -31,6 +32,18 @@ def is_connected() -> bool:
 def app_label_of(module: str) -> str | None:
     """Return the label of the installed app that a module belongs to, or None."""
     return connections.app_label_of(module)
+
+
+def default_name(handler: Callable[..., Any], decorator: str) -> str:
+    """Return ``"<app_label>.<function name>"``; raise when the function is in no installed app."""
+    label = app_label_of(handler.__module__)
+    if label is None:
+        hint = "" if is_connected() else " (django_ayework itself is not loaded: is it in INSTALLED_APPS?)"
+        raise ImproperWork(
+            f"{handler.__module__}.{handler.__qualname__} is in no installed app, so it has no name; "
+            f'give one: {decorator}(name="...").{hint}'
+        )
+    return f"{label}.{handler.__name__}"
 
 
 def enqueue(request: WorkRequest[R, G]) -> Handle[R, G]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_ayework.define.doer_option import check_doer
 from django_ayework.define.middleware import check_middleware
-from django_ayework.define.options import check_flag, check_name, check_priority, check_retry
+from django_ayework.define.options import MEANINGS, check_flag, check_name, check_priority, check_retry
 from django_ayework.define.redaction import check_redact
 from django_ayework.define.retention import check_retention
 from django_ayework.define.work_type import WorkSettings
@@ -16,6 +16,30 @@ from django_ayework.errors import InvalidOption, did_you_mean
 from django_ayework.rules.durations import seconds
 
 MAX_TYPE_LENGTH = 128
+
+#: Options that only a queued work has: which work waits, until when, and which one it is.
+OF_ONE_WORK = ("delay", "run_at", "deadline", "blockers", "dedup", "unit", "id", "about", "on_commit")
+#: What the options of a type are called elsewhere, besides those that every queued work may have.
+TYPE_MEANINGS = {
+    **{name: meant for name, meant in MEANINGS.items() if meant.partition("=")[0] not in OF_ONE_WORK},
+    **{name: f"enqueue(…, {name}=…)" for name in OF_ONE_WORK},
+    **{
+        name: f"enqueue(…, {meant if '=' in meant else f'{meant}=…'})"
+        for name, meant in MEANINGS.items()
+        if meant.partition("=")[0] in OF_ONE_WORK
+    },
+    "bind": "a first parameter named ctx",
+    "pass_context": "a first parameter named ctx",
+    "takes_context": "a first parameter named ctx",
+    "rate_limit": "doer=rate_limited(…)",
+    "concurrency": "max_running",
+    "max_concurrency": "max_running",
+    "cron": "@schedule(…) above @work",
+    "crontab": "@schedule(…) above @work",
+    "every": "@schedule(…) above @work",
+    "schedule": "@schedule(…) above @work",
+    "batch_size": "@batch_work(size=…)",
+}
 
 
 def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequence[str] = ()) -> WorkSettings:
@@ -48,7 +72,7 @@ def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequen
     known = [field.name for field in fields(WorkSettings)]
     for key in options:
         if key not in known:
-            hint = did_you_mean(key, ["name", *besides, *known])
+            hint = did_you_mean(key, ["name", *besides, *known], TYPE_MEANINGS)
             raise TypeError(f"{key!r} is not an option of {decorator}.{hint}")
     given = {
         key: checks[key](value, key) if key in checks else value

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast
 
 from django_ayework.define import seams
+from django_ayework.define.dropped import note, watch
 from django_ayework.define.handles import Handle
 from django_ayework.define.middleware import Middleware
 from django_ayework.define.options import QueueOptions, checked
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.signature import bind, input_signature, wants_context
 from django_ayework.doers import Doer
+from django_ayework.errors import no_attribute
 from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import DEFAULT_WEIGHT
@@ -87,7 +90,12 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
         """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
-        return self.request(bind(self.signature, self.name, args, kwargs) if args else self.arguments(kwargs))
+        request = self.request(
+            bind(self.signature, self.name, args, kwargs) if args else self.arguments(kwargs)
+        )
+        if watch.on:
+            note(request, sys._getframe(1))
+        return request
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
         """Build a request and queue it in the current transaction; return its handle."""
@@ -132,6 +140,44 @@ class WorkType(Generic[P, R_co, G_co]):
 
     def __repr__(self) -> str:
         return f"<WorkType {self.name}>"
+
+    if not TYPE_CHECKING:  # which are to know the attributes that there are
+
+        def __getattr__(self, name):
+            """Raise AttributeError, suggesting the nearest attribute."""
+            raise no_attribute(repr(type(self).__name__), name, ATTRIBUTES, meanings_for(self))
+
+
+#: The attributes of a type that users need.
+ATTRIBUTES = ("enqueue", "aenqueue", "handler", "name", "settings")
+
+
+def meanings_for(work_type: WorkType[..., Any, Any]) -> Mapping[str, str]:
+    """Return what attributes of a type are called elsewhere."""
+    name = work_type.__dict__.get("__name__", "work")
+    queue, with_options = f"{name}.enqueue(…)", f"enqueue({name}(…), delay=…)"
+    return {
+        "delay": queue,
+        "adelay": f"{name}.aenqueue(…)",
+        "defer": queue,
+        "defer_async": f"{name}.aenqueue(…)",
+        "send": queue,
+        "submit": queue,
+        "apply_async": with_options,
+        "send_with_options": with_options,
+        "schedule": with_options,
+        "configure": with_options,
+        "using": with_options,
+        "apply": f"{name}.handler(…)",
+        "call_local": f"{name}.handler(…)",
+        "func": f"{name}.handler(…)",
+        "fn": f"{name}.handler(…)",
+        "run": f"{name}.handler(…)",
+        "s": f"{name}(…)",
+        "si": f"{name}(…)",
+        "signature": f"{name}(…)",
+        "message": f"{name}(…)",
+    }
 
 
 def surrounds(settings: WorkSettings) -> bool:

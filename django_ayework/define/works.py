@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
-from django_ayework.define import seams
 from django_ayework.define.context import Context
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.middleware import Middleware
 from django_ayework.define.redaction import require_inputs
 from django_ayework.define.registry import registry
+from django_ayework.define.schedules import schedules
+from django_ayework.define.seams import default_name
 from django_ayework.define.skipping import require_queue_if_continuous
 from django_ayework.define.type_options import MAX_TYPE_LENGTH, checked_settings
 from django_ayework.define.work_type import WorkSettings, WorkType
@@ -164,12 +165,42 @@ def require_function(handler: object, decorator: str) -> None:
     """Raise unless the decorated thing is a function that runs when it is called."""
     is_callable = callable(handler) and hasattr(handler, "__qualname__")
     if not is_callable or isinstance(handler, (str, type, WorkType)):
-        raise ImproperWork(f"expected {decorator} to decorate a function, got: {handler!r}.")
+        hint = " Move it out of the class." if isinstance(handler, classmethod) else ""
+        raise ImproperWork(f"expected {decorator} to decorate a function, got: {handler!r}.{hint}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ImproperWork(
             f"expected {decorator} to decorate a plain or async function, "
             f"got the generator {handler.__qualname__}()."
         )
+    require_no_method(cast("Callable[..., Any]", handler), decorator)
+    require_not_scheduled(cast("Callable[..., Any]", handler), decorator)
+
+
+def require_no_method(handler: Callable[..., Any], decorator: str) -> None:
+    """Raise for a function of a class that expects its object: a worker has none to give."""
+    name = handler.__qualname__
+    owner = name.rpartition(".")[0]
+    is_in_class = bool(owner) and not owner.endswith("<locals>")
+    first = next(iter(inspect.signature(handler).parameters), None)
+    if is_in_class and first in ("self", "cls") and not inspect.ismethod(handler):
+        raise ImproperWork(
+            f"expected {decorator} to decorate a function, got the method "
+            f"{name}({first}, …): "
+            "a worker has no object to call it on. Move it out of the class, and give it what it needs as "
+            "inputs, such as a primary key."
+        )
+
+
+def require_not_scheduled(handler: Callable[..., Any], decorator: str) -> None:
+    """Raise when ``@schedule`` came first: the schedule would call the function, and queue nothing."""
+    for declared in schedules:
+        if declared.run is handler:
+            declared.cancel()
+            raise ImproperWork(
+                f"expected @schedule above {decorator}, got {decorator} above @schedule for "
+                f"{handler.__qualname__}(): the schedule would call the function itself, and queue no work. "
+                f"Write @schedule(…) in the line above {decorator}."
+            )
 
 
 def require_sync_if_atomic(handler: Callable[..., Any], settings: WorkSettings) -> None:
@@ -188,20 +219,6 @@ def require_sync_if_interruptible(handler: Callable[..., Any], settings: WorkSet
             f"interrupt=True needs a plain function, and {handler.__qualname__}() is async: its timeout "
             "cancels it for real anyway; leave interrupt out, and watch ctx.signal for other reasons to stop."
         )
-
-
-def default_name(handler: Callable[..., Any], decorator: str) -> str:
-    """Return ``"<app_label>.<function name>"``; raise when the function is in no installed app."""
-    label = seams.app_label_of(handler.__module__)
-    if label is None:
-        hint = (
-            "" if seams.is_connected() else " (django_ayework itself is not loaded: is it in INSTALLED_APPS?)"
-        )
-        raise ImproperWork(
-            f"{handler.__module__}.{handler.__qualname__} is in no installed app, so it has no type name; "
-            f'give one: {decorator}(name="...").{hint}'
-        )
-    return f"{label}.{handler.__name__}"
 
 
 def require_type_name(name: object) -> None:

@@ -18,6 +18,7 @@ from django_ayework.flow.locking import lock_current_step
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, book_all, success_of
+from django_ayework.flow.twins import twinned
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic
@@ -49,6 +50,7 @@ def completing(id: str) -> Generator[Context]:
             complete_here(row, plan_of(root, context, strict=True))
 
 
+@twinned
 def complete(id: str, result: Any = None) -> None:
     """End a work with success and this result (None: without one), without its handler.
 

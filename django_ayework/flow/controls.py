@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django_ayework.define.options import check_name, check_priority
@@ -10,23 +11,30 @@ from django_ayework.define.type_options import check_limit, check_weight
 from django_ayework.define.work_type import WorkSettings
 from django_ayework.flow.closing import close
 from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.readiness import hints_on_queues
+from django_ayework.flow.twins import twinned
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.store.clock import clock
 from django_ayework.store.controls import Scope, all_controls, change_control
 from django_ayework.store.database import atomic
 
+logger = logging.getLogger("django_ayework")
 
+
+@twinned
 def pause(*, type: str | None = None, queue: str | None = None) -> None:
     """Stop claiming works of a type or of a queue, in the whole fleet; what runs goes on.
 
-    Works can still be queued. Every worker heeds it within a poll.
+    Works can still be queued. Every worker heeds it within a poll. For a queue that no type of
+    work uses a warning is logged, if another has nearly that name.
 
     Raises UnknownWorkType, and TypeError unless exactly one of the two is given.
     """
     set_paused(type, queue, True)
 
 
+@twinned
 def resume(*, type: str | None = None, queue: str | None = None) -> None:
     """Claim works of a paused type or queue again; see pause()."""
     set_paused(type, queue, False)
@@ -39,9 +47,13 @@ def set_paused(type: str | None, queue: str | None, paused: bool) -> None:
     if type is not None:
         write("type", registry.get(type).name, paused=paused)
     else:
-        write("queue", check_name(queue, "queue"), paused=paused)
+        name = check_name(queue, "queue")
+        for hint in hints_on_queues([name]):
+            logger.warning("%s", hint)
+        write("queue", name, paused=paused)
 
 
+@twinned
 def limit(
     type: str,
     *,

@@ -30,6 +30,7 @@ from django_ayework.flow.chains import find_chain_state
 from django_ayework.flow.orphans import note_waiting
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_state
+from django_ayework.flow.twins import twinned
 from django_ayework.flow.waiting import AsyncBell, Wait
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
@@ -61,26 +62,32 @@ class Handle(handles.Handle[R_co, G_co]):
         row = find_row(self.id)
         return (row.group, row.chain) if row else (None, None)
 
+    @twinned
     def state(self) -> WorkState | None:
         """Read the work's state."""
         return find_state(self.id)
 
+    @twinned
     def result(self, timeout: Seconds | None = None) -> R_co:
         """Wait for the work's own result."""
         return cast(R_co, self._wait(self._own_result, timeout))
 
+    @twinned
     def group(self, timeout: Seconds | None = None) -> G_co | None:
         """Wait for the group's value."""
         return cast("G_co | None", self._wait(self._group_value, timeout))
 
+    @twinned
     def chain(self, timeout: Seconds | None = None) -> Any:
         """Wait for the chain's last result."""
         return self._wait(self._chain_result, timeout)
 
+    @twinned
     def chain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
         """Read the state of the work's chain."""
         return find_chain_state(self.id, start, limit)
 
+    @twinned
     def cancel(self) -> list[str]:
         """Cancel the work, or the whole group if the work is its first."""
         if self.group_id == self.id:

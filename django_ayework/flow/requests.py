@@ -8,6 +8,7 @@ from typing import Any
 from django_ayework.define.options import ENQUEUE_OPTIONS
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, require_requests
+from django_ayework.define.work_type import WorkType
 from django_ayework.flow.redaction import arguments_for_people
 
 
@@ -21,6 +22,12 @@ def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any
     if isinstance(work, str):
         build = registry.get(work).build
         return build(one_input(work, input) if registry.batch(work) else named_input(work, input))
+    if isinstance(work, WorkType) and input is not None:
+        raise TypeError(
+            f"expected enqueue(work) to have a built work, got the type {work!r} and its input; "
+            f"call the type: enqueue({work.handler.__name__}(…)), or give its name: "
+            f"enqueue({work.name!r}, {{…}})."
+        )
     if input is not None:
         shown = arguments_for_people(registry.find(getattr(work, "type", "")), input)
         raise TypeError(

@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from typing import Self
 
+from django_ayework.errors import did_you_mean
 from django_ayework.rules.durations import Seconds, seconds
 
 LONGEST = 10_000 * 365 * 86_400.0  # seconds; past the last moment there is, and within what timedelta holds
+
+#: What the fields of a retry policy are called elsewhere.
+MEANINGS: Mapping[str, str] = {
+    "max_attempts": "attempts",
+    "max_retries": "attempts",
+    "max_tries": "attempts",
+    "retries": "attempts",
+    "tries": "attempts",
+    "times": "attempts",
+    "backoff": "base",
+    "countdown": "base",
+    "delay": "base",
+    "initial": "base",
+    "interval": "base",
+    "min_backoff": "base",
+    "retry_delay": "base",
+    "wait": "base",
+    "exponent": "factor",
+    "multiplier": "factor",
+    "backoff_max": "max",
+    "cap": "max",
+    "max_backoff": "max",
+    "max_delay": "max",
+    "max_wait": "max",
+    "random": "jitter",
+    "randomize": "jitter",
+    "retry_jitter": "jitter",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +57,14 @@ class Retry:
     factor: float | None = None
     max: Seconds | None = None
     jitter: float | None = None
+
+    def __new__(cls, **given: object) -> Self:
+        """Raise TypeError for an unknown field, suggesting the nearest."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"{name!r} is not an option of Retry.{did_you_mean(name, known, MEANINGS)}")
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if self.attempts is not None and not (is_whole(self.attempts) and self.attempts >= 1):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from django.db import connections
 
+from django_ayework.define.dropped import watch
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.store.threads import keep_connections, tidy_connections
@@ -54,6 +55,7 @@ class Executor:
     """
 
     def __init__(self, concurrency: int, services: EngineServices, finished: Finished) -> None:
+        watch.start()  # handlers that drop a work fail
         self.concurrency = concurrency
         self.services = services
         self.finished = finished

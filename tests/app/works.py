@@ -23,3 +23,7 @@ def pay(order_id: int) -> None:
 async def notify(order_id: int) -> str:
     await Order.objects.filter(pk=order_id).aupdate(notified=True)
     return f"order {order_id}"
+
+
+def expire_carts() -> None:
+    """Be scheduled; queue nothing."""

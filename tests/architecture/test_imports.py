@@ -89,6 +89,6 @@ def test_a_work_declared_without_django_needs_a_name_or_the_app():
 
     assert printed.splitlines() == [
         "restock",
-        '__main__.restock is in no installed app, so it has no type name; give one: @work(name="..."). '
+        '__main__.restock is in no installed app, so it has no name; give one: @work(name="..."). '
         "(django_ayework itself is not loaded: is it in INSTALLED_APPS?)",
     ]

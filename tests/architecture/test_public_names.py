@@ -4,8 +4,8 @@ import django_ayework
 
 NAMES = """
 Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError BatchItem BlockerReference ChainNotFound
-ChainState Context Count CronError Dedup Defer Explanation Handle Instruction InvalidWorkId NotEncodable
-NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status UnknownWorkType
+ChainState Context Count CronError Dedup Defer Explanation Handle Instruction InvalidWorkId NeverEnqueued
+NotEncodable NotRetryable NotTriggerable PayloadTooLarge Queue Reschedule Result Retry Status UnknownWorkType
 Void WaitInTransaction WaitTimeout WorkCancelled WorkFailed WorkNotFound WorkRequest WorkState
 WorkType Worker acancel acomplete adelete_chains aenqueue aenqueue_many aexplain alimit apause
 aresume aretry atrigger batch_work cancel complete completing condition_met delete_chains dependency

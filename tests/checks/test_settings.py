@@ -8,7 +8,7 @@ from django.core.checks import ERROR, WARNING, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from django_ayework.checks import check_pubsub, check_settings, check_store
+from django_ayework.checks import check_pubsub, check_settings, check_settings_beside, check_store
 from tests.architecture.sources import ROOT
 
 
@@ -117,6 +117,25 @@ def test_w004_the_cache_does_not_matter_to_other_stores(settings):
     settings.AYEWORK = {"STORE": "local"}
 
     assert check_store(None) == []
+
+
+def test_w006_a_setting_beside_the_dictionary(settings):
+    settings.AYEWORK_CONCURRENCY = 4
+    settings.AYEWORK_POLL_INTERVL = 4
+    settings.AYEWORK_MAX_ATTEMPTS = 4
+    settings.AYEWORK_QQQ = "of the project's own"
+    messages = {message.msg.split()[2]: message for message in check_settings_beside(None)}
+
+    assert {message.id for message in messages.values()} == {"ayework.W006"}
+    assert {name: message.hint for name, message in messages.items()} == {
+        "AYEWORK_CONCURRENCY": "Write AYEWORK = {'CONCURRENCY': …} instead.",
+        "AYEWORK_POLL_INTERVL": "Did you mean 'POLL_INTERVAL'? It is a key of AYEWORK.",
+        "AYEWORK_MAX_ATTEMPTS": "Did you mean 'RETRY'? It is a key of AYEWORK.",
+    }
+    assert messages["AYEWORK_CONCURRENCY"].msg == (
+        "The setting AYEWORK_CONCURRENCY is not read: the settings of django_ayework are in the dictionary "
+        "AYEWORK."
+    )
 
 
 def test_w005_a_hook_that_is_never_called(settings):

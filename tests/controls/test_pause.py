@@ -6,7 +6,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
-from django_ayework import UnknownWorkType, alimit, apause, aresume, enqueue, limit, pause, resume
+from django_ayework import UnknownWorkType, alimit, apause, aresume, enqueue, limit, pause, resume, work
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
@@ -37,6 +37,17 @@ def test_works_of_a_paused_queue_wait_and_those_of_others_run():
     resume(queue="mail")
     drain()
     assert RAN == ["plain", "mail"]
+
+
+@pytest.mark.parametrize("act", [pause, resume])
+def test_a_queue_that_is_nearly_one_of_a_types_is_told(act, caplog):
+    work(name="t.pause.queued", queue="controls")(lambda: None)
+    act(queue="contrlos")
+    assert caplog.messages == ["No type of work uses the queue 'contrlos'. Did you mean 'controls'?"]
+    caplog.clear()
+    act(queue="controls")
+    act(queue="something else")
+    assert caplog.messages == []
 
 
 def test_a_pause_that_is_rolled_back_pauses_nothing():

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from django_ayework import work
+from django_ayework import batch_work, work
 from django_ayework.errors import AyeworkError, ImproperWork
 
 
@@ -37,6 +37,33 @@ def test_only_functions_are_handlers(thing):
 def test_a_name_without_its_keyword_is_refused():
     with pytest.raises(ImproperWork, match=r"expected @work to decorate a function, got: 'shop\.add'"):
         work("shop.add")
+
+
+class Shop:
+    def pack(self, order_id): ...
+
+    @classmethod
+    def ship(cls, order_id): ...
+
+    @staticmethod
+    def bill(order_id): ...
+
+
+@pytest.mark.parametrize("decorator", [work, batch_work])
+def test_methods_are_refused_and_the_message_says_why(decorator):
+    with pytest.raises(ImproperWork) as refusal:
+        decorator(name="declared")(Shop.pack)
+    assert str(refusal.value) == (
+        f"expected @{decorator.__name__} to decorate a function, got the method Shop.pack(self, …): a "
+        "worker has no object to call it on. Move it out of the class, and give it what it needs as "
+        "inputs, such as a primary key."
+    )
+    with pytest.raises(ImproperWork, match=r"got: <classmethod.*Move it out of the class\."):
+        decorator(name="declared")(Shop.__dict__["ship"])
+
+
+def test_static_methods_are_functions():
+    assert declared(Shop.bill)(order_id=1).input == {"order_id": 1}
 
 
 @pytest.mark.parametrize("handler", [generator, async_generator])

@@ -1,6 +1,9 @@
 """What a type says about how its works are queued."""
 
+import copy
+import dataclasses
 import inspect
+import pickle
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -25,6 +28,50 @@ SAVED = SimpleNamespace(pk=7, _meta=SimpleNamespace(label_lower="shop.order"))
 def test_an_unknown_option_is_refused_with_the_nearest_one(wrong, nearest):
     with pytest.raises(TypeError, match=rf"'{wrong}' is not an option of @work. Did you mean '{nearest}'"):
         work(**{wrong: "x"})(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "own"),
+    [
+        ("retries", "retry=Retry(attempts=…)"),
+        ("retires", "retry=Retry(attempts=…)"),
+        ("max_attempts", "retry=Retry(attempts=…)"),
+        ("time_limit", "'timeout'"),
+        ("delay", "enqueue(…, delay=…)"),
+        ("countdown", "enqueue(…, delay=…)"),
+        ("eta", "enqueue(…, run_at=…)"),
+        ("unique", "enqueue(…, dedup=Dedup(key))"),
+        ("bind", "a first parameter named ctx"),
+        ("cron", "@schedule(…) above @work"),
+        ("rate_limit", "doer=rate_limited(…)"),
+    ],
+)
+def test_an_option_named_as_elsewhere_is_refused_with_its_name_here(foreign, own):
+    with pytest.raises(TypeError) as refusal:
+        work(**{foreign: "x"})(lambda: None)
+    assert str(refusal.value) == f"{foreign!r} is not an option of @work. Did you mean {own}?"
+
+
+@pytest.mark.parametrize(
+    ("foreign", "own"),
+    [("max_attempts", "attempts"), ("retires", "attempts"), ("delay", "base"), ("atempts", "attempts")],
+)
+def test_an_unknown_field_of_retry_is_refused_with_the_nearest(foreign, own):
+    with pytest.raises(TypeError) as refusal:
+        Retry(**{foreign: 5})
+    assert str(refusal.value) == f"{foreign!r} is not an option of Retry. Did you mean {own!r}?"
+
+
+def test_a_field_of_retry_like_no_other_suggests_nothing():
+    with pytest.raises(TypeError, match=r"^'zzz' is not an option of Retry\.$"):
+        Retry(zzz=5)
+
+
+def test_a_retry_policy_is_copied_and_pickled():
+    policy = Retry(attempts=5, base=timedelta(minutes=1))
+
+    assert copy.deepcopy(policy) == pickle.loads(pickle.dumps(policy)) == policy
+    assert dataclasses.replace(policy, attempts=2) == Retry(attempts=2, base=60)
 
 
 def test_an_unknown_option_is_refused_even_without_a_value():
@@ -208,6 +255,27 @@ def test_no_options_computed_are_none():
 def test_a_computed_option_that_does_not_exist_is_refused():
     with pytest.raises(TypeError, match=r"'prority' is not a queueing option. Did you mean 'priority'"):
         step(options=lambda **given: {"prority": 1})()
+
+
+@pytest.mark.parametrize(
+    ("foreign", "own"),
+    [
+        ("countdown", "'delay'"),
+        ("eta", "'run_at'"),
+        ("max_attempts", "retry=Retry(attempts=…)"),
+        ("unique_key", "dedup=Dedup(key)"),
+        ("task_id", "'id'"),
+    ],
+)
+def test_an_option_of_one_work_named_as_elsewhere_is_refused_with_its_name_here(foreign, own):
+    with pytest.raises(TypeError) as refusal:
+        checked({foreign: 5})
+    assert str(refusal.value) == f"{foreign!r} is not a queueing option. Did you mean {own}?"
+
+
+def test_an_input_among_the_options_suggests_nothing():
+    with pytest.raises(TypeError, match=r"^'a' is not a queueing option\.$"):
+        checked({"a": 5})
 
 
 def test_an_error_while_computing_options_is_the_callers():

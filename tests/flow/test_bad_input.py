@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from django_ayework import (
     UnknownWorkType,
     dependency,
     enqueue,
+    enqueue_many,
     work,
 )
 from django_ayework.models import Work
@@ -78,6 +81,29 @@ def test_an_input_that_is_no_mapping() -> None:
 def test_an_input_beside_a_built_work() -> None:
     with pytest.raises(TypeError, match="expected the input only with a type name"):
         enqueue(add(a=1, b=2), {"a": 1})  # type: ignore[call-overload]
+
+
+def test_an_input_beside_a_type_that_was_not_called() -> None:
+    with pytest.raises(TypeError) as refusal:
+        enqueue(add, {"a": 1, "b": 2})  # type: ignore[call-overload]
+    assert str(refusal.value) == (
+        "expected enqueue(work) to have a built work, got the type <WorkType shop.add> and its input; "
+        "call the type: enqueue(add(…)), or give its name: enqueue('shop.add', {…})."
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "hint"),
+    [
+        (add, "<WorkType shop.add>. Call the type: add(…)."),
+        (add.handler, "Is it a work? Write @work above add, and call it: add(…)."),
+    ],
+    ids=["type", "function"],
+)
+def test_what_was_not_called_or_not_declared(what: Any, hint: str) -> None:
+    for refused in (partial(enqueue, what), partial(enqueue_many, [what])):
+        with pytest.raises(TypeError, match=re.escape(hint)):
+            refused()
 
 
 @pytest.mark.parametrize("what", [add, print, None, 5], ids=["type", "function", "none", "number"])

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_ayework import Context, Instruction, Retry, enqueue, enqueue_many, work
+from django_ayework import (
+    Abort,
+    Context,
+    Defer,
+    Instruction,
+    Reschedule,
+    Retry,
+    enqueue,
+    enqueue_many,
+    work,
+)
 from django_ayework.models import Attempt, Group, Work
 from tests.app.models import Order
 from tests.app.works import add, fail
@@ -98,12 +108,78 @@ def test_a_work_returned_instead_of_queued_is_refused(outcome: Any) -> None:
     )
 
 
+def test_a_list_of_works_returned_instead_of_queued_is_refused(outcome: Any) -> None:
+    @work(name="t.failures.returns_works")
+    def returns_works() -> Any:
+        return [add(a=1, b=2), add(a=3, b=4)]
+
+    @work(name="t.failures.returns_instructions")
+    def returns_instructions(ctx: Context) -> Any:
+        return (ctx.result(1), add(a=1, b=2))
+
+    for build, kind in ((returns_works, "list"), (returns_instructions, "tuple")):
+        assert outcome(build()).error == (
+            f"InvalidInstruction: the handler of {build.name!r} returned a {kind} of works; return "
+            "ctx.queue([...]) to queue them, with ctx as the handler's first parameter."
+        )
+
+
+@pytest.mark.parametrize("saying", [Defer(delay=5), Reschedule(delay=5), Abort("no card")])
+@pytest.mark.parametrize("takes_context", [False, True])
+def test_an_exception_returned_instead_of_raised_is_refused(
+    outcome: Any, saying: Any, takes_context: bool
+) -> None:
+    def without() -> Any:
+        return saying
+
+    def with_context(ctx: Context) -> Any:
+        return saying
+
+    name = type(saying).__name__
+    kind = f"t.failures.returns_{name}_{takes_context}"
+    returns = work(name=kind)(with_context if takes_context else without)
+
+    assert outcome(returns()).error == (
+        f"InvalidInstruction: the handler of {kind!r} returned {name}(…), which has no effect "
+        f"when it is returned; raise it: raise {name}(…)."
+    )
+
+
+def test_an_async_handler_that_forgets_to_await_is_told_so(outcome: Any) -> None:
+    async def fetch() -> int:
+        return 1
+
+    @work(name="t.failures.not_awaited")
+    async def not_awaited() -> Any:
+        return fetch()
+
+    assert outcome(not_awaited()).error == (
+        "InvalidInstruction: the handler of 't.failures.not_awaited' returned a coroutine that it did not "
+        "await; write return await fetch(…)."
+    )
+
+
 def test_next_belongs_to_a_queue_only(outcome: Any) -> None:
     @work(name="t.failures.next_of_result")
     def next_of_result(ctx: Context) -> Any:
         return ctx.result(1).next([add(a=1, b=2)])  # type: ignore[attr-defined]
 
-    assert (outcome(next_of_result()).error or "").startswith("AttributeError")
+    assert outcome(next_of_result()).error == (
+        "AttributeError: ctx.result(…) has no .next, which is of ctx.queue(…) only: write "
+        "return ctx.queue([…]).next([…])."
+    )
+
+
+def test_a_work_has_no_next_either(outcome: Any) -> None:
+    @work(name="t.failures.next_of_work")
+    def next_of_work(ctx: Context) -> Any:
+        return ctx.queue([add(a=1, b=2).next([add(a=3, b=4)])])  # type: ignore[attr-defined]
+
+    error = outcome(next_of_work()).error or ""
+    assert error.startswith("AttributeError: <WorkRequest shop.add ")
+    assert error.endswith(
+        "> has no .next, which is of ctx.queue(…) only: write return ctx.queue([…]).next([…])."
+    )
 
 
 def test_what_is_no_work_cannot_be_queued(outcome: Any) -> None:
@@ -158,7 +234,7 @@ def test_a_plain_function_that_returns_a_coroutine_fails_the_attempt(outcome: An
 
     assert outcome(coroutine()).error == (
         "InvalidInstruction: the handler of 't.failures.coroutine' is a plain function that returned a "
-        "coroutine; declare it with async def."
+        "coroutine; declare it with async def, and write return await elsewhere(…)."
     )
 
 

@@ -132,6 +132,19 @@ def test_an_async_function_for_a_plain_handler_is_refused():
 
 
 @pytest.mark.parametrize("stage", ["prepare", "complete"])
+def test_a_stage_of_an_async_handler_takes_a_plain_function(stage):
+    async def write(): ...
+
+    async def handler(ctx: Context):
+        await getattr(ctx, f"a{stage}")(write)
+
+    assert run(handler).error == (
+        f"InvalidInstruction: modes.case: ctx.a{stage}(write) expects a plain function, as Django's "
+        "transactions are for plain code, and write() returned a coroutine; write it with def."
+    )
+
+
+@pytest.mark.parametrize("stage", ["prepare", "complete"])
 def test_an_atomic_work_has_no_stages(stage):
     def handler(ctx: Context):
         with getattr(ctx, stage)():

@@ -8,11 +8,16 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.core.checks import ERROR
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 
-from django_ayework import CronError, dependency, schedule
+from django_ayework import CronError, batch_work, dependency, schedule, work
+from django_ayework.checks import check_schedules
 from django_ayework.define.schedules import DeclaredSchedule, schedules
 from django_ayework.errors import ImproperWork, InvalidOption
-from tests.app.works import add, fail, notify
+from tests.app.works import add, expire_carts, fail, notify
+from tests.schedules.works import note
 
 
 def plain() -> None:
@@ -27,7 +32,8 @@ def test_a_function_is_decorated_and_stays_itself():
     def nightly():
         return add(a=1, b=2)
 
-    assert schedule("0 3 * * *", tz="Europe/Paris", overlap="skip", catch_up="all")(nightly) is nightly
+    declare = schedule("0 3 * * *", name="nightly", tz="Europe/Paris", overlap="skip", catch_up="all")
+    assert declare(nightly) is nightly
     declared = schedules.find("nightly")
     assert declared is not None
     assert (declared.kind, declared.cron, declared.tz) == ("cron", "0 3 * * *", "Europe/Paris")
@@ -77,9 +83,9 @@ def test_dates_and_zones_are_taken_as_python_has_them():
         tz=ZoneInfo("Asia/Tokyo"),
         start=date(2026, 1, 1),
         end=datetime(2027, 1, 1, tzinfo=UTC),
-        run=plain,
+        run=expire_carts,
     )
-    assert (declared.name, declared.tz) == ("plain", "Asia/Tokyo")
+    assert (declared.name, declared.tz) == ("shop.expire_carts", "Asia/Tokyo")
     assert (declared.start, declared.end) == (date(2026, 1, 1), datetime(2027, 1, 1, tzinfo=UTC))
 
 
@@ -117,8 +123,8 @@ def test_dates_and_zones_are_taken_as_python_has_them():
 )
 def test_what_cannot_be_used_is_refused_at_once(given: dict[str, Any], error: type[Exception], message: str):
     with pytest.raises(error, match=message):
-        schedule(**({"run": plain} | given))
-    assert "plain" not in schedules.names()
+        schedule(**({"run": expire_carts} | given))
+    assert "shop.expire_carts" not in schedules.names()
 
 
 def test_a_decorator_refuses_before_it_decorates():
@@ -126,12 +132,70 @@ def test_a_decorator_refuses_before_it_decorates():
         schedule("@daily", overlap="never")  # type: ignore[call-overload]
 
 
-def test_two_functions_cannot_have_one_name():
+@pytest.mark.parametrize("second", [add(a=1, b=2), plain], ids=["another function", "the same function"])
+def test_two_schedules_of_one_name_are_told_by_a_check(second: Any):
     schedule(name="tick", every=60, run=plain)
-    with pytest.raises(InvalidOption, match=r"'tick' runs .*plain already; give another name="):
-        schedule(name="tick", every=60, run=add(a=1, b=2))
+    declared = schedule(name="tick", every=30, run=second)
+    [message] = check_schedules(None)
+    assert (message.id, message.level) == ("ayework.E011", ERROR)
+    first = f"{__name__}.plain (declared in {__name__}, line"
+    assert message.msg.startswith(f"Two schedules are named 'tick': {first} ")
+    assert declared.function in message.msg
+    with pytest.raises(SystemCheckError, match="Two schedules are named 'tick'"):
+        call_command("ayework_status", skip_checks=False)
+    declared.cancel()
+    assert check_schedules(None) == []
+
+
+def test_the_same_line_again_replaces_itself():
+    for every in (60, 30):
+        declared = schedule(name="tick", every=every, run=plain)
+    assert schedules.find("tick") is declared
+    assert check_schedules(None) == []
+
+
+def test_a_name_has_the_label_of_the_app_as_that_of_a_type_has():
+    assert schedule(every=60, run=expire_carts).name == "shop.expire_carts"
+    assert schedule(every=60, run=note).name == "schedules.note", "a type has its own name"
+    assert schedule(every=60, run=plain, name="mine").name == "mine"
+    with pytest.raises(ImproperWork) as refusal:
+        schedule(every=60, run=plain)
+    assert str(refusal.value) == (
+        f'{__name__}.plain is in no installed app, so it has no name; give one: schedule(name="...").'
+    )
+
+
+def test_run_that_is_none_is_refused():
+    with pytest.raises(ImproperWork) as refusal:
+        schedule(name="tick", every=60, run=plain())
+    assert str(refusal.value) == (
+        "expected run= to be a function, or a work built by calling its type, got: None. Was a function "
+        "called? Give the function itself: run=nightly, without parentheses."
+    )
+    assert schedules.find("tick") is None
+
+
+@pytest.mark.parametrize("decorator", [work, batch_work])
+def test_a_work_above_a_schedule_is_refused_with_the_right_order(decorator: Any):
+    def nightly(): ...
+
+    scheduled = schedule("@daily", name="nightly")(nightly)
+    with pytest.raises(ImproperWork) as refusal:
+        decorator(name="t.schedules.nightly")(scheduled)
+    called = f"@{decorator.__name__}"
+    assert str(refusal.value) == (
+        f"expected @schedule above {called}, got {called} above @schedule for {nightly.__qualname__}(): the "
+        "schedule would call the function itself, and queue no work. Write @schedule(…) in the line above "
+        f"{called}."
+    )
+    assert schedules.find("nightly") is None
+
+
+def test_a_schedule_above_a_work_runs_the_work():
+    schedule("@daily")(note)
+    assert schedules.find("schedules.note").run is note  # type: ignore[union-attr]
 
 
 def test_the_cron_expression_is_given_once():
     with pytest.raises(TypeError):
-        schedule("@daily", cron="@hourly", run=plain)  # type: ignore[call-overload]
+        schedule("@daily", cron="@hourly", run=expire_carts)  # type: ignore[call-overload]

@@ -58,7 +58,7 @@ class TestFiring:
         def nightly() -> Any:
             return {"request": note, "handle": lambda: enqueue(note()), "nothing": lambda: None}[made]()
 
-        schedule(every=60)(nightly)
+        schedule(name="nightly", every=60)(nightly)
         tick()
         time_travel(60)
         assert tick() == 1

@@ -12,6 +12,7 @@ from django_ayework.flow.explain.blocked import why_blocked
 from django_ayework.flow.explain.ended import why_ended
 from django_ayework.flow.explain.running import why_running
 from django_ayework.flow.explain.waiting import why_pending, why_scheduled
+from django_ayework.flow.twins import twinned
 from django_ayework.rules.explaining.explanation import Explanation, Reason
 from django_ayework.rules.states import Status
 from django_ayework.store.clock import clock
@@ -28,6 +29,7 @@ BY_STATUS: dict[Status, Callable[[WorkRow, datetime], list[Reason]]] = {
 }
 
 
+@twinned
 def explain(id: str) -> Explanation:
     """Say why a work is not running. Nothing is locked: it tells how things stood at this moment.
 

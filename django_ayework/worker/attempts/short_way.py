@@ -11,7 +11,7 @@ from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.events import Kind
-from django_ayework.define.plans import SAYINGS
+from django_ayework.define.plans import SAYINGS, is_list_of_works
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.flow.events import is_heard
 from django_ayework.flow.outcomes import success_of_value
@@ -21,6 +21,7 @@ from django_ayework.flow.settle import Settlement
 from django_ayework.logs import AttemptFacts, attempt_logged
 from django_ayework.worker.attempts.attempt import Opened, ended_by, run
 from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.attempts.outcome import require_none_dropped
 
 #: What a handler may return that is no value to be stored.
 NO_VALUES = (*SAYINGS, CoroutineType)
@@ -58,7 +59,8 @@ def run_short(
     with attempt_logged(AttemptFacts(row.id, row.type, row.attempt, row.group)):
         try:
             returned = work_type.handler(**arguments)
-            if isinstance(returned, NO_VALUES):
+            require_none_dropped(work_type, row)
+            if isinstance(returned, NO_VALUES) or is_list_of_works(returned):
                 attempt = Opened.of(delivery, work_type, arguments, services)
                 return attempt.stages.conclude(attempt.context, returned)
             return Settlement(row, success_of_value(returned, row, work_type))

@@ -24,7 +24,7 @@ from django_ayework.store.progress import write_progress
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.attempts.delivery import Delivery
 from django_ayework.worker.attempts.losses import loss_of, warn_if_late
-from django_ayework.worker.attempts.outcome import encode_all, require_plain, settlement_of
+from django_ayework.worker.attempts.outcome import encode_all, require_plain_act, settlement_of
 from django_ayework.worker.attempts.own_transaction import OwnTransaction
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class Stages:
     def _prepared(self, act: Callable[[], T]) -> T:
         with self._undoing(), self._transaction(settles=False):
             returned = act()
-            require_plain(self._work_type, returned)
+            require_plain_act(self._work_type, "prepare", returned)
             return returned
 
     def _completed(self, context: Context, act: Callable[[], T]) -> T:
@@ -162,6 +162,7 @@ class Stages:
         with self._undoing(), forgetting(context, before), self._transaction() as own:
             self._require_own()
             returned = act()
+            require_plain_act(self._work_type, "complete", returned)
             said = root_of(context, since=before) if returned is None else returned
             settlement = settlement_of(self._work_type, context, self._delivery.row, said)
             self._settle(settlement, own)

@@ -1,0 +1,217 @@
+"""A work that is built and dropped is told of with its line; one that is kept or used is not."""
+
+import contextlib
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from django_ayework import NeverEnqueued, dependency, enqueue, enqueue_many, schedule, work
+from django_ayework.define.dropped import watch
+from django_ayework.models import Work
+from django_ayework.testing import perform
+from tests.app.works import add
+from tests.architecture.sources import ROOT
+from tests.define.declared import context
+
+
+@pytest.fixture
+def told():
+    """What was warned of while the test ran, as pairs of a text and a line relative to the caller's first."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NeverEnqueued)
+        yield caught
+
+
+def line_of(function, number):
+    return function.__code__.co_firstlineno + number
+
+
+def test_a_work_that_is_built_and_dropped_is_told_with_its_line(told):
+    def view():
+        add(a=1, b=2)
+
+    view()
+    [warning] = told
+    assert (
+        str(warning.message)
+        == "the work 'shop.add' was built and never enqueued; write enqueue(…) around it."
+    )
+    assert (warning.category, warning.filename) == (NeverEnqueued, __file__)
+    assert warning.lineno == line_of(view, 1)
+    assert issubclass(NeverEnqueued, ResourceWarning)
+
+
+def returned():
+    return add(a=1, b=2)
+
+
+DROPPED = {
+    "in a loop": lambda: [one() for one in [lambda: exec("for _ in range(1):\n add(a=1, b=2)", globals())]],
+    "by a condition": lambda: exec("True and add(a=1, b=2)", globals()),
+    "returned": lambda: exec("returned()", globals()),
+    "by a callback": lambda: exec("(lambda: add(a=1, b=2))()", globals()),
+    "a gate": lambda: exec("dependency([], [])", globals()),
+}
+
+
+@pytest.mark.parametrize("drop", DROPPED.values(), ids=list(DROPPED))
+def test_ways_to_drop_a_work(told, drop):
+    drop()
+    assert [warning.category for warning in told] == [NeverEnqueued]
+
+
+def test_a_callback_of_a_commit_that_builds_a_work(told, db, django_capture_on_commit_callbacks):
+    from django.db import transaction
+
+    with django_capture_on_commit_callbacks(execute=True):
+        transaction.on_commit(lambda: add(a=1, b=2))
+    assert len(told) == 1
+
+
+KEPT = []
+
+
+def built_and_kept():
+    KEPT.append(add(a=1, b=2))
+    KEPT.pop()
+
+
+def raise_around():
+    request = add(a=1, b=2)
+    raise ValueError(request.id)
+
+
+def built_and_returned_after_use():
+    request = add(a=1, b=2)
+    enqueue(request)
+    return request
+
+
+@pytest.mark.django_db
+def test_works_that_are_used_kept_or_raised_around_are_not_told(told):
+    ctx = context()
+    enqueue(add(a=1, b=2))
+    add.enqueue(a=1, b=2)
+    enqueue("shop.add", {"a": 1, "b": 2})
+    enqueue_many([add(a=1, b=2), add(a=3, b=4)])
+    enqueue_many(add(a=n, b=0) for n in range(3))
+    enqueue(dependency(on=[add(a=1, b=2)], queue=[add(a=3, b=4)], condition="all-done"))
+    built_and_returned_after_use()
+    ctx.queue([add(a=1, b=2), [add(a=3, b=4)]]).next([add(a=5, b=6)])
+    ctx.continue_with(add(a=1, b=2))
+    schedule(name="t.dropped", every=60, run=add(a=1, b=2)).cancel()
+    perform(add(a=1, b=2))
+    kept = [add(a=1, b=2) for _ in range(3)]
+    kept.clear()
+    assigned = add(a=1, b=2)
+    assert add(a=1, b=2).id != assigned.id
+    del assigned
+    _ = add(a=1, b=2)
+    copy.copy(add(a=1, b=2)).id  # noqa: B018
+    copy.deepcopy(add(a=1, b=2)).id  # noqa: B018
+    pickle.loads(pickle.dumps(add(a=1, b=2))).id  # noqa: B018
+    with pytest.raises(ValueError, match="-"):
+        raise_around()
+    with pytest.raises(TypeError):
+        enqueue(add(a=1, b=2), dealy=5)
+    with contextlib.suppress(ValueError):
+        raise_around()
+    kept.extend(map(add, [1], [2]))
+    built_and_kept()
+    gc.collect()
+    assert [str(warning.message) for warning in told] == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("takes_context", [False, True])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_handler_that_drops_a_work_fails_its_attempt(drain, told, takes_context, strict):
+    def without():
+        add(a=1, b=2)
+
+    def with_context(ctx):
+        add(a=1, b=2)
+        return ctx.result(5)
+
+    handler = with_context if takes_context else without
+    kind = work(name=f"t.dropped.{takes_context}.{strict}", strict_return=strict)(handler)
+    handle = enqueue(kind())
+    drain(limit=1)
+    assert not Work.objects.filter(type="shop.add").exists()
+    assert told == []
+    if strict:
+        assert handle.state().last_error == (
+            f"InvalidInstruction: the handler of {kind.name!r} built the work 'shop.add' ({__name__}, line "
+            f"{line_of(handler, 1)}) that was not queued; write enqueue(…) around it, or put it into the "
+            "list of a returned ctx.queue(…)."
+        )
+    else:
+        assert handle.state().status == "success"
+    assert watch.dropped == {}
+
+
+@pytest.mark.django_db
+def test_an_async_handler_that_drops_a_work_fails_its_attempt(drain):
+    @work(name="t.dropped.async")
+    async def later():
+        add(a=1, b=2)
+
+    handle = enqueue(later())
+    drain(limit=1)
+    assert "built the work 'shop.add'" in handle.state().last_error
+
+
+@pytest.mark.django_db
+def test_a_handler_that_drops_a_work_and_raises_fails_of_what_it_raised(drain):
+    @work(name="t.dropped.raises")
+    def raises():
+        add(a=1, b=2)
+        raise ValueError("first")
+
+    handle = enqueue(raises())
+    drain(limit=1)
+    assert handle.state().last_error == "ValueError: first"
+    assert watch.dropped == {}
+
+
+PROJECT = """
+import sys, warnings
+from django.conf import settings
+settings.configure(
+    DEBUG=sys.argv[1] == "debug",
+    INSTALLED_APPS=["django.contrib.contenttypes", "django_ayework"],
+    USE_TZ=True,
+)
+import django
+django.setup()
+from django_ayework import work
+@work(name="shop.send")
+def send(): ...
+send()
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "shown"),
+    [
+        ([], "debug", "<string>:14: NeverEnqueued"),
+        ([], "production", ""),
+        (["-W", "ignore"], "debug", ""),
+        (["-W", "ignore::ResourceWarning"], "debug", ""),
+        (["-W", "error"], "debug", "Exception ignored in"),
+        (["-W", "ignore::DeprecationWarning"], "debug", "NeverEnqueued"),
+    ],
+)
+def test_it_is_shown_in_debug_unless_the_user_says_otherwise(options, mode, shown):
+    done = subprocess.run(
+        [sys.executable, *options, "-c", PROJECT, mode], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert done.stdout == "done\n", done.stderr
+    assert shown in done.stderr
+    assert ("NeverEnqueued" in done.stderr) == bool(shown)
