@@ -16,7 +16,7 @@ from django_ayework.store.processes import living
 from django_ayework.store.sessions import engine_session
 
 #: Seconds between two looks, at least: what a work waits for at most, and most of what an idle worker costs.
-LOOK_EVERY = 0.02
+LOOK_EVERY = 0.035
 #: The same for some seconds after a work has arrived, as more are likely.
 LOOK_OFTEN, BUSY_FOR = 0.01, 0.5
 #: A rest is this many times as long as the look before it has used a processor. The server uses up to half

@@ -56,7 +56,7 @@ def watch(clock: ThreadClock) -> Iterator[ArrivalWatch]:
 
 
 def test_a_work_that_arrives_is_seen_at_the_next_look(watch, clock):
-    assert watch.hear(3 * LOOK_EVERY) == []
+    assert watch.hear(2.5 * LOOK_EVERY) == []
     assert clock.slept == pytest.approx([LOOK_EVERY] * 3)
     WorkFactory(queue="mail", type="shop.pay")
     assert seen(watch) == {("mail", "shop.pay")}
@@ -107,7 +107,7 @@ def test_after_an_arrival_it_looks_more_often_for_a_while(watch, clock):
 def test_beside_many_that_wait_it_looks_no_more_often(watch, clock):
     WorkFactory.create_batch(FEW)
     assert seen(watch)
-    assert watch.hear(LOOK_EVERY) == []
+    assert watch.hear(0.5 * LOOK_EVERY) == []
     assert clock.slept == pytest.approx([LOOK_EVERY])
 
 
