@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from django_ayework.define.batch_type import BatchItem
 from django_ayework.define.batch_works import batch_work
 from django_ayework.define.context import Context
-from django_ayework.define.dropped import NeverEnqueued
 from django_ayework.define.handles import ChainState, Handle, WorkState
 from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.registry import registry
@@ -25,6 +24,7 @@ from django_ayework.errors import (
     CronError,
     Defer,
     InvalidWorkId,
+    NeverEnqueued,
     NotEncodable,
     NotRetryable,
     NotTriggerable,

@@ -184,6 +184,10 @@ class Abort(AyeworkError):
         self.cause = cause or None
 
 
+class NeverEnqueued(ResourceWarning):
+    """A work was built and dropped, so nothing is queued; enqueue it. It is shown in DEBUG and in tests."""
+
+
 def require_one_moment(name: str, delay: object, run_at: object) -> None:
     """Raise TypeError unless exactly one of ``delay`` and ``run_at`` is given."""
     if (delay is None) == (run_at is None):

@@ -14,16 +14,14 @@ from opcode import opmap
 from types import FrameType
 from typing import Any
 
+from django_ayework.errors import NeverEnqueued
+
 #: Throws away the value of an expression statement; ends a function.
 POP_TOP, RETURN_VALUE = bytes([opmap["POP_TOP"]]), bytes([opmap["RETURN_VALUE"]])
 #: Instructions and their caches have two bytes each, and a call has no more caches than these.
 STEP, CACHES = 2, 16
 #: Where a request keeps what tells of it.
 ATTRIBUTE = "_unused"
-
-
-class NeverEnqueued(ResourceWarning):
-    """A work was built and dropped, so nothing is queued; enqueue it. It is shown in DEBUG and in tests."""
 
 
 class Watch:
