@@ -14,6 +14,7 @@ from django_ayework.flow.options import Resolved, resolve
 from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
+from django_ayework.rules.turns import first_turn, turn_text
 from django_ayework.store.rows import PLACE, WorkRow
 
 NOTHING_GIVEN: Mapping[str, Any] = {}
@@ -216,5 +217,14 @@ def new_row(
         dedup_key=dedup_key,
         dedup_type=dedup_type,
         unit=resolved.unit,
-        sort_key=resolved.unit if resolved.unit and registry.order_of(request.type) == "unit" else "",
+        sort_key=sort_key_of(request.type, resolved, now),
     )
+
+
+def sort_key_of(type: str, resolved: Resolved, now: datetime) -> str:
+    """Return what a work of a type goes by: its unit, its turn if it were the first to wait, or nothing."""
+    if not resolved.unit and not resolved.fairness:
+        return ""
+    if registry.order_of(type) == "unit":
+        return resolved.unit or ""
+    return turn_text(first_turn(now)) if resolved.fairness else ""

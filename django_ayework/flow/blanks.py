@@ -76,12 +76,14 @@ def known_anew(settings: Settings) -> Blanks:
 
 
 def new_blank(work_type: AnyWorkType) -> Blank | None:
-    """Return the blank of a type's works; None if they expire, or are started by who queues them."""
+    """Return the blank of a type's works; None if they expire, have a label, or are started by who queues."""
     request = WorkRequest[Any, Any](type=work_type.name, input={}, id=ANY_ID)
     resolved = resolve(request, NOTHING_GIVEN, released=False)
     if skips_queue(request, NOTHING_GIVEN) or resolved.stored.expires is not None:
         return None
     sample = work_row(request, resolved, ALONE, clock.now(), text=ANY_INPUT)
+    if sample.fairness:
+        return None
     due = Due(frozenset({(sample.queue, sample.type)}))
     return Blank(sample, BlankInsert.of(vendor(), sample), codec_of(work_type), due)
 

@@ -121,7 +121,7 @@ class Ledger:
 
     def bear_drafts(self, drafts: Drafts) -> set[str]:
         """Insert works that need nothing but their rows; return the ids that existed already."""
-        taken = insert_works(drafts)
+        taken = insert_works(drafts, drafts.samples)
         leave_taken([row for row in drafts if row.id in taken] if taken else ())
         if drafts.group_id is not None:
             self.groups.members_joined(drafts.group_id, len(drafts) - len(taken))

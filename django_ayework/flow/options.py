@@ -13,6 +13,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.options import QueueOptions
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.requests import WorkRequest
+from django_ayework.errors import InvalidOption
 from django_ayework.rules.backoff import Retry, RetryPolicy
 from django_ayework.rules.deadlines import resolve_deadline
 from django_ayework.rules.dedup import Dedup
@@ -85,10 +86,27 @@ def resolve(request: WorkRequest[Any, Any], given: Mapping[str, Any], released: 
     work_type, lowest = registry.find(request.type), get_settings().retry
     shared = tuple(item for item in request.options.items() if item[0] not in OFTEN_ITS_OWN)
     alike = resolved(work_type, shared, tuple(given.items()), released, lowest)
-    if len(shared) == len(request.options):
-        return alike
-    own = OFTEN_ITS_OWN.intersection(request.options).difference(given)
-    return replace(alike, **{name: request.options[name] for name in own})  # type: ignore[literal-required]
+    if len(shared) < len(request.options):
+        own = OFTEN_ITS_OWN.intersection(request.options).difference(given)
+        alike = replace(alike, **{name: request.options[name] for name in own})  # type: ignore[literal-required]
+    if alike.fairness:
+        require_turns(request.type, work_type, alike.fairness)
+    return alike
+
+
+def require_turns(type: str, work_type: AnyWorkType | None, fairness: str) -> None:
+    """Raise InvalidOption for a label that nothing would go by: works that are claimed by unit take no turns.
+
+    A doer goes by the labels of those works that it holds.
+    """
+    if registry.order_of(type) == "time" or get_settings().doer is not None:
+        return
+    if work_type is None or work_type.settings.doer is None:
+        raise InvalidOption(
+            f"expected no fairness= for {type!r}, got: {fairness!r}. Its works are claimed by unit, as it "
+            'says order="unit" or another type names it with then=, so labels take no turns. Leave fairness '
+            'out, or let the works of this type go by time: @work(order="time").'
+        )
 
 
 @functools.lru_cache(maxsize=1024)

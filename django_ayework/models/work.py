@@ -63,7 +63,8 @@ class Work(models.Model):
     dedup_type = IdentifierField(max_length=128, null=True, blank=True)
     # What the work is about within its type: one live work per unit.
     unit = IdentifierField(max_length=190, null=True, blank=True)
-    # The unit again where the type is claimed by unit, else empty: works of equal priority go by age.
+    # What works of equal priority go by, before their age: the unit again where the type is claimed by unit,
+    # the turn of a work with a label (``rules.turns``), else nothing.
     sort_key = IdentifierField(max_length=190, blank=True, default="", db_default="")
 
     class Meta:
@@ -92,6 +93,14 @@ class Work(models.Model):
                     "run_at": "moment",
                 },
                 values=STANDING,
+            ),
+            # A new work with a label looks up the last of that label.
+            PartialIndex(
+                fields=["fairness", "queue", "type", "priority", "sort_key"],
+                name="ayework_turn",
+                where=~Q(fairness="") & Q(status="pending"),
+                leading=(),
+                stand_ins={"fairness": "turn_label", "sort_key": "turn"},
             ),
             PartialIndex(
                 fields=["run_at"],

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django_ayework.rules.states import MOVES, Reason, Status
+from django_ayework.rules.turns import Place
 
 #: Columns that a transition may leave as they are.
 LASTING = ("attempt", "run_at", "deadline", "group_id", "chain_id")
@@ -38,6 +39,9 @@ class Transition:
     completed_by: str | None = None
     #: The columns among ``LASTING`` that do not stay as they were.
     renews: tuple[str, ...] = LASTING
+    #: Where the work takes turns with those of other labels, if it goes back there; gives it a ``sort_key``.
+    place: Place | None = None
+    sort_key: str = ""
 
     def __post_init__(self) -> None:
         for status in self.leaves:

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.rules.transitions import LASTING, Transition
+from django_ayework.rules.turns import Place
 from django_ayework.store.database import chunked, rows
 
 
@@ -66,6 +67,7 @@ class WorkRow(NamedTuple):
             leaves=frozenset({Status(self.status)}),
             status=status,
             renews=tuple(name for name in LASTING if name in changes),
+            place=self.place if status is Status.PENDING else None,
             **stays,
             **changes,
         )
@@ -87,6 +89,13 @@ class WorkRow(NamedTuple):
             worker=None,
             leased_until=None,
         )
+
+    @property
+    def place(self) -> Place | None:
+        """Where the work takes turns with those of other labels; None if it goes by unit, or by age alone."""
+        if not self.fairness or self.sort_key in ("", self.unit):
+            return None
+        return Place(self.queue, self.type, self.priority, self.fairness)
 
     @property
     def chain(self) -> str:

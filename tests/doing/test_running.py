@@ -58,7 +58,7 @@ def test_who_has_the_fewest_running_is_next(stage):
 
     own = typed(one_by_one, doers.balanced(2, buffer=8))
     for label in "aaabc":
-        enqueue(own(label=label), fairness=label)
+        enqueue(own(label=label), fairness=label, priority=int(label == "a"))
     with running_worker():
         eventually(lambda: not pending() and stage.began == ["a", "a"])
         turns.release()

@@ -23,7 +23,7 @@ from tests.flow.conftest import Configure
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "labelled": {"queue": "mail", "priority": 7, "fairness": "tenant"},
+    "placed": {"queue": "mail", "priority": 7},
     "patient": {"retry": Retry(attempts=9), "timeout": 5, "lease": 60},
     "secret": {"redact": ["a"]},
     "ordered": {"order": "unit", "weight": 3, "max_running": 2},
@@ -32,6 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
 #: More is to be said of their rows than what a blank has.
 SPECIAL: dict[str, dict[str, Any]] = {
     "expiring": {"expires": 60},
+    "labelled": {"fairness": "tenant"},
     "direct": {"skip_queue": True},
     "computed": {"options": lambda a: {"priority": a}},
 }

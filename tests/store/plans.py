@@ -19,7 +19,7 @@ def plans_of(act, table: str = "django_ayework_work") -> list[str]:
     seen = []
 
     def note(execute, sql, params, many, context):
-        if table in sql and sql.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH"):
+        if table in sql and sql.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
             seen.append((sql, params))
         return execute(sql, params, many, context)
 

@@ -7,8 +7,10 @@ from itertools import product
 import pytest
 from django.db import connection
 
+from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.scope import Scope
+from django_ayework.rules.turns import Place as TurnPlace
 from django_ayework.store import lanes, retention, transitions
 from django_ayework.store.ahead import works_ahead
 from django_ayework.store.chains import steps_from
@@ -24,8 +26,10 @@ from django_ayework.store.look import look
 from django_ayework.store.rows import find_row
 from django_ayework.store.second_looks import Place, blocked_after
 from django_ayework.store.transitions.claims.mysql import heads_in, lock_heads
+from django_ayework.store.turns import turns_of
 from django_ayework.store.units import find_live_units
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
+from tests.app.works import add
 from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of, scans_table
 
 RETAINED = 200_000
@@ -214,6 +218,28 @@ class TestPlans:
         scans = [line for line in plan if "Scan using ayework_lane" in line]
         assert scans and all("rows=1 loops" in line or "rows=0 loops" in line for line in scans), plan
 
+    @pytest.mark.parametrize("label", ["flood", "another"])
+    @pytest.mark.parametrize("number", [1, 9])
+    def test_a_new_work_finds_its_turn_by_an_entry_of_two_indexes_however_many_wait(self, label, number):
+        let_thousands_wait("flood")
+        WorkFactory.create_batch(60)
+        requests = [add(a=1, b=n) for n in range(number)]
+        plans = plans_of(lambda: enqueue_many(requests, fairness=label))
+        assert_finds_turns(plans)
+        if connection.vendor == "mysql":
+            assert entries_read(lambda: enqueue(add(a=1, b=2), fairness=label)) < 20
+        last = Work.objects.filter(fairness="flood").latest("sort_key").sort_key
+        assert (last > "1767225600009999") is (label == "flood")
+
+    def test_works_of_many_labels_find_their_turns_by_an_entry_of_two_indexes_each(self):
+        let_thousands_wait("flood")
+        WorkFactory.create_batch(60)
+        places = [TurnPlace("default", "shop.add", 0, label) for label in ("flood", "another", "third")]
+        assert_finds_turns(plans_of(lambda: turns_of(places, clock.now())))
+        if connection.vendor == "mysql":
+            assert entries_read(lambda: turns_of(places, clock.now())) < 40
+        assert turns_of(places, clock.now()) == ["1767225600010000", *["1767225600001000"] * 2]
+
     def test_pruning_reads_ended_works_in_order(self):
         before = clock.now() - timedelta(days=1)
         plans = plans_of(lambda: retention.delete_ended("success", before, 100))
@@ -311,6 +337,34 @@ class TestPlans:
         ids = [GroupFactory().id for _ in range(3)]
         WorkFactory(group_id=ids[0])
         assert_reads_through("ayework_group", plans_of(lambda: delete_emptied(ids)))
+
+
+def let_thousands_wait(label: str) -> None:
+    """Make 9 000 of the far-future works wait, with the turns from 1767225600001000 on."""
+    digits = "SUBSTR(id, 2)"
+    key = (
+        f"CONCAT('176722560000', {digits})" if connection.vendor == "mysql" else f"'176722560000' || {digits}"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE django_ayework_work SET status = 'pending', fairness = %s, sort_key = {key} "
+            "WHERE id LIKE 's____'",
+            [label],
+        )
+    if connection.vendor != "mysql":  # where that would commit
+        analyse("django_ayework_work")
+
+
+def assert_finds_turns(plans: list[str]) -> None:
+    if connection.vendor == "mysql":  # it looks at one entry instead of planning to read
+        reads = [line for plan in plans for line in plan.splitlines() if "SUBQUERY" in line]
+        assert reads and all(
+            line.endswith(("Select tables optimized away", "No matching min/max row")) for line in reads
+        ), plans
+        return
+    for index in ("ayework_turn", "ayework_lane"):
+        assert_reads_through(index, plans)
+    assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
 
 
 @pytest.fixture(scope="module")

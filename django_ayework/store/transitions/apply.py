@@ -24,7 +24,9 @@ from django_ayework.store.bulk import (
     update_of,
     write,
 )
+from django_ayework.store.clock import clock
 from django_ayework.store.database import SET, atomic, chunked, rows
+from django_ayework.store.turns import turns_of
 
 #: What is true of a work that no worker holds, whatever it became.
 UNHELD = {"worker": None, "leased_until": None}
@@ -44,7 +46,7 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
     Only for those may follow-ups be carried out: the rows that moved decide who won.
     """
     alike: dict[Any, list[Transition]] = defaultdict(list)
-    for transition in sorted(transitions, key=attrgetter("id")):
+    for transition in sorted(in_turn(transitions), key=attrgetter("id")):
         alike[transition.leaves, transition.renews, transition.worker].append(transition)
     moved: set[str] = set()
     for (leaves, renews, worker), group in alike.items():
@@ -53,6 +55,20 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
             held = {"delivery": [t.delivery for t in some]}
             moved |= moved_by(replace(update, required=held), Held(leaves, worker))
     return moved
+
+
+def in_turn(transitions: Sequence[Transition]) -> Sequence[Transition]:
+    """Return transitions with the turns of works that go back to where they take turns."""
+    places = {transition.id: transition.place for transition in transitions if transition.place is not None}
+    if not places:
+        return transitions
+    turns = dict(zip(places, turns_of(list(places.values()), clock.now()), strict=True))
+    return [
+        replace(transition, sort_key=turns[transition.id], renews=(*transition.renews, "sort_key"))
+        if transition.place
+        else transition
+        for transition in transitions
+    ]
 
 
 def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]:
