@@ -225,12 +225,12 @@ def test_given_output_in_the_input_is_kept_by_the_work_that_takes_it_over():
 
 
 def test_a_unit_that_becomes_due_wakes_the_workers_of_this_process(django_capture_on_commit_callbacks):
-    enqueue(fetch(size=1), unit="z", delay=60)
+    enqueue(fetch(size=1), unit="z", delay=3 * 3600)
     told: list[Due] = []
     add_due_listener(told.append)
     try:
         with django_capture_on_commit_callbacks(execute=True):
-            enqueue(fetch(size=2), unit="z", delay=30)
+            enqueue(fetch(size=2), unit="z", delay=2 * 3600)
         assert told == []
         with django_capture_on_commit_callbacks(execute=True):
             enqueue(fetch(size=2), unit="z")

@@ -34,17 +34,20 @@ def test_a_column_has_its_stand_in_in_the_rows_of_the_index_alone():
     standing = {"standing", "moment"}
     in_lane = {"pending_in", "pending_type", "pending_rank", "pending_sort_key"}
     expected = {
-        "pending": standing | in_lane,
+        "pending": standing | in_lane | {"turn_label", "turn"},
         "running": standing,
         "scheduled": standing,
         "blocked": standing,
-        "success": standing,
-        "dead": {*standing, "key_ended_at", "unit_ended_at"},
+        "success": {*standing, "ended_status"},
+        "dead": {*standing, "ended_status", "key_ended_at", "unit_ended_at"},
+    }
+    named = {
+        "pending": {"fairness": "a", "sort_key": "1767225600000000"},
+        "dead": {"unit": "u", "dedup_type": "t", "dedup_key": "k"},
     }
     for status in expected:
         ended = {"ended_at": now + timedelta(minutes=1)} if status in ("success", "dead") else {}
-        named = {"unit": "u", "dedup_type": "t", "dedup_key": "k"} if status == "dead" else {}
-        WorkFactory(status=status, priority=7, **times, **ended, **named)
+        WorkFactory(status=status, priority=7, **times, **ended, **named.get(status, {}))
     seen = {}
     for name, column in STAND_INS.items():
         works = Work.objects.alias(stand_in=StandIn(column, name)).filter(stand_in__isnull=False)
