@@ -27,8 +27,13 @@ class Lag:
         now = self._seconds()
         self._episode = self._episode or Episode(now, policy.after, policy.every)
         behind_for = self._episode.told(now)
-        if behind_for is not None:
-            policy.tell(BacklogInfo(active=active, queued=queued(serves), behind_for=behind_for))
+        if behind_for is None:
+            return
+        waiting = queued(serves)
+        if waiting == 0:  # the slots are full, and that is all there is to do
+            self._episode = None
+            return
+        policy.tell(BacklogInfo(active=active, queued=waiting, behind_for=behind_for))
 
 
 def queued(serves: Callable[[str], bool]) -> int | None:

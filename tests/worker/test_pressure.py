@@ -116,7 +116,20 @@ class TestLag:
         [info] = told
         assert (info.active, info.queued, info.behind_for) == (3, 7, 12.0)
 
+    def test_full_slots_are_no_backlog_while_nothing_waits(self, clock, told):
+        lag = Lag(clock)
+        for _ in range(60):
+            lag.note(True, 3, lambda queue: True)
+            clock.now += 1
+        assert told == []
+        WorkFactory()
+        for _ in range(15):
+            lag.note(True, 3, lambda queue: True)
+            clock.now += 1
+        assert [info.queued for info in told] == [1]
+
     def test_it_is_told_again_while_that_lasts_and_not_after_it_has_ended(self, clock, told):
+        WorkFactory()
         lag = Lag(clock)
         for behind in [True] * 60 + [False] + [True] * 9:
             lag.note(behind, 0, lambda queue: True)
