@@ -19,7 +19,9 @@ def plans_of(act, table: str = "django_ayework_work") -> list[str]:
     seen = []
 
     def note(execute, sql, params, many, context):
-        if table in sql and sql.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
+        verb = sql.split()[0]
+        reads = "SELECT" in sql if verb == "INSERT" else verb in ("SELECT", "UPDATE", "DELETE", "WITH")
+        if table in sql and reads:
             seen.append((sql, params))
         return execute(sql, params, many, context)
 
