@@ -12,5 +12,5 @@ AYEWORK = {
     "POLL_INTERVAL": float(os.environ.get("TEST_POLL", "600")),
     "PUBSUB": os.environ.get("TEST_PUBSUB", "auto"),
     "PUBSUB_DATABASE": "direct" if "direct" in DATABASES else None,
-    "REDIS_URL": os.environ.get("REDIS_URL"),
+    "REDIS_URL": os.environ.get("REDIS_URL") or None,
 }

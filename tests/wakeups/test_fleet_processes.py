@@ -28,7 +28,11 @@ def test_works_start_beside_workers_that_are_frozen(process_env, settings):
     settings.AYEWORK = {"POLL_INTERVAL": 600}
     outbox.rest()
     outbox.forget()
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "TEST_POLL": "600"}
+    env = process_env | {
+        "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
+        "TEST_POLL": "600",
+        "REDIS_URL": "",
+    }
     with ExitStack() as processes:
         frozen = [processes.enter_context(worker_process(env)) for _ in range(2)]
         eventually(lambda: WorkerProcess.objects.count() == 2)
@@ -70,7 +74,8 @@ def test_a_process_at_rest_holds_three_connections(process_env):
 
     connections.close_all()
     before = count()
-    with worker_process(process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings"}):
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "REDIS_URL": ""}
+    with worker_process(env):
         handles = enqueue_many([quick(number=number) for number in range(100)])
         assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(100))
         outbox.rest()

@@ -39,8 +39,8 @@ def env(request: Any, process_env: dict[str, str], settings: Any, database_vendo
         | {
             "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
             "TEST_PUBSUB": request.param,
+            "REDIS_URL": url or "",
         }
-        | ({"REDIS_URL": url} if url else {})
     )
     from django_ayework.ports.pubsub import get_pubsub
 
