@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ayework.admin import columns
+from django_ayework.admin.actions import refuse
 from django_ayework.admin.links import Links
 from django_ayework.errors import BlockerReference
 from django_ayework.flow.delete import delete_chains
@@ -35,15 +36,31 @@ def delete_chains_selected(
     model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]
 ) -> HttpResponse | None:
     """Ask first; once that is confirmed, delete the chains of the works that were ticked."""
-    ids = list(chosen.values_list("id", flat=True)[: AT_ONCE + 1])
-    works = list(rows(Work).filter(id__in=ids[:AT_ONCE]).only("id", "type", "chain_id").order_by("-id"))
+    ticked = list(chosen[: AT_ONCE + 1])
+    allowed = [
+        work.pk for work in ticked[:AT_ONCE] if model_admin.has_delete_chains_permission(request, work)
+    ]
+    refuse_others(request, ticked[:AT_ONCE], allowed)
+    works = list(rows(Work).filter(id__in=allowed).only("id", "type", "chain_id").order_by("-id"))
+    if not works:
+        return None
     if request.POST.get("post"):
         delete_for(request, works)
         return None
-    if len(ids) > AT_ONCE:
+    if len(ticked) > AT_ONCE:
         left = _("These are the first %(count)d of the selection; repeat the action for the others.")
         messages.warning(request, left % {"count": AT_ONCE})
     return confirmation(model_admin, request, works)
+
+
+def refuse_others(request: HttpRequest, works: Sequence[Work], allowed: Sequence[str]) -> None:
+    """Tell which works the user may see and may not delete."""
+    refusal = _(
+        "expected a permission to delete the chain of the work %(id)s (%(type)s), and you have none for it."
+    )
+    refuse(
+        request, [refusal % {"id": work.pk, "type": work.type} for work in works if work.pk not in allowed]
+    )
 
 
 def chain_of(work: Work) -> str:

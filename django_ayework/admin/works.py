@@ -91,8 +91,11 @@ class WorkAdmin(ReadOnlyAdmin):
         user: Any = request.user
         return any(user.has_perm(permission) for permission in self.cancel_permissions)
 
-    def has_delete_chains_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the user may delete chains of works. Rows by themselves nobody deletes."""
+    def has_delete_chains_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Tell whether the user may delete chains, or that of this work; override it to decide by work.
+
+        Rows by themselves cannot be deleted.
+        """
         user: Any = request.user
         return any(user.has_perm(permission) for permission in self.delete_permissions)
 

@@ -11,6 +11,7 @@ from django.test import Client
 
 from django_ayework import enqueue
 from django_ayework.admin import deleting
+from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
@@ -145,3 +146,19 @@ def test_whoever_may_only_delete_retries_nothing(client_with: Callable[..., Clie
     client = client_with("delete_work", "view_work")
     client.post(address("work_changelist"), {"action": "retry_selected", "_selected_action": [work.id]})
     assert Work.objects.get().status == "dead"
+
+
+def test_the_permission_is_asked_for_each_work(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    may, may_not = WorkFactory(), WorkFactory()
+    monkeypatch.setattr(
+        WorkAdmin, "has_delete_chains_permission", lambda self, request, obj=None: obj is None or obj == may
+    )
+    response = press(operator, [may.id, may_not.id])
+    assert response.context["model_count"] == [("chains", 1), ("works", 1)]
+    refusal, done = told(confirm(operator, [may.id, may_not.id]))
+    assert refusal == (
+        f"expected a permission to delete the chain of the work {may_not.id} ({may_not.type}), "
+        "and you have none for it."
+    )
+    assert done == "1 chain was deleted."
+    assert left() == {may_not.id}
