@@ -295,6 +295,8 @@ class Worker:
         claimed = self._claimer.claim(wanted, room, left)
         known, unknown = told_apart(claimed)
         self._dispatch.hand_out(known)
+        if 0 < len(claimed) < places:  # nothing more is due: let these begin before this thread goes on
+            self._wake.give_way()
         self._waking.answer(claimed, self._claimer.left)
         park(unknown, self.id)
         self._note_lag(has_room=True)
