@@ -295,12 +295,13 @@ class Worker:
         claimed = self._claimer.claim(wanted, room, left)
         known, unknown = told_apart(claimed)
         self._dispatch.hand_out(known)
-        if 0 < len(claimed) < places:  # nothing more is due: let these begin before this thread goes on
+        is_rest = not self._claimer.may_claim_more(self._wanted())
+        if claimed and is_rest:  # let these begin before this thread goes on
             self._wake.give_way()
         self._waking.answer(claimed, self._claimer.left)
         park(unknown, self.id)
         self._note_lag(has_room=True)
-        return 0.0 if self._claimer.may_claim_more(self._wanted()) else self._claimer.pause()
+        return self._claimer.pause() if is_rest else 0.0
 
     def _note_look(self, view: Look, intervals: Mapping[str, float]) -> None:
         """Hand on what a look has found to do besides works."""
