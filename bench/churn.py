@@ -104,14 +104,14 @@ def claim_and_roll_back() -> float:
     """Claim some works and give them back; return the seconds that the claim took."""
     from django.db import transaction
 
-    from django_ayework.store import transitions
+    from django_ayework.store import claims
     from django_ayework.store.clock import clock
 
     with transaction.atomic():
         now = clock.now()
         until = now + timedelta(seconds=30)
         started = time.perf_counter()
-        claimed = transitions.claim("default", {"bench.noop": CLAIM_SIZE}, CLAIM_SIZE, "bench", now, until)
+        claimed = claims.claim("default", {"bench.noop": CLAIM_SIZE}, CLAIM_SIZE, "bench", now, until)
         seconds = time.perf_counter() - started
         transaction.set_rollback(True)
     if not claimed:

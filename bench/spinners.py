@@ -17,7 +17,7 @@ ROUNDS = 3
 
 def main() -> None:
     """Print the milliseconds from an urgent work's enqueue to its end, by Python's interval and by ours."""
-    from django_ayework.worker.interpreter import OURS, PYTHONS_OWN
+    from django_ayework.worker.threads import OURS, PYTHONS_OWN
 
     figures: dict[float, list[float]] = {PYTHONS_OWN: [], OURS: []}
     with scratch_database() as vendor:

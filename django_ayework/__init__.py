@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django_ayework.define.batch_type import BatchItem
-from django_ayework.define.batch_works import batch_work
 from django_ayework.define.context import Context
+from django_ayework.define.decorators import batch_work, work
 from django_ayework.define.handles import ChainState, Handle, WorkState
 from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, dependency
-from django_ayework.define.work_type import WorkType
-from django_ayework.define.works import work
+from django_ayework.define.types import BatchItem, WorkType
 from django_ayework.errors import (
     Abort,
     Aborted,
@@ -37,10 +35,10 @@ from django_ayework.errors import (
     WorkFailed,
     WorkNotFound,
 )
-from django_ayework.rules.backoff import Retry
 from django_ayework.rules.conditions import Count, condition_met
-from django_ayework.rules.dedup import Dedup
-from django_ayework.rules.explaining.explanation import Explanation
+from django_ayework.rules.explain.reasons import Explanation
+from django_ayework.rules.identity import Dedup
+from django_ayework.rules.retry import Retry
 from django_ayework.rules.states import Status
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ if TYPE_CHECKING:
         trigger,
     )
     from django_ayework.define.schedules import schedule
-    from django_ayework.rules.cron import next_after, parse_cron
+    from django_ayework.rules.schedules import next_after, parse_cron
     from django_ayework.worker.worker import Worker
 
 #: Names that need Django's models: imported when first used, so that INSTALLED_APPS can load this package.
@@ -99,8 +97,8 @@ LAZY = {
     "explain": "django_ayework.api",
     "get_handle": "django_ayework.api",
     "limit": "django_ayework.api",
-    "next_after": "django_ayework.rules.cron",
-    "parse_cron": "django_ayework.rules.cron",
+    "next_after": "django_ayework.rules.schedules",
+    "parse_cron": "django_ayework.rules.schedules",
     "pause": "django_ayework.api",
     "resume": "django_ayework.api",
     "retry": "django_ayework.api",

@@ -12,20 +12,18 @@ from django.dispatch import Signal
 from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
-from django_ayework.flow import cancel as cancelling
+from django_ayework.flow import acting, handles
+from django_ayework.flow import acting as triggering
 from django_ayework.flow import delete as deleting
 from django_ayework.flow import enqueue as queueing
-from django_ayework.flow import handles
 from django_ayework.flow import retry as retrying
-from django_ayework.flow import trigger as triggering
-from django_ayework.flow.complete import complete, completing
+from django_ayework.flow.acting import complete, completing
 from django_ayework.flow.controls import limit, pause, resume
-from django_ayework.flow.explain.explaining import explain
+from django_ayework.flow.explain import explain
 from django_ayework.flow.handles import get_handle
-from django_ayework.flow.requests import refuse_arguments, request_of
-from django_ayework.flow.twins import called_from_async_code, twinned
-from django_ayework.rules.explaining.explanation import Explanation
-from django_ayework.rules.ids import require_work_id
+from django_ayework.flow.requests import called_from_async_code, refuse_arguments, request_of, twinned
+from django_ayework.rules.explain.reasons import Explanation
+from django_ayework.rules.identity import require_work_id
 
 R = TypeVar("R")
 G = TypeVar("G")
@@ -141,8 +139,8 @@ def cancel(
     """
     require_one(id, group, "cancel")
     if id is None:
-        return cancelling.cancel_group(group_id_of(group))
-    row = cancelling.cancel_one(id)
+        return acting.cancel_group(group_id_of(group))
+    row = acting.cancel_one(id)
     return handles.Handle(row.id, row.group)
 
 

@@ -8,7 +8,7 @@ from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
 from django_ayework.define.ids import new_id
-from django_ayework.define.seams import connections
+from django_ayework.define.providers import providers
 
 
 def app_label_of(module: str) -> str | None:
@@ -20,7 +20,7 @@ def app_label_of(module: str) -> str | None:
     return config.label if config else None
 
 
-connections.app_label_of = app_label_of
+providers.app_label_of = app_label_of
 
 
 class AyeworkConfig(AppConfig):
@@ -36,8 +36,8 @@ class AyeworkConfig(AppConfig):
         from django_ayework import api, checks  # noqa: F401  # importing the checks registers them
         from django_ayework.conf import get_settings
 
-        connections.enqueue = api.enqueue
-        connections.aenqueue = api.aenqueue
+        providers.enqueue = api.enqueue
+        providers.aenqueue = api.aenqueue
         new_id.custom = lambda: get_settings().id
         connect_doers()
         connect_intake()
@@ -51,7 +51,7 @@ def watch_requests() -> None:
 
     from django.conf import settings
 
-    from django_ayework.define.dropped import show_warnings, watch
+    from django_ayework.define.requests import show_warnings, watch
 
     if settings.DEBUG or "pytest" in sys.modules or sys.argv[1:2] == ["test"]:
         watch.start()
@@ -62,32 +62,31 @@ def connect_doers() -> None:
     """Let doers report as workers do, count for the fleet in the Store, and leave no connection behind."""
     from django.db import connections as databases
 
-    from django_ayework.doers import seams
-    from django_ayework.flow.backlog import backlog_policy
-    from django_ayework.flow.events import report
-    from django_ayework.ports.kv import limits
+    from django_ayework.doers import providers
+    from django_ayework.flow.events import backlog_policy, report
+    from django_ayework.ports import kv
     from django_ayework.store.clock import clock
-    from django_ayework.store.threads import tidy_connections
+    from django_ayework.store.connections import tidy_connections
 
-    seams.connections.now = clock.now
-    seams.connections.report = report
-    seams.connections.tidy = tidy_connections
-    seams.connections.leave = databases.close_all
-    seams.connections.backlog_policy = backlog_policy
-    seams.connections.fleet_hit = limits.hit
-    seams.connections.fleet_peek = limits.peek
+    providers.providers.now = clock.now
+    providers.providers.report = report
+    providers.providers.tidy = tidy_connections
+    providers.providers.leave = databases.close_all
+    providers.providers.backlog_policy = backlog_policy
+    providers.providers.fleet_hit = kv.hit
+    providers.providers.fleet_peek = kv.peek
 
 
 def connect_intake() -> None:
     """Let works skip the queue; a process in which none does need not know how."""
     from collections.abc import Sequence
 
-    from django_ayework.flow import direct
+    from django_ayework.flow import after_commit
     from django_ayework.store.rows import WorkRow
 
     def offer(works: Sequence[WorkRow]) -> None:
-        from django_ayework.worker.direct.intake import intake
+        from django_ayework.worker.direct import intake
 
         intake.offer(works)
 
-    direct.connections.intake = offer
+    after_commit.providers.intake = offer

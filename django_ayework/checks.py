@@ -18,8 +18,7 @@ from django_ayework.conf import BESIDE, KEYS, Settings, get_settings, settings_b
 from django_ayework.define.registry import registry
 from django_ayework.define.schedules import schedules
 from django_ayework.errors import did_you_mean
-from django_ayework.flow.readiness import wrong_isolation
-from django_ayework.flow.unloaded import unloaded_modules
+from django_ayework.flow.readiness import unloaded_modules, wrong_isolation
 
 
 @register("ayework")

@@ -12,14 +12,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from django_ayework.define.doer_option import check_doer
-from django_ayework.define.middleware import Middleware, check_middleware
-from django_ayework.define.retention import check_retention
+from django_ayework.define.type_options import check_doer, check_retention
+from django_ayework.define.types import Middleware, check_middleware
 from django_ayework.doers import Doer
 from django_ayework.errors import did_you_mean
-from django_ayework.rules.backoff import Retry
 from django_ayework.rules.codec import Codec, RichJSON
 from django_ayework.rules.durations import seconds
+from django_ayework.rules.retry import Retry
 
 Hook = Callable[..., Any]
 

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django_ayework.define.dropped import watch
+from django_ayework.define.requests import watch
 
 
 class AttemptFacts(NamedTuple):

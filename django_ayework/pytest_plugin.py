@@ -25,14 +25,14 @@ def _ayework_present() -> Iterator[None]:
     After each test, undo time travel and end what carries wake-ups, which would keep its connection to the
     test database for some seconds.
     """
-    module = sys.modules.get("django_ayework.flow.direct")
+    module = sys.modules.get("django_ayework.flow.after_commit")
     if module is not None:
-        module.connections.held_back = True
+        module.providers.held_back = True
     yield
     module = sys.modules.get("django_ayework.store.clock")
     if module is not None:
         module.clock.reset()
-    module = sys.modules.get("django_ayework.flow.news.elsewhere")
+    module = sys.modules.get("django_ayework.flow.notify")
     if module is not None:
         module.rest()
 

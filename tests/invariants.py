@@ -10,8 +10,8 @@ from functools import cached_property
 
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AyeworkError
-from django_ayework.flow.chores import sweep
-from django_ayework.flow.gate_payload import decode_releases, promised_in
+from django_ayework.flow.gates import decode_releases, promised_in
+from django_ayework.flow.maintenance import sweep
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide, tally
 from django_ayework.rules.states import LIVE, Status, is_terminal

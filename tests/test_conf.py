@@ -8,8 +8,8 @@ from django.test import override_settings
 
 from django_ayework import Retry, WorkRequest
 from django_ayework.conf import KEYS, READERS, get_settings
-from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.codec import RichJSON
+from django_ayework.rules.retry import RetryPolicy
 
 
 def hook(*args):

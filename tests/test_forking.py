@@ -28,7 +28,7 @@ django.setup()
 
 from django.db import connections
 from django_ayework import cancel, enqueue, enqueue_many, pause, resume
-from django_ayework.ports.kv.chosen import BUILT_IN
+from django_ayework.ports.kv import BUILT_IN
 from django_ayework.worker.worker import Worker
 from tests.app.works import add
 

@@ -6,10 +6,8 @@ from django.db.models.functions import Left
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from django_ayework.admin import columns, words
-from django_ayework.admin.links import Links
-from django_ayework.admin.payloads import shown
-from django_ayework.admin.sections import Fact, Page, Section, Table
+from django_ayework.admin import columns, pages
+from django_ayework.admin.pages import Fact, Links, Page, Section, Table, shown
 from django_ayework.conf import get_settings
 from django_ayework.models import Group, Work
 from django_ayework.store.database import rows
@@ -32,7 +30,7 @@ def standing(group: Group, links: Links) -> Section:
             Fact(_("done"), columns.group_progress(group)),
             Fact(_("open"), str(group.open)),
             Fact(_("dead"), str(group.dead)),
-            Fact(_("done at"), words.full_moment(group.done_at)),
+            Fact(_("done at"), pages.full_moment(group.done_at)),
             Fact(_("value is final"), _("yes") if group.final else _("no")),
             Fact(_("value"), shown(group.value, get_settings().codec), wide=True),
         ],
@@ -59,7 +57,7 @@ def members(group: Group, links: Links) -> Section:
 def member_cells(work: Work, links: Links) -> list[str]:
     """Return a work of the group as cells."""
     return [
-        format_html('<span class="ayework-id">{}</span>', links.work(work.id, words.short(work.id))),
+        format_html('<span class="ayework-id">{}</span>', links.work(work.id, pages.short(work.id))),
         work.type,
         columns.status(work),
         columns.attempt(work),

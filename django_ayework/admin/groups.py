@@ -22,11 +22,11 @@ from django.http import (
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
-from django_ayework.admin import columns, words
+from django_ayework.admin import columns, pages
 from django_ayework.admin.actions import Act, act_on_first, cancel_for, retry_for
-from django_ayework.admin.base import ReadOnlyAdmin
 from django_ayework.admin.group_page import group_page
-from django_ayework.admin.links import Links
+from django_ayework.admin.lists import ReadOnlyAdmin
+from django_ayework.admin.pages import Links
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import Group, Work
 from django_ayework.rules.states import LIVE, RETRYABLE, Status
@@ -52,13 +52,13 @@ def done(group: Group) -> str:
 @admin.display(description=_("value"))
 def value(group: Any) -> str:
     """The beginning of the value, as it is stored."""
-    return words.NOTHING if group.value_start is None else words.first_line(group.value_start, 60)
+    return pages.NOTHING if group.value_start is None else pages.first_line(group.value_start, 60)
 
 
 @admin.display(description=_("done at"))
 def done_at(group: Group) -> str:
     """When the last work ended."""
-    return words.moment(group.done_at, clock.now())
+    return pages.moment(group.done_at, clock.now())
 
 
 @admin.register(Group)

@@ -12,8 +12,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ayework.admin import columns, words
-from django_ayework.admin.base import ReadOnlyAdmin
+from django_ayework.admin import columns, pages
+from django_ayework.admin.lists import ReadOnlyAdmin
 from django_ayework.flow.overview import GONE_AFTER
 from django_ayework.models import WorkerProcess
 from django_ayework.store.clock import clock
@@ -32,7 +32,7 @@ def state(process: WorkerProcess) -> str:
 
 def life(kind: str, word: str, phrase: str, at: datetime, now: datetime) -> str:
     """Return a state and since when, as HTML."""
-    when = format_html(phrase, words.moment(at, now))
+    when = format_html(phrase, pages.moment(at, now))
     return format_html(
         '<span class="ayework-status ayework-{}">{}</span> <small>{}</small>', kind, word, when
     )
@@ -53,7 +53,7 @@ def running(process: WorkerProcess) -> str:
 @admin.display(description=gettext_lazy("started"))
 def started(process: WorkerProcess) -> str:
     """When it started."""
-    return words.moment(process.started_at, clock.now())
+    return pages.moment(process.started_at, clock.now())
 
 
 @admin.register(WorkerProcess)

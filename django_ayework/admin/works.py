@@ -1,4 +1,4 @@
-"""Works: the list, and a page for each."""
+"""Works: the list, dead letters, and what can be done from them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,24 @@ from django.http import (
 from django.urls import URLPattern, path, reverse
 
 from django_ayework.admin import columns
-from django_ayework.admin.actions import Act, cancel_for, cancel_selected, retry_for, retry_selected
-from django_ayework.admin.base import ReadOnlyAdmin
-from django_ayework.admin.deleting import delete_chains_selected
-from django_ayework.admin.filters import QueueFilter, ReasonFilter, StatusFilter, TypeFilter
-from django_ayework.admin.links import Links
-from django_ayework.admin.newest import WorkChangeList
-from django_ayework.admin.search import HELP, search
+from django_ayework.admin.actions import (
+    Act,
+    cancel_for,
+    cancel_selected,
+    delete_chains_selected,
+    retry_for,
+    retry_selected,
+)
+from django_ayework.admin.columns import HELP, QueueFilter, ReasonFilter, StatusFilter, TypeFilter, search
+from django_ayework.admin.lists import LightChangeList, ReadOnlyAdmin, WorkChangeList
+from django_ayework.admin.pages import Links
 from django_ayework.admin.work_page import work_page
-from django_ayework.models import Work
-from django_ayework.rules.states import LIVE, RETRYABLE
+from django_ayework.models import DeadLetter, Work
+from django_ayework.rules.states import LIVE, RETRYABLE, Status
+from django_ayework.store.generated_columns import ENDED_AT, ended_as
+
+# --- works ---
+# Works: the list, and a page for each.
 
 
 @admin.register(Work)
@@ -170,3 +178,35 @@ class WorkAdmin(ReadOnlyAdmin):
         """Return the address of one of a work's pages; the id comes quoted."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
         return reverse(name, args=[object_id], current_app=self.admin_site.name)
+
+
+# --- dead letters ---
+# Dead letters: dead works, awaiting a human's decision.
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(WorkAdmin):
+    """Dead works, the last to die first; once retried or deleted they are gone from here."""
+
+    retry_permissions: tuple[str, ...] = ("django_ayework.change_deadletter", "django_ayework.change_work")
+    delete_permissions: tuple[str, ...] = ("django_ayework.delete_deadletter", "django_ayework.delete_work")
+
+    actions: Any = (retry_selected, delete_chains_selected)
+    list_display: Any = (
+        columns.short_id,
+        columns.type_and_error,
+        columns.reason,
+        columns.attempt,
+        columns.died,
+    )
+    list_filter: ClassVar[Any] = (ReasonFilter, TypeFilter)
+    ordering: ClassVar[Any] = (ENDED_AT.desc(), "-id")
+    sortable_by = (columns.died.__name__,)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the dead, in words that lead the database to their index."""
+        return ended_as(super().get_queryset(request), Status.DEAD)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the plain list: an index leads to the dead."""
+        return LightChangeList

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from django_ayework.errors import no_attribute
-from django_ayework.rules.backoff import RetryPolicy
 from django_ayework.rules.durations import Seconds
+from django_ayework.rules.retry import RetryPolicy
 from django_ayework.rules.states import Status
 
 R_co = TypeVar("R_co", covariant=True)

@@ -17,8 +17,7 @@ from django_ayework.define.requests import (
     require_new,
     require_own_identity,
 )
-from django_ayework.rules.conditions import Condition, require_condition
-from django_ayework.rules.folding import Contribution
+from django_ayework.rules.conditions import Condition, Contribution, require_condition
 
 R_co = TypeVar("R_co", covariant=True)
 G_co = TypeVar("G_co", covariant=True)

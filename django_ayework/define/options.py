@@ -7,11 +7,9 @@ from datetime import datetime
 from typing import Any, TypedDict, cast
 
 from django_ayework.errors import InvalidOption, did_you_mean
-from django_ayework.rules.backoff import Retry
-from django_ayework.rules.dedup import Dedup
 from django_ayework.rules.durations import Seconds, require_aware, seconds
-from django_ayework.rules.ids import require_work_id
-from django_ayework.rules.units import require_unit
+from django_ayework.rules.identity import Dedup, require_unit, require_work_id
+from django_ayework.rules.retry import Retry
 
 MAX_NAME_LENGTH = 64
 MAX_PRIORITY = 2**31 - 1

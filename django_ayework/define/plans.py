@@ -12,7 +12,7 @@ from django_ayework.define.instructions import Continue, Instruction, Queue, Res
 from django_ayework.define.options import QueueOptions, combined
 from django_ayework.define.requests import WorkRequest, dependency
 from django_ayework.errors import Abort, Defer, InvalidInstruction, Reschedule
-from django_ayework.rules.folding import Contribution
+from django_ayework.rules.conditions import Contribution
 
 
 class Plan(NamedTuple):
@@ -32,7 +32,7 @@ EMPTY = Plan()
 #: Exceptions of this package that a handler raises, and must not return.
 RAISED = (Abort, Defer, Reschedule)
 #: What a handler may return that is no plain value.
-SAYINGS = (Instruction, WorkRequest, *RAISED)
+MESSAGES = (Instruction, WorkRequest, *RAISED)
 #: Requests and instructions in one of these are meant to be queued.
 LISTS = (list, tuple, set)
 
@@ -55,7 +55,7 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
 def is_all_it_says(returned: object, context: Context) -> bool:
     """Tell whether a handler says nothing but the plain value that it returned, if any."""
     silent = not context.built and context.given_output is NOTHING
-    return silent and not isinstance(returned, SAYINGS) and not is_list_of_works(returned)
+    return silent and not isinstance(returned, MESSAGES) and not is_list_of_works(returned)
 
 
 def is_list_of_works(returned: object) -> bool:

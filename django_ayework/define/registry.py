@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
-from django_ayework.define.batch_type import BatchType
-from django_ayework.define.work_type import WorkType
+from django_ayework.define.types import BatchType, WorkType
 from django_ayework.errors import UnknownWorkType, did_you_mean
-from django_ayework.rules.explaining.words import listed
+from django_ayework.rules.explain.reasons import listed
 
 AnyWorkType: TypeAlias = WorkType[..., Any, Any]
 AnyBatchType: TypeAlias = BatchType[..., Any, Any]

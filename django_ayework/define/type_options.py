@@ -4,16 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from inspect import Parameter, Signature
 from typing import Any
 
-from django_ayework.define.doer_option import check_doer
-from django_ayework.define.middleware import check_middleware
 from django_ayework.define.options import MEANINGS, check_flag, check_name, check_priority, check_retry
-from django_ayework.define.redaction import check_redact
-from django_ayework.define.retention import check_retention
-from django_ayework.define.work_type import WorkSettings
-from django_ayework.errors import InvalidOption, did_you_mean
+from django_ayework.define.types import WorkSettings, check_middleware
+from django_ayework.doers import Doer
+from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
 from django_ayework.rules.durations import seconds
+
+# --- doer option ---
+# The option ``doer``: what runs the works of a type in place of the worker's slots.
+
+METHODS = ("available", "submit", "drained")
+
+
+def check_doer(value: object, name: str) -> Doer | None:
+    """Return a doer; None stays None."""
+    if value is None or (isinstance(value, Doer) and not isinstance(value, type)):
+        return value
+    missing = [method for method in METHODS if not callable(getattr(value, method, None))]
+    why = "which is a class" if isinstance(value, type) else f"which has no {', '.join(missing)}"
+    raise InvalidOption(
+        f"expected {name} to be a doer, such as django_ayework.doers.balanced(8), got: {value!r}, {why}."
+    )
+
+
+# --- redaction ---
+# Saying which inputs people are not shown.
+
+
+def check_redact(value: object, name: str) -> tuple[str, ...]:
+    """Return dotted paths into the input, given as a list of texts."""
+    if not isinstance(value, (list, tuple)):
+        raise InvalidOption(f"expected {name} to be a list of names such as 'card.number', got: {value!r}.")
+    for path in value:
+        if not isinstance(path, str) or not all(path.split(".")):
+            raise InvalidOption(f"expected {name} to have names such as 'card.number', got: {path!r}.")
+    return tuple(value)
+
+
+def require_inputs(signature: Signature, name: str, paths: Sequence[str]) -> None:
+    """Raise ImproperWork unless each path begins at an input: a slip of the pen would show what it hides."""
+    parameters = signature.parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    for path in paths:
+        if (first := path.partition(".")[0]) not in signature.parameters:
+            raise ImproperWork(
+                f"expected redact= of {name!r} to name its inputs ({', '.join(signature.parameters)}), "
+                f"got: {path!r}.{did_you_mean(first, signature.parameters)}"
+            )
+
+
+# --- retention ---
+# How long ended works are kept, as a setting or a type says it.
+
+#: The ways in which a work ends.
+ENDS = ("success", "cancelled", "dead")
+
+
+def check_retention(value: object, name: str) -> dict[str, float | None]:
+    """Return seconds by status, None for good; statuses that are left out are left to the next level down.
+
+    >>> check_retention({"success": 60, "dead": None}, "retention")
+    {'success': 60.0, 'dead': None}
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidOption(
+            f"expected {name} to be a mapping of {', '.join(ENDS)} to seconds (a number), a timedelta, "
+            f'or None for good, such as {{"success": 3600}}, got: {value!r}.'
+        )
+    checked: dict[str, float | None] = {}
+    for status, kept in value.items():
+        if status not in ENDS:
+            raise InvalidOption(
+                f"expected the keys of {name} to be of {', '.join(ENDS)}, "
+                f"got: {status!r}.{did_you_mean(str(status), ENDS)}"
+            )
+        checked[status] = None if kept is None else seconds(kept, f"{name}[{status!r}]")
+    return checked
+
+
+# --- type options ---
+# The options of ``@work`` and ``@batch_work``: their values, checked.
 
 MAX_TYPE_LENGTH = 128
 

@@ -9,13 +9,12 @@ Nothing here needs Django until a task runs, so settings and ``works.py`` can bu
 (['tea'], 4)
 """
 
-from django_ayework.doers.bounded import age, balanced, priority
-from django_ayework.doers.protocol import Doer, Hints, TellsRoom
+from django_ayework.doers.base import Doer, Hints, TellsRoom
+from django_ayework.doers.bounded import age, balanced, priority, unlimited
 from django_ayework.doers.rate_limited import rate_limited
-from django_ayework.doers.unlimited import unlimited
-from django_ayework.rules.backlog import BacklogInfo
+from django_ayework.rules.backpressure import BacklogInfo
+from django_ayework.rules.controls import Candidate, weights
 from django_ayework.rules.rates import Allowed, Denied, FixedWindow, SlidingWindow, TokenBucket
-from django_ayework.rules.weighting import Candidate, weights
 
 __all__ = [
     "Allowed",

@@ -1,4 +1,4 @@
-"""Doers that run so many tasks at a time, and choose which is next."""
+"""Doers without limits, and doers that run so many tasks at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,59 @@ from collections import Counter
 from datetime import datetime
 from functools import partial
 
-from django_ayework.doers import seams
-from django_ayework.doers.base import Holder
-from django_ayework.doers.checks import whole
-from django_ayework.doers.crew import Crew
-from django_ayework.doers.held import Held, held_of
-from django_ayework.doers.protocol import Task
-from django_ayework.doers.watch import BacklogWatch, Watch
-from django_ayework.rules.selection import Order, by_age, by_balance, by_priority, next_of
+from django_ayework.doers import providers
+from django_ayework.doers.base import BacklogWatch, Held, Holder, Task, Watch, held_of, whole
+from django_ayework.doers.threads import ThreadPool
+from django_ayework.rules.controls import Order, by_age, by_balance, by_priority, next_of
+
+# --- unlimited ---
+# A doer without limits.
+
+
+class Unlimited(Holder):
+    """Starts every task at once."""
+
+    def __init__(self, capacity: int = 256) -> None:
+        super().__init__()
+        self._capacity = whole(capacity, "capacity", least=1)
+        self._pool = ThreadPool()
+
+    def available(self) -> int:
+        """Return the capacity: there is always room."""
+        return self._capacity
+
+    def submit(
+        self,
+        task: Task,
+        fairness: str | None = None,
+        priority: int = 0,
+        created_at: datetime | None = None,
+    ) -> None:
+        """Start a task; what it raises is reported and swallowed."""
+        held = held_of(task, fairness, priority, created_at)
+        with self._changed:
+            self._active += 1
+            self._pool.run(partial(self._do, held.task))
+
+    def _do(self, task: Task) -> None:
+        """Run a task in a thread of the crew."""
+        providers.perform(task)
+        with self._changed:
+            self._active -= 1
+            self._changed.notify_all()
+        self._tell_room()
+
+
+def unlimited(capacity: int = 256) -> Unlimited:
+    """Return a doer that starts every task at once; ``available()`` is ``capacity``, whatever it holds.
+
+    Raises ValueError for a capacity that is no whole number above 0.
+    """
+    return Unlimited(capacity)
+
+
+# --- bounded ---
+# Doers that run so many tasks at a time, and choose which is next.
 
 
 class Bounded(Holder):
@@ -30,7 +75,7 @@ class Bounded(Holder):
         self._max = whole(max, "max", least=1)
         self._capacity = self._max + (self._max if buffer is None else whole(buffer, "buffer", least=0))
         self._running: Counter[str] = Counter()
-        self._crew = Crew(self._max)
+        self._pool = ThreadPool(self._max)
 
     def available(self) -> int:
         """Return how many more tasks are welcome: ``max + buffer``, less what is held."""
@@ -58,11 +103,11 @@ class Bounded(Holder):
             self._pending.remove(held)
             self._active += 1
             self._running[held.fairness] += 1
-            self._crew.run(partial(self._do, held))
+            self._pool.run(partial(self._do, held))
 
     def _do(self, held: Held) -> None:
         """Run a task in a thread of the crew, then let the next one have its place."""
-        seams.perform(held.task)
+        providers.perform(held.task)
         with self._changed:
             self._active -= 1
             self._running -= Counter([held.fairness])  # drops labels of which nothing runs any more

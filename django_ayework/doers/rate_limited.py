@@ -1,4 +1,4 @@
-"""A doer that starts only so many tasks in a while."""
+"""A doer that starts only so many tasks in a period."""
 
 from __future__ import annotations
 
@@ -7,19 +7,142 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Protocol, TypeAlias
 
-from django_ayework.doers import seams
-from django_ayework.doers.alarm import Alarms, ThreadAlarm
-from django_ayework.doers.base import Holder
-from django_ayework.doers.held import Held, held_of
-from django_ayework.doers.limiter import FleetLimiter, LocalLimiter
-from django_ayework.doers.limits import Key, Limits, Waits
-from django_ayework.doers.protocol import Doer, Task, TellsRoom
-from django_ayework.doers.unlimited import Unlimited
-from django_ayework.doers.watch import BacklogWatch, Watch
-from django_ayework.rules.durations import Seconds
-from django_ayework.rules.rates import Algorithm, Rate, algorithm_named
-from django_ayework.rules.selection import by_age
+from django_ayework.doers import providers
+from django_ayework.doers.base import BacklogWatch, Doer, Held, Hints, Holder, Task, TellsRoom, Watch, held_of
+from django_ayework.doers.bounded import Unlimited
+from django_ayework.doers.threads import Alarms, ThreadAlarm
+from django_ayework.rules.controls import by_age
+from django_ayework.rules.durations import Seconds, later
+from django_ayework.rules.rates import Algorithm, Denied, HitResult, Name, Rate, algorithm_named
+
+# --- limiter ---
+# Who counts the starts of a rate-limited doer: this process, or the fleet.
+
+
+class Limiter(Protocol):
+    """Keeps one count per name. What it raises means that nobody knows, and that nothing was counted."""
+
+    def hit(self, name: Name) -> HitResult:
+        """Count a start if it is within the limit."""
+        ...
+
+    def peek(self, name: Name) -> HitResult:
+        """Tell what a hit would be told, without counting one."""
+        ...
+
+
+class FleetLimiter:
+    """Counts for all processes, through the Store that the settings name."""
+
+    def __init__(self, make: Callable[[], Rate]) -> None:
+        self._make = make
+        make()  # so that values which cannot be used are refused at once
+
+    def hit(self, name: Name) -> HitResult:
+        """Count a start if it is within the limit."""
+        return providers.providers.fleet_hit(self._make(), name)
+
+    def peek(self, name: Name) -> HitResult:
+        """Tell what a hit would be told."""
+        return providers.providers.fleet_peek(self._make(), name)
+
+
+class LocalLimiter:
+    """Counts in this process; what nobody has asked for in a while is forgotten."""
+
+    def __init__(self, make: Callable[[], Rate], now: Callable[[], datetime] = providers.now) -> None:
+        self._make = make
+        self._now = now
+        self._recent: dict[Name, Rate] = {}
+        self._older: dict[Name, Rate] = {}
+        self._life = make().life
+        self._turns_at = later(now(), self._life)
+
+    def hit(self, name: Name) -> HitResult:
+        """Count a start if it is within the limit."""
+        return self._rate(name).hit(self._now())
+
+    def peek(self, name: Name) -> HitResult:
+        """Tell what a hit would be told."""
+        return self._rate(name).peek(self._now())
+
+    def __len__(self) -> int:
+        return len(self._recent) + len(self._older)
+
+    def _rate(self, name: Name) -> Rate:
+        """Return the count of this name."""
+        self._forget()
+        rate = self._recent.get(name) or self._older.pop(name, None) or self._make()
+        self._recent[name] = rate
+        return rate
+
+    def _forget(self) -> None:
+        """Drop, once per life of a count, those that were not asked for since the time before."""
+        if self._now() >= self._turns_at:
+            self._recent, self._older = {}, self._recent
+            self._turns_at = later(self._now(), self._life)
+
+
+# --- limits ---
+# What a rate-limited doer counts before it starts a task.
+
+#: What is counted together: one name for all tasks, or a function that names it.
+Key: TypeAlias = str | Callable[[Hints], str]
+#: Whom a round has found beyond its limit, and the seconds until it is not.
+Waits: TypeAlias = dict[Name, float]
+
+DEFAULT_KEY = "doer"
+
+
+class Limits:
+    """The counts of one doer: those of its keys, and those of the fairness labels if they are limited."""
+
+    def __init__(self, overall: Limiter, per_label: Limiter | None, key: Key | None) -> None:
+        self._overall = overall
+        self._per_label = per_label
+        self._key: Key = DEFAULT_KEY if key is None else key
+        #: Labels are counted apart for each doer that has a key of its own.
+        self._scope = self._key if isinstance(self._key, str) else DEFAULT_KEY
+
+    def key_of(self, held: Held) -> str:
+        """Return the key a task counts for; a function that raises is reported, and loses no task."""
+        if isinstance(self._key, str):
+            return self._key
+        try:
+            return str(self._key(held.hints))
+        except Exception as error:
+            providers.report(error, "the key function of a rate-limited doer raised")
+            return DEFAULT_KEY
+
+    def allow(self, held: Held, waits: Waits) -> bool:
+        """Count the start of a task if every limit allows it; return whether it may start.
+
+        Who is beyond a limit is noted, and not asked again in this round. The key is looked at before its
+        label is hit, so that a label does not pay for a start that does not follow.
+        """
+        key, label = ("key", held.key), ("label", self._scope, held.fairness)
+        if key in waits or label in waits:
+            return False
+        if self._per_label is None:
+            return noted(self._overall.hit(key), key, waits)
+        return (
+            noted(self._overall.peek(key), key, waits)
+            and noted(self._per_label.hit(label), label, waits)
+            and noted(self._overall.hit(key), key, waits)
+        )
+
+
+def noted(verdict: HitResult, name: Name, waits: Waits) -> bool:
+    """Return whether a verdict allows, having noted one that does not."""
+    if isinstance(verdict, Denied):
+        waits[name] = verdict.retry_after
+    return bool(verdict)
+
+
+# --- rate limited ---
+# A doer that starts only so many tasks in a while.
 
 #: Seconds between two looks at tasks that could not start, at least.
 RETRY_FLOOR = 0.05
@@ -92,7 +215,7 @@ class RateLimited(Holder):
             pause = self._start_allowed()
             self._error_pause = RETRY_FLOOR
         except Exception as error:
-            seams.report(error, "a rate-limited doer could not start its tasks and tries again")
+            providers.report(error, "a rate-limited doer could not start its tasks and tries again")
             pause = self._error_pause
             self._error_pause = min(2 * pause, LONGEST_PAUSE)
         if self._load()[1]:

@@ -10,19 +10,19 @@ from typing import Any
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest
 from django_ayework.errors import ChainNotFound
-from django_ayework.flow.births import Birth
+from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.rules.states import Status
-from django_ayework.store.chains import chain_ends, last_steps
+from django_ayework.store.dependencies import Watch, watched_by_all
+from django_ayework.store.groups import chain_ends, last_steps
 from django_ayework.store.rows import statuses_of
-from django_ayework.store.waiters import Watch, watched_by_all
 
 Watches = dict[str, tuple[Watch, ...]]
 
 
 def blocked(
-    births: Sequence[Birth], continuing: Collection[str] = (), promised: bool = False
-) -> tuple[list[Birth], Watches]:
+    new_works: Sequence[NewWork], continuing: Collection[str] = (), promised: bool = False
+) -> tuple[list[NewWork], Watches]:
     """Return the works with those that must wait as blocked, and what each work with blockers watches.
 
     ``continuing`` are chains whose last work has ended, and whose next is still to be born: they live.
@@ -31,35 +31,35 @@ def blocked(
     has ``promised``: their blockers may have been deleted since, which count as cancelled (a recheck
     finds that), and the settlement that opens the gate must not fail for that.
     """
-    wanted = {id for birth in births for id in birth.blockers}
+    wanted = {id for new_work in new_works for id in new_work.blockers}
     if not wanted:
-        return list(births), {}
+        return list(new_works), {}
     ends = {**chain_ends(wanted), **dict.fromkeys(wanted.intersection(continuing), Status.PENDING)}
     if not promised:
-        require_chains(births, {birth.row.id for birth in births}.union(ends))
-    watches = {birth.row.id: watched(birth, ends) for birth in births if birth.blockers}
-    return [waiting(birth, watches.get(birth.row.id, ())) for birth in births], watches
+        require_chains(new_works, {new_work.row.id for new_work in new_works}.union(ends))
+    watches = {new_work.row.id: watched(new_work, ends) for new_work in new_works if new_work.blockers}
+    return [waiting(new_work, watches.get(new_work.row.id, ())) for new_work in new_works], watches
 
 
-def require_chains(births: Sequence[Birth], known: set[str]) -> None:
+def require_chains(new_works: Sequence[NewWork], known: set[str]) -> None:
     """Raise unless every blocker is known."""
-    for birth in births:
-        for id in birth.blockers:
+    for new_work in new_works:
+        for id in new_work.blockers:
             if id not in known:
                 raise ChainNotFound(
-                    f"expected the blockers of {birth.row.type!r} to be chains that exist, got: {id!r}; "
+                    f"expected the blockers of {new_work.row.type!r} to be chains that exist, got: {id!r}; "
                     "queue it first, or use a gate, which may watch ids that do not exist yet.",
                     id=id,
                 )
 
 
-def watched(birth: Birth, ends: dict[str, Status]) -> tuple[Watch, ...]:
+def watched(new_work: NewWork, ends: dict[str, Status]) -> tuple[Watch, ...]:
     """Return what a work watches, with the outcomes of chains that have succeeded.
 
     A chain that has ended otherwise may be retried at this moment, unseen: that is for the recheck.
     """
-    succeeded = {id for id in birth.blockers if ends.get(id) is Status.SUCCESS}
-    return tuple(Watch(id, True, str(Status.SUCCESS) if id in succeeded else "") for id in birth.blockers)
+    succeeded = {id for id in new_work.blockers if ends.get(id) is Status.SUCCESS}
+    return tuple(Watch(id, True, str(Status.SUCCESS) if id in succeeded else "") for id in new_work.blockers)
 
 
 def watched_by_gates(gates: Iterable[GateRequest[Any]], private: Collection[str]) -> Watches:
@@ -76,11 +76,11 @@ def watched_by_gates(gates: Iterable[GateRequest[Any]], private: Collection[str]
     }
 
 
-def waiting(birth: Birth, watches: Iterable[Watch]) -> Birth:
+def waiting(new_work: NewWork, watches: Iterable[Watch]) -> NewWork:
     """Return the work as blocked, unless all it watches has succeeded."""
     if all(watch.outcome == Status.SUCCESS for watch in watches):
-        return birth
-    return birth._replace(row=birth.row._replace(status=Status.BLOCKED))
+        return new_work
+    return new_work._replace(row=new_work.row._replace(status=Status.BLOCKED))
 
 
 def blockers_of(waiters: Iterable[str]) -> dict[str, tuple[Any, ...]]:

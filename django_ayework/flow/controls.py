@@ -1,23 +1,41 @@
-"""Controls at run time: pausing, limiting, and what governs each type now."""
+"""Controls at run time: pausing, limiting, and continuous types."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django_ayework.define.options import check_name, check_priority
 from django_ayework.define.registry import registry
 from django_ayework.define.type_options import check_limit, check_weight
-from django_ayework.define.work_type import WorkSettings
-from django_ayework.flow.closing import close
-from django_ayework.flow.ledger import Ledger
+from django_ayework.define.types import WorkSettings
+from django_ayework.errors import AyeworkError
+from django_ayework.flow.enqueue import enqueue_one
+from django_ayework.flow.events import report
 from django_ayework.flow.readiness import hints_on_queues
-from django_ayework.flow.twins import twinned
+from django_ayework.flow.recheck import flush
+from django_ayework.flow.requests import twinned
+from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
+from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
-from django_ayework.store.controls import Scope, all_controls, change_control
-from django_ayework.store.database import atomic
+from django_ayework.store.controls import (
+    Scope,
+    all_controls,
+    change_control,
+    due_types,
+    hold_type_controls,
+    is_due_or_running,
+    set_next_at,
+)
+from django_ayework.store.database import atomic, in_own_transaction
+
+# --- controls ---
+# Controls at run time: pausing, limiting, and what governs each type now.
 
 logger = logging.getLogger("django_ayework")
 
@@ -87,10 +105,10 @@ def limit(
 def write(scope: Scope, name: str, **changes: Any) -> None:
     """Write a control in the caller's transaction; workers of this process look at once after it."""
     with atomic():
-        ledger = Ledger(clock.now())
-        change_control(scope, name, changes, ledger.now)
-        ledger.effects.wakes = True
-        close(ledger)
+        unit_of_work = UnitOfWork(clock.now())
+        change_control(scope, name, changes, unit_of_work.now)
+        unit_of_work.effects.wakes = True
+        flush(unit_of_work)
 
 
 def current_controls() -> Controls:
@@ -127,3 +145,46 @@ def interval_of(declared: WorkSettings, row: WorkControl) -> float | None:
     if declared.interval is None or row.continuous is False:
         return None
     return declared.interval if row.interval is None else row.interval
+
+
+# --- continuous ---
+# Continuous types: whenever none of their works is due or running, the engine queues one by itself.
+
+
+def queue_continuous(intervals: Mapping[str, float]) -> int:
+    """Queue a work of each of these continuous types whose time has come; return how many.
+
+    ``intervals`` are seconds, by type. One that cannot be queued is reported and keeps no other waiting.
+    """
+    queued = 0
+    for type in due_types(intervals, clock.now()) if intervals else ():
+        try:
+            queued += in_own_transaction(partial(queue_next, type, intervals[type]))
+        except (AyeworkError, TypeError, ValueError) as error:
+            report(error, "queue", f"no work of the continuous type {type!r} could be queued")
+    return queued
+
+
+def queue_next(type: str, interval: float) -> bool:
+    """Queue one work of a type, unless another process has, or one is due or running, or the row is locked.
+
+    The type's row is locked first, and what others have queued is looked for in a later statement: so every
+    occasion brings one work, however many workers there are.
+    """
+    now = clock.now()
+    row = hold_type_controls([type], now).get(type)
+    if row is None or (row.next_at is not None and row.next_at > now) or is_due_or_running(type):
+        return False
+    enqueue_one(registry.get(type).build({}), {"unit": unit_at(now)})
+    set_next_at(type, later(now, interval))
+    return True
+
+
+def unit_at(now: datetime) -> str:
+    """Return the unit of a continuous work: the time, in Unix seconds with three decimals.
+
+    >>> from datetime import UTC
+    >>> unit_at(datetime(2026, 1, 1, microsecond=5000, tzinfo=UTC))
+    '1767225600.005'
+    """
+    return f"{int(now.timestamp())}.{now.microsecond // 1000:03d}"

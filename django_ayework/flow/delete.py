@@ -7,20 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from django_ayework.define.context import AbortReason
 from django_ayework.define.handles import Handle
 from django_ayework.define.requests import WorkRequest
-from django_ayework.define.signal import AbortReason
 from django_ayework.errors import BlockerReference
-from django_ayework.flow.cascade import unreleased_ids
-from django_ayework.flow.closing import close
-from django_ayework.flow.ledger import Ledger
-from django_ayework.flow.locking import gates_among, lock_all
-from django_ayework.rules.ids import require_work_id
+from django_ayework.flow.acting import gates_among, lock_all
+from django_ayework.flow.dependencies import unreleased_ids
+from django_ayework.flow.recheck import flush
+from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.rules.identity import require_work_id
 from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.chains import chains_of
 from django_ayework.store.clock import clock
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.deletion import Step, blocking, erase, references_to, steps_among
+from django_ayework.store.groups import chains_of
 
 logger = logging.getLogger("django_ayework")
 
@@ -30,7 +30,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class Selected:
     """Chains to delete, those asked for first, with the works of theirs that are locked, by id."""
 
     chains: list[str]
@@ -62,20 +62,20 @@ def delete_here(chain_ids: Sequence[str], cascade: bool) -> list[str]:
     The rows go before waiters are decided: one that goes too must not be, and what a gate queues now must
     find these chains gone.
     """
-    doomed = hold(chain_ids, cascade)
-    require_unreferenced(doomed)
-    ledger = Ledger(clock.now())
-    ledger.outcomes.update(dict.fromkeys(unfinished(doomed.steps.values()), Status.CANCELLED))
-    erase(list(doomed.steps))
-    for step in doomed.steps.values():
-        book(ledger, step)
-    if doomed.chains:
-        ledger.effects.after.append(partial(log, doomed.chains))
-    close(ledger)
-    return doomed.chains
+    selected = hold(chain_ids, cascade)
+    require_unreferenced(selected)
+    unit_of_work = UnitOfWork(clock.now())
+    unit_of_work.outcomes.update(dict.fromkeys(unfinished(selected.steps.values()), Status.CANCELLED))
+    erase(list(selected.steps))
+    for step in selected.steps.values():
+        book(unit_of_work, step)
+    if selected.chains:
+        unit_of_work.effects.after.append(partial(log, selected.chains))
+    flush(unit_of_work)
+    return selected.chains
 
 
-def hold(chain_ids: Sequence[str], cascade: bool) -> Doomed:
+def hold(chain_ids: Sequence[str], cascade: bool) -> Selected:
     """Lock every work of these chains; with ``cascade``, of what blocks them, too.
 
     Until a chain's last work is locked it may hand over to another, with blockers of its own. So look again
@@ -88,9 +88,9 @@ def hold(chain_ids: Sequence[str], cascade: bool) -> Doomed:
         tried.update(step.id for step in fresh)
         held.update((step.id, step) for step in lock_all(fresh))
         chains, steps = family(chain_ids, cascade)
-    doomed = {step.id: held[step.id] for step in steps if step.id in held}
-    existing = {step.chain for step in doomed.values()}
-    return Doomed([id for id in chains if id in existing], doomed)
+    selected = {step.id: held[step.id] for step in steps if step.id in held}
+    existing = {step.chain for step in selected.values()}
+    return Selected([id for id in chains if id in existing], selected)
 
 
 def family(chain_ids: Sequence[str], cascade: bool) -> tuple[list[str], list[Step]]:
@@ -106,9 +106,9 @@ def family(chain_ids: Sequence[str], cascade: bool) -> tuple[list[str], list[Ste
     return list(chains), steps
 
 
-def require_unreferenced(doomed: Doomed) -> None:
+def require_unreferenced(selected: Selected) -> None:
     """Raise when works that stay are, or had been, blocked by a chain that is to go."""
-    references = references_to(doomed.chains, doomed.steps)
+    references = references_to(selected.chains, selected.steps)
     if not references:
         return
     named = ", ".join(f"{chain} blocks the work {work}" for chain, work in references[:NAMED])
@@ -126,12 +126,12 @@ def unfinished(steps: Iterable[Step]) -> list[str]:
     return [*(step.id for step in live), *unreleased_ids(*gates_among(live))]
 
 
-def book(ledger: Ledger, step: Step) -> None:
+def book(unit_of_work: UnitOfWork, step: Step) -> None:
     """Note what follows from a work's row being gone; a worker that runs it is told after the commit."""
     if step.group_id is not None:
-        ledger.groups.member_deleted(step.group_id, step.status)
+        unit_of_work.groups.member_deleted(step.group_id, step.status)
     if step.status == Status.RUNNING:
-        ledger.effects.revoked[step.id] = AbortReason.NOT_FOUND
+        unit_of_work.effects.revoked[step.id] = AbortReason.NOT_FOUND
 
 
 def log(chains: Sequence[str]) -> None:

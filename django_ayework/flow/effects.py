@@ -1,21 +1,33 @@
-"""What waits for the commit: events, wake-ups, second looks."""
+"""What waits for the commit: events, wake-ups, rechecks, unhandled groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_ayework.conf import get_settings
+from django_ayework.define.context import AbortReason
 from django_ayework.define.events import Kind, WorkEvent
-from django_ayework.define.signal import AbortReason
-from django_ayework.flow.events import announce, group_done_is_heard, guarded, is_heard, work_event
-from django_ayework.flow.news.here import tell_due, waiters
-from django_ayework.flow.news.outbox import outbox
+from django_ayework.define.handles import WorkState
+from django_ayework.define.registry import registry
+from django_ayework.flow.events import announce, group_done_has_receivers, guarded, has_receivers, work_event
+from django_ayework.flow.notify import notify_due, sender, waiters
+from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.flow.states import state_of
 from django_ayework.forking import after_fork_in_child
-from django_ayework.rules.news import Due, Place
+from django_ayework.models import Work
+from django_ayework.rules.notifications import Due, Place
 from django_ayework.rules.states import Status
-from django_ayework.store.database import in_transaction, on_commit
-from django_ayework.store.rows import WorkRow
+from django_ayework.store import entries
+from django_ayework.store.clock import clock
+from django_ayework.store.database import in_transaction, on_commit, rows
+from django_ayework.store.groups import find_group
+from django_ayework.store.rows import WorkRow, rows_of
+
+# --- effects ---
+# What waits for the commit: events, wake-ups, second looks.
 
 #: A start is told this long ahead. Each worker knows by its own interval whether it would look too late.
 FORESEEN = timedelta(hours=1)
@@ -42,11 +54,11 @@ class Effects:
         #: Works taken from whoever runs them, each with the reason.
         self.revoked: dict[str, AbortReason] = {}
 
-    def are_heard(self, kind: Kind, type: str) -> bool:
+    def have_receivers(self, kind: Kind, type: str) -> bool:
         """Tell whether anybody is told of such an end, or of the group that it may settle."""
         heard = self._heard.get((kind, type))
         if heard is None:
-            heard = self._heard[kind, type] = is_heard(kind, type) or group_done_is_heard()
+            heard = self._heard[kind, type] = has_receivers(kind, type) or group_done_has_receivers()
         return heard
 
     def queued(self, row: WorkRow) -> None:
@@ -64,7 +76,7 @@ class Effects:
 
     def happened(self, kind: Kind, row: WorkRow, **extra: Any) -> None:
         """Note an event of a work."""
-        if is_heard(kind, row.type):
+        if has_receivers(kind, row.type):
             self.events.append(work_event(kind, row, self.now, **extra))
 
     def group_done(self, group_id: str, value: Any) -> None:
@@ -80,7 +92,7 @@ class Effects:
 
     def carry_out(self) -> None:
         """Wake who waits, here and elsewhere, tell whoever listens, then look again where needed."""
-        self.spread_news()
+        self.send_notifications()
         for revocation_listener in list(_revocation_listeners) if self.revoked else ():
             guarded(revocation_listener, self.revoked)
         for event in self.events:
@@ -96,21 +108,21 @@ class Effects:
             self._is_carried_out = True
             self.carry_out()
 
-    def spread_news(self) -> None:
+    def send_notifications(self) -> None:
         """Wake workers and those who wait; in a test, where ``drain`` calls this, nothing is committed."""
         start = None if self.start is None else self.start.timestamp()
         due = Due(None if self.wakes else frozenset(self.places), start, self.due_works)
         if due:
-            tell_due(due)
+            notify_due(due)
         waiters.tell(self.ended)
         if not in_transaction():
-            outbox.put(due, self.ended, self.revoked)
+            sender.put(due, self.ended, self.revoked)
 
 
 def tell_at_once(due: Due) -> None:
     """Wake workers for works that were committed by themselves, of which nobody is to hear anything else."""
-    tell_due(due)
-    outbox.put(due)
+    notify_due(due)
+    sender.put(due)
 
 
 _revocation_listeners: set[Callable[[dict[str, AbortReason]], object]] = set()
@@ -141,3 +153,60 @@ def remove_group_listener(listener: Callable[[list[str]], object]) -> None:
 
 after_fork_in_child(_revocation_listeners.clear)  # those who listen are threads of the parent
 after_fork_in_child(_group_listeners.clear)
+
+# --- orphans ---
+# Groups that settled and nobody waited for: the hook ``UNHANDLED_GROUP``.
+
+WAITING_LIFE = timedelta(hours=1)
+HANDLED_LIFE = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledGroup:
+    """What the hook is given: the group's value (None if nobody contributed) and its works."""
+
+    group_id: str
+    value: Any
+    states: tuple[WorkState, ...]
+
+
+def note_waiting(group_id: str) -> bool:
+    """Note that somebody waits for this group, if the hook wants to know; return whether that is done.
+
+    A note made within a transaction would not be seen in time, so there it is left for later.
+    """
+    if in_transaction():
+        return False
+    if get_settings().unhandled_group is not None:
+        now = clock.now()
+        entries.set_if_absent(f"wait:{group_id}", "", now, now + WAITING_LIFE)
+    return True
+
+
+def report_all_unhandled(group_ids: Iterable[str]) -> None:
+    """Call the hook for those settled groups that nobody waited for."""
+    for group_id in group_ids:
+        report_unhandled(group_id)
+
+
+def report_unhandled(group_id: str) -> bool:
+    """Call the hook for a settled group unless somebody waited for it; once across the fleet."""
+    hook, now = get_settings().unhandled_group, clock.now()
+    if hook is None or entries.is_set(f"wait:{group_id}", now):
+        return False
+    if not entries.set_if_absent(f"group-handled:{group_id}", "", now, now + HANDLED_LIFE):
+        return False
+    guarded(hook, settled_group(group_id))
+    return True
+
+
+def settled_group(group_id: str) -> SettledGroup:
+    """Read a group with its works; a work that is alone is its own group."""
+    group = find_group(group_id)
+    members = rows(Work).filter(group_id=group_id) if group else rows(Work).filter(id=group_id)
+    works = rows_of(members.order_by("id"))
+    if group is not None:
+        value = decode_value(group.value, get_settings().codec)
+    else:
+        value = decode_value(works[0].result, codec_of(registry.find(works[0].type))) if works else None
+    return SettledGroup(group_id, value, tuple(state_of(row) for row in works))

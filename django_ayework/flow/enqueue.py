@@ -1,4 +1,4 @@
-"""Queueing: requests become rows in the caller's transaction."""
+"""Enqueueing: requests become rows in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -11,24 +11,21 @@ from django_ayework.define.events import Kind
 from django_ayework.define.options import check_id, checked
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
-from django_ayework.flow.births import ALONE, Birth, all_born, born_as, one_of_each
-from django_ayework.flow.blanks import Blank, blank_of
-from django_ayework.flow.closing import close
-from django_ayework.flow.dedup import originals, require_dedup_fits
-from django_ayework.flow.deferral import insert_after_commit
-from django_ayework.flow.direct import skips_queue, start_after_commit
-from django_ayework.flow.drafts import Drafts, are_plain
+from django_ayework.flow.after_commit import insert_after_commit, skips_queue, start_after_commit
 from django_ayework.flow.effects import Effects, tell_at_once
-from django_ayework.flow.events import is_heard
+from django_ayework.flow.events import has_receivers
 from django_ayework.flow.handles import Handle, remember_uncommitted
-from django_ayework.flow.ledger import Ledger
-from django_ayework.flow.options import Resolved, resolve
+from django_ayework.flow.identity import leave_taken, originals, require_dedup_fits
+from django_ayework.flow.new_works import ALONE, NewWork, build_new_work_as, build_new_works, one_of_each
 from django_ayework.flow.payloads import encode_input
-from django_ayework.flow.taken import leave_taken
+from django_ayework.flow.recheck import flush
+from django_ayework.flow.requests import Resolved, resolve
+from django_ayework.flow.row_templates import Blank, Drafts, are_plain, blank_of
+from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.flow.units import place_units, require_unit_fits
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, connection, in_own_transaction
-from django_ayework.store.inserts import insert_one
+from django_ayework.store.insert import insert_one
 from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
 
 R = TypeVar("R")
@@ -43,12 +40,14 @@ def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handl
     own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
     if own_id is not None:
         request = with_id(request, check_id(own_id, "id"))
-    birth = birth_of(request, checked(given), on_commit)
+    new_work = new_work_of(request, checked(given), on_commit)
     if on_commit:
         require_free(own_id)
-        insert_after_commit([birth.row], partial(in_own_transaction, partial(insert_here, birth, own_id)))
+        insert_after_commit(
+            [new_work.row], partial(in_own_transaction, partial(insert_here, new_work, own_id))
+        )
         return Handle(request.id, request.id)
-    return insert(birth, own_id)
+    return insert(new_work, own_id)
 
 
 def insert_plain(blank: Blank, request: WorkRequest[Any, Any]) -> Handle[Any, Any]:
@@ -62,7 +61,7 @@ def insert_plain(blank: Blank, request: WorkRequest[Any, Any]) -> Handle[Any, An
     if not blank.insert.insert(database, id, text, now):
         leave_taken([blank.row(id, text, now)])
         return existing_handle(id)
-    if database.in_atomic_block or not database.autocommit or is_heard(Kind.QUEUED, request.type):
+    if database.in_atomic_block or not database.autocommit or has_receivers(Kind.QUEUED, request.type):
         row = blank.row(id, text, now)
         tell_on_commit(row)
         return handle_of(row, is_new=True)
@@ -86,14 +85,14 @@ def with_id(request: WorkRequest[R, G], id: str) -> WorkRequest[R, G]:
     return replace(request, id=id)
 
 
-def birth_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit: bool) -> Birth:
+def new_work_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit: bool) -> NewWork:
     """Return the row to insert, as births_of() does for several; the clock is set where it is needed."""
     resolved = resolve(request, given, released=False)
     if needs_clock(request, resolved):
         clock.synchronise()
-    birth = born_as(request, resolved, ALONE, clock.now())
-    require_identity_fits(birth, on_commit)
-    return birth._replace(skips_queue=True) if skips_queue(request, given) else birth
+    new_work = build_new_work_as(request, resolved, ALONE, clock.now())
+    require_identity_fits(new_work, on_commit)
+    return new_work._replace(skips_queue=True) if skips_queue(request, given) else new_work
 
 
 def timed(requests: Sequence[WorkRequest[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,53 +108,53 @@ def needs_clock(request: WorkRequest[Any, Any], resolved: Resolved) -> bool:
     return resolved.is_relative or (isinstance(request, GateRequest) and request.timeout is not None)
 
 
-def births_of(
+def new_works_of(
     requests: Sequence[WorkRequest[Any, Any]], options: Mapping[str, Any], on_commit: bool
-) -> list[Birth]:
+) -> list[NewWork]:
     """Return the rows to insert; whatever can be wrong with a request is found here, before any SQL."""
-    births = all_born(requests, ALONE, clock.now(), options)
-    for birth in births:
-        require_identity_fits(birth, on_commit)
+    new_works = build_new_works(requests, ALONE, clock.now(), options)
+    for new_work in new_works:
+        require_identity_fits(new_work, on_commit)
     if any(skips_queue(sample, options) for sample in one_of_each(requests)):
-        pairs = zip(births, requests, strict=True)
-        return [birth._replace(skips_queue=skips_queue(request, options)) for birth, request in pairs]
-    return births
+        pairs = zip(new_works, requests, strict=True)
+        return [new_work._replace(skips_queue=skips_queue(request, options)) for new_work, request in pairs]
+    return new_works
 
 
-def require_identity_fits(birth: Birth, on_commit: bool) -> None:
+def require_identity_fits(new_work: NewWork, on_commit: bool) -> None:
     """Raise TypeError where the caller would be promised an id that a key or a unit may make void."""
-    require_dedup_fits(birth, on_commit)
-    require_unit_fits(birth, on_commit)
+    require_dedup_fits(new_work, on_commit)
+    require_unit_fits(new_work, on_commit)
 
 
-def insert(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
+def insert(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
-    if birth.dedup is not None or birth.row.unit is not None:
-        return in_own_transaction(partial(insert_unless_there, birth, own_id))
-    if not birth.waits:
-        return insert_here(birth, own_id)
-    return in_own_transaction(partial(insert_here, birth, own_id))  # a gate may be decided as it is born
+    if new_work.dedup is not None or new_work.row.unit is not None:
+        return in_own_transaction(partial(insert_unless_there, new_work, own_id))
+    if not new_work.waits:
+        return insert_here(new_work, own_id)
+    return in_own_transaction(partial(insert_here, new_work, own_id))  # a gate may be decided as it is born
 
 
-def insert_unless_there(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
+def insert_unless_there(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
     """Insert a work, or give the one that is there: one transaction, for the lock on the key to last."""
-    ledger = Ledger(birth.row.queued_at)
-    there = {**originals([birth]), **place_units(ledger, [birth]).there}
-    close(ledger)
-    match = there.get(birth.row.id)
-    return insert_here(birth, own_id) if match is None else existing_handle(match)
+    unit_of_work = UnitOfWork(new_work.row.queued_at)
+    there = {**originals([new_work]), **place_units(unit_of_work, [new_work]).there}
+    flush(unit_of_work)
+    match = there.get(new_work.row.id)
+    return insert_here(new_work, own_id) if match is None else existing_handle(match)
 
 
-def insert_here(birth: Birth, own_id: str | None) -> Handle[Any, Any]:
+def insert_here(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
     """Insert, within the transaction at hand if there is one."""
-    is_new = insert_waiting(birth) if birth.waits else insert_alone(birth.row)
+    is_new = insert_waiting(new_work) if new_work.waits else insert_alone(new_work.row)
     if not is_new and own_id is not None:
         raise taken_id(own_id)
-    if not is_new and not birth.waits:
-        leave_taken([birth.row])
-    handle = handle_of(birth.row, is_new)
+    if not is_new and not new_work.waits:
+        leave_taken([new_work.row])
+    handle = handle_of(new_work.row, is_new)
     if is_new:
-        start_after_commit([birth])
+        start_after_commit([new_work])
     return handle
 
 
@@ -167,11 +166,11 @@ def handle_of(row: WorkRow, is_new: bool) -> Handle[Any, Any]:
     return Handle(row.id, row.group, chain_id=row.id)
 
 
-def insert_waiting(birth: Birth) -> bool:
+def insert_waiting(new_work: NewWork) -> bool:
     """Insert a work that waits for others; False if its id is taken."""
-    ledger = Ledger(birth.row.queued_at)
-    taken = ledger.bear([birth])
-    close(ledger)
+    unit_of_work = UnitOfWork(new_work.row.queued_at)
+    taken = unit_of_work.insert([new_work])
+    flush(unit_of_work)
     return not taken
 
 
@@ -211,13 +210,13 @@ def enqueue_all(
     given = timed(requests, given)
     if not together and not on_commit and are_plain(requests, given):
         return insert_drafts(Drafts(requests, clock.now(), ALONE, given))
-    births = births_of(requests, given, on_commit)
+    new_works = new_works_of(requests, given, on_commit)
     if on_commit:
-        rows = [birth.row for birth in births]
-        insert_after_commit(rows, partial(in_own_transaction, partial(insert_all, births, together)))
-        root = births[0].row.id if together and births else None
-        return [Handle(birth.row.id, root or birth.row.id) for birth in births]
-    return insert_all(births, together)
+        rows = [new_work.row for new_work in new_works]
+        insert_after_commit(rows, partial(in_own_transaction, partial(insert_all, new_works, together)))
+        root = new_works[0].row.id if together and new_works else None
+        return [Handle(new_work.row.id, root or new_work.row.id) for new_work in new_works]
+    return insert_all(new_works, together)
 
 
 def insert_drafts(drafts: Drafts) -> list[Handle[Any, Any]]:
@@ -227,52 +226,52 @@ def insert_drafts(drafts: Drafts) -> list[Handle[Any, Any]]:
     """
     ids = drafts.ids
     with atomic():
-        ledger = Ledger(drafts.now)
-        taken = ledger.bear_drafts(drafts)
-        close(ledger)
+        unit_of_work = UnitOfWork(drafts.now)
+        taken = unit_of_work.insert_from_templates(drafts)
+        flush(unit_of_work)
         remember_uncommitted([id for id in ids if id not in taken])
         groups = groups_of(taken)
         return [Handle(id, groups.get(id, id), deduplicated=id in taken) for id in ids]
 
 
-def insert_all(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]]:
+def insert_all(new_works: Sequence[NewWork], together: bool) -> list[Handle[Any, Any]]:
     """Insert works in one transaction."""
-    if not births:
+    if not new_works:
         return []
-    if any(birth.dedup or birth.row.unit or birth.waits for birth in births):
-        return in_own_transaction(partial(insert_all_here, births, together))
+    if any(new_work.dedup or new_work.row.unit or new_work.waits for new_work in new_works):
+        return in_own_transaction(partial(insert_all_here, new_works, together))
     with atomic():
-        return insert_all_here(births, together)
+        return insert_all_here(new_works, together)
 
 
-def insert_all_here(births: Sequence[Birth], together: bool) -> list[Handle[Any, Any]]:
+def insert_all_here(new_works: Sequence[NewWork], together: bool) -> list[Handle[Any, Any]]:
     """Insert those works that are not there, within the transaction at hand."""
-    ledger = Ledger(births[0].row.queued_at)
-    placed = place_units(ledger, births)
+    unit_of_work = UnitOfWork(new_works[0].row.queued_at)
+    placed = place_units(unit_of_work, new_works)
     there = {**originals(placed.fresh), **placed.there}
-    fresh: Sequence[Birth] = [birth for birth in placed.fresh if birth.row.id not in there]
+    fresh: Sequence[NewWork] = [new_work for new_work in placed.fresh if new_work.row.id not in there]
     if together:
-        fresh = grouped(ledger, fresh)
-    taken = ledger.bear(fresh)
-    close(ledger)
-    remember_uncommitted([birth.row.id for birth in fresh if birth.row.id not in taken])
+        fresh = grouped(unit_of_work, fresh)
+    taken = unit_of_work.insert(fresh)
+    flush(unit_of_work)
+    remember_uncommitted([new_work.row.id for new_work in fresh if new_work.row.id not in taken])
     start_after_commit(fresh, taken)
-    new = {birth.row.id: birth.row.group for birth in fresh if birth.row.id not in taken}
-    return handles_of([there.get(birth.row.id, birth.row.id) for birth in births], new)
+    new = {new_work.row.id: new_work.row.group for new_work in fresh if new_work.row.id not in taken}
+    return handles_of([there.get(new_work.row.id, new_work.row.id) for new_work in new_works], new)
 
 
-def grouped(ledger: Ledger, births: Sequence[Birth]) -> Sequence[Birth]:
+def grouped(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Sequence[NewWork]:
     """Make one group of the works that are new; one that is alone needs none."""
-    ids = list(dict.fromkeys(birth.row.id for birth in births))
+    ids = list(dict.fromkeys(new_work.row.id for new_work in new_works))
     known = statuses_of(ids)
     fresh = [id for id in ids if id not in known]
     if len(fresh) < 2:
-        return births
+        return new_works
     root = fresh[0]
-    ledger.groups.founded_empty(root)
+    unit_of_work.groups.founded_empty(root)
     return [
-        birth if birth.row.id in known else birth._replace(row=birth.row._replace(group_id=root))
-        for birth in births
+        new_work if new_work.row.id in known else new_work._replace(row=new_work.row._replace(group_id=root))
+        for new_work in new_works
     ]
 
 

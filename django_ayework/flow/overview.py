@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.states import Status
-from django_ayework.store import counts
+from django_ayework.store import lanes
 from django_ayework.store.clock import clock
 
 #: A worker unseen for this long counts as gone: it beats every 10 seconds.
@@ -75,12 +75,12 @@ def overview() -> Overview:
     now = clock.now()
     seen = workers(now)
     live = [worker for worker in seen if not worker.stale]
-    return Overview(at=now, workers=seen, queues=queues(now, live), dead=counts.dead_letters(MOST_COUNTED))
+    return Overview(at=now, workers=seen, queues=queues(now, live), dead=lanes.dead_letters(MOST_COUNTED))
 
 
 def workers(now: datetime) -> list[WorkerOverview]:
     """Return the live workers, then those that fell silent without a farewell."""
-    seen = [worker_overview(process, now) for process in counts.processes_seen_since(now - STALE_SHOWN_FOR)]
+    seen = [worker_overview(process, now) for process in lanes.processes_seen_since(now - STALE_SHOWN_FOR)]
     live = [worker for worker in seen if not worker.stale]
     stale = [worker for worker in seen if worker.stale]
     return [*live, *stale[-MOST_STALE_SHOWN:]]
@@ -106,8 +106,8 @@ def worker_overview(process: WorkerProcess, now: datetime) -> WorkerOverview:
 
 def queues(now: datetime, live: list[WorkerOverview]) -> list[QueueOverview]:
     """Return the queues that have live works; ``live`` are the workers that are alive."""
-    depths = counts.live_depths(MOST_COUNTED)
-    lapsed = counts.lapsed_by_queue(now)
+    depths = lanes.live_depths(MOST_COUNTED)
+    lapsed = lanes.lapsed_by_queue(now)
     return [
         queue_overview(
             queue, depths, now, lapsed=lapsed.get(queue, 0), served=any(each.serves(queue) for each in live)
@@ -117,7 +117,7 @@ def queues(now: datetime, live: list[WorkerOverview]) -> list[QueueOverview]:
 
 
 def queue_overview(
-    queue: str, depths: list[counts.Depth], now: datetime, *, lapsed: int, served: bool
+    queue: str, depths: list[lanes.Depth], now: datetime, *, lapsed: int, served: bool
 ) -> QueueOverview:
     """Return one queue."""
     mine = {depth.status: depth for depth in depths if depth.queue == queue}

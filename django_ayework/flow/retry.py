@@ -1,4 +1,4 @@
-"""Retrying by hand: a dead or cancelled work starts over, and what died because of it waits again."""
+"""Retrying by hand: a dead or cancelled work starts over."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from django_ayework.define.ids import new_id
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AyeworkError, NotRetryable
-from django_ayework.flow.births import Birth
-from django_ayework.flow.cascade import Move, deadline_anew, decision_of, reopen, waiting_again
-from django_ayework.flow.closing import close
+from django_ayework.flow.acting import lock_work, require_group
+from django_ayework.flow.dependencies import Move, deadline_anew, decision_of, reopen, waiting_again
 from django_ayework.flow.handles import Handle, remember_uncommitted
-from django_ayework.flow.ledger import Ledger
-from django_ayework.flow.locking import lock_work, require_group
-from django_ayework.flow.options import decode_options, encode_options
+from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import codec_of, encode_input
-from django_ayework.flow.requests import request_of
+from django_ayework.flow.recheck import flush
+from django_ayework.flow.requests import decode_options, encode_options, request_of
 from django_ayework.flow.states import gate_of
+from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.flow.units import require_free_unit
+from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision
-from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status
-from django_ayework.rules.transitions import Transition
-from django_ayework.rules.unknown import error_before
+from django_ayework.rules.decisions import error_before
+from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status, Transition
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.database import chunked, in_own_transaction
+from django_ayework.store.database import chunked, in_own_transaction, rows
 from django_ayework.store.deletion import steps_in_group
+from django_ayework.store.dependencies import WaiterRow, missed_by, read_waiters, watched_by
+from django_ayework.store.generated_columns import ended_as
 from django_ayework.store.rows import WorkRow, statuses_of
-from django_ayework.store.waiters import WaiterRow, missed_by, read_waiters, watched_by
-from django_ayework.store.works import replace_input
+from django_ayework.store.transitions import replace_input
+
+# --- retry ---
+# Retrying by hand: a dead or cancelled work starts over, and what died because of it waits again.
 
 
 def retry(id: str, input: Any = None, again: bool = False) -> Handle[Any, Any]:
@@ -53,17 +56,17 @@ def retry_here(id: str, input: Any, again: bool) -> Handle[Any, Any]:
     """Retry within the transaction at hand."""
     row, waiter = lock_work(id, "retried")
     require_retryable(row, again)
-    ledger = Ledger(clock.now())
-    require_free_unit(ledger, row)
+    unit_of_work = UnitOfWork(clock.now())
+    require_free_unit(unit_of_work, row)
     if row.status == Status.SUCCESS:
-        return run_again(ledger, row, input)
+        return run_again(unit_of_work, row, input)
     if input is not None:
         replace_input(row.id, new_input(row, input))
     if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.FIRE):
-        retry_waiter(ledger, row, waiter)
+        retry_waiter(unit_of_work, row, waiter)
     else:
-        retry_work(ledger, row)
-    close(ledger)
+        retry_work(unit_of_work, row)
+    flush(unit_of_work)
     return Handle(row.id, row.group)
 
 
@@ -86,7 +89,7 @@ def require_retryable(row: WorkRow, again: bool) -> None:
     raise NotRetryable(text, id=row.id)
 
 
-def run_again(ledger: Ledger, row: WorkRow, input: Any) -> Handle[Any, Any]:
+def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any, Any]:
     """Queue a new work like one that has succeeded, in a group and a chain of its own.
 
     The old work is its parent. What gate had released that is kept in the options, for ``ctx.dependents``.
@@ -106,9 +109,9 @@ def run_again(ledger: Ledger, row: WorkRow, input: Any) -> Handle[Any, Any]:
         progress=None,
         attempt=0,
         delivery=0,
-        deadline=deadline_anew(row, ledger.now),
-        queued_at=ledger.now,
-        run_at=ledger.now,
+        deadline=deadline_anew(row, unit_of_work.now),
+        queued_at=unit_of_work.now,
+        run_at=unit_of_work.now,
         dedup_key=None,
         dedup_type=None,
         result=None,
@@ -117,8 +120,8 @@ def run_again(ledger: Ledger, row: WorkRow, input: Any) -> Handle[Any, Any]:
         completed_by=None,
     )
     blockers = tuple(id for id, _ in watched_by(row.id)) if options.blocked else ()
-    ledger.bear([Birth(new, blockers=blockers)])
-    close(ledger)
+    unit_of_work.insert([NewWork(new, blockers=blockers)])
+    flush(unit_of_work)
     remember_uncommitted([new.id])
     return Handle(new.id, new.id)
 
@@ -179,13 +182,13 @@ def retry_group(group_id: str) -> list[str]:
     return done
 
 
-def retry_work(ledger: Ledger, row: WorkRow) -> None:
+def retry_work(unit_of_work: UnitOfWork, row: WorkRow) -> None:
     """Start a work over."""
-    transition = starting_over(row, ledger.now)
+    transition = starting_over(row, unit_of_work.now)
     transitions.apply([transition])
     after = row.after(transition)
-    ledger.reopened(after, was_dead=row.status == Status.DEAD)
-    ledger.effects.queued(after)
+    unit_of_work.reopened(after, was_dead=row.status == Status.DEAD)
+    unit_of_work.effects.queued(after)
 
 
 def new_input(row: WorkRow, input: Any) -> str:
@@ -204,7 +207,7 @@ def starting_over(row: WorkRow, now: datetime) -> Transition:
     return row.becoming(Status.PENDING, attempt=0, run_at=now, deadline=deadline_anew(row, now), error=error)
 
 
-def retry_waiter(ledger: Ledger, row: WorkRow, waiter: WaiterRow | None) -> None:
+def retry_waiter(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None) -> None:
     """Let a waiter wait again, or open, as its edges say now."""
     if waiter is None:
         raise NotRetryable(f"the gate {row.id} has lost its edges; queue a new one.", id=row.id)
@@ -217,6 +220,20 @@ def retry_waiter(ledger: Ledger, row: WorkRow, waiter: WaiterRow | None) -> None
             id=row.id,
             members=members,
         )
-    transition = waiting_again(row, ledger.now)
+    transition = waiting_again(row, unit_of_work.now)
     transitions.apply([transition])
-    reopen(ledger, Move(row, transition, reopen))
+    reopen(unit_of_work, Move(row, transition, reopen))
+
+
+# --- dead letters ---
+# Finding dead letters.
+
+
+def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
+    """Return the ids of dead works, the longest dead first, so that what died first is retried first."""
+    dead = ended_as(rows(Work), Status.DEAD).order_by("moment", "id")
+    if type:
+        dead = dead.filter(type=type)
+    if reason:
+        dead = dead.filter(reason=reason)
+    return list(dead.values_list("id", flat=True))

@@ -12,22 +12,27 @@ from django.db import InterfaceError, OperationalError
 
 from django_ayework.define.events import Kind
 from django_ayework.errors import InvalidInstruction
-from django_ayework.flow.births import Birth
-from django_ayework.flow.closing import close
-from django_ayework.flow.drafts import Drafts
 from django_ayework.flow.effects import Effects
-from django_ayework.flow.ledger import Ledger
-from django_ayework.rules.folding import Contribution
-from django_ayework.rules.states import Outcome, Reason, Status
-from django_ayework.rules.transitions import Transition
-from django_ayework.rules.verdicts import Verdict
+from django_ayework.flow.new_works import NewWork
+from django_ayework.flow.recheck import flush
+from django_ayework.flow.row_templates import Drafts
+from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.models import Group, Waiter, Work
+from django_ayework.rules.conditions import Contribution
+from django_ayework.rules.decisions import AttemptDecision
+from django_ayework.rules.states import Outcome, Reason, Status, Transition
 from django_ayework.store import transitions
 from django_ayework.store.attempts import AttemptRow, recorded
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, in_own_transaction
+from django_ayework.store.dependencies import edges_between, watchers_of
+from django_ayework.store.locks import locked_by_others
 from django_ayework.store.rows import End, WorkRow, ends_of, find_row, lock_free_rows
 from django_ayework.store.sessions import bound_transaction
 from django_ayework.store.transitions import Won
+
+# --- settle ---
+# Settling: the outcomes of attempts, and all that follows from them, in one transaction.
 
 
 class Success(NamedTuple):
@@ -35,22 +40,22 @@ class Success(NamedTuple):
 
     result: str | None = None
     contributions: tuple[Contribution, ...] = ()
-    births: tuple[Birth, ...] = ()  # a continuation comes last
-    outputs: tuple[Birth, ...] = ()  # works of the type that its own names with then=
+    new_works: tuple[NewWork, ...] = ()  # a continuation comes last
+    outputs: tuple[NewWork, ...] = ()  # works of the type that its own names with then=
     needs_group: bool = False  # the group's value differs from the work's own result
     drafts: Drafts | None = None  # other new works, which need nothing but their rows
 
     @property
     def queues(self) -> bool:
         """Whether it queues works in its group."""
-        return bool(self.births or self.drafts)
+        return bool(self.new_works or self.drafts)
 
 
 class Settlement(NamedTuple):
     """The end of one attempt: the row as it was claimed, and how it went."""
 
     row: WorkRow
-    ending: Success | Verdict
+    ending: Success | AttemptDecision
     traceback: str = ""
 
 
@@ -113,13 +118,13 @@ def settled_within(settlements: Sequence[Settlement]) -> tuple[Report, Effects]:
 
     Transitions come before everything else: they are the fence, and only winners get follow-ups.
     """
-    ledger = Ledger(clock.now())
+    unit_of_work = UnitOfWork(clock.now())
     latest = latest_of(settlements)
-    moved = move(latest.values(), ledger.now)
-    book_all(ledger, [settlement for id, settlement in latest.items() if id in moved])
-    close(ledger)
+    moved = move(latest.values(), unit_of_work.now)
+    record_all(unit_of_work, [settlement for id, settlement in latest.items() if id in moved])
+    flush(unit_of_work)
     refused = [s.row.id for s in settlements if s.row.id not in moved or s is not latest[s.row.id]]
-    return Report(moved, refused), ledger.effects
+    return Report(moved, refused), unit_of_work.effects
 
 
 def confirm(settlements: Sequence[Settlement]) -> set[str]:
@@ -163,7 +168,7 @@ def settled_already(settlements: Sequence[Settlement]) -> set[str]:
 def is_there(settlement: Settlement, end: End | None, attempts: Collection[tuple[Any, ...]]) -> bool:
     """Tell whether a work ended by this settlement, or its attempt is recorded as this has it."""
     row, ending = settlement.row, settlement.ending
-    if isinstance(ending, Verdict) and is_recorded(ending):
+    if isinstance(ending, AttemptDecision) and is_recorded(ending):
         return (row.id, row.worker, str(ending.outcome), row.started_at) in attempts
     status = Status.SUCCESS if isinstance(ending, Success) else ending.status
     return end == (status, row.delivery, row.worker)
@@ -228,7 +233,7 @@ def founded_by(row: WorkRow, success: Success) -> dict[str, Any]:
     """Return the columns to write of a group or chain that was this work alone, and goes on with others."""
     group_id = group_after(row, success)
     founded = {} if group_id == row.group_id else {"group_id": group_id}
-    if success.births and row.chain_id is None and continues(success):
+    if success.new_works and row.chain_id is None and continues(success):
         founded["chain_id"] = row.id
     return founded
 
@@ -240,42 +245,42 @@ def group_after(row: WorkRow, success: Success) -> str | None:
     return row.group_id
 
 
-def transition_by(row: WorkRow, verdict: Verdict, now: datetime) -> Transition:
+def transition_by(row: WorkRow, decision: AttemptDecision, now: datetime) -> Transition:
     """Return what a verdict makes of a running work."""
-    dead = verdict.status is Status.DEAD
-    renewed: dict[str, Any] = {} if verdict.run_at is None else {"run_at": verdict.run_at}
-    if not verdict.counts:
+    dead = decision.status is Status.DEAD
+    renewed: dict[str, Any] = {} if decision.run_at is None else {"run_at": decision.run_at}
+    if not decision.counts:
         renewed["attempt"] = row.attempt - 1
     return row.becoming(
-        verdict.status,
-        reason=verdict.reason or "",
-        error=row.error if verdict.outcome is Outcome.DEFERRED else verdict.error,
+        decision.status,
+        reason=decision.reason or "",
+        error=row.error if decision.outcome is Outcome.DEFERRED else decision.error,
         ended_at=now if dead else None,
         completed_by=row.worker if dead else None,
         **renewed,
     )
 
 
-def book_all(ledger: Ledger, won: Sequence[Settlement]) -> None:
+def record_all(unit_of_work: UnitOfWork, won: Sequence[Settlement]) -> None:
     """Note what follows from settlements that were won.
 
     Which chains go on comes first: a work that is queued here may wait for a chain whose step has just ended.
     """
-    ledger.continuing.update(settlement.row.chain for settlement in won if continues(settlement.ending))
+    unit_of_work.continuing.update(settlement.row.chain for settlement in won if continues(settlement.ending))
     types = {settlement.row.type for settlement in won}
-    heard = {type for type in types if ledger.effects.are_heard(Kind.SUCCEEDED, type)}
+    heard = {type for type in types if unit_of_work.effects.have_receivers(Kind.SUCCEEDED, type)}
     quiet: list[WorkRow] = []
     for settlement in won:
         row, ending = settlement.row, settlement.ending
         if not isinstance(ending, Success):
-            book_verdict(ledger, settlement, ending)
+            record_decision(unit_of_work, settlement, ending)
         elif row.type in heard or brings_more(row, ending):
-            book_success(ledger, row, ending)
+            record_success(unit_of_work, row, ending)
         else:
             quiet.append(row)
             if row.group_id is not None:
-                ledger.groups.contributed(row.group_id, row.id, ending.contributions)
-    ledger.all_succeeded(quiet)
+                unit_of_work.groups.contributed(row.group_id, row.id, ending.contributions)
+    unit_of_work.all_succeeded(quiet)
 
 
 def brings_more(row: WorkRow, success: Success) -> bool:
@@ -283,14 +288,14 @@ def brings_more(row: WorkRow, success: Success) -> bool:
     return success.queues or bool(success.outputs) or group_after(row, success) != row.group_id
 
 
-def continues(ending: Success | Verdict) -> bool:
+def continues(ending: Success | AttemptDecision) -> bool:
     """Tell whether the work's chain goes on."""
-    if not isinstance(ending, Success) or not ending.births:
+    if not isinstance(ending, Success) or not ending.new_works:
         return False
-    return ending.births[-1].row.chain_id is not None  # a continuation comes last
+    return ending.new_works[-1].row.chain_id is not None  # a continuation comes last
 
 
-def book_success(ledger: Ledger, row: WorkRow, success: Success) -> None:
+def record_success(unit_of_work: UnitOfWork, row: WorkRow, success: Success) -> None:
     """Note what follows from a success; ``row`` is as the worker has read it.
 
     Children are booked before their parent's end, so that the group cannot close in between.
@@ -298,62 +303,104 @@ def book_success(ledger: Ledger, row: WorkRow, success: Success) -> None:
     group_id = group_after(row, success)
     if group_id is not None:
         if row.group_id is None:
-            ledger.groups.founded(group_id)
-        ledger.groups.contributed(group_id, row.id, success.contributions)
+            unit_of_work.groups.founded(group_id)
+        unit_of_work.groups.contributed(group_id, row.id, success.contributions)
     if success.queues:
-        require_new_steps(success, ledger.bear(success.births, success.drafts))
-    ledger.outputs += success.outputs
-    if ledger.effects.are_heard(Kind.SUCCEEDED, row.type):
-        row = row.after(success_of(row, success, ledger.now))
-        ledger.effects.happened(Kind.SUCCEEDED, row)
+        require_new_steps(success, unit_of_work.insert(success.new_works, success.drafts))
+    unit_of_work.outputs += success.outputs
+    if unit_of_work.effects.have_receivers(Kind.SUCCEEDED, row.type):
+        row = row.after(success_of(row, success, unit_of_work.now))
+        unit_of_work.effects.happened(Kind.SUCCEEDED, row)
     elif group_id != row.group_id:
         row = row._replace(group_id=group_id)
-    ledger.ended(row, Status.SUCCESS, continues(success))
+    unit_of_work.ended(row, Status.SUCCESS, continues(success))
 
 
 def require_new_steps(success: Success, taken: set[str]) -> None:
     """Raise when the continuation was queued before: the chain would end here, and nobody has said so."""
-    for birth in success.births:
-        if birth.row.chain_id is not None and birth.row.id in taken:
+    for new_work in success.new_works:
+        if new_work.row.chain_id is not None and new_work.row.id in taken:
             raise InvalidInstruction(
-                f"expected ctx.continue_with(…) to have a new work, but {birth.row.id} was queued before; "
+                f"expected ctx.continue_with(…) to have a new work, but {new_work.row.id} was queued before; "
                 "build another by calling its type.",
-                id=birth.row.id,
+                id=new_work.row.id,
             )
 
 
-def book_verdict(ledger: Ledger, settlement: Settlement, verdict: Verdict) -> None:
+def record_decision(unit_of_work: UnitOfWork, settlement: Settlement, decision: AttemptDecision) -> None:
     """Keep the attempt's story; a dead work has ended, any other comes back."""
-    after = settlement.row.after(transition_by(settlement.row, verdict, ledger.now))
-    if is_recorded(verdict):
-        ledger.attempts.append(attempt_row(settlement, verdict, ledger.now))
-    if verdict.outcome is Outcome.DEFERRED:
-        ledger.effects.happened(Kind.DEFERRED, after, run_at=verdict.run_at)
-    elif verdict.reason is Reason.EXPIRED:
-        ledger.effects.happened(Kind.EXPIRED, after)
+    after = settlement.row.after(transition_by(settlement.row, decision, unit_of_work.now))
+    if is_recorded(decision):
+        unit_of_work.attempts.append(attempt_row(settlement, decision, unit_of_work.now))
+    if decision.outcome is Outcome.DEFERRED:
+        unit_of_work.effects.happened(Kind.DEFERRED, after, run_at=decision.run_at)
+    elif decision.reason is Reason.EXPIRED:
+        unit_of_work.effects.happened(Kind.EXPIRED, after)
     else:
-        ledger.effects.happened(Kind.FAILED, after, error=verdict.error, will_retry=verdict.will_retry)
-    if verdict.status is Status.DEAD:
-        ledger.ended(after, Status.DEAD)
+        unit_of_work.effects.happened(
+            Kind.FAILED, after, error=decision.error, will_retry=decision.will_retry
+        )
+    if decision.status is Status.DEAD:
+        unit_of_work.ended(after, Status.DEAD)
     else:
-        ledger.effects.awaits_worker(after)
+        unit_of_work.effects.awaits_worker(after)
 
 
-def is_recorded(verdict: Verdict) -> bool:
+def is_recorded(decision: AttemptDecision) -> bool:
     """Tell whether the attempt is kept: it is over, or was deferred."""
-    return verdict.counts or verdict.outcome is Outcome.DEFERRED
+    return decision.counts or decision.outcome is Outcome.DEFERRED
 
 
-def attempt_row(settlement: Settlement, verdict: Verdict, now: datetime) -> AttemptRow:
+def attempt_row(settlement: Settlement, decision: AttemptDecision, now: datetime) -> AttemptRow:
     """Return what is kept of an attempt that did not succeed."""
     row = settlement.row
     return AttemptRow(
         work_id=row.id,
         number=row.attempt,
         worker=row.worker or "",
-        outcome=str(verdict.outcome),
-        error=verdict.error,
+        outcome=str(decision.outcome),
+        error=decision.error,
         traceback=settlement.traceback,
         started_at=row.started_at,
         ended_at=now,
     )
+
+
+# --- contention ---
+# Settlements that meet rows which somebody else has locked: they wait, and nothing else does.
+
+
+@dataclass(slots=True)
+class Locked:
+    """Works and groups whose rows are locked by others, and works whose watchers' rows are."""
+
+    works: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.works or self.groups)
+
+    def keeps(self, settlement: Settlement) -> bool:
+        """Tell whether this settlement would have to wait."""
+        return settlement.row.id in self.works or settlement.row.group_id in self.groups
+
+
+def locked_for(settlements: Sequence[Settlement]) -> Locked:
+    """Return what keeps these settlements from being written now.
+
+    Each kind of row is asked about in the order in which a settlement locks them. Locks are skipped and let
+    go at once, so that nobody waits for this.
+    """
+    ids = {settlement.row.id for settlement in settlements}
+    locked = locked_by_others(Work, ids)
+    groups = {settlement.row.group_id for settlement in settlements if settlement.row.group_id}
+    watched = {*ids, *(settlement.row.chain for settlement in settlements)}
+    waiters = locked_by_others(Waiter, watchers_of(watched))
+    if waiters:
+        theirs = {edge.watched_id for edge in edges_between(waiters, watched)}
+        locked |= {
+            settlement.row.id
+            for settlement in settlements
+            if not theirs.isdisjoint((settlement.row.id, settlement.row.chain))
+        }
+    return Locked(locked, locked_by_others(Group, groups))

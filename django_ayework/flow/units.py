@@ -13,13 +13,13 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from django_ayework.errors import NotRetryable
-from django_ayework.flow.births import Birth
-from django_ayework.flow.ledger import Ledger
+from django_ayework.flow.new_works import NewWork
+from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
-from django_ayework.store.keys import lock_keys
+from django_ayework.store.identity import find_live_units, lock_live_units
+from django_ayework.store.locks import lock_keys
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.units import find_live_units, lock_live_units
 
 logger = logging.getLogger("django_ayework")
 
@@ -34,69 +34,70 @@ Pair: TypeAlias = tuple[str, str]
 class Placed:
     """The works to insert, and of the others, by id, which work has their unit."""
 
-    fresh: Sequence[Birth]
+    fresh: Sequence[NewWork]
     there: Mapping[str, str]
 
 
-def require_unit_fits(birth: Birth, on_commit: bool) -> None:
+def require_unit_fits(new_work: NewWork, on_commit: bool) -> None:
     """Raise TypeError where the caller would be promised an id that a live work of the unit makes void."""
-    if birth.row.unit is None:
+    if new_work.row.unit is None:
         return
-    if birth.gate is not None:
+    if new_work.gate is not None:
         raise TypeError("a gate takes no unit=: give it to the works it is about.")
-    if birth.dedup is not None:
+    if new_work.dedup is not None:
         raise TypeError(
-            f"{birth.row.type!r} has both unit= and dedup=, and each may find another work; give one of them."
+            f"{new_work.row.type!r} has both unit= and dedup=, and each may find another work; "
+            "give one of them."
         )
     if on_commit:
         raise TypeError(
-            f"{birth.row.type!r} has unit=, which does not go with on_commit=True: whether the unit has a "
+            f"{new_work.row.type!r} has unit=, which does not go with on_commit=True: whether the unit has a "
             "work shows only after the commit. Use transaction.on_commit(lambda: enqueue(..., unit=...))."
         )
 
 
-def place_units(ledger: Ledger, births: Sequence[Birth]) -> Placed:
+def place_units(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Placed:
     """Find the live works of the births' units: a waiting one is given the new input, a running one is left.
 
     Of several births of one unit the first gives the id and the last the rest.
     """
-    keyed = [birth for birth in births if birth.row.unit is not None]
+    keyed = [new_work for new_work in new_works if new_work.row.unit is not None]
     if not keyed:
-        return Placed(births, {})
-    newest = {pair_of(birth): birth for birth in keyed}
-    live = locked(ledger, newest)
-    give_new_inputs(ledger, live, newest)
-    ids = {pair_of(birth): birth.row.id for birth in reversed(keyed)}
+        return Placed(new_works, {})
+    newest = {pair_of(new_work): new_work for new_work in keyed}
+    live = locked(unit_of_work, newest)
+    give_new_inputs(unit_of_work, live, newest)
+    ids = {pair_of(new_work): new_work.row.id for new_work in reversed(keyed)}
     ids.update((pair, row.id) for pair, row in live.items())
     there = {
-        birth.row.id: ids[pair_of(birth)]
-        for birth in keyed
-        if pair_of(birth) in live or ids[pair_of(birth)] != birth.row.id
+        new_work.row.id: ids[pair_of(new_work)]
+        for new_work in keyed
+        if pair_of(new_work) in live or ids[pair_of(new_work)] != new_work.row.id
     }
     fresh = [
-        birth if birth.row.unit is None else under_id(newest[pair_of(birth)], birth.row.id)
-        for birth in births
-        if birth.row.id not in there
+        new_work if new_work.row.unit is None else under_id(newest[pair_of(new_work)], new_work.row.id)
+        for new_work in new_works
+        if new_work.row.id not in there
     ]
     return Placed(fresh, there)
 
 
-def bear_outputs(ledger: Ledger) -> None:
+def insert_outputs(unit_of_work: UnitOfWork) -> None:
     """Queue what the settled works have output, all at once: so the units are locked in one order."""
-    if ledger.outputs:
-        births, ledger.outputs = ledger.outputs, []
-        ledger.bear(place_units(ledger, births).fresh)
+    if unit_of_work.outputs:
+        new_works, unit_of_work.outputs = unit_of_work.outputs, []
+        unit_of_work.insert(place_units(unit_of_work, new_works).fresh)
 
 
-def pair_of(birth: Birth) -> Pair:
+def pair_of(new_work: NewWork) -> Pair:
     """Return the type and unit of a birth that has one."""
-    return birth.row.type, birth.row.unit or ""
+    return new_work.row.type, new_work.row.unit or ""
 
 
-def locked(ledger: Ledger, pairs: Mapping[Pair, Birth]) -> dict[Pair, WorkRow]:
+def locked(unit_of_work: UnitOfWork, pairs: Mapping[Pair, NewWork]) -> dict[Pair, WorkRow]:
     """Lock units and return their live works, locked too."""
-    lock_keys(map(key_of, pairs), ledger.now + LOCKS_KEPT)
-    return lock_live_units(sorted(pairs), {*ledger.outcomes, *ledger.chain_outcomes})
+    lock_keys(map(key_of, pairs), unit_of_work.now + LOCKS_KEPT)
+    return lock_live_units(sorted(pairs), {*unit_of_work.outcomes, *unit_of_work.chain_outcomes})
 
 
 def key_of(pair: Pair) -> tuple[str, ...]:
@@ -104,12 +105,14 @@ def key_of(pair: Pair) -> tuple[str, ...]:
     return "unit", *pair
 
 
-def under_id(birth: Birth, id: str) -> Birth:
+def under_id(new_work: NewWork, id: str) -> NewWork:
     """Return a birth under another id."""
-    return birth._replace(row=birth.row._replace(id=id))
+    return new_work._replace(row=new_work.row._replace(id=id))
 
 
-def give_new_inputs(ledger: Ledger, live: Mapping[Pair, WorkRow], newest: Mapping[Pair, Birth]) -> None:
+def give_new_inputs(
+    unit_of_work: UnitOfWork, live: Mapping[Pair, WorkRow], newest: Mapping[Pair, NewWork]
+) -> None:
     """Let waiting works take over input, priority and start; running ones have begun with what they had."""
     waiting = {pair: row for pair, row in live.items() if row.status != Status.RUNNING}
     for (type, unit), row in live.items():
@@ -119,15 +122,15 @@ def give_new_inputs(ledger: Ledger, live: Mapping[Pair, WorkRow], newest: Mappin
     transitions.renew(newer)
     for row, new in newer:
         if row.status != Status.BLOCKED:
-            ledger.effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
+            unit_of_work.effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
 
 
-def require_free_unit(ledger: Ledger, row: WorkRow) -> None:
+def require_free_unit(unit_of_work: UnitOfWork, row: WorkRow) -> None:
     """Raise NotRetryable when the unit of an ended work has a live work, which would then be its twin."""
     if row.unit is None:
         return
     pair = (row.type, row.unit)
-    lock_keys([key_of(pair)], ledger.now + LOCKS_KEPT)
+    lock_keys([key_of(pair)], unit_of_work.now + LOCKS_KEPT)
     twin = find_live_units([pair]).get(pair)
     if twin is not None:
         raise NotRetryable(

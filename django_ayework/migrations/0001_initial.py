@@ -1,5 +1,5 @@
 import django_ayework.models.fields
-import django_ayework.models.indexes
+import django_ayework.models.fields
 from django.db import migrations, models
 
 
@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'waiter',
                 'verbose_name_plural': 'waiters',
-                'indexes': [django_ayework.models.indexes.PartialIndex(fields=['work_id'], leading=('recheck',), name='ayework_recheck', where=models.Q(('recheck', True)))],
+                'indexes': [django_ayework.models.fields.PartialIndex(fields=['work_id'], leading=('recheck',), name='ayework_recheck', where=models.Q(('recheck', True)))],
             },
         ),
         migrations.CreateModel(
@@ -142,7 +142,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'work',
                 'verbose_name_plural': 'works',
-                'indexes': [django_ayework.models.indexes.PartialIndex(fields=['queue', '-priority', 'run_at', 'id'], leading=('status',), name='ayework_claim', where=models.Q(('status', 'pending'))), django_ayework.models.indexes.PartialIndex(fields=['run_at'], leading=('status',), name='ayework_due', where=models.Q(('status', 'scheduled'))), django_ayework.models.indexes.PartialIndex(fields=['leased_until'], leading=('status',), name='ayework_lapsed', where=models.Q(('status', 'running'))), django_ayework.models.indexes.PartialIndex(fields=['deadline'], leading=('status',), name='ayework_overdue', where=models.Q(('status', 'blocked'))), django_ayework.models.indexes.PartialIndex(fields=['status', 'ended_at'], leading=(), name='ayework_ended', where=models.Q(('ended_at__isnull', False))), django_ayework.models.indexes.PartialIndex(fields=['group_id'], leading=(), name='ayework_group', where=models.Q(('group_id__isnull', False))), django_ayework.models.indexes.PartialIndex(fields=['about_type', 'about_id'], leading=(), name='ayework_about', where=models.Q(('about_type__isnull', False)))],
+                'indexes': [django_ayework.models.fields.PartialIndex(fields=['queue', '-priority', 'run_at', 'id'], leading=('status',), name='ayework_claim', where=models.Q(('status', 'pending'))), django_ayework.models.fields.PartialIndex(fields=['run_at'], leading=('status',), name='ayework_due', where=models.Q(('status', 'scheduled'))), django_ayework.models.fields.PartialIndex(fields=['leased_until'], leading=('status',), name='ayework_lapsed', where=models.Q(('status', 'running'))), django_ayework.models.fields.PartialIndex(fields=['deadline'], leading=('status',), name='ayework_overdue', where=models.Q(('status', 'blocked'))), django_ayework.models.fields.PartialIndex(fields=['status', 'ended_at'], leading=(), name='ayework_ended', where=models.Q(('ended_at__isnull', False))), django_ayework.models.fields.PartialIndex(fields=['group_id'], leading=(), name='ayework_group', where=models.Q(('group_id__isnull', False))), django_ayework.models.fields.PartialIndex(fields=['about_type', 'about_id'], leading=(), name='ayework_about', where=models.Q(('about_type__isnull', False)))],
             },
         ),
         migrations.CreateModel(

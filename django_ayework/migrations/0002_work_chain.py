@@ -1,5 +1,5 @@
 import django_ayework.models.fields
-import django_ayework.models.indexes
+import django_ayework.models.fields
 from django.db import migrations, models
 
 
@@ -22,6 +22,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='work',
-            constraint=django_ayework.models.indexes.PartialUnique(fields=('chain_id', 'chain_index'), name='ayework_chain', where=models.Q(('chain_id__isnull', False))),
+            constraint=django_ayework.models.fields.PartialUnique(fields=('chain_id', 'chain_index'), name='ayework_chain', where=models.Q(('chain_id__isnull', False))),
         ),
     ]

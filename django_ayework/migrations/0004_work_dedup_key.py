@@ -1,5 +1,5 @@
 import django_ayework.models.fields
-import django_ayework.models.indexes
+import django_ayework.models.fields
 from django.db import migrations, models
 
 from django_ayework.migrations._online import AddIndexOnline
@@ -21,6 +21,6 @@ class Migration(migrations.Migration):
         ),
         AddIndexOnline(
             model_name='work',
-            index=django_ayework.models.indexes.PartialIndex(fields=['type', 'dedup_key', 'ended_at', 'queued_at'], leading=(), name='ayework_dedup', where=models.Q(('dedup_key__isnull', False))),
+            index=django_ayework.models.fields.PartialIndex(fields=['type', 'dedup_key', 'ended_at', 'queued_at'], leading=(), name='ayework_dedup', where=models.Q(('dedup_key__isnull', False))),
         ),
     ]

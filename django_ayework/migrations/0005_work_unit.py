@@ -1,5 +1,5 @@
 import django_ayework.models.fields
-import django_ayework.models.indexes
+import django_ayework.models.fields
 from django.db import migrations, models
 
 from django_ayework.migrations._online import AddIndexOnline
@@ -26,11 +26,11 @@ class Migration(migrations.Migration):
         ),
         AddIndexOnline(
             model_name='work',
-            index=django_ayework.models.indexes.PartialIndex(fields=['queue', 'type', '-priority', 'sort_key', 'run_at', 'id'], leading=('status',), name='ayework_lane', where=models.Q(('status', 'pending'))),
+            index=django_ayework.models.fields.PartialIndex(fields=['queue', 'type', '-priority', 'sort_key', 'run_at', 'id'], leading=('status',), name='ayework_lane', where=models.Q(('status', 'pending'))),
         ),
         AddIndexOnline(
             model_name='work',
-            index=django_ayework.models.indexes.PartialIndex(fields=['type', 'unit', 'ended_at'], leading=(), name='ayework_unit', where=models.Q(('unit__isnull', False))),
+            index=django_ayework.models.fields.PartialIndex(fields=['type', 'unit', 'ended_at'], leading=(), name='ayework_unit', where=models.Q(('unit__isnull', False))),
         ),
         migrations.RemoveIndex(
             model_name='work',

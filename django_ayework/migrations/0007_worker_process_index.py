@@ -1,4 +1,4 @@
-import django_ayework.models.indexes
+import django_ayework.models.fields
 from django.db import migrations, models
 
 
@@ -11,6 +11,6 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddIndex(
             model_name='workerprocess',
-            index=django_ayework.models.indexes.PartialIndex(fields=['started_at'], leading=('stopped_at',), name='ayework_workers', where=models.Q(('stopped_at__isnull', True))),
+            index=django_ayework.models.fields.PartialIndex(fields=['started_at'], leading=('stopped_at',), name='ayework_workers', where=models.Q(('stopped_at__isnull', True))),
         ),
     ]

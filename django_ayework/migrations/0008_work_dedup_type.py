@@ -1,5 +1,5 @@
 import django_ayework.models.fields
-import django_ayework.models.indexes
+import django_ayework.models.fields
 from django.db import migrations, models
 from django.db.models import F
 
@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
         migrations.RunPython(name_types, migrations.RunPython.noop),
         AddIndexOnline(
             model_name='work',
-            index=django_ayework.models.indexes.PartialIndex(fields=['dedup_type', 'dedup_key', 'ended_at', 'queued_at'], leading=(), name='ayework_key', where=models.Q(('dedup_key__isnull', False))),
+            index=django_ayework.models.fields.PartialIndex(fields=['dedup_type', 'dedup_key', 'ended_at', 'queued_at'], leading=(), name='ayework_key', where=models.Q(('dedup_key__isnull', False))),
         ),
         migrations.RemoveIndex(
             model_name='work',

@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django_ayework.models.fields
-import django_ayework.models.indexes
+import django_ayework.models.fields
 from django.db import migrations, models
 
 
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'schedule',
                 'verbose_name_plural': 'schedules',
-                'indexes': [django_ayework.models.indexes.PartialIndex(fields=['due_at'], leading=(), name='ayework_schedules', where=models.Q(('due_at__isnull', False)))],
+                'indexes': [django_ayework.models.fields.PartialIndex(fields=['due_at'], leading=(), name='ayework_schedules', where=models.Q(('due_at__isnull', False)))],
             },
         ),
         migrations.CreateModel(

@@ -3,7 +3,7 @@
 from django.db import migrations, models
 
 from django_ayework.migrations._online import ReplaceIndexOnline
-from django_ayework.models.indexes import PartialIndex
+from django_ayework.models.fields import PartialIndex
 
 INDEXES = [
     PartialIndex(

@@ -4,7 +4,7 @@ from django.db import migrations
 from django.db.models import Case, F, Q, When
 
 from django_ayework.migrations._online import ReplaceIndexOnline
-from django_ayework.models.indexes import PartialIndex
+from django_ayework.models.fields import PartialIndex
 
 #: The one that takes over the rows of others comes before those.
 INDEXES = [

@@ -4,7 +4,7 @@ from django.db import migrations
 from django.db.models import Q
 
 from django_ayework.migrations._online import AddIndexOnline
-from django_ayework.models.indexes import PartialIndex
+from django_ayework.models.fields import PartialIndex
 
 
 class Migration(migrations.Migration):

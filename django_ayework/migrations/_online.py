@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import OperationalError, migrations
 
-from django_ayework.models.indexes import altered
+from django_ayework.models.fields import altered
 
 #: What MySQL and MariaDB call the errors; the last one is about columns and indexes.
 DUPLICATE_COLUMN, DUPLICATE_INDEX, MISSING = 1060, 1061, 1091

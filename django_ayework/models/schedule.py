@@ -6,8 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from django_ayework.models.fields import IdentifierField, PayloadField
-from django_ayework.models.indexes import PartialIndex
+from django_ayework.models.fields import IdentifierField, PartialIndex, PayloadField
 
 ORIGIN_CHOICES = [("code", _("code")), ("admin", _("admin"))]
 KIND_CHOICES = [("cron", _("cron expression")), ("every", _("interval")), ("next", _("function"))]

@@ -1,4 +1,4 @@
-"""The one row of a work, for its whole life."""
+"""The row of a work for its whole life, and its failed attempts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,42 @@ from django.db import models
 from django.db.models import Case, F, Q, When
 from django.utils.translation import gettext_lazy as _
 
-from django_ayework.models.fields import IdentifierField, PayloadField
-from django_ayework.models.indexes import PartialIndex, PartialUnique
-from django_ayework.models.labels import REASON_CHOICES, STATUS_CHOICES
+from django_ayework.models.fields import IdentifierField, PartialIndex, PartialUnique, PayloadField
+from django_ayework.rules.states import Outcome, Reason, Status
+
+# --- labels ---
+# The words people read for statuses, reasons and outcomes.
+
+STATUS_LABELS = {
+    Status.BLOCKED: _("blocked"),
+    Status.SCHEDULED: _("scheduled"),
+    Status.PENDING: _("pending"),
+    Status.RUNNING: _("running"),
+    Status.SUCCESS: _("success"),
+    Status.DEAD: _("dead"),
+    Status.CANCELLED: _("cancelled"),
+}
+REASON_LABELS = {
+    Reason.EXHAUSTED: _("exhausted"),
+    Reason.ABORTED: _("aborted"),
+    Reason.EXPIRED: _("expired"),
+    Reason.UNSATISFIABLE: _("unsatisfiable"),
+    Reason.UNKNOWN_TYPE: _("unknown type"),
+    Reason.BAD_INPUT: _("bad input"),
+}
+OUTCOME_LABELS = {
+    Outcome.FAILED: _("failed"),
+    Outcome.DIED: _("died"),
+    Outcome.DEFERRED: _("deferred"),
+    Outcome.LOST: _("lost"),
+}
+
+STATUS_CHOICES = [(status.value, label) for status, label in STATUS_LABELS.items()]
+REASON_CHOICES = [(reason.value, label) for reason, label in REASON_LABELS.items()]
+OUTCOME_CHOICES = [(outcome.value, label) for outcome, label in OUTCOME_LABELS.items()]
+
+# --- work ---
+# The one row of a work, for its whole life.
 
 #: Where any work stands: its status, and the moment that somebody waits for, or has waited for. A rank is
 #: minus the priority: an index that descends in between is of less use to MariaDB, and older ones have none.
@@ -180,3 +213,30 @@ class DeadLetter(Work):
 
     def __str__(self) -> str:
         return f"{self.type} {self.id} ({self.reason})"
+
+
+# --- attempt ---
+# Attempts that did not succeed.
+
+
+class Attempt(models.Model):
+    """One try of a work that failed, died, was deferred, or lost its worker."""
+
+    work_id = IdentifierField(max_length=64)
+    number = models.IntegerField()
+    worker = IdentifierField(max_length=64, blank=True)
+    outcome = models.CharField(max_length=8, choices=OUTCOME_CHOICES)
+    error = PayloadField(blank=True)
+    traceback = PayloadField(blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField()
+
+    class Meta:
+        """Read by work, in order."""
+
+        verbose_name = _("attempt")
+        verbose_name_plural = _("attempts")
+        indexes = (models.Index(fields=["work_id", "number"], name="ayework_attempts"),)
+
+    def __str__(self) -> str:
+        return f"{self.work_id} #{self.number} {self.outcome}"

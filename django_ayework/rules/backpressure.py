@@ -1,4 +1,4 @@
-"""Claiming more slowly while much fails: additive increase of speed, multiplicative decrease."""
+"""When to claim more slowly, and when to report a backlog."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from django_ayework.rules.backoff import is_number
 from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.retry import is_number
+
+# --- backpressure ---
+# Claiming more slowly while much fails: additive increase of speed, multiplicative decrease.
 
 #: Decimal places of a delay: without rounding, steps up and down would not meet again.
 PLACES = 6
@@ -119,3 +122,44 @@ def grown(before: int, now: int) -> int:
 def fail_rate(succeeded: int, failed: int) -> float:
     """Return the share of attempts that failed; 0 when there were none."""
     return failed / (succeeded + failed) if failed else 0.0
+
+
+# --- backlog ---
+# When somebody is to be told that work piles up.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogInfo:
+    """What ``ON_BACKLOG`` is given: how much runs, how much waits, and for how many seconds some has waited.
+
+    ``queued`` is None where nobody can say.
+    """
+
+    active: int
+    queued: int | None
+    behind_for: float
+
+
+class Episode:
+    """A time in which something waits without a break, from ``since`` on.
+
+    ``after`` is how many seconds it may last untold; it is told again ``every`` so many seconds, or once
+    only. Moments are seconds on any clock that does not step back.
+
+    >>> episode = Episode(since=100.0, after=10, every=None)
+    >>> episode.told(105.0), episode.told(110.0), episode.told(500.0)
+    (None, 10.0, None)
+    """
+
+    def __init__(self, since: float, after: float, every: float | None) -> None:
+        self.since = since
+        self.every = every
+        #: When somebody is to be told next; None for never again.
+        self.due_at: float | None = since + after
+
+    def told(self, now: float) -> float | None:
+        """Return how long it has lasted, if somebody is to be told now, and note that it is done."""
+        if self.due_at is None or now < self.due_at:
+            return None
+        self.due_at = None if self.every is None else now + self.every
+        return now - self.since

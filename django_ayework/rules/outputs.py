@@ -1,9 +1,4 @@
-"""Outputs: which units of the next type a work's output asks for.
-
-Three forms, the last two of which can be mixed in one list: a mapping of unit to input; unit names; and lists
-of unit, input, metadata and priority. What cannot be read is dropped with its reason and never fails the work
-that gave it (go-coordinate, doc/chaining.md; behaviours C7 to C10).
-"""
+"""Which units of the next type a work's output asks for."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from django_ayework.rules.units import require_unit
+from django_ayework.rules.identity import require_unit
 
 #: What ``ctx.output`` takes.
 Output: TypeAlias = Mapping[str, Any] | list[Any] | tuple[Any, ...]

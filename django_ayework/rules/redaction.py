@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django_ayework.rules.codec.tags import UnknownTag
+from django_ayework.rules.codec.text import UnknownTag
 
 HIDDEN = "••••"
 

@@ -22,8 +22,8 @@ from django_ayework.store.database import (
     stored_moment,
     vendor,
 )
+from django_ayework.store.generated_columns import on_timeline
 from django_ayework.store.lanes import lanes_with_work
-from django_ayework.store.stand_ins import on_timeline
 
 Scope: TypeAlias = Literal["type", "queue"]
 

@@ -1,11 +1,11 @@
-"""The database that holds the queue: its connection, its transactions, what it can do."""
+"""The database that holds the queue: its connection, its transactions, its errors."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -24,8 +24,11 @@ from django.db.models.manager import Manager
 from django.db.utils import load_backend
 
 from django_ayework.conf import get_settings
+from django_ayework.store.connections import has_connected
 from django_ayework.store.prepared import run_prepared
-from django_ayework.store.threads import has_connected
+
+# --- database ---
+# The database that holds the queue: its connection, its transactions, what it can do.
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
@@ -199,3 +202,65 @@ def code_of(error: Error) -> object:
 def chunked(items: Sequence[T], size: int = CHUNK) -> list[Sequence[T]]:
     """Return the items in slices of at most ``size``."""
     return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+# --- brief ---
+# Transactions that hardly wait for locks: for what can as well be done later.
+
+#: PostgreSQL looks for deadlocks after a second (``deadlock_timeout``), and picks any victim. A transaction
+#: that gives up before that is never the reason why a caller's transaction becomes one.
+MILLISECONDS = 250
+POSTGRESQL = f"SET LOCAL lock_timeout = {MILLISECONDS}"
+#: The least that both MariaDB and MySQL take: a second.
+MYSQL = "SET @ayework_lock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1"
+MYSQL_AS_BEFORE = "SET SESSION innodb_lock_wait_timeout = @ayework_lock_wait"
+
+
+def briefly(use_case: Callable[[], T]) -> T | None:
+    """Run a use case in a transaction that does not wait long for locks; return None if it would have to.
+
+    Inside a caller's transaction, whose session is the caller's too, it waits as long as any other.
+    """
+    if in_transaction():
+        with atomic():
+            return use_case()
+    with ExitStack() as session:
+        session.enter_context(short_waits())
+        try:
+            with atomic():
+                if connection().vendor == "postgresql":
+                    run(POSTGRESQL)
+                done = use_case()
+                session.close()  # hooks that run after the commit have the session as it was before
+                return done
+        except OperationalError as error:
+            if not is_contention(error):
+                raise
+            return None
+
+
+@contextmanager
+def short_waits() -> Generator[None]:
+    """Shorten how long the session waits for locks, where a transaction cannot say so for itself."""
+    vendor = connection().vendor
+    if vendor == "mysql":
+        run(MYSQL)
+        restoring = MYSQL_AS_BEFORE
+    elif vendor == "sqlite":
+        restoring = f"PRAGMA busy_timeout = {run('PRAGMA busy_timeout')}"
+        run(f"PRAGMA busy_timeout = {MILLISECONDS}")
+    else:
+        yield
+        return
+    try:
+        yield
+    finally:
+        run(restoring)
+
+
+def run(sql: str) -> object:
+    """Run a statement; return the value that it gives, if it gives one."""
+    with connection().cursor() as cursor:
+        cursor.execute(sql)
+        found = cursor.fetchone() if cursor.description else None
+    return found and found[0]

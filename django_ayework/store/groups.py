@@ -1,4 +1,4 @@
-"""Groups: counts and value."""
+"""Groups and chains."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import NamedTuple
 from django.db.models import Exists, OuterRef
 
 from django_ayework.models import Group, Work
+from django_ayework.rules.states import Status
 from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import chunked, fetch, is_postgresql, rows
+from django_ayework.store.rows import WorkRow, find_row, rows_of
+
+# --- groups ---
+# Groups: counts and value.
 
 GROUP = Group._meta.db_table
 
@@ -26,7 +31,7 @@ class GroupRow(NamedTuple):
     final: bool = False
     done_at: datetime | None = None
 
-    def gaining(self, open: int, total: int, dead: int, now: datetime) -> GroupRow:
+    def adding(self, open: int, total: int, dead: int, now: datetime) -> GroupRow:
         """Return the group with so many more members, or less; it is done when the last one ends."""
         still_open = self.open + open
         return self._replace(
@@ -87,7 +92,7 @@ def count_in_group(
         found = fetch(COUNT, (open, total, dead, value, final, open, open, now, id), often=True)
         return GroupRow._make(found[0]) if found else None
     known = lock_groups([id]).get(id)
-    gained = known and known.gaining(open, total, dead, now).saying(value, final)
+    gained = known and known.adding(open, total, dead, now).saying(value, final)
     write_groups([gained] if gained else [])
     return gained
 
@@ -110,3 +115,58 @@ def delete_emptied(ids: Iterable[str]) -> list[str]:
     for some in chunked(emptied):
         rows(Group).filter(id__in=some).delete()
     return emptied
+
+
+# --- chains ---
+# Chains: a first work and its continuations.
+
+
+def last_step(chain_id: str) -> WorkRow | None:
+    """Read the last work of a chain; None when there is no such chain.
+
+    The first work is read first: a step ends and its continuation is born in one commit, so if none is seen
+    in the later statement, there was none when the step was read.
+    """
+    first = find_row(chain_id)
+    steps = rows_of(rows(Work).filter(chain_id=chain_id).order_by("-chain_index")[:1])
+    return steps[0] if steps else first
+
+
+def steps_from(chain_id: str, start: int, limit: int) -> list[WorkRow]:
+    """Read works of a chain in order, from this index on; none of a chain whose first work is alone."""
+    steps = rows(Work).filter(chain_id=chain_id, chain_index__gte=start)
+    return rows_of(steps.order_by("chain_index")[:limit])
+
+
+def last_steps(chain_ids: Iterable[str]) -> dict[str, WorkRow]:
+    """Read the last work of each chain that exists; the first works first, as in :func:`last_step`."""
+    found: dict[str, WorkRow] = {}
+    for some in chunked(list(chain_ids)):
+        firsts = rows_of(rows(Work).filter(id__in=some))
+        later = rows_of(rows(Work).filter(chain_id__in=some).order_by("chain_id", "chain_index"))
+        found.update((row.chain, row) for row in [*firsts, *later])
+    return found
+
+
+def chain_ends(chain_ids: Iterable[str]) -> dict[str, Status]:
+    """Return the status of the last work of each chain that exists."""
+    return {id: Status(row.status) for id, row in last_steps(chain_ids).items()}
+
+
+def chains_of(work_ids: Iterable[str]) -> dict[str, str]:
+    """Read the chains of those works that exist."""
+    found: dict[str, str] = {}
+    for some in chunked(list(work_ids)):
+        pairs = rows(Work).filter(id__in=some).values_list("id", "chain_id")
+        found.update((id, chain_id or id) for id, chain_id in pairs)
+    return found
+
+
+def chains_of_steps(chain_ids: Iterable[str]) -> dict[str, str]:
+    """Return the chain of each work of these chains; its id is that of a first work, which may be gone."""
+    wanted = list(chain_ids)
+    found = dict(zip(wanted, wanted, strict=True))
+    for some in chunked(wanted):
+        later = rows(Work).filter(chain_id__in=some).values_list("id", "chain_id")
+        found.update((id, chain_id or id) for id, chain_id in later)
+    return found

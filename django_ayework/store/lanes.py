@@ -1,14 +1,23 @@
-"""Lanes: where claims are taken from. Pending works of one queue and one type stand in one lane, in order."""
+"""Lanes: which queues and types have pending works, and how many."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from django_ayework.models import Work
-from django_ayework.store.database import chunked, fetch, vendor
+from django.db.models import Count, Min
+
+from django_ayework.models import Work, WorkerProcess
+from django_ayework.rules.states import LIVE, Status
+from django_ayework.store.database import chunked, fetch, rows, vendor
+from django_ayework.store.generated_columns import ended_as, on_timeline, with_status
+from django_ayework.store.rows import WorkRow
+
+# --- lanes ---
+# Lanes: where claims are taken from. Pending works of one queue and one type stand in one lane, in order.
 
 WORK = Work._meta.db_table
 
@@ -186,7 +195,7 @@ def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:
     return sorted(heads)
 
 
-def shares_of(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
+def claim_groups_of(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
     """Return how many works to take of each lane so that those of the queue come by priority, then age."""
     by_age = sorted(heads, key=lambda head: (head.rank, head.run_at, head.id))
     return Counter(head.type for head in by_age[:limit])
@@ -195,3 +204,78 @@ def shares_of(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
 def lane_columns() -> LaneColumns:
     """Return how this database names the columns of the lanes' index."""
     return STAND_INS if vendor() == "mysql" else PARTIAL
+
+
+# --- ahead ---
+# How many works of a queue go before one of them.
+
+
+def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
+    """Count the pending works that a claim takes before this one; ``most + 1`` stands for more than ``most``.
+
+    ``types`` are those that are claimed together with its own. They are the beginnings of the queue's lanes
+    in the order of claiming, so at most that many entries of each are read, however long the queue is. A work
+    that was taken meanwhile has none ahead.
+    """
+    by_unit = bool(row.sort_key)
+    heads = heads_of(row.queue, dict.fromkeys(types, most + 1))
+    ids = [head.id for head in heads if bool(head.sort_key) is by_unit][: most + 1]
+    if row.id in ids:
+        return ids.index(row.id)
+    return most + 1 if len(ids) > most else 0
+
+
+# --- counts ---
+# Counting what is live. Live rows are few beside those retained, and have indexes of their own.
+
+
+class Depth(NamedTuple):
+    """How many works of a queue stand at a status, and from when on the oldest is due."""
+
+    queue: str
+    status: str
+    works: int
+    oldest: datetime | None
+
+
+def live_depths(most_scheduled: int) -> list[Depth]:
+    """Count live works by queue and status, one status at a time: each has an index of its own.
+
+    Works of the far future may be many, so of those that are scheduled the first ones are counted.
+    """
+    statuses = sorted(str(status) for status in LIVE if status is not Status.SCHEDULED)
+    depths = [depth for status in statuses for depth in depths_of(status)]
+    return [*depths, *scheduled_depths(most_scheduled)]
+
+
+def scheduled_depths(limit: int) -> list[Depth]:
+    """Count the scheduled works by queue, up to ``limit`` of them: those that are due first."""
+    scheduled = on_timeline(rows(Work), Status.SCHEDULED).order_by("moment")
+    first = list(scheduled.values_list("queue", "run_at")[:limit])
+    oldest = dict(reversed(first))
+    return [
+        Depth(queue, Status.SCHEDULED, works, oldest[queue])
+        for queue, works in sorted(Counter(queue for queue, _ in first).items())
+    ]
+
+
+def depths_of(status: str) -> list[Depth]:
+    """Count the works of one live status by queue."""
+    works = with_status(rows(Work), status).values_list("queue", "status").order_by("queue")
+    return [Depth._make(row) for row in works.annotate(Count("id"), Min("run_at"))]
+
+
+def lapsed_by_queue(now: datetime) -> dict[str, int]:
+    """Count the running works whose lease has lapsed, by queue."""
+    lapsed = on_timeline(rows(Work), Status.RUNNING).filter(moment__lt=now)
+    return dict(lapsed.values_list("queue").order_by("queue").annotate(Count("id")))
+
+
+def dead_letters(limit: int) -> int:
+    """Count dead works, up to ``limit``."""
+    return len(ended_as(rows(Work), Status.DEAD).values_list("id")[:limit])
+
+
+def processes_seen_since(moment: datetime) -> list[WorkerProcess]:
+    """Return the workers that were alive after this moment and have not stopped."""
+    return list(rows(WorkerProcess).filter(seen_at__gte=moment, stopped_at=None).order_by("started_at"))

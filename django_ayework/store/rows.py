@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from django.db.models import QuerySet
 
 from django_ayework.models import Work
-from django_ayework.rules.states import Status
-from django_ayework.rules.transitions import LASTING, Transition
-from django_ayework.rules.turns import Place
+from django_ayework.rules.controls import Place
+from django_ayework.rules.states import LASTING, Status, Transition
 from django_ayework.store.database import chunked, rows
 
 

@@ -2,10 +2,8 @@
 
 from django_ayework.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
 from django_ayework.testing.clock import now, time_travel
-from django_ayework.testing.draining import DrainReport, adrain, drain
 from django_ayework.testing.performing import Performed, perform
-from django_ayework.testing.running import running_worker
-from django_ayework.testing.ticking import tick
+from django_ayework.testing.running import DrainReport, adrain, drain, running_worker, tick
 
 __all__ = [
     "DrainReport",

@@ -8,17 +8,16 @@ from typing import Any
 
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.define.work_type import WorkType
+from django_ayework.define.types import WorkType
 from django_ayework.errors import NotDecodable, did_you_mean
-from django_ayework.flow.options import decode_options
-from django_ayework.flow.payloads import codec_of, decode_input
-from django_ayework.flow.redaction import arguments_for_people, input_for_people
+from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_input, input_for_people
+from django_ayework.flow.requests import decode_options
 from django_ayework.flow.states import WorkState, state_of
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
 from django_ayework.store.rows import WorkRow, rows_of
-from django_ayework.testing.draining import run_commit_callbacks
+from django_ayework.testing.running import run_commit_callbacks
 
 
 def enqueued(

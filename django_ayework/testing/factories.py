@@ -15,8 +15,8 @@ from factory.django import DjangoModelFactory
 
 from django_ayework import models
 from django_ayework.define.ids import new_uuid7
-from django_ayework.flow.options import StoredOptions, encode_options
-from django_ayework.rules.backoff import RetryPolicy
+from django_ayework.flow.requests import StoredOptions, encode_options
+from django_ayework.rules.retry import RetryPolicy
 from django_ayework.rules.states import TERMINAL, Outcome, Reason, Status
 from django_ayework.store.clock import clock
 from django_ayework.store.database import alias

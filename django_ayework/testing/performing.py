@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django_ayework.define.batch_type import BatchType
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.requests import WorkRequest
-from django_ayework.flow.births import Family, born
+from django_ayework.define.types import BatchType
+from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.outcomes import success_of_value
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement
 from django_ayework.logs import attempt_logged
 from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
-from django_ayework.testing.calling import call_run, called, safely
-from django_ayework.worker.attempts.attempt import Opened, facts_of, opened, require_recordable
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.batches.running import BatchRun, require_outputs
+from django_ayework.testing.running import call_run, called, safely
+from django_ayework.worker.attempt import Opened, facts_of, opened, require_recordable
+from django_ayework.worker.batch import BatchRun, require_outputs
+from django_ayework.worker.delivery import Delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
         assert perform(add(a=1, b=2)).result == 3
     """
     now = clock.now()
-    row = born(request, {}, Family(), now).row._replace(attempt=attempt, worker="perform")
+    row = build_new_work(request, {}, Lineage(), now).row._replace(attempt=attempt, worker="perform")
     delivery = Delivery(row, lease=(later(now, 30) - now).total_seconds())
     ready = opened(delivery, EngineServices(), stored=False)
     if isinstance(ready, Settlement):

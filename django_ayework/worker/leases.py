@@ -8,19 +8,17 @@ import time
 from django.db import Error, connections
 
 from django_ayework.conf import get_settings
-from django_ayework.define.signal import AbortReason
+from django_ayework.define.context import AbortReason
 from django_ayework.flow.events import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.durations import later
-from django_ayework.store import leases
+from django_ayework.store import locks
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
 from django_ayework.worker import bounds
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.attempts.losses import abort_lost, warn_if_late
-from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.recovery import Recovery
-from django_ayework.worker.threads import EngineThread
+from django_ayework.worker.delivery import Delivery, abort_lost, warn_if_late
+from django_ayework.worker.in_flight import InFlight
+from django_ayework.worker.threads import EngineThread, Recovery
 
 TICK = 0.25
 #: Seconds between two attempts to reach a database that is away; less when leases are short.
@@ -36,9 +34,9 @@ class LeaseThread:
     long as no other worker has taken it. Nothing here runs code of the project's.
     """
 
-    def __init__(self, worker_id: str, holdings: Holdings) -> None:
+    def __init__(self, worker_id: str, in_flight: InFlight) -> None:
         self.worker_id = worker_id
-        self.holdings = holdings
+        self.in_flight = in_flight
         self.thread = EngineThread("leases", self._serve)
         self._stopping = threading.Event()
         self._held_at = time.monotonic()
@@ -70,7 +68,7 @@ class LeaseThread:
     def renew_due(self) -> None:
         """Renew what is due, the works of each length of lease together."""
         now = time.monotonic()
-        held = self.holdings.all()
+        held = self.in_flight.all()
         due = [delivery for delivery in held if now - delivery.renewed_at > delivery.lease / 3]
         for lease in {delivery.lease for delivery in due}:
             self.renew([delivery for delivery in due if delivery.lease == lease], lease, now)
@@ -83,7 +81,7 @@ class LeaseThread:
         """Renew leases of one length; a work whose lease lapses because that fails is told of the error."""
         deliveries = {delivery.row.id: delivery.row.delivery for delivery in due}
         try:
-            renewed = leases.renew(deliveries, self.worker_id, later(clock.now(), lease))
+            renewed = locks.renew(deliveries, self.worker_id, later(clock.now(), lease))
         except Exception as error:
             for delivery in due:
                 if delivery.has_lapsed(now) and not (isinstance(error, Error) and is_contention(error)):

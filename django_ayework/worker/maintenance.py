@@ -15,31 +15,27 @@ from dataclasses import dataclass
 from django.db import Error, connections
 
 from django_ayework.conf import get_settings
-from django_ayework.flow.chores import PRUNE_BATCH, expire_gates, prune, reclaim, sweep_page
-from django_ayework.flow.closing import recheck_leftovers
-from django_ayework.flow.continuous import queue_continuous
-from django_ayework.flow.effects import add_group_listener, remove_group_listener
+from django_ayework.flow.controls import queue_continuous
+from django_ayework.flow.effects import add_group_listener, remove_group_listener, report_unhandled
 from django_ayework.flow.events import report
-from django_ayework.flow.news.outbox import tell_others
-from django_ayework.flow.orphans import tell_unhandled
+from django_ayework.flow.maintenance import PRUNE_BATCH, expire_gates, prune, reclaim, sweep_page
+from django_ayework.flow.notify import notify_others
+from django_ayework.flow.recheck import recheck_leftovers
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat, project_code
-from django_ayework.rules.controls import Controls
-from django_ayework.rules.scope import EVERYTHING, Scope
+from django_ayework.rules.controls import EVERYTHING, Controls, Scope
 from django_ayework.store import transitions
+from django_ayework.store.attempts import write_progress
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
-from django_ayework.store.look import Look
-from django_ayework.store.progress import write_progress
+from django_ayework.store.poll import Look
+from django_ayework.store.resolution import Place
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.second_looks import Place
 from django_ayework.worker import bounds
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.attempts.losses import abort_lost
-from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.presence import Presence
-from django_ayework.worker.recovery import Recovery
-from django_ayework.worker.threads import EngineThread
+from django_ayework.worker.delivery import Delivery, abort_lost
+from django_ayework.worker.health import Presence
+from django_ayework.worker.in_flight import InFlight
+from django_ayework.worker.threads import EngineThread, Recovery
 
 TICK = 0.25
 #: Seconds between two looks at the duties while no work is held and nobody calls.
@@ -110,13 +106,13 @@ class Maintenance:
     def __init__(
         self,
         worker_id: str,
-        holdings: Holdings,
+        in_flight: InFlight,
         services: EngineServices,
         presence: Presence | None,
         scope: Scope = EVERYTHING,
     ) -> None:
         self.worker_id = worker_id
-        self.holdings = holdings
+        self.in_flight = in_flight
         self.services = services
         self.presence = presence
         self.scope = scope
@@ -205,13 +201,13 @@ class Maintenance:
         """
         if ids is None or self._doubtful is None:
             self._doubtful = None
-        elif not self.holdings.ids().isdisjoint(ids):
+        elif not self.in_flight.ids().isdisjoint(ids):
             self._doubtful |= ids
             self._bell.set()
 
     def release_paused(self, controls: Controls) -> None:
         """Release works that were claimed before an operator paused their type or queue."""
-        waiting = [delivery for delivery in self.holdings.all() if delivery.started_at is None]
+        waiting = [delivery for delivery in self.in_flight.all() if delivery.started_at is None]
         self.release([d for d in waiting if not controls.permits(d.row.queue, d.type)])
 
     # --- the loop -----------------------------------------------------------------------------------------
@@ -223,11 +219,11 @@ class Maintenance:
             heartbeat.beat(rest=pause)
             if pause > TICK:
                 self._stopping.wait(pause)  # nobody may call: the database is away
-            self._bell.wait(TICK if self.holdings.active else REST)
+            self._bell.wait(TICK if self.in_flight.active else REST)
             self._bell.clear()
             heartbeat.beat()
             pause = self._turn(recovery)
-            if not self.holdings.active:  # between the few duties at rest nothing needs a connection
+            if not self.in_flight.active:  # between the few duties at rest nothing needs a connection
                 connections.close_all()
 
     def _turn(self, recovery: Recovery) -> float:
@@ -275,7 +271,7 @@ class Maintenance:
         if time.monotonic() < self._patient_until:
             return
         self._suspects.forget_old()
-        reclaim(self.holdings.ids(), self._suspects.are_confirmed_by, self.scope)
+        reclaim(self.in_flight.ids(), self._suspects.are_confirmed_by, self.scope)
         if self._suspects.wait:
             self._found.add("lapsed")
             self._reclaiming.due_at = time.monotonic() + self._suspects.interval
@@ -302,17 +298,17 @@ class Maintenance:
     def notice_losses(self) -> None:
         """See whether works that run for a while were cancelled or completed by somebody else."""
         before = time.monotonic() - NOTICED_AFTER
-        abort_lost([d for d in self.holdings.all() if d.started_at and d.started_at < before])
+        abort_lost([d for d in self.in_flight.all() if d.started_at and d.started_at < before])
 
     def abort_doubtful(self) -> None:
         """See at once whether works were taken that somebody says were, as that may be old or untrue."""
         doubtful, self._doubtful = self._doubtful, frozenset()
         if doubtful is None or doubtful:
-            abort_lost([d for d in self.holdings.all() if doubtful is None or d.row.id in doubtful])
+            abort_lost([d for d in self.in_flight.all() if doubtful is None or d.row.id in doubtful])
 
     def release_waiting(self) -> None:
         """Release works that were claimed and wait behind slow ones."""
-        self.release(self.holdings.waiting_longer_than(STALE_AFTER))
+        self.release(self.in_flight.waiting_longer_than(STALE_AFTER))
 
     def release(self, waiting: list[Delivery]) -> None:
         """Release those of these works that have not started meanwhile; no attempt is spent."""
@@ -322,19 +318,19 @@ class Maintenance:
         try:
             transitions.release({d.row.id: d.row.delivery for d in withdrawn}, self.worker_id)
         finally:
-            self.holdings.give_back(withdrawn)
-        tell_others(delivery.row for delivery in withdrawn)
+            self.in_flight.give_back(withdrawn)
+        notify_others(delivery.row for delivery in withdrawn)
 
     def write_progress(self) -> None:
         """Write down the latest progress of running works."""
         latest = self.services.take_progress()
-        held = {delivery.row.id: delivery.row.delivery for delivery in self.holdings.all()}
+        held = {delivery.row.id: delivery.row.delivery for delivery in self.in_flight.all()}
         write_progress({id: (held[id], text) for id, text in latest.items() if id in held})
 
     def beat(self) -> None:
         """Tell that this worker is alive."""
         if self.presence is not None:
-            self.presence.beat(self.holdings.active)
+            self.presence.beat(self.in_flight.active)
 
     def prune(self) -> None:
         """Delete one page of what has been kept long enough; the next at once while there is a lot."""
@@ -357,5 +353,5 @@ class Maintenance:
             self._stopping.wait(max(0.0, due - time.monotonic()))
             heartbeat.beat()
             with project_code():
-                tell_unhandled(group)
+                report_unhandled(group)
             heartbeat.beat(rest=math.inf)

@@ -9,13 +9,12 @@ from django.db import connections
 
 from django_ayework.define.schedules import schedules
 from django_ayework.flow.events import report
-from django_ayework.flow.schedules.sync import restore, sync
-from django_ayework.flow.schedules.ticking import IDLE, fire_due
+from django_ayework.flow.firing import IDLE, fire_due
+from django_ayework.flow.schedules import restore, sync
 from django_ayework.heartbeat import Heartbeat
-from django_ayework.store.threads import tidy_connections
+from django_ayework.store.connections import tidy_connections
 from django_ayework.worker import bounds
-from django_ayework.worker.recovery import Recovery
-from django_ayework.worker.threads import EngineThread
+from django_ayework.worker.threads import EngineThread, Recovery
 
 #: Seconds to wait after the database could not be asked, growing to the second figure.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0

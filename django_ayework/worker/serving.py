@@ -1,10 +1,11 @@
-"""One worker as a whole process: OS signals, and an end that comes in time whatever the database does."""
+"""One worker as a whole process: OS signals, an orderly end, and reloading for development."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -12,11 +13,16 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from types import FrameType
 
+from django.utils import autoreload
+
 from django_ayework.rules.health import ALIVE
 from django_ayework.worker import bounds
-from django_ayework.worker.bell import Bell
-from django_ayework.worker.direct.intake import intake
+from django_ayework.worker.direct import intake
+from django_ayework.worker.threads import Bell
 from django_ayework.worker.worker import Worker
+
+# --- serving ---
+# One worker as a whole process: OS signals, and an end that comes in time whatever the database does.
 
 #: The exit status of a supervised worker that cannot run on the database as it is, nor could another.
 REFUSED = 78
@@ -123,3 +129,54 @@ def leave(status: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
+
+
+# --- reloading ---
+# A worker for development, which starts anew when code changes.
+
+#: The exit status by which Django's reloader asks to be started again.
+CHANGED = 3
+
+
+def is_reloaded() -> bool:
+    """Tell whether this is the process that works, rather than the one that starts it again and again."""
+    return os.environ.get(autoreload.DJANGO_AUTORELOAD_ENV) == "true"
+
+
+def start_again_and_again() -> int:
+    """Run this very command in a child, anew after each change; return the status it ends with.
+
+    Ctrl-C reaches the child by itself; SIGTERM is passed on. Neither keeps it from ending in order.
+    """
+    environment = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    this_command = autoreload.get_child_arguments()
+    while True:
+        with subprocess.Popen(this_command, env=environment) as child:  # noqa: S603
+            pass_on(signal.SIGTERM, child)
+            if child.wait() != CHANGED:
+                return child.returncode
+
+
+def pass_on(number: int, child: subprocess.Popen[bytes]) -> None:
+    """Let a signal reach the child."""
+
+    def send(number: int, frame: FrameType | None) -> None:
+        child.send_signal(number)
+
+    signal.signal(number, send)
+
+
+def serve_until_changed(worker: Worker) -> None:
+    """Work until code changes or a signal comes; running works end in order first."""
+    try:
+        autoreload.run_with_reloader(stay_with, worker)
+    finally:
+        hear_signals(first_at=float("-inf"))  # whatever comes now is the second one
+        worker.stop()
+
+
+def stay_with(worker: Worker) -> None:
+    """Work, in the thread that Django's reloader watches."""
+    worker.start()
+    worker.wait()

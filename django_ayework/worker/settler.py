@@ -1,9 +1,4 @@
-"""Group commit: whatever outcomes are ready are settled in one transaction.
-
-At rest an outcome is written at once; under load many share one commit, because they gather while the one
-before is being written. An outcome is given up for one reason only: another worker has its work. Rows that
-somebody else has locked, and a database that is away or refuses to write, make outcomes wait.
-"""
+"""Group commit: whatever outcomes are ready are settled in one transaction."""
 
 from __future__ import annotations
 
@@ -11,25 +6,34 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from django.db import DatabaseError, Error, connections
 
-from django_ayework.define.signal import AbortReason
-from django_ayework.flow.contention import Locked, locked_for
+from django_ayework.define.context import AbortReason
 from django_ayework.flow.events import report
+from django_ayework.flow.outcomes import as_failure
 from django_ayework.flow.services import EngineServices
-from django_ayework.flow.settle import Report, Settlement, settle
-from django_ayework.flow.trials import as_failure
+from django_ayework.flow.settle import Locked, Report, Settlement, locked_for, settle
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.store.attempts import write_progress
 from django_ayework.store.database import fetch, has_timed_out, is_contention, is_refused_data
-from django_ayework.store.progress import write_progress
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.attempts.losses import log_refused, warn_if_late
-from django_ayework.worker.failures import log_failures
-from django_ayework.worker.recovery import Recovery
-from django_ayework.worker.threads import EngineThread
+from django_ayework.worker.batch import Ended
+from django_ayework.worker.delivery import Delivery, log_failures, log_refused, warn_if_late
+from django_ayework.worker.executor import Load, runs_in_doer, was_given_back
+from django_ayework.worker.in_flight import InFlight
+from django_ayework.worker.limits import Pressure
+from django_ayework.worker.threads import EngineThread, Recovery
+
+# --- settler ---
+# Group commit: whatever outcomes are ready are settled in one transaction.
+#
+# At rest an outcome is written at once; under load many share one commit, because they gather while the
+# one
+# before is being written. An outcome is given up for one reason only: another worker has its work. Rows
+# that
+# somebody else has locked, and a database that is away or refuses to write, make outcomes wait.
 
 Outcome = tuple[Delivery, Settlement]
 
@@ -319,3 +323,42 @@ def answers() -> bool:
         return bool(fetch("SELECT 1", ()))
     except Exception:
         return False
+
+
+# --- endings ---
+# What becomes of works whose attempts have ended.
+
+
+class CompletionHandler:
+    """Passes outcomes on to be settled, forgets what is settled, and lets others be claimed in its place."""
+
+    def __init__(self, in_flight: InFlight, pressure: Pressure, claim_again: Callable[[], None]) -> None:
+        self._in_flight = in_flight
+        self._pressure = pressure
+        self._claim_again = claim_again
+        #: Takes an outcome that is to be written.
+        self.submit: Callable[[Delivery, Settlement], object] = lambda delivery, settlement: None
+        #: Tells whether the end of works of these types lets others be claimed.
+        self.make_room: Callable[[Iterable[str]], bool] = lambda types: False
+
+    def finished(self, load: Load, outcomes: list[Ended]) -> None:
+        """Pass outcomes on to be settled, unless the attempt has done so (slots and doers call this).
+
+        Without an outcome a work is left to its lease.
+        """
+        for delivery, settlement in outcomes:
+            delivery.ended = True
+            if settlement is not None:
+                self._pressure.count(settlement)
+            if settlement is not None and not delivery.settled:
+                self.submit(delivery, settlement)
+            elif not delivery.withdrawn:
+                self.settled([delivery])
+        if not was_given_back(load):
+            self._in_flight.finish(runs_in_doer(load))
+
+    def settled(self, deliveries: list[Delivery]) -> None:
+        """Forget settled works; claim again if a limit has held others of their types back."""
+        self._in_flight.settle(deliveries)
+        if self.make_room(delivery.row.type for delivery in deliveries):
+            self._claim_again()

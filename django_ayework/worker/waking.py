@@ -5,21 +5,73 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import NamedTuple
 
 from django_ayework.conf import get_settings
-from django_ayework.flow.news.elsewhere import call_later, hear_answered, hear_due, hear_revoked, rest
-from django_ayework.flow.news.here import add_due_listener, remove_due_listener
-from django_ayework.flow.news.outbox import outbox
-from django_ayework.rules.fleet import number_of
-from django_ayework.rules.news import MOST_NAMED, Due, Place
-from django_ayework.rules.scope import Scope
+from django_ayework.flow.notify import (
+    add_due_listener,
+    call_later,
+    hears_others,
+    remove_due_listener,
+    rest,
+    sender,
+    subscribe_answered,
+    subscribe_due,
+    subscribe_revoked,
+)
+from django_ayework.rules.controls import Scope
+from django_ayework.rules.durations import later
+from django_ayework.rules.notifications import MOST_NAMED, Delay, Due, Place, delay_of, number_of
+from django_ayework.store.attempts import living
 from django_ayework.store.clock import clock
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.fleet import Fleet
-from django_ayework.worker.wake import Wake
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.threads import Wake
+
+# --- fleet ---
+# The workers that are alive, as far as one of them knows: from these it computes when it looks.
+
+#: Seconds between two readings of who is alive, and within which they were seen (they beat every 10 s).
+READ_EVERY, SEEN_WITHIN = 10.0, 25.0
+
+
+class Member(NamedTuple):
+    """Another worker: its number, and the queues that it serves (all, when empty)."""
+
+    number: int
+    queues: frozenset[str]
+
+
+class Fleet:
+    """The other workers. Until it has been read, a worker believes that it is alone."""
+
+    def __init__(self, worker_id: str) -> None:
+        self._worker_id = worker_id
+        self._own = number_of(worker_id)
+        self._others: tuple[Member, ...] = ()
+        self._read_at = float("-inf")
+
+    def refresh(self) -> None:
+        """Read who is alive, if that is some seconds old and there is anybody to hear messages from."""
+        now = time.monotonic()
+        if now - self._read_at < READ_EVERY or not hears_others():
+            return
+        self._read_at = now
+        self._others = tuple(
+            Member(number_of(id), frozenset(filter(None, queues.split(","))))
+            for id, queues in living(later(clock.now(), -SEEN_WITHIN))
+            if id != self._worker_id
+        )
+
+    def delay(self, message: int, queues: Collection[str], works: int) -> Delay:
+        """Return this worker's delay among those that serve any of these queues."""
+        others = [m.number for m in self._others if not m.queues or not m.queues.isdisjoint(queues)]
+        return delay_of(message, self._own, others, works)
+
+
+# --- waking ---
+# Waking a worker: by commits of its own process, and by messages of others.
 
 #: Seconds between two steps in which the workers of a fleet look for what nobody has taken.
 STEP = 0.03
@@ -114,7 +166,11 @@ class Waking:
     def open(self) -> None:
         """Begin to hear."""
         add_due_listener(self._hear)
-        self._forget = [hear_due(self._hear_other), hear_answered(self._drop), hear_revoked(self._doubt)]
+        self._forget = [
+            subscribe_due(self._hear_other),
+            subscribe_answered(self._drop),
+            subscribe_revoked(self._doubt),
+        ]
 
     def wait(self, seconds: float) -> None:
         """Wait at most that long until woken."""
@@ -132,7 +188,7 @@ class Waking:
             str(each.number) for each in self._taken_by_claim(found, left()) if self._may_answer(each)
         ]
         if answered:
-            outbox.answer(answered)
+            sender.answer(answered)
 
     def close(self) -> None:
         """Hear no more."""

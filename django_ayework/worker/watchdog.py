@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from django_ayework.conf import get_settings
-from django_ayework.define.signal import AbortReason
+from django_ayework.define.context import AbortReason
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
-from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.in_flight import InFlight
 
 logger = logging.getLogger("django_ayework")
 
@@ -45,8 +45,8 @@ class Watchdog:
     raises in that thread. A thread that does not come back by that is lost.
     """
 
-    def __init__(self, holdings: Holdings, threads: Callable[[], Iterable[Watched]]) -> None:
-        self._holdings = holdings
+    def __init__(self, in_flight: InFlight, threads: Callable[[], Iterable[Watched]]) -> None:
+        self._in_flight = in_flight
         self._threads = threads
         self._cut_at: dict[Watched, float] = {}
         #: Which thread cannot be brought back, and why; empty while there is none.
@@ -68,7 +68,7 @@ class Watchdog:
     def _watch_time(self) -> None:
         """Abort attempts that have run out of time; interrupt handlers that may be interrupted."""
         now = time.monotonic()
-        for delivery in self._holdings.all():
+        for delivery in self._in_flight.all():
             if delivery.is_overtime(now):
                 delivery.abort(AbortReason.TIMEOUT)
             delivery.interrupt()

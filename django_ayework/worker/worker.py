@@ -20,39 +20,28 @@ from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
-from django_ayework.flow.news.elsewhere import listener
+from django_ayework.flow.notify import listener
 from django_ayework.flow.readiness import text_of_small_pool
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.rules.controls import Scope, several
 from django_ayework.rules.health import Phase, wrong_with_threads
-from django_ayework.rules.scope import Scope, several
-from django_ayework.store.look import Look
-from django_ayework.store.server import pool_size
-from django_ayework.store.sessions import engine_session
+from django_ayework.store.poll import Look
+from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
-from django_ayework.worker.batches.dispatch import Dispatch
-from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.claiming.demand import Demand
-from django_ayework.worker.claiming.limits import Limits
-from django_ayework.worker.claiming.parking import park, told_apart
-from django_ayework.worker.claiming.pressure import Pressure
-from django_ayework.worker.doing import Doing
-from django_ayework.worker.endings import Endings
+from django_ayework.worker.claimer import Claimer, Prefetch
+from django_ayework.worker.dispatch import Dispatch, DoerDispatcher
 from django_ayework.worker.executor import Executor
-from django_ayework.worker.holdings import Holdings
-from django_ayework.worker.lag import Lag
+from django_ayework.worker.health import Lag, Presence, Vitals
+from django_ayework.worker.in_flight import InFlight, ends_in_time, wind_down
 from django_ayework.worker.leases import LeaseThread
+from django_ayework.worker.limits import Limits, Pressure, park, told_apart
 from django_ayework.worker.maintenance import Maintenance
-from django_ayework.worker.presence import Presence
-from django_ayework.worker.recovery import Recovery
 from django_ayework.worker.scheduler import Scheduler
-from django_ayework.worker.settler import Settler
-from django_ayework.worker.threads import EngineThread
-from django_ayework.worker.vitals import Vitals
-from django_ayework.worker.wake import Wake
+from django_ayework.worker.settler import CompletionHandler, Settler
+from django_ayework.worker.threads import EngineThread, Recovery, Wake
 from django_ayework.worker.waking import Waking
 from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog, Watched
-from django_ayework.worker.winding_down import ends_in_time, wind_down
 
 logger = logging.getLogger("django_ayework")
 
@@ -108,32 +97,32 @@ class Worker:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._holdings = Holdings(self._wake.set)
-        self._demand = Demand(self.concurrency)
+        self._in_flight = InFlight(self._wake.set)
+        self._prefetch = Prefetch(self.concurrency)
         self._services = EngineServices()
         self._pressure = Pressure()
         self._lag = Lag()
-        self._endings = Endings(self._holdings, self._pressure, self._wake.set)
-        self._executor = Executor(self.concurrency, self._services, self._endings.finished)
-        self._settler = Settler(self._services, self._endings.settled)
-        self._endings.submit = self._settler.submit
+        self._completion = CompletionHandler(self._in_flight, self._pressure, self._wake.set)
+        self._executor = Executor(self.concurrency, self._services, self._completion.finished)
+        self._settler = Settler(self._services, self._completion.settled)
+        self._completion.submit = self._settler.submit
         self._presence = Presence(self.id, name, self.queues, self.concurrency)
-        self._leases = LeaseThread(self.id, self._holdings)
+        self._leases = LeaseThread(self.id, self._in_flight)
         scope = Scope(self.queues, self.types, self.exclude_types)
-        self._maintenance = Maintenance(self.id, self._holdings, self._services, self._presence, scope)
-        self._doing = Doing(self._holdings, self._executor)
-        self._claimer = Claimer(self.id, scope, self._doing.room)
+        self._maintenance = Maintenance(self.id, self._in_flight, self._services, self._presence, scope)
+        self._doer_dispatcher = DoerDispatcher(self._in_flight, self._executor)
+        self._claimer = Claimer(self.id, scope, self._doer_dispatcher.room)
         self._claimer.on_controls = self._maintenance.release_paused
         self._claimer.on_look = self._note_look
         self._claimer.on_return = self._maintenance.be_patient
-        self._endings.make_room = self._claimer.make_room
+        self._completion.make_room = self._claimer.make_room
         self._waking = Waking(self._claimer.told, self._claimer.fleet, self._wake, self._maintenance.doubt)
-        self._dispatch = Dispatch(self._holdings, self._executor, self._doing)
+        self._dispatch = Dispatch(self._in_flight, self._executor, self._doer_dispatcher)
         self._limits = Limits(max_works, max_memory)
         self._scheduler = Scheduler(once=burst, off=not scheduler)
         self._claiming = EngineThread("claiming", self._serve)
-        self._watchdog = Watchdog(self._holdings, self._threads)
-        self.vitals = Vitals(self.id, self.concurrency, self._holdings, self._watchdog)
+        self._watchdog = Watchdog(self._in_flight, self._threads)
+        self.vitals = Vitals(self.id, self.concurrency, self._in_flight, self._watchdog)
         self._presence.troubles = lambda: wrong_with_threads(self.vitals.signs(), bounds.STALL)
 
     def start(self) -> None:
@@ -224,8 +213,8 @@ class Worker:
     def _open(self) -> None:
         """Listen, and start the claiming thread, which starts the others once the database answers."""
         self._waking.open()
-        self._doing.open(self._wake.set)
-        add_revocation_listener(self._holdings.abort)
+        self._doer_dispatcher.open(self._wake.set)
+        add_revocation_listener(self._in_flight.abort)
         self._claiming.start()
 
     def _watch(self) -> None:
@@ -281,17 +270,17 @@ class Worker:
 
     def _turn(self) -> float:
         """Claim what fits, and hand it out; return for how many seconds there is nothing to do."""
-        self._demand.measure(self._holdings.finished)
-        self._holdings.low_water = self._demand.low_water
+        self._prefetch.measure(self._in_flight.finished)
+        self._in_flight.low_water = self._prefetch.low_water
         wanted, room = self._wanted(), self._dispatch.room()
-        places = wanted + self._doing.room_in_all()
-        held_for = self._pressure.pause(self._holdings.active)
+        places = wanted + self._doer_dispatcher.room_in_all()
+        held_for = self._pressure.pause(self._in_flight.active)
         if held_for or (places <= 0 and not room):
-            if self._claimer.look_is_due():  # gates expire and works are rescued however busy the slots are
-                self._claimer.look_around()
+            if self._claimer.poll_is_due():  # gates expire and works are rescued however busy the slots are
+                self._claimer.poll()
             self._note_lag(has_room=places > 0)
             return held_for or get_settings().poll_interval
-        left = self._limits.attempts_left(self._holdings.attempts)
+        left = self._limits.attempts_left(self._in_flight.attempts)
         claimed = self._claimer.claim(wanted, room, left)
         known, unknown = told_apart(claimed)
         self._dispatch.hand_out(known)
@@ -311,33 +300,33 @@ class Worker:
     def _note_lag(self, has_room: bool) -> None:
         """Note whether this turn had no room, or left works for which there was none."""
         behind = not has_room or bool(self._claimer.busy)
-        self._lag.note(behind, self._holdings.active, self._claimer.scope.serves_queue)
+        self._lag.note(behind, self._in_flight.active, self._claimer.scope.serves_queue)
 
     def _wanted(self) -> int:
         """Return for how many slots to claim now; none while enough is in hand."""
-        held = self._holdings.unfinished
-        if held > self._demand.low_water or self._stopping.is_set():
+        held = self._in_flight.unfinished
+        if held > self._prefetch.low_water or self._stopping.is_set():
             return 0
-        return self._limits.room(self._demand.target - held, self._holdings.attempts)
+        return self._limits.room(self._prefetch.target - held, self._in_flight.attempts)
 
     def _is_over(self) -> bool:
         """Tell whether it is time to stop."""
         if self._stopping.is_set() or self.lost:
             return True
-        if self._limits.judge(self._holdings.attempts, self._holdings.all_begun):
+        if self._limits.judge(self._in_flight.attempts, self._in_flight.all_begun):
             self.vitals.enter(Phase.RETIRING)
-        if self._holdings.all():
+        if self._in_flight.all():
             return False
         return bool(self._limits.reached) or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:
         """Look once more, and again after what maintenance makes of that look: nothing is due."""
         try:
-            self._claimer.look_around()
+            self._claimer.poll()
             if not self._claimer.is_idle():
                 return False
             self._maintenance.wait_until_done(bounds.LAST_DUTIES)
-            self._claimer.look_around()
+            self._claimer.poll()
         except Exception:
             return False
         return self._claimer.is_idle()
@@ -345,8 +334,8 @@ class Worker:
     def _close(self) -> None:
         """Stop the parts in the order in which works pass through them."""
         self._waking.close()
-        self._doing.close()
-        remove_revocation_listener(self._holdings.abort)
+        self._doer_dispatcher.close()
+        remove_revocation_listener(self._in_flight.abort)
         self._stopping.set()
         if self._error is not None:  # nothing was started
             return
@@ -354,12 +343,12 @@ class Worker:
         self.vitals.enter(Phase.STOPPING)
         self._scheduler.stop()
         until = time.monotonic() + get_settings().shutdown_grace
-        self.left = wind_down(self.id, self._holdings, until)
+        self.left = wind_down(self.id, self._in_flight, until)
         self._executor.stop(timeout=1.0)
         self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
         self._leases.stop()
         self._maintenance.stop()
-        self.left += len(self._holdings.all())
+        self.left += len(self._in_flight.all())
         self._waking.rest()
         self._presence.leave(self.left)
         signals.worker_stopped.send_robust(sender=Worker, worker=self)

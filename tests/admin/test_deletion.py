@@ -10,7 +10,7 @@ from django.contrib.admin.models import DELETION, LogEntry
 from django.test import Client
 
 from django_ayework import enqueue
-from django_ayework.admin import deleting
+from django_ayework.admin import actions
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import Work
 from django_ayework.testing import drain
@@ -92,8 +92,8 @@ def test_what_is_gone_by_then_is_passed_over(operator: Client) -> None:
 def test_a_bounded_number_goes_at_once_and_the_page_says_so(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deleting, "AT_ONCE", 3)
-    monkeypatch.setattr(deleting, "SHOWN", 2)
+    monkeypatch.setattr(actions, "AT_ONCE", 3)
+    monkeypatch.setattr(actions, "SHOWN", 2)
     works = DeadLetterFactory.create_batch(5)
     response = press(operator, [works[0].id], select_across="1")
     text = response.content.decode()

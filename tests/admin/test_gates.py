@@ -80,7 +80,7 @@ def test_a_nested_gate_is_told_by_what_it_watches(page: Page) -> None:
 def test_a_gate_whose_input_is_broken_shows_it_as_it_is_stored(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_ayework.flow.redaction.registry", Registry())  # where no type redacts
+    monkeypatch.setattr("django_ayework.flow.payloads.registry", Registry())  # where no type redacts
     gate = WorkFactory(type=GATE_TYPE, status="blocked", input="<b>broken")
     WaiterFactory(work_id=gate.id, condition='"no-such"')
     shown = page(WORK, gate.id)

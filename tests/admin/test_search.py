@@ -7,8 +7,8 @@ from django.db import connection
 from django.test import Client
 
 from django_ayework import cancel, enqueue, enqueue_many
-from django_ayework.admin import newest
-from django_ayework.admin.search import search
+from django_ayework.admin import lists
+from django_ayework.admin.columns import search
 from django_ayework.models import Work
 from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address, die, ids_on
@@ -78,7 +78,7 @@ def test_the_page_of_a_work_leads_to_all_works_of_its_unit(operator: Client) -> 
 def test_an_id_that_looks_like_a_type_is_found_however_old(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(newest, "LOOKED_AT", 3)
+    monkeypatch.setattr(lists, "LOOKED_AT", 3)
     WorkFactory(id="!", type="x")
     WorkFactory(id="#shop.add", type="x")  # sorts before all generated ids
     enqueue_many([add(a=number, b=0) for number in range(5)])

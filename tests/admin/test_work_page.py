@@ -10,7 +10,7 @@ import pytest
 from django.contrib.admin.utils import quote
 
 from django_ayework import Retry, enqueue, enqueue_many, work
-from django_ayework.admin.payloads import SHOWN, readable
+from django_ayework.admin.pages import SHOWN, readable
 from django_ayework.models import Work
 from django_ayework.rules.codec import RichJSON
 from django_ayework.rules.states import Status

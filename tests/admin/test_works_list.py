@@ -13,7 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import Retry, dependency, enqueue, enqueue_many
-from django_ayework.admin import newest, paging
+from django_ayework.admin import lists
+from django_ayework.admin import lists as paging
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.clock import clock
@@ -184,7 +185,7 @@ def test_what_lies_beyond_the_last_page_is_reached_without_a_gap(
 def test_filters_without_an_index_look_at_the_newest_and_say_so(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(newest, "LOOKED_AT", 10)
+    monkeypatch.setattr(lists, "LOOKED_AT", 10)
     old = enqueue(notify(order_id=1))
     enqueue_many([add(a=number, b=0) for number in range(9)])
     assert ids_on(operator.get(address(LIST, queue="mail"))) == [old.id]
@@ -200,7 +201,7 @@ def test_filters_without_an_index_look_at_the_newest_and_say_so(
 def test_what_is_blocked_is_looked_for_among_the_newest(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(newest, "LOOKED_AT", 3)
+    monkeypatch.setattr(lists, "LOOKED_AT", 3)
     gate = enqueue(dependency(on=["x"], queue=[add(a=1, b=2)]))
     enqueue_many([add(a=number, b=0) for number in range(5)])
     response = operator.get(address(LIST, status="blocked"))
@@ -209,7 +210,7 @@ def test_what_is_blocked_is_looked_for_among_the_newest(
 
 
 def test_dead_works_of_a_type_are_all_found(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest, "LOOKED_AT", 2)
+    monkeypatch.setattr(lists, "LOOKED_AT", 2)
     dead = die()
     enqueue_many([add(a=number, b=0) for number in range(9)])
     assert ids_on(operator.get(address(LIST, type="shop.fail", status="dead"))) == [dead.id]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from django_ayework import models
-from django_ayework.models.labels import OUTCOME_LABELS, REASON_LABELS, STATUS_LABELS
+from django_ayework.models.work import OUTCOME_LABELS, REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.states import MOVES, Outcome, Reason, Status
 from tests.architecture.sources import ROOT
 

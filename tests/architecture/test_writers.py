@@ -107,14 +107,8 @@ def test_a_read_of_status_is_not_taken_for_a_write(source):
 
 def test_only_transitions_and_inserts_write_status():
     found = {path: lines for path, tree in parsed() if (lines := list(writes_status(tree)))}
-    strangers = {
-        path: lines
-        for path, lines in found.items()
-        if not path.startswith("store/transitions/") and path != "store/inserts.py"
-    }
 
-    assert strangers == {}
-    assert {f"store/transitions/{name}.py" for name in ("apply", "claims/lease", "stage")} <= set(found)
+    assert set(found) == {"store/transitions.py", "store/claims.py"}
 
 
 def test_sql_is_spoken_in_the_store_only():

@@ -23,8 +23,8 @@ from django_ayework import (
     enqueue_many,
     work,
 )  # fmt: skip
-from django_ayework.define.signal import AbortReason
-from django_ayework.flow.chores import reclaim
+from django_ayework.define.context import AbortReason
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work
 from django_ayework.testing import now, perform, running_worker
 from tests.processes import eventually
@@ -73,10 +73,10 @@ def test_a_handler_is_cancelled_when_its_work_is_taken(stage, waiting, act: Call
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
         act(handle.id)
-        for delivery in worker._holdings.all():
+        for delivery in worker._in_flight.all():
             delivery.renewed_at = float("-inf")  # so that its worker sees soon that another has it
         eventually(lambda: stage.seen)
-        eventually(lambda: not worker._holdings.all())
+        eventually(lambda: not worker._in_flight.all())
     assert stage.seen == [reason]
 
 
@@ -85,7 +85,7 @@ def test_what_became_of_the_work_stays(stage, waiting):
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
         complete(handle.id, "by hand")
-        eventually(lambda: not worker._holdings.all())
+        eventually(lambda: not worker._in_flight.all())
     state = handle.state()
     assert (state.status, state.result, state.last_error) == ("success", "by hand", None)
 
@@ -134,7 +134,7 @@ def test_a_handler_whose_work_may_still_be_its_own_goes_on(stage):
     handle = enqueue(goes_on())
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
-        worker._holdings.abort({handle.id: AbortReason.ERROR})
+        worker._in_flight.abort({handle.id: AbortReason.ERROR})
         go.set()
         assert handle.result(timeout=NEVER_IN_A_TEST) == "error"
 
@@ -197,6 +197,6 @@ def test_a_batch_is_cancelled_when_none_of_its_works_is_wanted_any_more(stage):
         wanted.clear()
         cancel(second.id)
         eventually(lambda: stage.seen)
-        eventually(lambda: not worker._holdings.all())
+        eventually(lambda: not worker._in_flight.all())
     assert stage.seen == ["in time"]
     assert [handle.state().status for handle in (first, second)] == ["cancelled"] * 2

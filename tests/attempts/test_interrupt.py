@@ -14,12 +14,12 @@ import pytest
 from django.db import transaction
 
 from django_ayework import Aborted, Context, Retry, cancel, complete, enqueue, enqueue_many, work
-from django_ayework.define.signal import AbortReason
-from django_ayework.flow.chores import reclaim
+from django_ayework.define.context import AbortReason
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work
 from django_ayework.store import transitions
 from django_ayework.testing import drain, now, running_worker
-from django_ayework.worker.attempts import interruption
+from django_ayework.worker import interruption
 from django_ayework.worker.worker import Worker
 from tests.app.models import Order
 from tests.attempts import works
@@ -54,7 +54,7 @@ def run_out_of_time(request: Any) -> Iterator[Any]:
     handle = enqueue(request)
     with running_worker(concurrency=1) as worker:
         eventually(works.stage.started.is_set)
-        worker._holdings.abort({handle.id: AbortReason.TIMEOUT})
+        worker._in_flight.abort({handle.id: AbortReason.TIMEOUT})
         yield handle
 
 
@@ -117,7 +117,7 @@ def test_a_handler_whose_work_went_to_another_worker_is_interrupted(stage):
             Work.objects.update(leased_until=now() - timedelta(seconds=1))
             assert reclaim() == 1
             Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
-        for delivery in worker._holdings.all():
+        for delivery in worker._in_flight.all():
             delivery.renewed_at = float("-inf")
         eventually(lambda: stage.seen)
     assert stage.seen == [("Aborted", "taken_by_another_worker")]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from django_ayework.define.signal import AbortReason, AbortSignal
+from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.errors import Aborted
-from django_ayework.worker.attempts import interruption
-from django_ayework.worker.attempts.interruption import Interruption
+from django_ayework.worker import interruption
+from django_ayework.worker.interruption import Interruption
 
 pytestmark = pytest.mark.races
 

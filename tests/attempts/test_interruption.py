@@ -12,9 +12,9 @@ import pytest
 from django.db import OperationalError, connections
 
 from django_ayework import Aborted
-from django_ayework.define.signal import AbortReason, AbortSignal
-from django_ayework.worker.attempts import interruption
-from django_ayework.worker.attempts.interruption import Interruption, class_like, set_exception
+from django_ayework.define.context import AbortReason, AbortSignal
+from django_ayework.worker import interruption
+from django_ayework.worker.interruption import Interruption, class_like, set_exception
 from tests.attempts import works
 from tests.attempts.works import be_busy
 from tests.processes import eventually

@@ -14,21 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework import Abort, Aborted, Context, Defer, Reschedule, Retry, signals, work
+from django_ayework.define.context import AbortReason
 from django_ayework.define.plans import EMPTY, Plan
-from django_ayework.define.signal import AbortReason
-from django_ayework.define.work_type import WorkType
-from django_ayework.flow.births import Family, born
+from django_ayework.define.types import WorkType
+from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.outcomes import success_from, success_of_value
 from django_ayework.flow.services import EngineServices
 from django_ayework.logs import WorkContextFilter
 from django_ayework.rules.codec import RichJSON
-from django_ayework.rules.folding import Contribution
+from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.states import Reason
 from django_ayework.store.clock import clock
-from django_ayework.worker.attempts import short_way as module
-from django_ayework.worker.attempts.attempt import run
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.attempts.short_way import run_shortest
+from django_ayework.worker import attempt
+from django_ayework.worker.attempt import run, run_shortest
+from django_ayework.worker.delivery import Delivery
 from tests.app.works import add
 
 numbers = itertools.count()
@@ -43,7 +42,7 @@ class Shouting(RichJSON):
 
 def claimed(work_type: WorkType[..., Any, Any], group: str | None = None, **changes: Any) -> Delivery:
     """A work of a type, as a worker has it in hand; it is in no table."""
-    row = born(work_type(), {}, Family(group), clock.now()).row
+    row = build_new_work(work_type(), {}, Lineage(group), clock.now()).row
     return Delivery(row._replace(status="running", attempt=1, delivery=1, worker="w", **changes), 30.0)
 
 
@@ -98,7 +97,7 @@ def group(request: pytest.FixtureRequest) -> str | None:
 @pytest.fixture
 def short_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail the test if an attempt goes the whole way."""
-    monkeypatch.setattr(module, "run", lambda *given: pytest.fail("it went the whole way"))
+    monkeypatch.setattr(attempt, "run", lambda *given: pytest.fail("it went the whole way"))
 
 
 @pytest.mark.parametrize("options", [{}, {"codec": Shouting()}], ids=["", "own codec"])
@@ -167,7 +166,7 @@ MORE = {
 def whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The types whose attempts went the whole way."""
     types: list[str] = []
-    monkeypatch.setattr(module, "run", lambda delivery, services: types.append(delivery.type))
+    monkeypatch.setattr(attempt, "run", lambda delivery, services: types.append(delivery.type))
     return types
 
 

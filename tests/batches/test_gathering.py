@@ -7,8 +7,8 @@ import pytest
 from django_ayework import enqueue
 from django_ayework.define.registry import registry
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.batches.gathering import Gathering
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.dispatch import Gathering
 from tests.batches.clocks import Ticks
 from tests.batches.works import hundred, three
 from tests.races.rivals import claim_all

@@ -11,8 +11,7 @@ from django_ayework import cancel, enqueue, enqueue_many
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
-from django_ayework.worker.attempts import losses
-from django_ayework.worker.batches import dispatch
+from django_ayework.worker import delivery, dispatch
 from tests.batches.works import hold, patient
 from tests.processes import eventually
 from tests.races.rivals import claim_all
@@ -23,7 +22,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def test_a_work_that_is_cancelled_here_while_it_gathers_is_left_out(stage):
     first, second = enqueue(patient(0)), enqueue(patient(1))
     with running_worker() as worker:
-        eventually(lambda: len(worker._holdings.all()) == 2)
+        eventually(lambda: len(worker._in_flight.all()) == 2)
         cancel(second.id)
         third = enqueue(patient(2))
         assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
@@ -43,10 +42,10 @@ def test_so_is_one_that_somebody_else_cancels_or_completes(stage, monkeypatch, f
             status="cancelled", worker=None, leased_until=None, ended_at="2026-01-01T00:00:00Z"
         )
         if fails:
-            monkeypatch.setattr(losses, "holders_of", broken)
+            monkeypatch.setattr(delivery, "holders_of", broken)
         third = enqueue(patient(2))
         assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
-        eventually(lambda: not worker._holdings.all())
+        eventually(lambda: not worker._in_flight.all())
     assert stage.runs == ([[0, 1, 2]] if fails else [[0, 2]])
     assert second.state().status == "cancelled"
     assert ("came too late" in caplog.text) is fails
@@ -63,7 +62,7 @@ def test_outcomes_of_works_lost_during_the_run_are_refused_and_the_others_settle
         cancel(handles[0].id)
         stage.go.set()
         assert handles[1].result(timeout=20) == 2
-        eventually(lambda: not worker._holdings.all())
+        eventually(lambda: not worker._in_flight.all())
     assert handles[0].state().status == "cancelled"
 
 
@@ -78,5 +77,5 @@ def test_a_late_outcome_of_one_work_spoils_no_other(stage):
         settle([Settlement(row, Success('"theirs"'))])
         stage.go.set()
         assert handles[1].result(timeout=20) == 2
-        eventually(lambda: not worker._holdings.all())
+        eventually(lambda: not worker._in_flight.all())
     assert handles[0].result() == "theirs"

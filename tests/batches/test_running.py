@@ -9,7 +9,7 @@ from django.db import OperationalError
 
 from django_ayework import Defer, enqueue, enqueue_many
 from django_ayework.models import Work
-from django_ayework.store import transitions
+from django_ayework.store import claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import maintenance
@@ -123,7 +123,7 @@ def test_a_slot_is_left_for_a_batch_that_gathers(stage):
         enqueue(single(number=1))
         enqueue_many([patient(1), patient(2)])
         eventually(lambda: statuses() == ["success"] * 4)
-        assert worker._holdings.finished == 2
+        assert worker._in_flight.finished == 2
     assert stage.runs == [[0, 1, 2], []]
 
 
@@ -145,8 +145,8 @@ def test_works_that_gather_for_long_are_not_given_back(stage, monkeypatch):
     monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     enqueue(patient(0))
     with running_worker() as worker:
-        eventually(lambda: worker._holdings.all())
-        turns = len(worker._holdings.waiting_longer_than(-1))
+        eventually(lambda: worker._in_flight.all())
+        turns = len(worker._in_flight.waiting_longer_than(-1))
         seen_at = time.monotonic()
         eventually(lambda: time.monotonic() > seen_at + 0.6)  # two turns of the keeper
         assert (turns, released) == (0, [])
@@ -172,12 +172,12 @@ def test_batches_that_wait_behind_a_slow_work_are_given_back_as_others_are(stage
     slow = enqueue(hold_single())
     with running_worker(concurrency=1) as worker:
         eventually(lambda: stage.inside)
-        worker._demand.rate = 20.0
-        worker._demand.measure = lambda finished: None
+        worker._prefetch.rate = 20.0
+        worker._prefetch.measure = lambda finished: None
         handles = enqueue_many([three(number) for number in range(3)])
         worker._wake.set()
         eventually(lambda: Work.objects.filter(delivery=1, status="pending").count() == 3)
-        worker._demand.rate = 0.0
+        worker._prefetch.rate = 0.0
         stage.go.set()
         slow.result(timeout=20)
         assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4]
@@ -194,8 +194,8 @@ def test_a_worker_that_stops_runs_what_has_gathered(stage):
 def test_what_has_gathered_goes_back_when_no_slot_is_free(stage):
     slow = enqueue(hold_single())
     worker = Worker(concurrency=1)
-    worker._demand.measure = lambda finished: None
-    worker._demand.rate = 20.0
+    worker._prefetch.measure = lambda finished: None
+    worker._prefetch.rate = 20.0
     worker.start()
     eventually(lambda: stage.inside)
     handles = enqueue_many([patient(number) for number in range(2)])
@@ -235,14 +235,14 @@ def test_a_worker_makes_as_many_attempts_as_it_may(stage, most):
 def test_a_flood_is_claimed_in_bites(stage, monkeypatch):
     """A worker holds for batches what it can run soon, however many wait."""
     numbers = []
-    claim = transitions.claim
+    claim = claims.claim
 
     def counted(queue, caps, limit, *args):
         rows = claim(queue, caps, limit, *args)
         numbers.append(len(rows))
         return rows
 
-    monkeypatch.setattr(transitions, "claim", counted)
+    monkeypatch.setattr(claims, "claim", counted)
     enqueue_many([hundred(number) for number in range(1500)])
     with running_worker(concurrency=2):
         eventually(lambda: statuses() == ["success"] * 1500)
@@ -252,16 +252,16 @@ def test_a_flood_is_claimed_in_bites(stage, monkeypatch):
 
 def test_the_loop_that_fails_to_claim_still_runs_what_is_due(stage, monkeypatch):
     enqueue_many([three(number) for number in range(2)])
-    claim = transitions.claim
+    claim = claims.claim
 
     def claim_once(*args):
         rows = claim(*args)
-        patch.setattr(transitions, "claim", broken)
+        patch.setattr(claims, "claim", broken)
         enqueue(three(2))
         return rows
 
     with monkeypatch.context() as patch:
-        patch.setattr(transitions, "claim", claim_once)
+        patch.setattr(claims, "claim", claim_once)
         with running_worker():
             eventually(lambda: stage.runs)
     assert stage.runs[0] == [0, 1]

@@ -7,24 +7,22 @@ from collections import Counter
 import pytest
 
 from django_ayework import batch_work, enqueue_many
-from django_ayework.rules.controls import Controls, TypeControl
+from django_ayework.rules.controls import Controls, Scope, TypeControl
 from django_ayework.rules.durations import later
-from django_ayework.rules.scope import Scope
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.batches.sizes import slots_for, slots_of, works_in
-from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.claiming.rations import Claim, Claimed, claim_of
-from django_ayework.worker.claiming.shares import Share, shares_of
+from django_ayework.worker.allocation import Claim, Claimed, ClaimGroup, claim_groups_of, claim_of
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.dispatch import slots_for, slots_of, works_in
 from tests.batches.works import hundred, single, three
 
 
 def test_a_type_of_batches_has_a_share_of_its_own():
     lanes = [Lane("a", three.name), Lane("a", single.name), Lane("a", "other"), Lane("b", three.name)]
-    assert shares_of(lanes, Controls()) == [
-        Share("a", (single.name, "other")),
-        Share("a", (three.name,)),
-        Share("b", (three.name,)),
+    assert claim_groups_of(lanes, Controls()) == [
+        ClaimGroup("a", (single.name, "other")),
+        ClaimGroup("a", (three.name,)),
+        ClaimGroup("b", (three.name,)),
     ]
 
 
@@ -79,7 +77,7 @@ def test_without_a_free_slot_only_the_batches_that_gather_are_filled():
 
 def claimed(controls: Controls, slots: int, room: dict[str, int] | None = None) -> Claimed:
     now = clock.now()
-    both = Share("default", (three.name, single.name), ranked=True)
+    both = ClaimGroup("default", (three.name, single.name), ranked=True)
     return claim_of(Claim(both, slots, "w", now, later(now, 60), room or {}), controls)
 
 

@@ -22,9 +22,9 @@ from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import settle
 from django_ayework.models import Work
 from django_ayework.testing import drain, now, time_travel
-from django_ayework.testing.calling import carry_out_here
-from django_ayework.worker.attempts.attempt import run
-from django_ayework.worker.claiming.claimer import deliveries_of
+from django_ayework.testing.running import carry_out_here
+from django_ayework.worker.attempt import run
+from django_ayework.worker.claimer import deliveries_of
 from tests.app.works import add, fail
 from tests.chains.test_chains import count
 from tests.invariants import assert_consistent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management.base import CommandError
 
-from django_ayework.flow import chores
+from django_ayework.flow import maintenance
 from django_ayework.management.commands import ayework_prune
 from django_ayework.models import Work
 from django_ayework.testing import now
@@ -35,7 +35,7 @@ def test_it_works_in_batches(call_json: Any, monkeypatch: pytest.MonkeyPatch) ->
     batches = []
 
     def prune(limit: int) -> int:
-        batches.append(chores.prune(limit))
+        batches.append(maintenance.prune(limit))
         return batches[-1]
 
     monkeypatch.setattr(ayework_prune, "prune", prune)

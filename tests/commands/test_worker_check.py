@@ -11,7 +11,7 @@ from django.db import OperationalError, connection
 
 from django_ayework import enqueue
 from django_ayework.flow import readiness
-from django_ayework.store import server
+from django_ayework.store import sessions
 from tests.app.works import add
 
 pytestmark = pytest.mark.django_db
@@ -122,10 +122,10 @@ def test_migrations_that_are_missing_are_a_problem(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_was_not_applied_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert server.missing_migrations() == []
+    assert sessions.missing_migrations() == []
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'django_ayework'")
-    assert server.missing_migrations()[0] == "0001_initial"
+    assert sessions.missing_migrations()[0] == "0001_initial"
 
 
 def test_a_database_that_is_away_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from django.db import connection, transaction
 from django_ayework import Context, enqueue, enqueue_many, limit, pause, registry, resume, work
 from django_ayework.errors import ImproperWork
 from django_ayework.models import Work, WorkControl, WorkerProcess
-from django_ayework.rules.scope import Scope
+from django_ayework.rules.controls import Scope
 from django_ayework.testing import now, running_worker
-from django_ayework.worker.claiming.claimer import Claimer
+from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.controls.works import RAN, declared, other, plain
 from tests.invariants import assert_consistent

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from django_ayework import dependency, get_handle
-from django_ayework.define.work_type import WorkType
+from django_ayework.define.types import WorkType
 from tests.app.works import add
 from tests.define.declared import context
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework import work
-from django_ayework.define.signature import bound_arguments, named_arguments
-from django_ayework.define.work_type import FITTING
+from django_ayework.define.types import FITTING, bound_arguments, named_arguments
 
 
 @work(name="tests.add")

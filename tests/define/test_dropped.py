@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 from django_ayework import NeverEnqueued, dependency, enqueue, enqueue_many, schedule, work
-from django_ayework.define.dropped import watch
+from django_ayework.define.requests import watch
 from django_ayework.models import Work
 from django_ayework.testing import perform
 from tests.app.works import add

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from django_ayework.define.signal import AbortReason, AbortSignal
+from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 
 OTHER_REASONS = [reason for reason in AbortReason if reason is not AbortReason.TIMEOUT]

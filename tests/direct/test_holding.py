@@ -10,12 +10,12 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import WaitTimeout, cancel, enqueue, enqueue_many, explain, limit, pause, resume
-from django_ayework.define.signal import AbortReason
-from django_ayework.flow.chores import reclaim
+from django_ayework.define.context import AbortReason
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import maintenance
-from django_ayework.worker.direct import claiming, crew
+from django_ayework.worker import direct, maintenance
+from django_ayework.worker import direct as crew
 from tests.direct.works import quick, stops
 from tests.processes import eventually
 from tests.worker import works
@@ -221,13 +221,13 @@ def test_backpressure_does_not_concern_it(configure):
 def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
     heard = []
     configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
-    claim = claiming.transitions.claim_new
+    claim = direct.claims.claim_new
 
     def fail(*arguments):
-        monkeypatch.setattr(claiming.transitions, "claim_new", claim)
+        monkeypatch.setattr(direct.claims, "claim_new", claim)
         raise OperationalError("gone away")
 
-    monkeypatch.setattr(claiming.transitions, "claim_new", fail)
+    monkeypatch.setattr(direct.claims, "claim_new", fail)
     lost = enqueue(quick(number=1))
     eventually(lambda: heard == [("gone away", "queue")])
     assert enqueue(quick(number=2)).result(WAIT)

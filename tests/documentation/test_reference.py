@@ -16,14 +16,13 @@ from django.core.management import find_commands, get_commands, load_command_cla
 
 import django_ayework
 from django_ayework import WorkState, conf, errors, models, signals, testing
-from django_ayework.define.batch_works import REFUSED, BatchDecorator
 from django_ayework.define.context import Context
+from django_ayework.define.decorators import REFUSED, BatchDecorator, WorkDecorator
 from django_ayework.define.events import Kind
 from django_ayework.define.handles import Handle
 from django_ayework.define.options import ENQUEUE_OPTIONS, EnqueueOptions
-from django_ayework.define.work_type import WorkSettings
-from django_ayework.define.works import WorkDecorator
-from django_ayework.rules.explaining.explanation import Code
+from django_ayework.define.types import WorkSettings
+from django_ayework.rules.explain.reasons import Code
 from django_ayework.rules.states import Reason
 from django_ayework.worker.worker import Worker
 from tests.architecture.sources import PACKAGE, files

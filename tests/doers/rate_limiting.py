@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from django_ayework.doers.limiter import LocalLimiter
-from django_ayework.doers.limits import Limits
-from django_ayework.doers.rate_limited import RateLimited
+from django_ayework.doers.rate_limited import Limits, LocalLimiter, RateLimited
 from django_ayework.rules.rates import FixedWindow
 from tests.doers.kit import Inline, Time
 

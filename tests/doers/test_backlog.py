@@ -10,13 +10,11 @@ import pytest
 
 from django_ayework import doers
 from django_ayework.doers import BacklogInfo
+from django_ayework.doers.base import BacklogWatch
 from django_ayework.doers.bounded import Bounded
-from django_ayework.doers.limiter import LocalLimiter
-from django_ayework.doers.limits import Limits
-from django_ayework.doers.rate_limited import RateLimited
-from django_ayework.doers.watch import BacklogWatch
+from django_ayework.doers.rate_limited import Limits, LocalLimiter, RateLimited
+from django_ayework.rules.controls import by_age
 from django_ayework.rules.rates import FixedWindow
-from django_ayework.rules.selection import by_age
 from tests.doers.kit import PATIENCE, Inline, Time
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from django_ayework.doers.limiter import LocalLimiter
+from django_ayework.doers.rate_limited import LocalLimiter
 from django_ayework.rules.rates import FixedWindow
 
 

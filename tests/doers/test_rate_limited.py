@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from django_ayework.doers.limiter import LocalLimiter
-from django_ayework.doers.limits import Limits
-from django_ayework.doers.rate_limited import RETRY_FLOOR
+from django_ayework.doers.rate_limited import RETRY_FLOOR, Limits, LocalLimiter
 from django_ayework.rules.rates import FixedWindow, TokenBucket
 from tests.doers.kit import Holding, Inline
 from tests.doers.rate_limiting import Broken

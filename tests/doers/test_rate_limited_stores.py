@@ -6,9 +6,14 @@ from functools import partial
 
 import pytest
 
-from django_ayework.doers.limiter import FleetLimiter, LocalLimiter
-from django_ayework.doers.limits import Limits
-from django_ayework.doers.rate_limited import LONGEST_PAUSE, RETRY_FLOOR, RateLimited
+from django_ayework.doers.rate_limited import (
+    LONGEST_PAUSE,
+    RETRY_FLOOR,
+    FleetLimiter,
+    Limits,
+    LocalLimiter,
+    RateLimited,
+)
 from django_ayework.ports.kv.local import LocalStore
 from django_ayework.rules.rates import Denied, FixedWindow
 from tests.doers.rate_limiting import Broken

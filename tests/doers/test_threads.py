@@ -9,11 +9,10 @@ from functools import partial
 import pytest
 
 from django_ayework import doers
-from django_ayework.doers import alarm as alarm_module
-from django_ayework.doers import crew as crew_module
-from django_ayework.doers import seams
-from django_ayework.doers.alarm import ThreadAlarm
-from django_ayework.doers.crew import Crew
+from django_ayework.doers import providers
+from django_ayework.doers import threads as alarm_module
+from django_ayework.doers import threads as crew_module
+from django_ayework.doers.threads import ThreadAlarm, ThreadPool
 from tests.doers.kit import PATIENCE
 from tests.processes import eventually
 
@@ -120,7 +119,7 @@ def test_connections_are_cared_for_around_each_task(monkeypatch, make):
     def note(what: str) -> None:
         log.append((threading.current_thread(), what))
 
-    monkeypatch.setattr(seams.connections, "tidy", partial(note, "tidy"))
+    monkeypatch.setattr(providers.providers, "tidy", partial(note, "tidy"))
     doer.submit(partial(note, "task"))
     doer.drained()
     [thread] = [thread for thread, what in log if what == "task"]
@@ -132,7 +131,7 @@ def test_connections_are_closed_when_threads_end(monkeypatch):
     monkeypatch.setattr(crew_module, "LINGER", 0.0)
     monkeypatch.setattr(alarm_module, "LINGER", 0.0)
     seen, left = set(), set()
-    monkeypatch.setattr(seams.connections, "leave", lambda: left.add(threading.current_thread()))
+    monkeypatch.setattr(providers.providers, "leave", lambda: left.add(threading.current_thread()))
     doer = doers.rate_limited(1, 60)
     doer.on_room(lambda: seen.add(threading.current_thread()))
     doer.submit(lambda: None)
@@ -142,26 +141,26 @@ def test_connections_are_closed_when_threads_end(monkeypatch):
 
 
 def test_a_crew_uses_its_threads_again():
-    crew, threads, done = Crew(), [], threading.Semaphore(0)
+    pool, threads, done = ThreadPool(), [], threading.Semaphore(0)
 
     def act() -> None:
         threads.append(threading.current_thread())
         done.release()
 
     for _ in range(5):
-        crew.run(act)
+        pool.run(act)
         assert done.acquire(timeout=PATIENCE)
-        eventually(lambda: crew._unfinished == 0)
+        eventually(lambda: pool._unfinished == 0)
 
     assert len(set(threads)) == 1
 
 
 def test_the_threads_of_a_crew_end_when_there_is_nothing_to_do(monkeypatch):
     monkeypatch.setattr(crew_module, "LINGER", 0.0)
-    crew, threads = Crew(), []
-    crew.run(lambda: threads.append(threading.current_thread()))
-    eventually(lambda: crew._threads == 0)
-    crew.run(lambda: threads.append(threading.current_thread()))
+    pool, threads = ThreadPool(), []
+    pool.run(lambda: threads.append(threading.current_thread()))
+    eventually(lambda: pool._threads == 0)
+    pool.run(lambda: threads.append(threading.current_thread()))
     eventually(lambda: len(threads) == 2)
 
     assert threads[0] is not threads[1]
@@ -178,24 +177,24 @@ def test_what_comes_just_when_a_thread_gives_up_is_not_left_behind(monkeypatch):
                 return super().get(timeout=0)
             except queue.Empty:
                 if ran == ["first"]:
-                    crew.run(lambda: ran.append("second"))
+                    pool.run(lambda: ran.append("second"))
                 raise
 
-    crew = Crew()
-    crew._inbox = Late()
-    crew.run(lambda: ran.append("first"))
+    pool = ThreadPool()
+    pool._inbox = Late()
+    pool.run(lambda: ran.append("first"))
     eventually(lambda: ran == ["first", "second"])
 
 
 def test_when_no_thread_can_be_started_another_does_the_work(monkeypatch):
-    crew, go, ran = Crew(), threading.Event(), []
-    crew.run(lambda: go.wait(PATIENCE))
+    pool, go, ran = ThreadPool(), threading.Event(), []
+    pool.run(lambda: go.wait(PATIENCE))
 
     def refuse(self) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    crew.run(lambda: ran.append(1))
+    pool.run(lambda: ran.append(1))
     go.set()
     eventually(lambda: ran == [1])
 

@@ -26,7 +26,7 @@ def test_a_batch_that_a_doer_refuses_goes_back(stage, caplog, monkeypatch):
     with caplog.at_level(logging.ERROR, "django_ayework"), Worker() as worker:
         assert [handle.result(timeout=20) for handle in handles] == ["x"] * 3
     assert "refused a batch of 3 doing.several" in caplog.text
-    assert worker._holdings.active == 0
+    assert worker._in_flight.active == 0
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
 
 

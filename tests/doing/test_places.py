@@ -8,26 +8,25 @@ from hypothesis import strategies as st
 
 from django_ayework import batch_work, doers, work
 from django_ayework.conf import get_settings
-from django_ayework.define.doer_option import check_doer
+from django_ayework.define.type_options import check_doer
 from django_ayework.errors import InvalidOption
 from django_ayework.rules.controls import Controls
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.claiming.places import Places
-from django_ayework.worker.claiming.shares import Share, shares_of
-from django_ayework.worker.sources import doer_of
+from django_ayework.worker.allocation import Capacity, ClaimGroup, claim_groups_of
+from django_ayework.worker.dispatch import doer_of
 from tests.doing.works import note, note_all
 
 ONE, OTHER = doers.balanced(1), doers.balanced(2)
 
 
-def share(number: int, doer: object = None) -> Share:
-    return Share(f"q{number}", ("t",), doer=doer)  # type: ignore[arg-type]
+def share(number: int, doer: object = None) -> ClaimGroup:
+    return ClaimGroup(f"q{number}", ("t",), doer=doer)  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 50), st.lists(st.sampled_from([None, ONE, OTHER]), max_size=6), st.integers(0, 50))
 def test_no_source_gives_more_than_it_has_and_all_it_has_to_those_who_take_it(slots, sources, room):
     shares = [share(number, doer) for number, doer in enumerate(sources)]
-    places = Places(slots, lambda doer: room)
+    places = Capacity(slots, lambda doer: room)
     taken = {id(doer): 0 for doer in (None, ONE, OTHER)}
     for one in shares:
         offered = places.of(one, shares)
@@ -39,12 +38,12 @@ def test_no_source_gives_more_than_it_has_and_all_it_has_to_those_who_take_it(sl
 
 def test_each_share_is_offered_as_much_as_its_rivals():
     shares = [share(0), share(1), share(2, ONE)]
-    places = Places(9, lambda doer: 4)
+    places = Capacity(9, lambda doer: 4)
     assert [places.of(one, shares) for one in shares] == [5, 5, 4]
 
 
 def test_what_an_emptied_share_leaves_is_for_the_rest():
-    places = Places(9)
+    places = Capacity(9)
     assert places.of(share(0), [share(0), share(1)]) == 5
     places.take(share(0), 1)
     assert places.of(share(1), [share(1)]) == 8
@@ -56,13 +55,13 @@ def test_types_with_different_doers_are_served_apart():
     other = work(name="doing.c", doer=OTHER)(note)
     plain = work(name="doing.d")(note)
     names = [kind.name for kind in (own, alike, other, plain)]
-    shares = shares_of([Lane("q", name) for name in names], Controls())
+    shares = claim_groups_of([Lane("q", name) for name in names], Controls())
     assert [(one.types, one.doer) for one in shares] == [
         (("doing.a", "doing.b"), ONE),
         (("doing.c",), OTHER),
         (("doing.d",), None),
     ]
-    assert shares[0].without(["doing.a"]) == Share("q", ("doing.b",), doer=ONE)
+    assert shares[0].without(["doing.a"]) == ClaimGroup("q", ("doing.b",), doer=ONE)
     assert shares[0].without(["doing.a"]).doer is ONE
     assert shares[1].without(["doing.c"]) is None
 

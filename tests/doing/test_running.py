@@ -9,8 +9,8 @@ import pytest
 from django_ayework import batch_work, doers, enqueue, enqueue_many, work
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
-from django_ayework.worker import doing
-from django_ayework.worker.claiming.claimer import Claimer
+from django_ayework.worker import dispatch
+from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.doing.kit import pending, typed
 from tests.doing.works import NEVER_IN_A_TEST, hold, hold_all, hold_async, note, plain
@@ -123,7 +123,7 @@ def test_a_worker_whose_doer_is_full_rests(stage, settings, monkeypatch):
 
 
 def test_doers_of_one_worker_hold_so_many_at_most(stage, monkeypatch):
-    monkeypatch.setattr(doing, "MOST_HELD", 4)
+    monkeypatch.setattr(dispatch, "MOST_HELD", 4)
     own = typed(hold, doers.unlimited())
     handles = enqueue_many([own(label="x") for _ in range(12)])
     with running_worker(concurrency=1):
@@ -152,11 +152,11 @@ def test_the_doer_of_a_batch_type_counts_batches(stage):
     with Worker(concurrency=1) as worker:
         eventually(lambda: stage.inside["hold"] == 2)
         assert enqueue(plain(label="through")).result(timeout=20) == "through"
-        assert (pending(), worker._holdings.unfinished, worker._holdings.in_doers) == (9, 0, 2)
+        assert (pending(), worker._in_flight.unfinished, worker._in_flight.in_doers) == (9, 0, 2)
         stage.go.set()
         assert [handle.result(timeout=20) for handle in handles] == ["xxx"] * 15
     assert stage.most_inside["hold"] == 2
-    assert worker._holdings.active == 0
+    assert worker._in_flight.active == 0
 
 
 def test_drain_does_without_doers(stage):

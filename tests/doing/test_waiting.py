@@ -10,7 +10,7 @@ from django_ayework import cancel, doers, enqueue, enqueue_many, pause, resume
 from django_ayework.flow.effects import remove_revocation_listener
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
-from django_ayework.worker import doing, maintenance
+from django_ayework.worker import dispatch, maintenance
 from django_ayework.worker.worker import Worker
 from tests.doing.kit import pending, typed
 from tests.doing.works import hold, plain
@@ -34,7 +34,7 @@ def test_a_work_that_waits_in_a_doer_stays_here(stage, monkeypatch):
 
 
 def test_a_work_cancelled_while_it_waits_in_a_doer_does_not_run(stage, monkeypatch):
-    monkeypatch.setattr(doing, "TRUSTED_FOR", 0.0)
+    monkeypatch.setattr(dispatch, "DOERS_TRUSTED_FOR", 0.0)
     own = typed(hold, doers.age(1, buffer=1))
     first, second = enqueue_many([own(label="first"), own(label="second")])
     with running_worker():
@@ -47,12 +47,12 @@ def test_a_work_cancelled_while_it_waits_in_a_doer_does_not_run(stage, monkeypat
 
 
 def test_a_work_cancelled_elsewhere_while_it_waits_in_a_doer_does_not_run(stage, monkeypatch):
-    monkeypatch.setattr(doing, "TRUSTED_FOR", 0.0)
+    monkeypatch.setattr(dispatch, "DOERS_TRUSTED_FOR", 0.0)
     own = typed(hold, doers.age(1, buffer=1))
     first, second = enqueue_many([own(label="first"), own(label="second")])
     with Worker() as worker:
         eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        remove_revocation_listener(worker._holdings.abort)  # as if the one who cancels were another process
+        remove_revocation_listener(worker._in_flight.abort)  # as if the one who cancels were another process
         cancel(second.id)
         stage.go.set()
         assert first.result(timeout=20) == "first"
@@ -82,7 +82,7 @@ def test_a_worker_that_stops_gives_back_what_waits_in_its_doers(stage):
     with worker:
         eventually(lambda: stage.inside["hold"] == 1 and not pending())
         threading.Timer(0.2, stage.go.set).start()
-    assert (worker._holdings.in_doers, worker._holdings.active) == (0, 0)
+    assert (worker._in_flight.in_doers, worker._in_flight.active) == (0, 0)
     assert sorted(Work.objects.values_list("status", "attempt")) == [
         ("pending", 0),
         ("pending", 0),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django_ayework import Count, dependency, enqueue, explain
 from django_ayework.models import Waiter
 from django_ayework.testing import drain, now, time_travel
-from django_ayework.testing.draining import run_commit_callbacks
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
+from django_ayework.testing.running import run_commit_callbacks
 from tests.app.works import add
 from tests.chains.test_chains import count
 from tests.explain.kit import facts, why

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_ayework import Retry, cancel, enqueue, retry
-from django_ayework.flow.explain import waiting
+from django_ayework.flow import explain
 from django_ayework.models import Work
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
@@ -85,7 +85,7 @@ def test_works_of_higher_priority_or_due_for_longer_go_first():
 
 
 def test_many_works_ahead_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(waiting, "MOST_AHEAD", 5)
+    monkeypatch.setattr(explain, "MOST_AHEAD", 5)
     WorkerProcessFactory(running=8)
     ahead = WorkFactory.create_batch(5, priority=1)
     work = WorkFactory()
@@ -104,7 +104,7 @@ def test_a_retry_without_a_pause_tells_of_the_failure():
 
 
 def test_a_work_whose_worker_was_lost():
-    from django_ayework.flow.chores import reclaim
+    from django_ayework.flow.maintenance import reclaim
 
     WorkerProcessFactory()
     lost = WorkFactory(
@@ -148,7 +148,7 @@ def test_a_deadline_to_come_and_one_that_has_passed():
 
 
 def test_a_work_taken_meanwhile_has_none_ahead():
-    from django_ayework.store.ahead import works_ahead
+    from django_ayework.store.lanes import works_ahead
     from django_ayework.store.rows import find_row
 
     taken = find_row(WorkFactory().id)

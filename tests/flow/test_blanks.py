@@ -11,12 +11,12 @@ import pytest
 from django.db import transaction
 
 from django_ayework import BatchItem, Retry, batch_work, dependency, enqueue, registry, work
-from django_ayework.flow.blanks import blank_of
-from django_ayework.flow.enqueue import birth_of
-from django_ayework.flow.gate_payload import encoded_input
-from django_ayework.flow.news.here import add_due_listener, remove_due_listener
+from django_ayework.flow.enqueue import new_work_of
+from django_ayework.flow.gates import encoded_input
+from django_ayework.flow.notify import add_due_listener, remove_due_listener
+from django_ayework.flow.row_templates import blank_of
 from django_ayework.models import Work
-from django_ayework.rules.news import Due
+from django_ayework.rules.notifications import Due
 from django_ayework.testing import now
 from tests.app.works import add
 from tests.flow.conftest import Configure
@@ -50,7 +50,7 @@ def declared(request: Any) -> Iterator[Any]:
 def test_a_row_that_is_filled_in_is_the_one_that_would_be_made(declared: Any) -> None:
     for _ in range(2):
         request = declared(a=1)
-        made = birth_of(request, {}, on_commit=False).row
+        made = new_work_of(request, {}, on_commit=False).row
         blank = blank_of(request)
         assert blank is not None
         assert blank.row(request.id, encoded_input(request), made.queued_at) == made
@@ -69,7 +69,7 @@ def test_gates_are_made_and_works_of_batches_filled_in() -> None:
     try:
         assert blank_of(dependency(on=["a"], queue=[add(a=1, b=1)])) is None
         request = together(3)
-        blank, made = blank_of(request), birth_of(request, {}, on_commit=False).row
+        blank, made = blank_of(request), new_work_of(request, {}, on_commit=False).row
         assert blank is not None
         assert blank.row(request.id, encoded_input(request), made.queued_at) == made
     finally:
@@ -101,7 +101,7 @@ def test_other_settings_make_other_blanks(configure: Configure) -> None:
     enqueue(add(a=1, b=1))
     configure(RETRY=Retry(attempts=9), CODEC=Listing())
     request = add(a=1, b=1)
-    made = birth_of(request, {}, on_commit=False).row
+    made = new_work_of(request, {}, on_commit=False).row
     enqueue(request)
     stored = Work.objects.get(id=request.id)
     assert (stored.options, stored.input) == (made.options, made.input)

@@ -24,7 +24,7 @@ from django_ayework import (
     retry,
     work,
 )
-from django_ayework.flow import cancel as cancelling
+from django_ayework.flow import acting
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.app.works import add, fail
@@ -128,7 +128,7 @@ def test_a_running_work_is_cancelled_with_its_group_and_told() -> None:
 def test_each_page_is_a_transaction_and_no_gate_opens_between_them(
     monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr(cancelling, "PAGE", page)
+    monkeypatch.setattr(acting, "PAGE", page)
     handle = enqueue(nested())
     drain(limit=1)
 

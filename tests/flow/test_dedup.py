@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ayework import Dedup, InvalidWorkId, aenqueue, dependency, enqueue
 from django_ayework.errors import InvalidOption
-from django_ayework.flow.chores import prune
+from django_ayework.flow.maintenance import prune
 from django_ayework.models import StoreEntry, Work
 from django_ayework.rules.states import LIVE, Status
 from django_ayework.store.clock import clock

@@ -24,7 +24,7 @@ from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.store.deletion import erase
 from django_ayework.testing import drain
-from django_ayework.testing.draining import run_commit_callbacks
+from django_ayework.testing.running import run_commit_callbacks
 from tests.app.works import add, fail
 from tests.chains.test_blockers import gather
 from tests.invariants import assert_consistent

@@ -15,7 +15,7 @@ from django_ayework.models import Work
 from django_ayework.signals import work_queued
 from django_ayework.store import clock as clock_module
 from django_ayework.store.clock import clock
-from django_ayework.store.copying import PIECE
+from django_ayework.store.insert import PIECE
 from django_ayework.testing import now
 from tests.app.models import Order
 from tests.app.works import add, notify
@@ -64,8 +64,8 @@ def test_children_and_their_gate_are_inserted_as_quickly(drain: Any, database_ve
     with CaptureQueriesContext(connection) as queries:
         drain(limit=1)
     table = connection.ops.quote_name(Work._meta.db_table)
-    births = [sql for query in queries if (sql := query["sql"]).find(table) > 0 and "UPDATE" not in sql]
-    inserts = [sql for sql in births if "INSERT INTO" in sql or "COPY" in sql]
+    new_works = [sql for query in queries if (sql := query["sql"]).find(table) > 0 and "UPDATE" not in sql]
+    inserts = [sql for sql in new_works if "INSERT INTO" in sql or "COPY" in sql]
     assert len(inserts) == 2, "one for the children, one for the gate"
     assert ("COPY" in inserts[0]) is (database_vendor == "postgresql")
     assert Work.objects.count() == 102

@@ -25,7 +25,7 @@ class Oops(Exception):
 def wakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One entry per wake-up of this process's workers."""
     heard: list[str] = []
-    monkeypatch.setattr(effects, "tell_due", lambda due: heard.append("wake"))
+    monkeypatch.setattr(effects, "notify_due", lambda due: heard.append("wake"))
     return heard
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.effects import Effects
-from django_ayework.flow.group_books import ContributionFailed, GroupBooks
+from django_ayework.flow.unit_of_work import ContributionFailed, GroupChanges
 from django_ayework.models import Group
-from django_ayework.rules.folding import Contribution, GroupValue, fold
+from django_ayework.rules.conditions import Contribution, GroupValue, fold
 from django_ayework.store.clock import clock
 from django_ayework.store.groups import GroupRow, find_group, insert_groups
 from tests.app.works import add
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"], ["b", "c", "a"]])
 def test_every_group_whose_members_end_counts_them(names):
-    books, effects = GroupBooks(clock.now()), Effects(clock.now())
+    books, effects = GroupChanges(clock.now()), Effects(clock.now())
     insert_groups(GroupRow(name, open=place + 2, total=5) for place, name in enumerate("abc"))
     for name in names:
         books.member_ended(name, dead=name == "b")
@@ -37,7 +37,7 @@ def test_every_group_whose_members_end_counts_them(names):
 
 
 def test_a_group_that_is_gone_has_nothing_to_gain():
-    books, effects = GroupBooks(clock.now()), Effects(clock.now())
+    books, effects = GroupChanges(clock.now()), Effects(clock.now())
     books.member_ended("gone", dead=False)
     books.close(effects)
     assert effects.ended == []
@@ -62,7 +62,7 @@ def test_the_value_is_what_folding_every_contribution_gives(transactions):
     insert_groups([GroupRow("g", open=9)])
     expected = GroupValue()
     for said in transactions:
-        books = GroupBooks(clock.now())
+        books = GroupChanges(clock.now())
         for word in said:
             books.contributed("g", "w", [word])
         books.close(Effects(clock.now()))
@@ -73,7 +73,7 @@ def test_the_value_is_what_folding_every_contribution_gives(transactions):
 
 def test_a_function_that_raises_is_blamed_on_the_work_that_brought_it():
     insert_groups([GroupRow("g", open=9)])
-    books = GroupBooks(clock.now())
+    books = GroupChanges(clock.now())
     books.contributed("g", "w1", [Contribution("a")])
     books.contributed("g", "w2", [Contribution(None, append=lambda existing: 1 / 0)])
     books.contributed("g", "w3", [Contribution("b")])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ayework import Context, Retry, dependency, enqueue, work
-from django_ayework.flow import ledger, outcomes
+from django_ayework.flow import outcomes, unit_of_work
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.signals import work_queued
 from tests.app.works import add, notify
@@ -80,8 +80,8 @@ def looks(monkeypatch: Any) -> list[bool]:
         seen.extend(waiter.recheck for waiter in waiters)
         insert(waiters, watched)
 
-    insert = ledger.insert_waiters
-    monkeypatch.setattr(ledger, "insert_waiters", insert_waiters)
+    insert = unit_of_work.insert_waiters
+    monkeypatch.setattr(unit_of_work, "insert_waiters", insert_waiters)
     return seen
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ayework import Context, Retry, WorkState, enqueue, registry, work
-from django_ayework.rules.backoff import RetryPolicy
+from django_ayework.rules.retry import RetryPolicy
 from django_ayework.testing import enqueued, now
 from tests.app.works import add
 from tests.flow.conftest import Configure

@@ -20,7 +20,7 @@ from django_ayework import (
     retry,
     work,
 )
-from django_ayework.flow.orphans import SettledGroup
+from django_ayework.flow.effects import SettledGroup
 from django_ayework.models import Work
 from tests.app.works import add, fail
 from tests.flow.conftest import Configure

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ayework import Retry, dependency, enqueue, enqueue_many, work
-from django_ayework.flow.chores import prune
+from django_ayework.flow.maintenance import prune
 from django_ayework.models import Attempt, Edge, Group, StoreEntry, Waiter, Work, WorkerProcess
 from django_ayework.store.entries import set_if_absent
 from django_ayework.testing import now

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from django_ayework import Context, Status, dependency, enqueue, enqueue_many, work
-from django_ayework.flow.chores import sweep, sweep_page
+from django_ayework.flow.maintenance import sweep, sweep_page
 from django_ayework.models import Edge, Group, Waiter, Work
-from django_ayework.store import second_looks
+from django_ayework.store import resolution
 from django_ayework.store.clock import clock
 from django_ayework.testing import drain
 from tests.gates.works import labels, step
@@ -48,14 +48,14 @@ def test_a_chain_that_ends_while_the_sweep_reads_is_no_bug(monkeypatch, caplog):
     chain = enqueue(countdown(left=1))
     waiting = enqueue(step(label="after"), blockers=[chain])
     drain(limit=1)
-    read = second_looks.chain_ends
+    read = resolution.chain_ends
 
     def settle_then_read(ids):
         monkeypatch.undo()
         drain(limit=1)
         return read(ids)
 
-    monkeypatch.setattr(second_looks, "chain_ends", settle_then_read)
+    monkeypatch.setattr(resolution, "chain_ends", settle_then_read)
     assert sweep() == 0
     assert waiting.state().status is Status.PENDING
     assert not caplog.records
@@ -66,7 +66,7 @@ def test_a_waiter_that_another_recheck_decides_while_the_sweep_reads_is_no_bug(m
     gate = enqueue(dependency([member], []))
     drain()
     strand(gate)
-    waiters = second_looks.rows
+    waiters = resolution.rows
 
     def sweep_first(model):
         """Let another process sweep when this one has found the edge."""
@@ -76,10 +76,10 @@ def test_a_waiter_that_another_recheck_decides_while_the_sweep_reads_is_no_bug(m
             caplog.clear()
         return waiters(model)
 
-    page = second_looks.blocked_page(None)
+    page = resolution.blocked_page(None)
     assert page.ids == [gate.id]
-    monkeypatch.setattr("django_ayework.flow.chores.blocked_page", lambda after: page)
-    monkeypatch.setattr(second_looks, "rows", sweep_first)
+    monkeypatch.setattr("django_ayework.flow.maintenance.blocked_page", lambda after: page)
+    monkeypatch.setattr(resolution, "rows", sweep_first)
     assert sweep_page() == (0, None)
     assert gate.state().status is Status.SUCCESS
     assert not caplog.records
@@ -87,7 +87,7 @@ def test_a_waiter_that_another_recheck_decides_while_the_sweep_reads_is_no_bug(m
 
 def test_pages_come_to_each_blocked_work_once(monkeypatch):
     """Some have no deadline, some the same, some their own."""
-    monkeypatch.setattr(second_looks, "WAITERS", 3)
+    monkeypatch.setattr(resolution, "WAITERS", 3)
     now = clock.now() + timedelta(days=1)
     deadlines = [None] * 5 + [now] * 4 + [now + timedelta(seconds=number) for number in range(4)]
     gates = [dependency(["unborn"], []) for _ in deadlines]
@@ -96,7 +96,7 @@ def test_pages_come_to_each_blocked_work_once(monkeypatch):
     drain()
     pages, place = [], None
     while True:
-        page = second_looks.blocked_page(place)
+        page = resolution.blocked_page(place)
         pages.append(page.ids)
         if (place := page.next) is None:
             break
@@ -105,13 +105,13 @@ def test_pages_come_to_each_blocked_work_once(monkeypatch):
 
 
 def test_a_page_has_few_edges_or_those_of_one_work(monkeypatch):
-    monkeypatch.setattr(second_looks, "EDGES", 10)
+    monkeypatch.setattr(resolution, "EDGES", 10)
     for number in (4, 4, 4, 25, 1):
         enqueue(dependency([f"unborn-{each}" for each in range(number)], []))
     drain()
     sizes, place = [], None
     while True:
-        page = second_looks.blocked_page(place)
+        page = resolution.blocked_page(place)
         sizes.append(Edge.objects.filter(waiter_id__in=page.ids).count())
         if (place := page.next) is None:
             break
@@ -120,7 +120,7 @@ def test_a_page_has_few_edges_or_those_of_one_work(monkeypatch):
 
 
 def test_stranded_waiters_are_found_on_any_page(monkeypatch):
-    monkeypatch.setattr(second_looks, "WAITERS", 2)
+    monkeypatch.setattr(resolution, "WAITERS", 2)
     members = [step(label=str(number)) for number in range(7)]
     gates = enqueue_many([dependency([member], []) for member in members])
     drain()

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django_ayework.errors import ChainNotFound, InvalidInstruction
-from django_ayework.flow.group_books import ContributionFailed
+from django_ayework.flow.outcomes import as_failure
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, settle
-from django_ayework.flow.trials import as_failure
+from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.leases import holders_of
-from django_ayework.testing.calling import carry_out_here
-from django_ayework.testing.draining import stage_due
-from django_ayework.worker.attempts.attempt import run
-from django_ayework.worker.claiming.claimer import deliveries_of
+from django_ayework.store.locks import holders_of
+from django_ayework.testing.running import carry_out_here, stage_due
+from django_ayework.worker.attempt import run
+from django_ayework.worker.claimer import deliveries_of
 from tests.races.rivals import claim
 
 NAME = "by-hand"

@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from django_ayework import cancel, complete, enqueue
-from django_ayework.flow.chores import reclaim
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work
 from django_ayework.testing import now, running_worker
 from tests.app.works import add
@@ -101,7 +101,7 @@ def test_complete_refuses_a_work_that_another_worker_has(stage, mode, told):
         Work.objects.update(worker="another", delivery=2, attempt=2, leased_until=lease)
         if told:
             hasten_renewal(first)
-            eventually(lambda: first._holdings.all()[0].signal.aborted)
+            eventually(lambda: first._in_flight.all()[0].signal.aborted)
         stage.go.set()
         eventually(lambda: stage.seen)
     assert (stage.seen, stage.entered) == ([("Aborted", "taken_by_another_worker")], 0)

@@ -17,9 +17,9 @@ from django_ayework import (
     work,
 )
 from django_ayework.errors import InvalidOption
-from django_ayework.flow.news.here import add_due_listener, remove_due_listener
+from django_ayework.flow.notify import add_due_listener, remove_due_listener
 from django_ayework.models import Work
-from django_ayework.rules.news import Due
+from django_ayework.rules.notifications import Due
 from django_ayework.testing import drain, enqueued, now, perform, time_travel
 from tests.app.works import add
 from tests.outputs.works import RAN, call, fetch, given, store, units

@@ -9,8 +9,8 @@ from django_ayework import AlreadyCompleted, get_handle, retry
 from django_ayework.models import Attempt, Work
 from django_ayework.store import transitions
 from django_ayework.testing import drain, now, time_travel
-from django_ayework.testing.draining import attempted
-from django_ayework.worker.claiming.claimer import deliveries_of
+from django_ayework.testing.running import attempted
+from django_ayework.worker.claimer import deliveries_of
 from tests.patterns.kit import failing, only, run_for
 from tests.races.rivals import claim_all, race
 

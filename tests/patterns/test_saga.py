@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_ayework import cancel, enqueue, enqueue_many, get_handle, retry
-from django_ayework.flow.chores import reclaim
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker, time_travel
 from tests.patterns.kit import answer_lost, failing, only, run_for

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from django_ayework.doers import Allowed, Denied, FixedWindow, SlidingWindow, TokenBucket
-from django_ayework.ports.kv import get_store, limits
+from django_ayework.ports import kv
+from django_ayework.ports.kv import get_store
 from django_ayework.ports.kv.local import LocalStore
 from django_ayework.testing import time_travel
 from tests.processes import PATIENCE, ROOT
@@ -32,49 +33,49 @@ def local(settings: Any) -> LocalStore:
 
 @pytest.mark.parametrize("kind", RATES)
 def test_a_count_goes_on_from_where_another_process_has_left_it(local, kind):
-    assert [bool(limits.hit(kind(3, HOUR), ("key", "a"))) for _ in range(4)] == [True, True, True, False]
-    assert not limits.peek(kind(3, HOUR), ("key", "a"))
+    assert [bool(kv.hit(kind(3, HOUR), ("key", "a"))) for _ in range(4)] == [True, True, True, False]
+    assert not kv.peek(kind(3, HOUR), ("key", "a"))
 
 
 @pytest.mark.parametrize("kind", RATES)
 def test_names_and_limits_are_counted_apart(local, kind):
     hits = [
-        limits.hit(kind(1, HOUR), ("key", "a")),
-        limits.hit(kind(1, HOUR), ("key", "b")),
-        limits.hit(kind(1, HOUR), ("key", "a", "b")),
-        limits.hit(kind(2, HOUR), ("key", "a")),
-        limits.hit(kind(1, HOUR + 1), ("key", "a")),
+        kv.hit(kind(1, HOUR), ("key", "a")),
+        kv.hit(kind(1, HOUR), ("key", "b")),
+        kv.hit(kind(1, HOUR), ("key", "a", "b")),
+        kv.hit(kind(2, HOUR), ("key", "a")),
+        kv.hit(kind(1, HOUR + 1), ("key", "a")),
     ]
 
     assert hits == [Allowed()] * 5
 
 
 def test_ways_to_count_are_counted_apart(local):
-    assert [limits.hit(kind(1, HOUR), ("key", "a")) for kind in RATES] == [Allowed()] * 3
+    assert [kv.hit(kind(1, HOUR), ("key", "a")) for kind in RATES] == [Allowed()] * 3
 
 
 def test_looking_and_being_refused_write_nothing(local):
     name = ("key", "a")
-    limits.peek(FixedWindow(1, HOUR), name)
+    kv.peek(FixedWindow(1, HOUR), name)
     assert local._entries == {}
-    limits.hit(FixedWindow(1, HOUR), name)
+    kv.hit(FixedWindow(1, HOUR), name)
     before = dict(local._entries)
-    limits.hit(FixedWindow(1, HOUR), name)
+    kv.hit(FixedWindow(1, HOUR), name)
     assert local._entries == before
 
 
 def test_the_window_ends_on_the_engines_clock(local):
     name = ("key", "a")
-    limits.hit(FixedWindow(1, 60), name)
+    kv.hit(FixedWindow(1, 60), name)
     time_travel(59)
-    refused = limits.hit(FixedWindow(1, 60), name)
+    refused = kv.hit(FixedWindow(1, 60), name)
     assert 0 < refused.retry_after <= 1
     time_travel(refused.retry_after)
-    assert limits.hit(FixedWindow(1, 60), name)
+    assert kv.hit(FixedWindow(1, 60), name)
 
 
 def test_a_count_is_forgotten_once_it_is_as_good_as_none(local):
-    limits.hit(TokenBucket(1, 60), ("key", "a"))
+    kv.hit(TokenBucket(1, 60), ("key", "a"))
     time_travel(timedelta(seconds=121))
     local.set("other", "")
 
@@ -84,21 +85,21 @@ def test_a_count_is_forgotten_once_it_is_as_good_as_none(local):
 def test_whoever_loses_again_and_again_is_put_off_and_counted_nowhere(local, monkeypatch):
     monkeypatch.setattr(local, "swap", lambda *args, **kwargs: False)
 
-    assert limits.hit(FixedWindow(1, HOUR), ("key", "a")) == Denied(0.0)
+    assert kv.hit(FixedWindow(1, HOUR), ("key", "a")) == Denied(0.0)
     assert local._entries == {}
 
 
 def test_a_count_that_somebody_has_scribbled_on_begins_anew(local):
     rate, name = FixedWindow(1, HOUR), ("key", "a")
-    local.set(limits.key_of(rate, name), "scribble")
+    local.set(kv.key_of(rate, name), "scribble")
 
-    assert limits.hit(rate, name)
-    assert not limits.hit(rate, name)
+    assert kv.hit(rate, name)
+    assert not kv.hit(rate, name)
 
 
 def test_any_text_may_be_in_a_name(local):
     for text in ("", "Ann and Bob", "x" * 1000, "🚀", "\0", "\udcff"):
-        assert limits.hit(FixedWindow(1, HOUR), ("label", text))
+        assert kv.hit(FixedWindow(1, HOUR), ("label", text))
 
 
 @pytest.mark.parametrize("kind", RATES)
@@ -111,7 +112,7 @@ def test_threads_together_are_allowed_exactly_the_limit(settings, store, kind):
 
     def hit(number: int) -> None:
         rate = kind(limit, HOUR)
-        while isinstance(verdict := limits.hit(rate, ("key", kind.__name__)), Denied):
+        while isinstance(verdict := kv.hit(rate, ("key", kind.__name__)), Denied):
             if verdict.retry_after:
                 return
         allowed.append(number)
@@ -130,11 +131,11 @@ settings.CACHES, settings.AYEWORK = json.loads(os.environ["CACHES"]), {"STORE": 
 import django
 django.setup()
 from django_ayework.doers import Denied, TokenBucket
-from django_ayework.ports.kv import limits
+from django_ayework.ports import kv
 print("ready", flush=True)
 sys.stdin.readline()
 allowed = 0
-while not (verdict := limits.hit(TokenBucket(100, 360_000), ("key", "fleet"))) or (allowed := allowed + 1):
+while not (verdict := kv.hit(TokenBucket(100, 360_000), ("key", "fleet"))) or (allowed := allowed + 1):
     if isinstance(verdict, Denied) and verdict.retry_after:
         break
 print(allowed)

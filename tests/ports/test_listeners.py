@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_ayework.ports.pubsub import listening
-from django_ayework.ports.pubsub.chosen import BUILT_IN
-from django_ayework.ports.pubsub.mariadb import MariadbPubSub
+from django_ayework.ports.pubsub import BUILT_IN
+from django_ayework.ports.pubsub import listener as listening
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
-from django_ayework.ports.pubsub.sqlite import SqlitePubSub
-from django_ayework.rules.news import due_from_text
+from django_ayework.ports.pubsub.watching import MariadbPubSub, SqlitePubSub
+from django_ayework.rules.notifications import due_from_text
 from django_ayework.store import notifications
 from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order

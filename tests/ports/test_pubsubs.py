@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_ayework.ports.pubsub import PubSub, get_pubsub
-from django_ayework.ports.pubsub.chosen import BUILT_IN, forget_all
-from django_ayework.ports.pubsub.local import LocalPubSub
-from django_ayework.ports.pubsub.mariadb import MariadbPubSub
-from django_ayework.ports.pubsub.polling import PollingPubSub
+from django_ayework.ports.pubsub import BUILT_IN, PubSub, forget_all, get_pubsub
+from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others
+from django_ayework.ports.pubsub.local import LocalPubSub, PollingPubSub
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
-from django_ayework.ports.pubsub.protocol import is_live, is_quick, reaches_others
 from django_ayework.ports.pubsub.redis import RedisPubSub
+from django_ayework.ports.pubsub.watching import MariadbPubSub
 from django_ayework.testing.conformance import PubSubConformance
 
 transactional = pytest.mark.django_db(transaction=True)

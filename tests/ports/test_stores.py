@@ -110,7 +110,7 @@ def test_a_store_of_ones_own_may_be_an_object(settings):
 
 @pytest.mark.django_db
 def test_what_the_database_store_keeps_is_pruned_once_it_has_run_out():
-    from django_ayework.flow.chores import prune
+    from django_ayework.flow.maintenance import prune
 
     store = DatabaseStore()
     store.set("old", "", ttl=60)

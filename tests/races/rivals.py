@@ -9,12 +9,12 @@ from datetime import datetime
 
 from django.db import connections
 
-from django_ayework.flow.closing import recheck_leftovers
+from django_ayework.flow.recheck import recheck_leftovers
 from django_ayework.flow.settle import Report, Settlement, Success, settle
+from django_ayework.rules.decisions import die
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Reason
-from django_ayework.rules.verdicts import die
-from django_ayework.store import transitions
+from django_ayework.store import claims
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import lanes_of
 from django_ayework.store.rows import WorkRow
@@ -65,7 +65,7 @@ def claim(
 ) -> list[WorkRow]:
     """Claim of all types of a queue."""
     caps = dict.fromkeys((lane.type for lane in lanes_of([queue])), limit)
-    return transitions.claim(queue, caps, limit, worker, now, leased_until)
+    return claims.claim(queue, caps, limit, worker, now, leased_until)
 
 
 def claim_all(worker: str = "w", lease: float = LEASE, queue: str = "default") -> dict[str, WorkRow]:

@@ -8,8 +8,8 @@ import pytest
 from django.db import OperationalError, transaction
 
 from django_ayework import Dedup, enqueue, enqueue_many, work
-from django_ayework.flow.births import Family, born
-from django_ayework.flow.chores import prune
+from django_ayework.flow.maintenance import prune
+from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import StoreEntry, Work
 from django_ayework.store.clock import clock
@@ -73,8 +73,8 @@ def test_a_chain_is_there_at_every_moment_of_handing_over():
 
     def hand_over(number: int) -> None:
         row = rows[firsts[number].id]
-        following = born(step(number=number), {}, Family.continuing(row), clock.now())
-        settle([Settlement(row, Success(births=(following,)))])
+        following = build_new_work(step(number=number), {}, Lineage.continuing(row), clock.now())
+        settle([Settlement(row, Success(new_works=(following,)))])
 
     def queue(number: int) -> None:
         told.note(number, enqueue(step(number=number), dedup=Dedup(f"k{number}")))

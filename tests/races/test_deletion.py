@@ -23,7 +23,7 @@ from django_ayework import (
 from django_ayework.errors import NotRetryable
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.durations import later
-from django_ayework.store import retention
+from django_ayework.store import deletion
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
 from tests.races import rivals
@@ -232,12 +232,12 @@ def test_pruning_meanwhile_leaves_no_group_behind(time_travel):
 
     def prune(number: int) -> None:
         try:
-            retention.delete_ended("success", clock.now(), 2)
+            deletion.delete_ended("success", clock.now(), 2)
         except OperationalError as error:
             assert is_contention(error), error
 
     race(ROUNDS, prune, deleting([first for first, _ in pairs]))
-    while retention.delete_ended("success", clock.now(), 500):
+    while deletion.delete_ended("success", clock.now(), 500):
         continue
     assert not Work.objects.exists()
     assert not Group.objects.exists()

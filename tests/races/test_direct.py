@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.flow import direct
+from django_ayework.flow import after_commit
 from django_ayework.models import Attempt, Work
 from django_ayework.rules.durations import later
-from django_ayework.store import transitions
+from django_ayework.store import claims
 from django_ayework.store.clock import clock
 from django_ayework.testing import running_worker
-from django_ayework.worker.direct import intake as module
+from django_ayework.worker import direct as module
 from tests.processes import eventually
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
@@ -28,7 +28,7 @@ def intake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Let works skip the queue."""
     fresh = module.Intake()
     monkeypatch.setattr(module, "intake", fresh)
-    monkeypatch.setattr(direct.connections, "held_back", False)
+    monkeypatch.setattr(after_commit.providers, "held_back", False)
     yield fresh
     assert fresh.stop()
 
@@ -56,7 +56,7 @@ def test_of_two_claims_one_gets_the_work():
 
     def directly(number: int) -> None:
         now = clock.now()
-        rows = transitions.claim_new([requests[number].id], "direct", now, later(now, 60))
+        rows = claims.claim_new([requests[number].id], "direct", now, later(now, 60))
         claimed["direct"] += [row.id for row in rows]
 
     race(ROUNDS, by_worker, directly)
@@ -77,7 +77,7 @@ def test_of_two_processes_that_offer_one_work_one_runs_it():
     def claim(worker: str):
         def act(number: int) -> None:
             now = clock.now()
-            rows = transitions.claim_new([requests[number].id], worker, now, later(now, 60))
+            rows = claims.claim_new([requests[number].id], worker, now, later(now, 60))
             claimed.extend(row.id for row in rows)
 
         return act

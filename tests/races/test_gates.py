@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_ayework import Count, NotRetryable, dependency, enqueue, enqueue_many, retry
 from django_ayework.define.ids import new_id
-from django_ayework.flow import chores
+from django_ayework.flow import maintenance
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.clock import clock
 from tests.processes import eventually
@@ -174,7 +174,7 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
     gates = [dependency([member], [step()], timeout=60) for member in members]
     enqueue_many(gates)
     time_travel(61)
-    while chores.expire_gates():
+    while maintenance.expire_gates():
         continue
     enqueue_many(members)
     claims = claim_all()
@@ -188,7 +188,7 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
 
 
 def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
-    monkeypatch.setattr(chores, "BATCH", 1)
+    monkeypatch.setattr(maintenance, "BATCH", 1)
     expired: list[int] = []
     members = enqueue_many([step() for _ in range(ROUNDS)])
     claims = claim_all()
@@ -203,7 +203,7 @@ def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
         """Come at another moment of the settlement each time."""
         for _ in range(number % 12):
             Work.objects.filter(id=gates[number].id).exists()
-        expired.append(chores.expire_gates())
+        expired.append(maintenance.expire_gates())
 
     race(ROUNDS, lambda number: succeed(claims[members[number].id]), expire)
     finish()
@@ -224,7 +224,7 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
     def settle(number: int) -> None:
         moved.update(succeed(claims[members[number].id]).moved)
 
-    race(ROUNDS, settle, lambda number: chores.reclaim(everything - {members[number].id}))
+    race(ROUNDS, settle, lambda number: maintenance.reclaim(everything - {members[number].id}))
     lost = set(Attempt.objects.filter(outcome="lost").values_list("work_id", flat=True))
     assert moved | lost == everything
     assert not moved & lost

@@ -14,12 +14,12 @@ from django.db import connection, transaction
 from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Edge, Group, Waiter, Work
+from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.durations import later
-from django_ayework.rules.folding import Contribution
-from django_ayework.store import transitions
+from django_ayework.store import claims, transitions
+from django_ayework.store.claims import heads_in, lock_heads, reading_uncommitted
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import heads_of
-from django_ayework.store.transitions.claims.mysql import heads_in, lock_heads, reading_uncommitted
 from django_ayework.testing.factories import WorkFactory
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
@@ -65,7 +65,7 @@ def test_a_claim_passes_over_what_is_not_committed_yet_and_what_a_rival_holds(ty
 
     with uncommitted(hold):
         now = clock.now()
-        found = transitions.claim("default", dict.fromkeys(types, 3), 3, "w", now, later(now, 60))
+        found = claims.claim("default", dict.fromkeys(types, 3), 3, "w", now, later(now, 60))
     assert [row.id for row in found] == [handle.id for handle in behind[1:]]
 
 

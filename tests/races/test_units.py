@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.flow.births import Birth, Family, born
+from django_ayework.flow.new_works import Lineage, NewWork, build_new_work
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Work
 from django_ayework.store.clock import clock
@@ -13,9 +13,9 @@ from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed
 
 
-def output(*units: str) -> tuple[Birth, ...]:
+def output(*units: str) -> tuple[NewWork, ...]:
     """Return what a settled work outputs: these units, whatever their order."""
-    return tuple(born(fetch(size=1), {"unit": unit}, Family(), clock.now()) for unit in units)
+    return tuple(build_new_work(fetch(size=1), {"unit": unit}, Lineage(), clock.now()) for unit in units)
 
 
 def live_per_unit() -> dict[str, int]:
@@ -32,8 +32,8 @@ def test_two_settlements_that_output_the_same_units_make_one_work_of_each():
     def act(side: int):
         def settle_one(n: int) -> None:
             units = [f"{n}/a", f"{n}/b", f"{n}/c"]
-            births = output(*(units if side else reversed(units)))
-            settle([Settlement(parents[2 * n + side], Success(outputs=births))])
+            new_works = output(*(units if side else reversed(units)))
+            settle([Settlement(parents[2 * n + side], Success(outputs=new_works))])
 
         return settle_one
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from django_ayework.doers import BacklogInfo
-from django_ayework.rules.backlog import Episode
+from django_ayework.rules.backpressure import Episode
 
 
 def told(episode, *moments):

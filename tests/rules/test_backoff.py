@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework import Retry
-from django_ayework.rules.backoff import RetryPolicy, backoff
 from django_ayework.rules.durations import later
+from django_ayework.rules.retry import RetryPolicy, backoff
 from tests.rules.moments import NOON
 
 FRACTIONS = st.floats(0, 1)

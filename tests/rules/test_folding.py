@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.folding import Contribution, GroupValue, fold
+from django_ayework.rules.conditions import Contribution, GroupValue, fold
 
 
 def joined(part):

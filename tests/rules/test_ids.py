@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework.errors import AyeworkError, InvalidWorkId
-from django_ayework.rules.ids import require_work_id, uuid7
+from django_ayework.rules.identity import require_work_id, uuid7
 
 milliseconds = st.integers(0, 2**48 - 1)
 entropy = st.integers(0, 2**74 - 1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.news import (
+from django_ayework.rules.notifications import (
     ANYTHING,
     LONGEST,
     MOST_NAMED,

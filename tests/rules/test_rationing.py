@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.controls import Controls, TypeControl
-from django_ayework.rules.rationing import capped, rationed
+from django_ayework.rules.controls import Controls, TypeControl, allocated, capped
 
 NO_LIMITS = dict.fromkeys("abc", 1000)
 
@@ -22,7 +21,7 @@ def controlled(**types: TypeControl) -> Controls:
 def first_choices(controls: Controls, running: dict[str, int], caps: dict[str, int]) -> Counter[str]:
     """Let one work be claimed 3 000 times."""
     chance = random.Random(7)
-    return Counter(type for _ in range(3000) for type in rationed(caps, 1, controls, running, chance))
+    return Counter(type for _ in range(3000) for type in allocated(caps, 1, controls, running, chance))
 
 
 @pytest.mark.parametrize(
@@ -46,13 +45,13 @@ def test_chances_follow_weights_and_what_is_running(weights, running, expected):
 
 def test_a_higher_priority_is_absolute_while_it_has_room():
     controls = controlled(a=TypeControl(priority=2, weight=1), b=TypeControl(weight=1000))
-    assert rationed({"a": 3, "b": 9}, 5, controls, {}, random.Random(1)) == {"a": 3, "b": 2}
+    assert allocated({"a": 3, "b": 9}, 5, controls, {}, random.Random(1)) == {"a": 3, "b": 2}
     assert first_choices(controls, {"a": 500}, NO_LIMITS) == {"a": 3000}
 
 
 def test_in_the_long_run_claims_come_in_proportion_to_the_weights():
     controls = controlled(a=TypeControl(weight=30), b=TypeControl(weight=10))
-    shares = rationed({"a": 1000, "b": 1000}, 400, controls, {}, random.Random(1))
+    shares = allocated({"a": 1000, "b": 1000}, 400, controls, {}, random.Random(1))
     assert shares["a"] == pytest.approx(300, abs=10)
 
 
@@ -81,7 +80,7 @@ controls = st.builds(
 def test_no_ration_exceeds_a_limit_and_no_room_is_left_unused(types, running, number, chance):
     given = Controls(types)
     caps = capped(dict.fromkeys(types, number), given, running)
-    shares = rationed(caps, number, given, running, chance)
+    shares = allocated(caps, number, given, running, chance)
     assert sum(shares.values()) == min(number, sum(caps.values()))
     for type, share in shares.items():
         assert 0 < share <= caps[type]

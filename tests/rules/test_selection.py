@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from django_ayework.rules.selection import by_age, by_balance, by_priority, next_of
+from django_ayework.rules.controls import by_age, by_balance, by_priority, next_of
 from tests.rules.moments import NOON
 
 

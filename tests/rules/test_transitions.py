@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from django_ayework.rules.states import LIVE, MOVES, RETRYABLE, TERMINAL, Status, is_terminal
-from django_ayework.rules.transitions import Transition
+from django_ayework.rules.states import LIVE, MOVES, RETRYABLE, TERMINAL, Status, Transition, is_terminal
 from tests.rules.moments import NOON
 
 PAIRS = list(itertools.product(Status, Status))

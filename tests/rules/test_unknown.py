@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.unknown import unknown_error, unknown_since
+from django_ayework.rules.decisions import unknown_error, unknown_since
 from tests.rules.moments import NOON, moments
 
 

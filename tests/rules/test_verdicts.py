@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework import Abort, Defer, Reschedule
-from django_ayework.rules.backoff import RetryPolicy, backoff
+from django_ayework.rules.decisions import RetryInput, expire, judge, judge_lost
+from django_ayework.rules.retry import RetryPolicy, backoff
 from django_ayework.rules.states import Outcome, Reason, Status
-from django_ayework.rules.verdicts import Trial, expire, judge, judge_lost
 from tests.rules.moments import NOON
 
-FIRST = Trial(attempt=1, policy=RetryPolicy(jitter=0), deadline=None, now=NOON, random=0.0)
+FIRST = RetryInput(attempt=1, policy=RetryPolicy(jitter=0), deadline=None, now=NOON, random=0.0)
 LAST = replace(FIRST, attempt=3)
 ERROR = ValueError("no")
 TEN = timedelta(seconds=10)
@@ -91,9 +91,9 @@ def test_a_deferral_into_the_past_means_now(word):
 
 
 def test_a_deferral_past_the_deadline_is_left_to_the_start():
-    trial = replace(FIRST, deadline=NOON + HAIR)
+    retry_input = replace(FIRST, deadline=NOON + HAIR)
 
-    assert judge(Defer(delay=10), None, trial).outcome is Outcome.DEFERRED
+    assert judge(Defer(delay=10), None, retry_input).outcome is Outcome.DEFERRED
 
 
 def test_a_delay_beyond_every_calendar_is_the_last_day():
@@ -122,10 +122,10 @@ def test_the_cause_of_a_rescheduling_is_recorded(cause, text):
 
 
 def test_a_rescheduling_past_the_deadline_expires():
-    trial = replace(FIRST, deadline=NOON + TEN)
+    retry_input = replace(FIRST, deadline=NOON + TEN)
 
-    assert judge(Reschedule(run_at=NOON + TEN), None, trial).outcome is Outcome.FAILED
-    assert judge(Reschedule(run_at=NOON + TEN + HAIR), None, trial).reason is Reason.EXPIRED
+    assert judge(Reschedule(run_at=NOON + TEN), None, retry_input).outcome is Outcome.FAILED
+    assert judge(Reschedule(run_at=NOON + TEN + HAIR), None, retry_input).reason is Reason.EXPIRED
 
 
 def test_a_rescheduling_into_the_past_means_now_for_the_deadline_too():
@@ -182,7 +182,7 @@ def test_an_abort_records_its_cause(cause, text):
 def test_the_first_failures_retry_after_the_backoff_and_the_last_one_dies():
     trials = [replace(FIRST, attempt=attempt) for attempt in (1, 2, 3)]
 
-    verdicts = [judge(ERROR, None, trial) for trial in trials]
+    verdicts = [judge(ERROR, None, retry_input) for retry_input in trials]
 
     assert [verdict.outcome for verdict in verdicts] == [Outcome.FAILED, Outcome.FAILED, Outcome.DIED]
     assert [verdict.run_at for verdict in verdicts] == [
@@ -198,8 +198,8 @@ def test_the_first_failures_retry_after_the_backoff_and_the_last_one_dies():
 def test_exactly_the_attempts_of_the_policy_are_made(attempt, attempts, random):
     policy = RetryPolicy(attempts=attempts)
 
-    trial = replace(FIRST, attempt=attempt, policy=policy, random=random)
-    verdict = judge(ERROR, None, trial)
+    retry_input = replace(FIRST, attempt=attempt, policy=policy, random=random)
+    verdict = judge(ERROR, None, retry_input)
 
     assert verdict.will_retry is (attempt < attempts)
     if verdict.will_retry:
@@ -277,7 +277,7 @@ words = st.one_of(
     st.builds(Abort, st.none() | st.text(max_size=3)),
 )
 trials = st.builds(
-    Trial,
+    RetryInput,
     attempt=st.integers(1, 5),
     policy=st.builds(RetryPolicy, attempts=st.integers(1, 5), base=st.floats(0, 100)),
     deadline=st.none() | st.floats(-100, 100).map(lambda offset: NOON + timedelta(seconds=offset)),
@@ -287,8 +287,8 @@ trials = st.builds(
 
 
 @given(words, st.none() | st.sampled_from(["abort", "retry"]) | words, trials)
-def test_a_work_either_ends_with_a_reason_or_comes_back_with_a_moment(error, advice, trial):
-    verdict = judge(error, advice, trial)
+def test_a_work_either_ends_with_a_reason_or_comes_back_with_a_moment(error, advice, retry_input):
+    verdict = judge(error, advice, retry_input)
 
     if verdict.will_retry:
         assert verdict.reason is None

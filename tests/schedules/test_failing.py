@@ -9,9 +9,9 @@ import pytest
 from django.db import transaction
 
 from django_ayework import enqueue, schedule
-from django_ayework.flow.schedules import steps
+from django_ayework.flow import firing as steps
 from django_ayework.models import Firing, Schedule, Work
-from django_ayework.rules.schedules.catching_up import TRIES
+from django_ayework.rules.schedules import TRIES
 from django_ayework.testing import now, tick, time_travel
 from tests.schedules.works import note
 

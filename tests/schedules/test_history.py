@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_ayework import schedule
-from django_ayework.flow.chores import FIRINGS_KEPT, prune
+from django_ayework.flow.maintenance import FIRINGS_KEPT, prune
 from django_ayework.models import Firing
 from django_ayework.testing import tick, time_travel
 from django_ayework.testing.factories import FiringFactory

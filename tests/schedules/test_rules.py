@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_ayework.rules.schedules.catching_up import BOUND, PUNCTUAL, plan
-from django_ayework.rules.schedules.timing import Timing
+from django_ayework.rules.schedules import BOUND, PUNCTUAL, Timing, plan
 
 NOON = datetime(2026, 3, 8, 12, tzinfo=UTC)
 MOMENTS = st.integers(-(10**6), 10**6).map(lambda number: NOON + timedelta(milliseconds=number * 977))

@@ -12,7 +12,7 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import schedule
-from django_ayework.flow.schedules import ticking
+from django_ayework.flow import firing
 from django_ayework.models import Firing, Schedule
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import scheduler as scheduling
@@ -56,7 +56,7 @@ def test_a_declaration_that_comes_later_is_taken_up():
 def resting_worker(monkeypatch):
     """A worker whose scheduler rests for long, as there are no schedules."""
     monkeypatch.setattr(scheduling, "NONE", 600.0)
-    for module in (ticking, scheduling):
+    for module in (firing, scheduling):
         monkeypatch.setattr(module, "IDLE", 0.01)
     with running_worker() as worker:
         [thread] = worker._scheduler.threads

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from django_ayework import schedule
-from django_ayework.flow.schedules.sync import restore, sync
+from django_ayework.flow.schedules import restore, sync
 from django_ayework.models import Firing, Schedule
 from django_ayework.store.schedules import soonest
 from django_ayework.testing import now, tick, time_travel

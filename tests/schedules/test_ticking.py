@@ -10,7 +10,7 @@ import pytest
 
 from django_ayework import enqueue, schedule
 from django_ayework.define.schedules import schedules
-from django_ayework.flow.schedules import steps
+from django_ayework.flow import firing as steps
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.store.clock import clock
 from django_ayework.testing import drain, now, tick, time_travel
@@ -254,7 +254,7 @@ class TestOthers:
         assert declared is not None
         time_travel(60)
         schedules.remove(declared)
-        from django_ayework.flow.schedules.ticking import fire_due
+        from django_ayework.flow.firing import fire_due
 
         assert fire_due().fired == 0
         assert steps.step(row().pk) is steps.Did.NOTHING

@@ -11,9 +11,8 @@ import pytest
 def version(request, monkeypatch):
     """Run a test with the statements made for this database, and with those that every database takes."""
     if request.param == "portable":
-        claims = ("transitions.claim", "transitions.claims.portable")
-        for name in ("bulk", "edges", "groups", "telling", "waiters", *claims):
+        for name in ("bulk", "dependencies", "groups", "resolution", "claims"):
             module = import_module(f"django_ayework.store.{name}")
             monkeypatch.setattr(module, "is_postgresql", lambda: False, raising=False)
             monkeypatch.setattr(module, "has_returning", lambda: False, raising=False)
-        monkeypatch.setattr(import_module("django_ayework.store.transitions.claim"), "vendor", lambda: "any")
+        monkeypatch.setattr(import_module("django_ayework.store.claims"), "vendor", lambda: "any")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_ayework.store.waiters import WaiterRow, Watch, insert_waiters
+from django_ayework.store.dependencies import WaiterRow, Watch, insert_waiters
 
 
 def watch(waiter: str, *ids: str, chain: bool = False, outcome: str = "") -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.store.arrays import array_text
 from django_ayework.store.database import fetch
+from django_ayework.store.parameters import array_text
 
 
 @pytest.mark.django_db

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
-from django_ayework.rules.news import due_from_text
-from django_ayework.store import arrivals as module
-from django_ayework.store.arrivals import (
+from django_ayework.rules.notifications import due_from_text
+from django_ayework.store import watches
+from django_ayework.store.watches import (
     BUSY_FOR,
     COUNT_EVERY,
     FEW,
-    LOOK_EVERY,
+    LOOK_FOR_WORKS_EVERY,
     LOOK_OFTEN,
     REST,
     REST_WHEN_SLOW,
@@ -45,7 +45,7 @@ class ThreadClock(SleepingClock):
 
 @pytest.fixture
 def clock(monkeypatch) -> ThreadClock:
-    return put_in_place(ThreadClock(), module, monkeypatch)
+    return put_in_place(ThreadClock(), watches, monkeypatch)
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def watch(clock: ThreadClock) -> Iterator[ArrivalWatch]:
 
 
 def test_a_work_that_arrives_is_seen_at_the_next_look(watch, clock):
-    assert watch.hear(2.5 * LOOK_EVERY) == []
-    assert clock.slept == pytest.approx([LOOK_EVERY] * 3)
+    assert watch.hear(2.5 * LOOK_FOR_WORKS_EVERY) == []
+    assert clock.slept == pytest.approx([LOOK_FOR_WORKS_EVERY] * 3)
     WorkFactory(queue="mail", type="shop.pay")
     assert seen(watch) == {("mail", "shop.pay")}
 
@@ -65,7 +65,7 @@ def test_a_work_that_arrives_is_seen_at_the_next_look(watch, clock):
 def test_works_that_are_not_due_or_have_ended_are_no_news(watch):
     for status in ("scheduled", "blocked", "running", "success"):
         WorkFactory(status=status)
-    assert watch.hear(3 * LOOK_EVERY) == []
+    assert watch.hear(3 * LOOK_FOR_WORKS_EVERY) == []
 
 
 def test_a_work_that_stays_is_told_once_and_hides_no_other(watch):
@@ -99,22 +99,22 @@ def test_what_takes_the_place_of_a_work_between_two_looks_is_news(watch):
 def test_after_an_arrival_it_looks_more_often_for_a_while(watch, clock):
     WorkFactory()
     assert seen(watch)
-    assert watch.hear(BUSY_FOR + 3 * LOOK_EVERY) == []
+    assert watch.hear(BUSY_FOR + 3 * LOOK_FOR_WORKS_EVERY) == []
     assert clock.slept[0] == pytest.approx(LOOK_OFTEN)
-    assert clock.slept[-1] == pytest.approx(LOOK_EVERY)
+    assert clock.slept[-1] == pytest.approx(LOOK_FOR_WORKS_EVERY)
 
 
 def test_beside_many_that_wait_it_looks_no_more_often(watch, clock):
     WorkFactory.create_batch(FEW)
     assert seen(watch)
-    assert watch.hear(0.5 * LOOK_EVERY) == []
-    assert clock.slept == pytest.approx([LOOK_EVERY])
+    assert watch.hear(0.5 * LOOK_FOR_WORKS_EVERY) == []
+    assert clock.slept == pytest.approx([LOOK_FOR_WORKS_EVERY])
 
 
 def test_the_workers_of_a_fleet_share_the_looks(watch, clock):
     WorkerProcessFactory.create_batch(12)
     assert watch.hear(2 * COUNT_EVERY) == []
-    assert clock.slept[-1] == pytest.approx(3 * LOOK_EVERY)
+    assert clock.slept[-1] == pytest.approx(3 * LOOK_FOR_WORKS_EVERY)
 
 
 def test_a_server_that_answers_slowly_is_asked_less_often(watch, clock, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_look_reads_entries_of_the_index_alone():
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE TABLE django_ayework_work")
         cursor.fetchall()
-    plan = explained(module.FIRST_FEW, None)
+    plan = explained(watches.FIRST_FEW, None)
     assert "ayework_lane" in plan
     assert "Using index" in plan
     assert "filesort" not in plan

@@ -8,7 +8,7 @@ import pytest
 
 from django_ayework import retry
 from django_ayework.models import Work
-from django_ayework.store import lanes, transitions
+from django_ayework.store import claims, lanes
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, lanes_with_work
 from django_ayework.store.rows import find_row
@@ -24,7 +24,7 @@ def pending(label: str, type: str, age: int = 0, **columns) -> None:
 
 def claimed(caps: dict[str, int], limit: int, queue: str = "default") -> list[str]:
     now = clock.now()
-    return [row.id for row in transitions.claim(queue, caps, limit, "w", now, now + timedelta(minutes=1))]
+    return [row.id for row in claims.claim(queue, caps, limit, "w", now, now + timedelta(minutes=1))]
 
 
 def test_works_of_several_types_go_by_priority_then_age_whatever_their_type():
@@ -88,7 +88,7 @@ def test_what_a_claim_does_not_read_of_a_work_that_starts_over_is_as_it_is_store
     )
     retry("again")
     now = clock.now()
-    (row,) = transitions.claim("default", caps, 1, "w", now, now + timedelta(minutes=1))
+    (row,) = claims.claim("default", caps, 1, "w", now, now + timedelta(minutes=1))
     assert row == find_row("again")
     assert (row.result, row.ended_at, row.completed_by, row.attempt) == (None, None, None, 1)
 

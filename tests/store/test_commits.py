@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from django_ayework.store import commits as module
-from django_ayework.store.commits import LOOK_EVERY, LOOK_OFTEN, CommitWatch
+from django_ayework.store import watches
+from django_ayework.store.watches import LOOK_FOR_COMMITS_EVERY, LOOK_OFTEN, CommitWatch
 from tests.clocks import Clock, put_in_place
 
 
@@ -27,7 +27,7 @@ class SleepingClock(Clock):
 
 @pytest.fixture
 def clock(monkeypatch) -> SleepingClock:
-    return put_in_place(SleepingClock(), module, monkeypatch)
+    return put_in_place(SleepingClock(), watches, monkeypatch)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def watch(tmp_path: Path, writer: sqlite3.Connection, clock: SleepingClock) -> I
 
 
 def test_a_commit_is_seen_at_the_next_look(watch, writer, clock):
-    assert watch.hear(3 * LOOK_EVERY) == []
-    assert set(clock.slept) == {LOOK_EVERY}
+    assert watch.hear(3 * LOOK_FOR_COMMITS_EVERY) == []
+    assert set(clock.slept) == {LOOK_FOR_COMMITS_EVERY}
     writer.execute("INSERT INTO t VALUES (1)")
     assert watch.hear(1.0) == [(None, "")]
 

@@ -37,7 +37,7 @@ def test_the_row_becomes_what_the_rules_say(row, was_done, gains, word):
     now = clock.now()
     row = row._replace(done_at=now - timedelta(hours=1) if was_done else None)
     insert_groups([row, row._replace(id="other")])
-    becomes = row.gaining(*gains, now).saying(*word)
+    becomes = row.adding(*gains, now).saying(*word)
     assert count_in_group("g", *gains, now, *word) == becomes
     assert find_group("g") == becomes
     assert find_group("other") == row._replace(id="other")
@@ -45,11 +45,11 @@ def test_the_row_becomes_what_the_rules_say(row, was_done, gains, word):
 
 def test_a_group_is_done_when_its_last_member_ends_and_not_before_or_again():
     now = clock.now()
-    assert GroupRow("g", open=2).gaining(-1, 0, 0, now).done_at is None
-    assert GroupRow("g", open=1).gaining(-1, 0, 0, now).done_at == now
+    assert GroupRow("g", open=2).adding(-1, 0, 0, now).done_at is None
+    assert GroupRow("g", open=1).adding(-1, 0, 0, now).done_at == now
     earlier = now - timedelta(hours=1)
-    assert GroupRow("g", open=0, done_at=earlier).gaining(0, -1, 0, now).done_at == earlier
-    assert GroupRow("g", open=0, done_at=earlier).gaining(1, 1, 0, now).done_at is None
+    assert GroupRow("g", open=0, done_at=earlier).adding(0, -1, 0, now).done_at == earlier
+    assert GroupRow("g", open=0, done_at=earlier).adding(1, 1, 0, now).done_at is None
 
 
 def test_a_value_replaces_the_one_before_until_one_is_final():

@@ -9,10 +9,16 @@ import pytest
 from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
 
 from django_ayework.models import Work
-from django_ayework.store import inserts
-from django_ayework.store.copying import PIECE, copy_works
+from django_ayework.store import insert as inserts
 from django_ayework.store.database import atomic
-from django_ayework.store.inserts import insert_from_source, insert_one, insert_rows, insert_works
+from django_ayework.store.insert import (
+    PIECE,
+    copy_works,
+    insert_from_source,
+    insert_one,
+    insert_rows,
+    insert_works,
+)
 from django_ayework.store.rows import COLUMNS, WorkRow, rows_of
 from tests.app.models import Order
 

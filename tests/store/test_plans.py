@@ -9,25 +9,31 @@ from django.db import connection
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Work, WorkerProcess
-from django_ayework.rules.scope import Scope
-from django_ayework.rules.turns import Place as TurnPlace
-from django_ayework.store import lanes, retention, transitions
-from django_ayework.store.ahead import works_ahead
-from django_ayework.store.chains import steps_from
+from django_ayework.rules.controls import Place as TurnPlace
+from django_ayework.rules.controls import Scope
+from django_ayework.store import claims, deletion, lanes, transitions
+from django_ayework.store.claims import heads_in, lock_heads
 from django_ayework.store.clock import clock
-from django_ayework.store.counts import dead_letters, depths_of, processes_seen_since, scheduled_depths
 from django_ayework.store.database import atomic
-from django_ayework.store.dedup import Search, newest_matches
 from django_ayework.store.deletion import erase, lock_steps, steps_among
-from django_ayework.store.groups import delete_emptied
-from django_ayework.store.lanes import Lane, heads_of, lanes_behind, lanes_of
-from django_ayework.store.leases import lock_lapsed, lock_overdue, renew
-from django_ayework.store.look import look
+from django_ayework.store.fairness import turns_of
+from django_ayework.store.groups import delete_emptied, steps_from
+from django_ayework.store.identity import Search, find_live_units, newest_matches
+from django_ayework.store.lanes import (
+    Lane,
+    dead_letters,
+    depths_of,
+    heads_of,
+    lanes_behind,
+    lanes_of,
+    processes_seen_since,
+    scheduled_depths,
+    works_ahead,
+)
+from django_ayework.store.locks import lock_lapsed, lock_overdue, renew
+from django_ayework.store.poll import look
+from django_ayework.store.resolution import Place, blocked_after
 from django_ayework.store.rows import find_row
-from django_ayework.store.second_looks import Place, blocked_after
-from django_ayework.store.transitions.claims.mysql import heads_in, lock_heads
-from django_ayework.store.turns import turns_of
-from django_ayework.store.units import find_live_units
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add
 from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of, scans_table
@@ -102,9 +108,7 @@ def crowd() -> None:
 class TestPlans:
     def test_claiming_reads_pending_works_of_the_queue_in_order(self):
         WorkFactory.create_batch(20)
-        plans = plans_of(
-            lambda: transitions.claim("default", {"shop.add": 5}, 5, "w", clock.now(), clock.now())
-        )
+        plans = plans_of(lambda: claims.claim("default", {"shop.add": 5}, 5, "w", clock.now(), clock.now()))
         assert_reads_through("ayework_lane", plans)
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
 
@@ -112,7 +116,7 @@ class TestPlans:
         for type in ("shop.add", "shop.pay", "shop.pack"):
             WorkFactory.create_batch(20, type=type)
         caps = {"shop.add": 5, "shop.pay": 5, "shop.pack": 5}
-        plans = plans_of(lambda: transitions.claim("default", caps, 5, "w", clock.now(), clock.now()))
+        plans = plans_of(lambda: claims.claim("default", caps, 5, "w", clock.now(), clock.now()))
         assert_reads_through("ayework_lane", plans)
 
     def test_the_sweep_reads_each_page_of_blocked_works_in_order(self):
@@ -242,14 +246,14 @@ class TestPlans:
 
     def test_pruning_reads_ended_works_in_order(self):
         before = clock.now() - timedelta(days=1)
-        plans = plans_of(lambda: retention.delete_ended("success", before, 100))
+        plans = plans_of(lambda: deletion.delete_ended("success", before, 100))
         assert_reads_through(there("ayework_ended"), plans[:1])
 
     def test_pruning_one_type_reads_ended_works_of_that_type_alone(self):
         before = clock.now() + timedelta(minutes=1)
         for count, ended_at in ((20, clock.now()), (200, before + timedelta(hours=1))):
             WorkFactory.create_batch(count, type="shop.tick", status="success", ended_at=ended_at)
-        plans = plans_of(lambda: retention.delete_ended("success", before, 100, "shop.tick"))
+        plans = plans_of(lambda: deletion.delete_ended("success", before, 100, "shop.tick"))
         assert_reads_through("ayework_ended_type", plans[:1])
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans[:1]), (
             plans
@@ -258,15 +262,15 @@ class TestPlans:
 
     def test_the_types_that_have_ended_are_found_by_an_entry_each(self):
         WorkFactory(type="shop.tick", status="success", ended_at=clock.now())
-        plans = plans_of(lambda: list(retention.types_ended("success")))
+        plans = plans_of(lambda: list(deletion.types_ended("success")))
         assert len(plans) == 3
         assert_reads_through("ayework_ended_type", plans)
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
-        assert [type for type, _ in retention.types_ended("success")] == ["shop.add", "shop.tick"]
+        assert [type for type, _ in deletion.types_ended("success")] == ["shop.add", "shop.tick"]
 
     @pytest.mark.vendors("mysql")
     def test_the_types_that_have_ended_are_found_however_many_works_they_have(self):
-        assert entries_read(lambda: list(retention.types_ended("success"))) < 20
+        assert entries_read(lambda: list(deletion.types_ended("success"))) < 20
 
     def test_the_far_future_is_left_alone(self):
         assert transitions.stage(clock.now(), 100) == 0

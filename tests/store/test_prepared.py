@@ -19,13 +19,12 @@ from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.errors import InvalidWorkId
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.states import Status
-from django_ayework.store import edges, groups, prepared, telling
+from django_ayework.store import claims, dependencies, groups, prepared, resolution
+from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
 from django_ayework.store.clock import clock
-from django_ayework.store.edges import News
+from django_ayework.store.dependencies import News
 from django_ayework.store.prepared import WORTHWHILE
 from django_ayework.store.sessions import engine_session
-from django_ayework.store.transitions import claim
-from django_ayework.store.transitions.claims.postgresql import CLAIM_LANE, CLAIM_LANES
 from tests.app.works import add
 from tests.races.rivals import claim_all, succeed
 from tests.store.plans import analyse
@@ -76,7 +75,7 @@ def sent_by_driver() -> Iterator[Callable[[], tuple[list[str], int]]]:
 
 def claim_one() -> list[str]:
     now = clock.now()
-    return [row.id for row in claim("default", {add.name: 1}, 1, "w", now, now)]
+    return [row.id for row in claims.claim("default", {add.name: 1}, 1, "w", now, now)]
 
 
 @direct
@@ -223,7 +222,7 @@ def test_a_session_of_the_engine_makes_each_plan_once():
     """Left to itself the server makes another plan each time a waiter is told."""
     with engine_session(), connection.cursor() as cursor:
         for number in range(10):
-            telling.tell_waiters((), News({f"work{number}": Status.SUCCESS}, {}))
+            resolution.resolve_waiters((), News({f"work{number}": Status.SUCCESS}, {}))
         cursor.execute(
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE '%fresh%'"
         )
@@ -280,10 +279,10 @@ def test_with_server_side_cursors_disabled_nothing_is_prepared(monkeypatch):
             CLAIM_LANES,
             "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'",
         ),
-        (edges.WATCHERS, "'{a,b}'"),
-        (telling.LOCK_CONCERNED, "'{g}', '{a,b}'"),
-        (telling.RECORD, "'{a}', '{f}', '{success}', '{w}', '{dead}'"),
-        (telling.AT_ONCE, "'{a}', '{f}', '{success}', '{dead}'"),
+        (dependencies.WATCHERS, "'{a,b}'"),
+        (resolution.LOCK_CONCERNED, "'{g}', '{a,b}'"),
+        (resolution.RECORD, "'{a}', '{f}', '{success}', '{w}', '{dead}'"),
+        (resolution.AT_ONCE, "'{a}', '{f}', '{success}', '{dead}'"),
         (groups.COUNT, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
 )

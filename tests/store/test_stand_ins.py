@@ -12,9 +12,9 @@ from django.db.models import Q
 
 from django_ayework.migrations._online import ReplaceIndexOnline
 from django_ayework.models import Work
-from django_ayework.models.indexes import PartialIndex
+from django_ayework.models.fields import PartialIndex
 from django_ayework.store.clock import clock
-from django_ayework.store.stand_ins import StandIn
+from django_ayework.store.generated_columns import StandIn
 from django_ayework.testing.factories import WorkFactory
 
 STAND_INS = {

@@ -11,10 +11,9 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ayework.models import Edge, Waiter
 from django_ayework.rules.states import Status
-from django_ayework.store import telling
-from django_ayework.store.edges import News
-from django_ayework.store.telling import lock_concerned, record_outcomes, tell_waiters
-from django_ayework.store.waiters import lock_waiters, read_waiters
+from django_ayework.store import resolution
+from django_ayework.store.dependencies import News, lock_waiters, read_waiters
+from django_ayework.store.resolution import lock_concerned, record_outcomes, resolve_waiters
 from tests.processes import PATIENCE, eventually
 from tests.store.gates import watch
 
@@ -98,7 +97,7 @@ def test_where_nobody_watches_nothing_is_asked(django_assert_num_queries):
 @pytest.mark.parametrize("way", ["at once", "in steps"])
 def test_everybody_who_watches_is_told(way, monkeypatch):
     if way == "in steps":
-        monkeypatch.setattr(telling, "told_at_once", lambda news: None)
+        monkeypatch.setattr(resolution, "resolved_at_once", lambda news: None)
     watch("both", "a", "b")
     watch("one", "b")
     watch("none", "c")
@@ -106,7 +105,7 @@ def test_everybody_who_watches_is_told(way, monkeypatch):
     watch("of other chain", "b", chain=True)
     watch("has heard", "a", outcome="success")
     news = News({"a": Status.SUCCESS, "b": Status.DEAD}, {"a": Status.CANCELLED})
-    answer = tell_waiters(set(), news)
+    answer = resolve_waiters(set(), news)
     assert answer == read_waiters(answer)
     assert {"both", "one", "of chain"} <= set(answer) <= {*WAITERS} - {"none"}
     stands = {id: (succeeded, missed) for id, *_, succeeded, missed, _ in read_waiters(WAITERS).values()}
@@ -123,18 +122,18 @@ def test_everybody_who_watches_is_told(way, monkeypatch):
 def test_those_that_are_named_may_be_decided_too():
     watch("gate", "a")
     watch("named", "b")
-    assert tell_waiters({"named"}, News({"a": Status.SUCCESS}, {})) == read_waiters(["gate", "named"])
+    assert resolve_waiters({"named"}, News({"a": Status.SUCCESS}, {})) == read_waiters(["gate", "named"])
 
 
 def test_an_end_that_is_undone_is_told_to_whoever_watches():
     watch("gate", "a", outcome="dead")
-    assert tell_waiters(set(), News({"a": None}, {})) == read_waiters(["gate"])
+    assert resolve_waiters(set(), News({"a": None}, {})) == read_waiters(["gate"])
     assert outcomes("gate") == {"a": ""}
 
 
 def test_nobody_watches():
     watch("gate", "a")
-    assert tell_waiters(set(), News({"b": Status.SUCCESS}, {})) == {}
+    assert resolve_waiters(set(), News({"b": Status.SUCCESS}, {})) == {}
 
 
 @on_postgres
@@ -147,10 +146,10 @@ def test_a_session_that_keeps_no_plans_looks_whether_anybody_watches(
     ended, keeps_plans, statements, monkeypatch
 ):
     """Elsewhere it would be planned for each work that settles for itself, and hardly any is watched."""
-    monkeypatch.setattr(telling, "keeps_plans", lambda database: keeps_plans)
+    monkeypatch.setattr(resolution, "keeps_plans", lambda database: keeps_plans)
     watch("gate", "a", chain=True)
     with CaptureQueriesContext(connection) as run:
-        told = tell_waiters(set(), News({"step": Status.SUCCESS}, {ended: Status.SUCCESS}))
+        told = resolve_waiters(set(), News({"step": Status.SUCCESS}, {ended: Status.SUCCESS}))
     assert told == read_waiters(["gate"] if ended == "a" else [])
     assert ["tell" if "FOR UPDATE" in query["sql"] else "look" for query in run] == statements
 
@@ -188,7 +187,7 @@ def test_a_waiter_that_was_only_waited_for_is_told_at_once(telling_elsewhere, mo
     watch("gate", "a", "b")
     with transaction.atomic():
         lock_waiters(["gate"])
-        monkeypatch.setattr(telling, "record_outcomes", None)
+        monkeypatch.setattr(resolution, "record_outcomes", None)
         told = telling_elsewhere(News({"a": Status.SUCCESS}, {}))
     assert told() == read_waiters(["gate"])
     assert (outcomes("gate"), read_waiters(["gate"])["gate"].succeeded) == ({"a": "success", "b": ""}, 1)
@@ -218,7 +217,7 @@ def telling_elsewhere(version: None) -> Callable[[News], Callable[[], object]]:
         def tell_and_commit() -> None:
             try:
                 with transaction.atomic():
-                    answers.append(tell_waiters(set(), news))
+                    answers.append(resolve_waiters(set(), news))
             finally:
                 connections.close_all()
 

@@ -11,9 +11,8 @@ import pytest
 from django.db import connection, transaction
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.store import transitions
+from django_ayework.store import claims
 from django_ayework.store.clock import clock
-from django_ayework.store.transitions.claims import mysql
 from tests.app.works import add
 from tests.store.plans import entries_read, plans_of
 
@@ -24,9 +23,9 @@ MANY = 300
 @pytest.fixture(autouse=True)
 def searches_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each search counts as one that has passed over many works."""
-    monkeypatch.setattr(mysql, "SLOW", 0.0)
-    monkeypatch.setattr(mysql, "REMEMBERED", 60.0)
-    mysql.places.clear()
+    monkeypatch.setattr(claims, "SLOW", 0.0)
+    monkeypatch.setattr(claims, "REMEMBERED", 60.0)
+    claims.places.clear()
 
 
 @contextmanager
@@ -59,7 +58,7 @@ def queued(**options: object) -> str:
 def claimed(limit: int = 8, *types: str) -> list[str]:
     now = clock.now()
     caps = dict.fromkeys(types or (add.name,), limit)
-    rows = transitions.claim("default", caps, limit, "w", now, now + timedelta(minutes=1))
+    rows = claims.claim("default", caps, limit, "w", now, now + timedelta(minutes=1))
     return [row.id for row in rows]
 
 
@@ -101,8 +100,8 @@ def test_a_claim_begins_behind_them_once_it_has_passed_over_them():
         plans = plans_of(claimed)
         assert not any("filesort" in plan or "w ALL" in plan for plan in plans), plans
         queued()
-        [place] = mysql.places.values()
+        [place] = claims.places.values()
         params = ("default", add.name, *place.params, 8)
-        assert "range ayework_lane" in plans_of(lambda: mysql.fetch(mysql.LOCK_LANE_FROM, params))[0]
-        assert entries_read(lambda: mysql.fetch(mysql.LOCK_LANE_FROM, params)) < 20
+        assert "range ayework_lane" in plans_of(lambda: claims.fetch(claims.LOCK_LANE_FROM, params))[0]
+        assert entries_read(lambda: claims.fetch(claims.LOCK_LANE_FROM, params)) < 20
         assert entries_read(claimed) < MANY

@@ -7,15 +7,9 @@ import pytest
 from django_ayework.models import Edge, Group, Waiter
 from django_ayework.rules.states import Status
 from django_ayework.store.clock import clock
-from django_ayework.store.edges import News
+from django_ayework.store.dependencies import News, WaiterRow, Watch, insert_waiters, read_waiters
 from django_ayework.store.groups import GroupRow, count_in_group, insert_groups
-from django_ayework.store.telling import lock_concerned, record_outcomes, tell_waiters
-from django_ayework.store.waiters import (
-    WaiterRow,
-    Watch,
-    insert_waiters,
-    read_waiters,
-)
+from django_ayework.store.resolution import lock_concerned, record_outcomes, resolve_waiters
 from tests.store.plans import analyse, plans_of, scans_table
 
 GATES, EACH = 20_000, 2
@@ -62,7 +56,7 @@ def test_edges_are_told_through_what_they_watch():
 
 def test_whoever_watches_is_told_through_what_is_watched():
     for table in (EDGES, WAITERS):
-        plans = plans_of(lambda: tell_waiters(set(), NEWS), table)
+        plans = plans_of(lambda: resolve_waiters(set(), NEWS), table)
         assert plans
         assert_scans_nothing({table: plans})
         assert table == WAITERS or all(are_few(plan) for plan in plans), plans

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_ayework.models import Edge
-from django_ayework.store.edges import watchers_of
-from django_ayework.store.waiters import WORTH_COPYING, WaiterRow, Watch, insert_waiters
+from django_ayework.store.dependencies import WORTH_COPYING, WaiterRow, Watch, insert_waiters, watchers_of
 from tests.store.gates import watch
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]

@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 from django.db import connection
 
-from django_ayework.worker.supervisor import births
-from django_ayework.worker.supervisor import supervisor as supervisor_module
-from django_ayework.worker.supervisor.births import forget_connections, forks, inherited
-from django_ayework.worker.supervisor.supervisor import Supervisor
+from django_ayework.worker import child
+from django_ayework.worker import supervisor as supervisor_module
+from django_ayework.worker.child import forget_connections, forks, inherited
+from django_ayework.worker.supervisor import Supervisor
 
 
 def test_no_connection_is_shared_with_a_child():
@@ -33,22 +33,22 @@ def test_it_does_not_fork_when_another_thread_would_be_cut_off():
 
 
 def test_it_does_not_fork_on_macos(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(births.threading, "active_count", lambda: 1)
+    monkeypatch.setattr(child.threading, "active_count", lambda: 1)
     assert forks()
-    monkeypatch.setattr(births.sys, "platform", "darwin")
+    monkeypatch.setattr(child.sys, "platform", "darwin")
     assert not forks()
 
 
 def test_what_a_child_inherits_is_not_passed_on_to_its_own_children(monkeypatch: pytest.MonkeyPatch):
-    ours, theirs = births.line()
+    ours, theirs = child.line()
     with ours:
-        monkeypatch.setenv(births.INHERITANCE, f"{theirs.detach()},3")
-        birth = inherited()
-        assert birth is not None
-        end, place = birth
+        monkeypatch.setenv(child.INHERITANCE, f"{theirs.detach()},3")
+        new_work = inherited()
+        assert new_work is not None
+        end, place = new_work
         with end:
             assert (place, end.get_inheritable()) == (3, False)
-    assert births.INHERITANCE not in os.environ
+    assert child.INHERITANCE not in os.environ
     assert inherited() is None
 
 
@@ -56,7 +56,7 @@ def test_a_system_without_room_for_another_process_is_given_time(monkeypatch: py
     def fail(*args):
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(supervisor_module, "give_birth", fail)
+    monkeypatch.setattr(supervisor_module, "start_child", fail)
     supervisor = Supervisor(1, life=lambda end, place: 0)
     with closing(supervisor._bell):
         for _ in range(3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_ayework.rules.health import Phase, signs_of_nobody
-from django_ayework.worker.supervisor.line import Listener, line, send, signs_from
+from django_ayework.worker.child import Listener, line, send, signs_from
 
 
 @pytest.fixture

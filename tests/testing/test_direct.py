@@ -9,7 +9,7 @@ from django.db import transaction
 from django.test import TestCase
 
 from django_ayework import enqueue
-from django_ayework.flow import direct
+from django_ayework.flow import after_commit
 from django_ayework.testing import drain, perform, running_worker
 from tests.direct.works import quick
 
@@ -17,10 +17,10 @@ from tests.direct.works import quick
 class PlainTest(TestCase):
     def setUp(self) -> None:
         """Be without pytest's fixtures, which hold such works back."""
-        direct.connections.held_back = False
+        after_commit.providers.held_back = False
         self.offered = []
-        self.intake, direct.connections.intake = direct.connections.intake, self.offered.append
-        self.addCleanup(setattr, direct.connections, "intake", self.intake)
+        self.intake, after_commit.providers.intake = after_commit.providers.intake, self.offered.append
+        self.addCleanup(setattr, after_commit.providers, "intake", self.intake)
 
     def test_drain_makes_the_first_attempt(self) -> None:
         with self.captureOnCommitCallbacks(execute=True):

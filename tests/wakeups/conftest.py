@@ -15,26 +15,26 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 @pytest.fixture
 def carrier(settings: Any) -> Any:
     """What carries the wake-ups of this test: it notes them, and lets the test be another process."""
-    from django_ayework.flow.news.outbox import outbox
+    from django_ayework.flow.notify import sender
     from tests.wakeups.kit import Carrier
 
     carrier = Carrier()
     settings.AYEWORK = {"PUBSUB": carrier, "POLL_INTERVAL": 30}
-    outbox.rest()
-    outbox.forget()
+    sender.rest()
+    sender.forget()
     yield carrier
     carrier.open()
-    outbox.rest()
-    outbox.forget()
+    sender.rest()
+    sender.forget()
 
 
 @pytest.fixture
 def unhurried(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages need not keep any interval."""
-    from django_ayework.flow.news import outbox as module
+    from django_ayework.flow import notify
 
-    monkeypatch.setattr(module, "INTERVAL", 0.0)
-    monkeypatch.setattr(module, "FLOOD_INTERVAL", 0.0)
+    monkeypatch.setattr(notify, "INTERVAL", 0.0)
+    monkeypatch.setattr(notify, "FLOOD_INTERVAL", 0.0)
 
 
 @pytest.fixture

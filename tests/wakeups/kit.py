@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from django_ayework.ports.pubsub.local import LocalPubSub
-from django_ayework.rules.news import due_from_text, ids_from_text
+from django_ayework.rules.notifications import due_from_text, ids_from_text
 
 READERS: dict[str, Any] = {"due": due_from_text, "ended": ids_from_text, "revoked": ids_from_text}
 

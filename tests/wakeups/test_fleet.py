@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.flow.news.outbox import outbox
+from django_ayework.flow.notify import sender
 from django_ayework.models import WorkerProcess
-from django_ayework.rules.news import Due, due_to_text
-from django_ayework.rules.scope import Scope
+from django_ayework.rules.controls import Scope
+from django_ayework.rules.notifications import Due, due_to_text
 from django_ayework.testing import now
-from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.presence import Presence
-from django_ayework.worker.wake import Wake
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.health import Presence
+from django_ayework.worker.threads import Wake
 from django_ayework.worker.waking import Waking
 from tests.app.works import add
 from tests.processes import eventually
@@ -133,9 +133,9 @@ def test_the_others_look_step_by_step_while_nobody_has_taken_the_work(carrier, f
 
 def test_the_others_do_not_look_once_the_work_is_taken(carrier, fleet):
     idlers = fleet(12)
-    outbox.origin, own = "elsewhere", outbox.origin  # so that the work is no news to this process
+    sender.origin, own = "elsewhere", sender.origin  # so that the work is no news to this process
     enqueue(add(a=1, b=2))
-    outbox.origin = own
+    sender.origin = own
     for idler in idlers:
         idler.claimer.told.take()
         idler.wake.clear()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ayework import Status, WaitTimeout, cancel, dependency, enqueue, enqueue_many
-from django_ayework.flow.news.outbox import outbox
+from django_ayework.flow.notify import sender
 from django_ayework.models import Work
 from tests.processes import PATIENCE, eventually, worker_process
 from tests.wakeups.kit import Dropping, Raising
@@ -22,15 +22,15 @@ def env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
     """The environment of processes that are never woken by others; this process wakes nobody either."""
     kind = request.param
     settings.AYEWORK = {"PUBSUB": kind, "POLL_INTERVAL": 0.1}
-    outbox.rest()
-    outbox.forget()
+    sender.rest()
+    sender.forget()
     yield process_env | {
         "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
         "TEST_PUBSUB": f"{kind.__module__}.{kind.__name__}",
         "TEST_POLL": "0.1",
     }
-    outbox.rest()
-    outbox.forget()
+    sender.rest()
+    sender.forget()
 
 
 def test_works_run_and_whoever_waits_sees_it(env):

@@ -13,8 +13,8 @@ from django.conf import settings as django_settings
 from django.db import connection
 
 from django_ayework import cancel, enqueue
-from django_ayework.flow import waiting
-from django_ayework.flow.news.outbox import outbox
+from django_ayework.flow import handles
+from django_ayework.flow.notify import sender
 from django_ayework.models import Work, WorkerProcess
 from tests.processes import PATIENCE, ROOT, ended, eventually, worker_process
 from tests.wakeups.works import fan_out, hold, other, quick, until_aborted
@@ -32,8 +32,8 @@ def env(request: Any, process_env: dict[str, str], settings: Any, database_vendo
     """The environment of processes that are woken in each way there is on this database."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": request.param, "REDIS_URL": url}
-    outbox.rest()
-    outbox.forget()
+    sender.rest()
+    sender.forget()
     yield (
         process_env
         | {
@@ -44,7 +44,7 @@ def env(request: Any, process_env: dict[str, str], settings: Any, database_vendo
     )
     from django_ayework.ports.pubsub import get_pubsub
 
-    outbox.rest()
+    sender.rest()
     get_pubsub().close()
 
 
@@ -133,9 +133,9 @@ def test_who_waits_in_another_process_is_told_of_the_end(
     env_of_messages, resting, tmp_path: Path, monkeypatch
 ):
     """It looks so seldom that it would not see the end before its time is over."""
-    monkeypatch.setattr(waiting, "FIRST_LOOK", 600.0)
-    monkeypatch.setattr(waiting, "SLOWEST_LOOK", 600.0)
-    monkeypatch.setattr(waiting.Wait, "go_on", joined_at_once(waiting.Wait.go_on))
+    monkeypatch.setattr(handles, "FIRST_LOOK", 600.0)
+    monkeypatch.setattr(handles, "SLOWEST_LOOK", 600.0)
+    monkeypatch.setattr(handles.Wait, "go_on", joined_at_once(handles.Wait.go_on))
     handle = enqueue(hold(place=str(tmp_path)))
     source = f"""
 import django; django.setup()
@@ -147,7 +147,7 @@ complete({handle.id!r}, "ended elsewhere")
 """
     with subprocess.Popen([sys.executable, "-c", source], env=env_of_messages, cwd=ROOT) as process:
         wait_until_heard = [lambda: (tmp_path / "go").touch()]
-        monkeypatch.setattr(waiting.waiters, "tell", telling(waiting.waiters.tell, wait_until_heard))
+        monkeypatch.setattr(handles.waiters, "tell", telling(handles.waiters.tell, wait_until_heard))
         assert handle.result(timeout=PATIENCE) == "ended elsewhere"
         assert process.wait(PATIENCE) == 0
 

@@ -10,17 +10,16 @@ import pytest
 from django.db import transaction
 
 from django_ayework import cancel, complete, enqueue, enqueue_many, pause, retry, trigger, work
-from django_ayework.flow.chores import reclaim
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.services import EngineServices
 from django_ayework.models import Work
-from django_ayework.rules.news import ANYTHING, Due
-from django_ayework.rules.scope import Scope
-from django_ayework.store import transitions
+from django_ayework.rules.controls import Scope
+from django_ayework.rules.notifications import ANYTHING, Due
+from django_ayework.store import claims
 from django_ayework.testing import now
-from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.in_flight import InFlight, give_back
 from django_ayework.worker.maintenance import Maintenance
-from django_ayework.worker.winding_down import give_back
 from tests.app.works import add, fail, pay
 from tests.processes import eventually
 
@@ -42,7 +41,7 @@ ADD = Due(frozenset({("default", "shop.add")}))
 
 def claimed(handle) -> None:
     until = now() + timedelta(minutes=1)
-    assert transitions.claim("default", {"shop.add": 1}, 1, "w", now(), until)[0].id == handle.id
+    assert claims.claim("default", {"shop.add": 1}, 1, "w", now(), until)[0].id == handle.id
 
 
 def test_a_work_is_told_by_its_queue_and_type(carrier):
@@ -140,10 +139,10 @@ def test_works_that_are_completed_by_hand_are_told_as_revoked(carrier, unhurried
 
 
 def test_what_this_process_tells_is_no_news_to_itself(carrier):
-    from django_ayework.flow.news.elsewhere import hear_due, hear_ended
+    from django_ayework.flow.notify import subscribe_due, subscribe_ended
 
     heard: list[object] = []
-    forget = [hear_due(lambda due, message: heard.append(due)), hear_ended(heard.append)]
+    forget = [subscribe_due(lambda due, message: heard.append(due)), subscribe_ended(heard.append)]
     handle = enqueue(add(a=1, b=2))
     cancel(handle.id)
     eventually(lambda: len(carrier.sent) >= 3)
@@ -174,11 +173,11 @@ def test_a_work_whose_blocker_has_succeeded_is_told(carrier, unhurried):
 
 
 def test_what_a_worker_gives_back_is_told_to_others(carrier, unhurried):
-    claimer, holdings = Claimer("w", Scope()), Holdings(lambda: None)
-    maintenance = Maintenance("w", holdings, EngineServices(), None)
+    claimer, in_flight = Claimer("w", Scope()), InFlight(lambda: None)
+    maintenance = Maintenance("w", in_flight, EngineServices(), None)
     enqueue_many([add(a=1, b=2), add(a=1, b=2)])
     first, second = claimer.claim(2)
-    holdings.add([first, second])
+    in_flight.add([first, second])
     carrier.sent.clear()
     assert give_back("w", [first])
     assert carrier.told("due") == [ADD]

@@ -11,10 +11,10 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections
 
 from django_ayework import WaitTimeout, cancel, complete, enqueue, enqueue_many
-from django_ayework.flow import waiting
-from django_ayework.flow.news.here import Waiters, waiters
-from django_ayework.flow.waiting import hearing
-from django_ayework.rules.news import ids_to_text
+from django_ayework.flow import handles as waiting
+from django_ayework.flow.handles import hearing
+from django_ayework.flow.notify import Waiters, waiters
+from django_ayework.rules.notifications import ids_to_text
 from tests.app.works import add
 from tests.processes import eventually
 

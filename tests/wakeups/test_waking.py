@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 
 from django_ayework import enqueue, limit, work
-from django_ayework.define.signal import AbortReason
+from django_ayework.define.context import AbortReason
 from django_ayework.flow.services import EngineServices
-from django_ayework.rules.news import ANYTHING, Due, due_to_text, ids_to_text
-from django_ayework.rules.scope import Scope
+from django_ayework.rules.controls import Scope
+from django_ayework.rules.notifications import ANYTHING, Due, due_to_text, ids_to_text
 from django_ayework.testing import now, running_worker
+from django_ayework.worker import claimer as module
 from django_ayework.worker import maintenance
-from django_ayework.worker.claiming import claimer as module
-from django_ayework.worker.claiming.claimer import Claimer
-from django_ayework.worker.fleet import Fleet
-from django_ayework.worker.holdings import Holdings
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import Maintenance
-from django_ayework.worker.wake import Wake
-from django_ayework.worker.waking import Told, Waking
+from django_ayework.worker.threads import Wake
+from django_ayework.worker.waking import Fleet, Told, Waking
 from tests.app.works import add
 from tests.processes import PATIENCE, eventually
 
@@ -38,8 +37,8 @@ def claimer(carrier: Any) -> Claimer:
 def looks(claimer: Claimer, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One entry per look around."""
     looks: list[None] = []
-    look_around = claimer.look_around
-    monkeypatch.setattr(claimer, "look_around", lambda: (looks.append(None), look_around()))
+    poll = claimer.poll
+    monkeypatch.setattr(claimer, "poll", lambda: (looks.append(None), poll()))
     return looks
 
 
@@ -83,7 +82,7 @@ def test_what_is_told_is_claimed_without_a_look(claimer, looks):
 @transactional
 def test_a_look_that_is_due_by_time_is_put_off_once(claimer, looks, monkeypatch):
     claimer.claim(1)
-    monkeypatch.setattr(claimer, "look_is_due", lambda: True)
+    monkeypatch.setattr(claimer, "poll_is_due", lambda: True)
     looks.clear()
     for expected in (0, 1, 1, 2):
         claimer.told.add(Due(frozenset({("default", "shop.add")})))
@@ -221,8 +220,8 @@ def test_doubts_are_settled_by_the_database_not_by_the_message(carrier, monkeypa
 
 
 def test_maintenance_is_woken_by_what_it_holds_and_by_nothing_else(carrier, monkeypatch):
-    thread = Maintenance("w", Holdings(lambda: None), EngineServices(), None)
-    monkeypatch.setattr(thread.holdings, "ids", lambda: {"ours"})
+    thread = Maintenance("w", InFlight(lambda: None), EngineServices(), None)
+    monkeypatch.setattr(thread.in_flight, "ids", lambda: {"ours"})
     thread.doubt(frozenset({"ours"}))
     assert thread._bell.is_set()
     assert thread._doubtful == {"ours"}

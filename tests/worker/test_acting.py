@@ -10,7 +10,7 @@ from django_ayework import cancel, complete, delete_chains, enqueue
 from django_ayework.flow import effects
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
-from django_ayework.worker.attempts import losses
+from django_ayework.worker import delivery
 from tests.processes import eventually
 from tests.worker.works import hold, until_aborted
 
@@ -63,7 +63,7 @@ def test_that_a_cancelled_work_comes_too_late_is_information(stage, monkeypatch,
         eventually(lambda: stage.started)
         if not is_told:
             monkeypatch.setattr(effects, "_revocation_listeners", set())
-            monkeypatch.setattr(losses, "abort_lost", lambda doubtful: None)
+            monkeypatch.setattr(delivery, "abort_lost", lambda doubtful: None)
         cancel(handle.id)
         stage.go.set()
         eventually(lambda: told_too_late(caplog, handle.id))

@@ -9,7 +9,7 @@ from django.db import OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.models import Work, WorkerProcess
-from django_ayework.store import processes, transitions
+from django_ayework.store import attempts, claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import leases as leases_module
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 def test_a_worker_survives_a_database_that_goes_away_while_claiming(stage, monkeypatch):
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
-    claim = Flaky(transitions.claim, 4)
-    monkeypatch.setattr(transitions, "claim", claim)
+    claim = Flaky(claims.claim, 4)
+    monkeypatch.setattr(claims, "claim", claim)
     handle = enqueue(quick())
     with running_worker():
         handle.result(timeout=20)
@@ -33,14 +33,14 @@ def test_a_worker_survives_a_database_that_goes_away_while_claiming(stage, monke
 
 
 def test_what_one_queue_gave_is_run_although_the_next_cannot_be_claimed_from(stage, monkeypatch):
-    claim = transitions.claim
+    claim = claims.claim
 
     def claim_or_fail(queue: str, *args):
         if queue == "broken":
             raise OperationalError("canceling statement due to lock timeout")
         return claim(queue, *args)
 
-    monkeypatch.setattr(transitions, "claim", claim_or_fail)
+    monkeypatch.setattr(claims, "claim", claim_or_fail)
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
     enqueue_many([quick(number=number) for number in range(20)], queue="good")
     enqueue(quick(number=99), queue="broken")
@@ -94,7 +94,7 @@ def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypat
     monkeypatch.setattr(executor, "run_load", run)
     handle = enqueue(quick(), retry=Retry(attempts=2))
     with running_worker(concurrency=1) as worker:
-        eventually(lambda: run.left == 0 and not worker._holdings.all())
+        eventually(lambda: run.left == 0 and not worker._in_flight.all())
         Work.objects.filter(id=handle.id, status="running").update(leased_until="2020-01-01T00:00:00Z")
         handle.result(timeout=20)
     assert Work.objects.get(id=handle.id).attempt == 2
@@ -119,8 +119,8 @@ def test_a_database_that_stays_away_is_told_at_length_once(stage, monkeypatch, c
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
     monkeypatch.setattr(leases_module, "TICK", 0.01)
     with running_worker(concurrency=1) as worker:
-        away = Flaky(worker._claimer.look_around, 4)
-        monkeypatch.setattr(worker._claimer, "look_around", away)
+        away = Flaky(worker._claimer.poll, 4)
+        monkeypatch.setattr(worker._claimer, "poll", away)
         renew = worker._leases.renew_due = Flaky(worker._leases.renew_due, 4)
         eventually(lambda: not away.left and not renew.left)
     for told in ("the claiming loop failed", "the leases could not be renewed"):
@@ -145,7 +145,7 @@ def test_no_thread_outlives_its_worker(stage):
 
 def test_a_worker_that_cannot_reach_the_database_stops_when_told_to(monkeypatch):
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
-    monkeypatch.setattr(processes, "register", Flaky(None, 10**9))
+    monkeypatch.setattr(attempts, "register", Flaky(None, 10**9))
     worker = Worker()
     worker.start()
     worker.stop()

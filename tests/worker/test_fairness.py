@@ -10,11 +10,11 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ayework import enqueue, enqueue_many, pause
 from django_ayework.models import Work
-from django_ayework.rules.scope import Scope
+from django_ayework.rules.controls import Scope
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.claiming.claimer import Claimer
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.worker import Worker
 from tests.app.works import add
 from tests.outputs.works import store
@@ -25,7 +25,7 @@ def queues(deliveries: list[Delivery]) -> list[str]:
     return list(dict.fromkeys(delivery.row.queue for delivery in deliveries))
 
 
-def shares(deliveries: list[Delivery]) -> Counter[str]:
+def claim_groups(deliveries: list[Delivery]) -> Counter[str]:
     return Counter(delivery.row.queue for delivery in deliveries)
 
 
@@ -39,14 +39,14 @@ def test_each_queue_gets_its_share_and_another_goes_first_each_time(claimer):
         enqueue_many([quick() for _ in range(30)], queue=queue)
     claims = [claimer.claim(9) for _ in range(4)]
     assert [queues(claim) for claim in claims] == [["b", "a"], ["a", "b"], ["b", "a"], ["a", "b"]]
-    assert [sorted(shares(claim).values()) for claim in claims] == [[4, 5]] * 4
+    assert [sorted(claim_groups(claim).values()) for claim in claims] == [[4, 5]] * 4
 
 
 def test_what_one_queue_does_not_use_is_the_others(claimer):
     enqueue_many([quick() for _ in range(30)], queue="a")
     enqueue(quick(), queue="b")
-    assert shares(claimer.claim(10)) == {"a": 9, "b": 1}
-    assert shares(claimer.claim(10)) == {"a": 10}
+    assert claim_groups(claimer.claim(10)) == {"a": 9, "b": 1}
+    assert claim_groups(claimer.claim(10)) == {"a": 10}
 
 
 @pytest.mark.parametrize("wanted", [1, 8, 200])
@@ -131,11 +131,11 @@ def statements(act) -> int:
 def test_a_look_sends_the_same_statements_beside_many_queues_of_others(scope):
     claimer = Claimer("w", scope)
     enqueue(quick(), queue="mine")
-    claimer.look_around()  # which reads the controls
-    alone = statements(lambda: claimer.look_around())
+    claimer.poll()  # which reads the controls
+    alone = statements(lambda: claimer.poll())
     for number in range(300):
         WorkFactory(queue=f"tenant {number}")
-    assert statements(lambda: claimer.look_around()) == alone
+    assert statements(lambda: claimer.poll()) == alone
     assert queues(claimer.claim(9)) == ["mine"]
 
 
@@ -144,8 +144,8 @@ def test_a_look_of_a_worker_for_some_types_passes_over_queues_without_them_in_fe
         WorkFactory(queue=f"tenant {number}")
     enqueue(quick(), queue="tenant 77")
     claimer = Claimer("w", Scope(types=(quick.name,)))
-    claimer.look_around()
-    assert statements(lambda: claimer.look_around()) < 9
+    claimer.poll()
+    assert statements(lambda: claimer.poll()) < 9
     assert queues(claimer.claim(9)) == ["tenant 77"]
 
 
@@ -155,8 +155,8 @@ def test_a_worker_of_all_queues_comes_to_each_of_many_in_turn(claimer):
         WorkFactory.create_batch(2, queue=queue, type=quick.name)
     seen = set()
     for looks in range(3):
-        assert statements(lambda: claimer.look_around()) < 9, looks
-        found = {share.queue for share in claimer.busy}
+        assert statements(lambda: claimer.poll()) < 9, looks
+        found = {claim_group.queue for claim_group in claimer.busy}
         assert len(found) >= 100
         seen |= found
     assert seen == names

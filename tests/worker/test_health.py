@@ -13,7 +13,7 @@ from django.db import OperationalError
 from django_ayework import enqueue
 from django_ayework.rules.health import Phase
 from django_ayework.signals import work_succeeded
-from django_ayework.store import transitions
+from django_ayework.store import claims
 from django_ayework.testing import running_worker
 from django_ayework.worker import bounds
 from django_ayework.worker import worker as worker_module
@@ -77,7 +77,7 @@ def test_a_worker_without_its_database_is_live_and_not_ready(stage, server, monk
         server.ask = lambda: report_on(worker.vitals)
         eventually(lambda: statuses(server) == (200, 200))
         with monkeypatch.context() as broken:
-            broken.setattr(worker_module.Claimer, "look_around", fail)
+            broken.setattr(worker_module.Claimer, "poll", fail)
             eventually(lambda: statuses(server) == (200, 503))
             assert "server closed the connection" in get(server, "/ready")[1]["reasons"][0]
         eventually(lambda: statuses(server) == (200, 200))
@@ -92,7 +92,7 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
         return []
 
     monkeypatch.setattr(bounds, "STALL", 2.0)
-    monkeypatch.setattr(transitions, "claim", hang)
+    monkeypatch.setattr(claims, "claim", hang)
     enqueue(quick())
     with running_worker() as worker:
         server.ask = lambda: report_on(worker.vitals)

@@ -15,10 +15,10 @@ from django_ayework import Retry, dependency, doers, enqueue, enqueue_many, get_
 from django_ayework.define.registry import registry
 from django_ayework.errors import InvalidOption
 from django_ayework.models import Work
-from django_ayework.rules.scope import Scope
+from django_ayework.rules.controls import Scope
 from django_ayework.testing import running_worker
-from django_ayework.worker.attempts.delivery import Delivery
-from django_ayework.worker.claiming.claimer import Claimer
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.worker.works import quick
@@ -149,7 +149,7 @@ def test_scheduled_works_take_turns_from_when_they_are_due(claimer, time_travel,
         enqueue(quick(), fairness="c", delay=timedelta(seconds=60))
     flood(number, "b")
     time_travel(61)
-    claimer.look_around()
+    claimer.poll()
     assert sorted(labels(claimer.claim(3))) == ["a", "b", "c"]
     assert "b" not in labels(claimer.claim(2)) or number > 1
 
@@ -160,7 +160,7 @@ def test_works_that_failed_take_turns_anew(claimer, time_travel):
     for _ in range(20):
         enqueue(failing(), fairness="b")
     time_travel(61)
-    claimer.look_around()
+    claimer.poll()
     assert Counter(labels(claimer.claim(10))) == {"a": 5, "b": 5}
 
 

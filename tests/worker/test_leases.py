@@ -8,8 +8,8 @@ import pytest
 from django.db import OperationalError, transaction
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.define.signal import AbortReason
-from django_ayework.flow.chores import reclaim
+from django_ayework.define.context import AbortReason
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.testing import now, running_worker
@@ -65,7 +65,7 @@ def test_a_quick_work_is_never_renewed(stage, monkeypatch):
     from django_ayework.worker import leases as leases_thread
 
     renewals = []
-    monkeypatch.setattr(leases_thread.leases, "renew", lambda *args: renewals.append(args))
+    monkeypatch.setattr(leases_thread.locks, "renew", lambda *args: renewals.append(args))
     handle = enqueue(hold())
     stage.go.set()
     with running_worker():
@@ -132,7 +132,7 @@ def test_an_attempt_whose_work_is_lost_is_told_why(stage, changes, reason):
 
 def hasten_renewal(worker: Worker) -> None:
     """Make every lease the worker holds due for renewal."""
-    for delivery in worker._holdings.all():
+    for delivery in worker._in_flight.all():
         delivery.renewed_at = float("-inf")
 
 
@@ -143,7 +143,7 @@ def lapse(worker: Worker, in_database: bool = True) -> None:
     """Let every lease that the worker holds be over, as after a long pause of its host."""
     if in_database:
         Work.objects.filter(status="running").update(leased_until=now() - timedelta(seconds=1))
-    for delivery in worker._holdings.all():
+    for delivery in worker._in_flight.all():
         delivery.lapses_at = float("-inf")
 
 
@@ -189,7 +189,7 @@ def test_an_attempt_whose_lease_lapses_because_it_cannot_be_renewed_is_told(stag
     handle = enqueue(until_aborted())
     with running_worker() as worker:
         eventually(lambda: stage.started)
-        monkeypatch.setattr(leases_thread.leases, "renew", cannot_renew)
+        monkeypatch.setattr(leases_thread.locks, "renew", cannot_renew)
         lapse(worker)
         hasten_renewal(worker)
         eventually(lambda: stage.seen)
@@ -199,13 +199,13 @@ def test_an_attempt_whose_lease_lapses_because_it_cannot_be_renewed_is_told(stag
 
 def test_while_the_lease_lasts_a_renewal_that_fails_is_tried_again(stage, monkeypatch):
     failed: list[object] = []
-    monkeypatch.setattr(leases_thread.leases, "renew", lambda *args: failed.append(args) or cannot_renew())
+    monkeypatch.setattr(leases_thread.locks, "renew", lambda *args: failed.append(args) or cannot_renew())
     handle = enqueue(until_aborted())
     with running_worker() as worker:
         eventually(lambda: stage.started)
         hasten_renewal(worker)
         eventually(lambda: len(failed) > 2)
-        [delivery] = worker._holdings.all()
+        [delivery] = worker._in_flight.all()
         assert not delivery.signal.aborted
         delivery.abort(AbortReason.TIMEOUT)
         handle.result(timeout=10)

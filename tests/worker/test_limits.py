@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from django_ayework.worker import memory
-from django_ayework.worker.claiming import limits
-from django_ayework.worker.claiming.limits import MEGABYTE, Limits
-from django_ayework.worker.memory import resident_bytes
+from django_ayework.worker import limits, threads
+from django_ayework.worker.limits import MEGABYTE, Limits
+from django_ayework.worker.threads import resident_bytes
 
 
 def test_without_limits_there_is_room_for_ever():
@@ -42,12 +41,12 @@ def test_memory_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
 def test_where_the_system_does_not_tell_the_peak_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     now = resident_bytes()
     assert now > 10 * MEGABYTE
-    monkeypatch.setattr(memory, "STATM", tmp_path / "nowhere")
+    monkeypatch.setattr(threads, "STATM", tmp_path / "nowhere")
     assert resident_bytes() >= now * 0.9
 
 
 def test_macos_tells_the_peak_in_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(memory, "STATM", tmp_path / "nowhere")
+    monkeypatch.setattr(threads, "STATM", tmp_path / "nowhere")
     elsewhere = resident_bytes()
-    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    monkeypatch.setattr(threads.sys, "platform", "darwin")
     assert resident_bytes() <= elsewhere / 1000

@@ -9,13 +9,13 @@ import pytest
 from django_ayework import doers, enqueue, enqueue_many, work
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.hooks import adaptive_delay
+from django_ayework.rules.decisions import die
 from django_ayework.rules.states import Reason
-from django_ayework.rules.verdicts import die
 from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker.claiming.pressure import Pressure
-from django_ayework.worker.lag import Lag
+from django_ayework.worker.health import Lag
+from django_ayework.worker.limits import Pressure
 from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 from tests.worker.works import hold, quick

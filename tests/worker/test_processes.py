@@ -11,9 +11,9 @@ import pytest
 from django.core.management import call_command
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.flow.chores import reclaim
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.interpreter import OURS, PYTHONS_OWN, take_turns_quickly
+from django_ayework.worker.threads import OURS, PYTHONS_OWN, take_turns_quickly
 from tests.processes import ended, eventually, worker_process
 from tests.worker.works import at, at_async, at_in_thread, dies, interpreter, quick
 

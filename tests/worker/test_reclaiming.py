@@ -9,14 +9,14 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.flow import chores
-from django_ayework.flow.chores import reclaim
+from django_ayework.flow import maintenance
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work
 from django_ayework.store.database import in_transaction
 from django_ayework.testing import now, running_worker
 from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import claimer
 from django_ayework.worker import maintenance as maintenance_module
-from django_ayework.worker.claiming import claimer as claimer_module
 from tests.processes import eventually
 from tests.races.rivals import claim_all
 from tests.worker.works import hold, quick
@@ -27,7 +27,9 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 def test_what_is_reclaimed_is_logged_once_nothing_is_locked(monkeypatch):
     """A log may stand still: a pipe that nobody reads, a disk that is full."""
     open_transactions = []
-    monkeypatch.setattr(chores.logger, "warning", lambda *args: open_transactions.append(in_transaction()))
+    monkeypatch.setattr(
+        maintenance.logger, "warning", lambda *args: open_transactions.append(in_transaction())
+    )
     enqueue_many([quick(number=number) for number in range(3)])
     claim_all(lease=-1)
     assert reclaim() == 3
@@ -59,7 +61,7 @@ def pending() -> list[str]:
 
 
 def test_works_are_taken_back_a_few_at_a_time_the_longest_lost_first(monkeypatch):
-    monkeypatch.setattr(chores, "BATCH", 1)
+    monkeypatch.setattr(maintenance, "BATCH", 1)
     ids = [lost(seconds) for seconds in (20, 60, 40)]
     taken = []
     for _ in ids:
@@ -70,7 +72,7 @@ def test_works_are_taken_back_a_few_at_a_time_the_longest_lost_first(monkeypatch
 
 def test_works_of_its_own_keep_a_worker_from_none_of_the_others(monkeypatch):
     """Its host slept, so its own leases have lapsed for longer than anybody's."""
-    monkeypatch.setattr(chores, "BATCH", 2)
+    monkeypatch.setattr(maintenance, "BATCH", 2)
     own = [lost(600) for _ in range(5)]
     others = [lost(5) for _ in range(2)]
     assert reclaim(own) == 2
@@ -138,7 +140,7 @@ def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_
 
     with running_worker() as worker:
         with monkeypatch.context() as away:
-            away.setattr(claimer_module, "look", fail)
+            away.setattr(claimer, "look", fail)
             eventually(lambda: worker._claimer._cut_off)
             reclaimed.clear()
         eventually(lambda: not worker._claimer._cut_off)

@@ -15,8 +15,8 @@ from django_ayework import Retry, enqueue, work
 from django_ayework.models import Attempt, Work
 from django_ayework.store import sessions
 from django_ayework.testing import running_worker
+from django_ayework.worker import attempt
 from django_ayework.worker import worker as worker_module
-from django_ayework.worker.attempts import attempt as attempt_module
 from django_ayework.worker.worker import Worker
 from tests.processes import PATIENCE, eventually
 from tests.worker.works import hold
@@ -103,7 +103,7 @@ def test_a_success_waits_for_a_disk_that_is_full():
 
 
 def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch):
-    monkeypatch.setattr(attempt_module, "UNCONNECTED_FOR", 0.01)
+    monkeypatch.setattr(attempt, "UNCONNECTED_FOR", 0.01)
     wrapper = type(connections["default"])
     connect = wrapper.get_new_connection
     refused: list[str] = []

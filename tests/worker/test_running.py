@@ -72,8 +72,8 @@ def test_a_worker_makes_as_many_attempts_as_it_may(stage, most: int):
 
 def greedy(worker: Worker, ready: int) -> None:
     """Let the worker hold more works than it has slots, as it does while works are quick."""
-    worker._demand.measure = lambda finished: None  # type: ignore[method-assign]
-    worker._demand.rate = ready / 0.1
+    worker._prefetch.measure = lambda finished: None  # type: ignore[method-assign]
+    worker._prefetch.rate = ready / 0.1
 
 
 @pytest.fixture

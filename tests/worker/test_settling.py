@@ -14,7 +14,7 @@ from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.rows import WorkRow
 from django_ayework.testing import running_worker
 from django_ayework.worker import settler as settler_module
-from django_ayework.worker.attempts.delivery import Delivery
+from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.settler import MAX_BATCH, Settler
 from tests.processes import eventually
 from tests.races.rivals import claim_all

@@ -6,28 +6,33 @@ from django_ayework import work
 from django_ayework.define.registry import registry
 from django_ayework.rules.controls import Controls, TypeControl
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.claiming.shares import KnownShares, shares_of
+from django_ayework.worker.allocation import KnownClaimGroups, claim_groups_of
 
 
 def test_the_shares_of_the_same_lanes_are_worked_out_once():
-    known, controls = KnownShares(), Controls()
+    known, controls = KnownClaimGroups(), Controls()
     lanes = [Lane("q", "known.first"), Lane("q", "known.second")]
     first = known.of(lanes, controls)
-    assert first == shares_of(lanes, controls)
+    assert first == claim_groups_of(lanes, controls)
     assert known.of(list(lanes), controls) is first
-    assert known.of(lanes[:1], controls) == shares_of(lanes[:1], controls)
+    assert known.of(lanes[:1], controls) == claim_groups_of(lanes[:1], controls)
 
 
 def test_they_are_worked_out_again_when_controls_or_types_have_changed():
-    known, lanes = KnownShares(), [Lane("q", "known.first"), Lane("q", "known.second")]
+    known, lanes = KnownClaimGroups(), [Lane("q", "known.first"), Lane("q", "known.second")]
     assert len(known.of(lanes, Controls())) == 1
     paused = Controls({"known.first": TypeControl(paused=True)})
-    assert [share.types for share in known.of(lanes, paused)] == [("known.second",)]
+    assert [claim_group.types for claim_group in known.of(lanes, paused)] == [("known.second",)]
 
     @work(name="known.second", order="unit")
     def second() -> None: ...
 
     together = Controls()
-    assert [share.types for share in known.of(lanes, together)] == [("known.first",), ("known.second",)]
+    assert [claim_group.types for claim_group in known.of(lanes, together)] == [
+        ("known.first",),
+        ("known.second",),
+    ]
     registry.unregister("known.second")
-    assert [share.types for share in known.of(lanes, together)] == [("known.first", "known.second")]
+    assert [claim_group.types for claim_group in known.of(lanes, together)] == [
+        ("known.first", "known.second")
+    ]

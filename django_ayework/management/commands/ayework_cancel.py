@@ -7,9 +7,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.errors import AyeworkError
-from django_ayework.flow.cancel import cancel_group, cancel_one, cancel_type
-from django_ayework.management.choosing import hints_on_type, require_choice
-from django_ayework.management.output import JSONCommand
+from django_ayework.flow.acting import cancel_group, cancel_one, cancel_type
+from django_ayework.management.base import JSONCommand, hints_on_type, require_choice
 
 
 class Command(JSONCommand):

@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.errors import WorkNotFound
-from django_ayework.flow.explain.explaining import explain
-from django_ayework.management.output import JSONCommand
-from django_ayework.rules.explaining.explanation import Explanation
+from django_ayework.flow.explain import explain
+from django_ayework.management.base import JSONCommand
+from django_ayework.rules.explain.reasons import Explanation
 
 
 class Command(JSONCommand):

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_ayework.flow.chores import prune
-from django_ayework.management.output import JSONCommand
+from django_ayework.flow.maintenance import prune
+from django_ayework.management.base import JSONCommand
 
 
 class Command(JSONCommand):

@@ -7,10 +7,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.errors import AyeworkError
-from django_ayework.flow.dead_letters import dead_ids
-from django_ayework.flow.retry import retry_each, retryable_in
-from django_ayework.management.choosing import hints_on_type, require_choice
-from django_ayework.management.output import JSONCommand
+from django_ayework.flow.retry import dead_ids, retry_each, retryable_in
+from django_ayework.management.base import JSONCommand, hints_on_type, require_choice
 from django_ayework.rules.states import Reason
 
 

@@ -9,13 +9,13 @@ from django.core.management.base import CommandParser
 from django.db import Error
 
 from django_ayework.define.schedules import schedules
+from django_ayework.flow.firing import fire_due
 from django_ayework.flow.readiness import require_usable_database
-from django_ayework.flow.schedules.sync import sync
-from django_ayework.flow.schedules.ticking import fire_due
-from django_ayework.management.output import JSONCommand, show_engine_log
-from django_ayework.worker.bell import Bell
+from django_ayework.flow.schedules import sync
+from django_ayework.management.base import JSONCommand, show_engine_log
 from django_ayework.worker.scheduler import Scheduler
 from django_ayework.worker.serving import hear_signals
+from django_ayework.worker.threads import Bell
 
 
 class Command(JSONCommand):

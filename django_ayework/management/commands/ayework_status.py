@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from django_ayework.flow.overview import Overview, overview
-from django_ayework.flow.schedules.overview import ScheduleOverview, schedules_overview
-from django_ayework.management.output import JSONCommand
+from django_ayework.flow.schedules import ScheduleOverview, schedules_overview
+from django_ayework.management.base import JSONCommand
 
 #: Firings of each schedule that are shown.
 FORESEEN = 3

@@ -10,18 +10,27 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.define.registry import registry
-from django_ayework.flow.garbage import leave_out_what_is_loaded
 from django_ayework.flow.readiness import hints_on_queues
-from django_ayework.management.output import DatabaseCommand, log_named, show_engine_log
-from django_ayework.management.worker_check import check_worker
-from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
+from django_ayework.management.base import DatabaseCommand, log_named, show_engine_log
+from django_ayework.management.worker_options import (
+    WorkerOptions,
+    add_worker_options,
+    check_worker,
+    worker_options,
+)
+from django_ayework.worker.child import Tie, inherited
 from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
-from django_ayework.worker.interpreter import take_turns_quickly
-from django_ayework.worker.reloading import is_reloaded, serve_until_changed, start_again_and_again
-from django_ayework.worker.serving import REFUSED, exit_in_time, serve, signals_held_back
-from django_ayework.worker.supervisor.births import inherited
-from django_ayework.worker.supervisor.supervisor import Supervisor
-from django_ayework.worker.supervisor.tie import Tie
+from django_ayework.worker.serving import (
+    REFUSED,
+    exit_in_time,
+    is_reloaded,
+    serve,
+    serve_until_changed,
+    signals_held_back,
+    start_again_and_again,
+)
+from django_ayework.worker.supervisor import Supervisor
+from django_ayework.worker.threads import leave_out_what_is_loaded, take_turns_quickly
 from django_ayework.worker.worker import Worker
 
 
@@ -50,8 +59,8 @@ class Command(DatabaseCommand):
         if self.is_whole_process:
             leave_out_what_is_loaded()
             take_turns_quickly()
-        if (birth := inherited()) is not None:
-            return self.end(self.live(chosen, *birth))
+        if (new_work := inherited()) is not None:
+            return self.end(self.live(chosen, *new_work))
         server = self.health_server(options["health_host"], options["health_port"])
         if chosen.processes > 1:
             return self.end(self.supervise(chosen, server))

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from django.core.cache import BaseCache, caches
 
-from django_ayework.ports.kv.keys import end_of, stored_key, whole_number
+from django_ayework.ports.kv.base import end_of, stored_key, whole_number
 from django_ayework.ports.kv.local import is_living
 from django_ayework.rules.durations import Seconds
 from django_ayework.store.clock import clock

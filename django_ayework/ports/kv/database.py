@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from django_ayework.ports.kv.keys import end_of, stored_key, whole_number
+from django_ayework.ports.kv.base import end_of, stored_key, whole_number
 from django_ayework.rules.durations import Seconds
 from django_ayework.store import entries
 from django_ayework.store.clock import clock

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from django_ayework.ports.kv.keys import end_of, whole_number
+from django_ayework.ports.kv.base import end_of, whole_number
 from django_ayework.rules.durations import Seconds
 from django_ayework.store.clock import clock
 

@@ -1,11 +1,13 @@
-"""Messages within one process: for tests, and for a site that is one process."""
+"""Messages within one process, and no messages at all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from django_ayework.ports.pubsub.listeners import Listeners
-from django_ayework.ports.pubsub.protocol import Listener
+from django_ayework.ports.pubsub.base import Listener, Listeners
+
+# --- local ---
+# Messages within one process: for tests, and for a site that is one process.
 
 
 class LocalPubSub:
@@ -32,3 +34,24 @@ class LocalPubSub:
     def forget(self) -> None:
         """Begin anew in a forked process, which has other listeners."""
         self._listeners = Listeners()
+
+
+# --- polling ---
+# No messages at all: everybody looks for themselves, now and then.
+
+
+class PollingPubSub:
+    """Drops everything, without a connection or a thread."""
+
+    reaches_others = False
+    is_quick = True
+
+    def publish(self, channel: str, message: str) -> None:
+        """Send it to nobody."""
+
+    def subscribe(self, channel: str, listener: Listener) -> Callable[[], None]:
+        """Never call the listener."""
+        return lambda: None
+
+    def close(self) -> None:
+        """See PubSub.close()."""

@@ -6,8 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from django_ayework.conf import get_settings
-from django_ayework.ports.pubsub.ear import CannotHear, Ear
-from django_ayework.ports.pubsub.listening import Listening
+from django_ayework.ports.pubsub.listener import CannotHear, Ear, Listening
 from django_ayework.store import notifications
 from django_ayework.store.database import alias
 

@@ -8,8 +8,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from django_ayework.conf import get_settings
-from django_ayework.ports.pubsub.ear import CannotHear, Ear
-from django_ayework.ports.pubsub.listening import Listening
+from django_ayework.ports.pubsub.listener import CannotHear, Ear, Listening
 
 #: Before the name of each channel: others may use the same server.
 PREFIX = "ayework:"

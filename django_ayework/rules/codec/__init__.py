@@ -24,9 +24,8 @@ else is wrapped as ``{"$ayework": "<tag>", "value": …}``. Nothing is pickled a
 Anything else raises ``NotEncodable``; a ``CustomType`` teaches a ``RichJSON`` about a class of your own.
 """
 
-from django_ayework.rules.codec.custom import CustomType
-from django_ayework.rules.codec.protocol import Codec
 from django_ayework.rules.codec.richjson import RichJSON, decode, encode
-from django_ayework.rules.codec.stored import StoredException
+from django_ayework.rules.codec.scalars import StoredException
+from django_ayework.rules.codec.text import Codec, CustomType
 
 __all__ = ["Codec", "CustomType", "RichJSON", "StoredException", "decode", "encode"]

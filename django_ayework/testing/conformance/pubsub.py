@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from django.db import connections
 
-from django_ayework.ports.pubsub.protocol import PubSub
+from django_ayework.ports.pubsub.base import PubSub
 
 #: Texts that some ways to send them lose, shorten, or take for others.
 AWKWARD = (" ", "a", "a ", " a", "'", '"', "%s", "\\", "\\n", "null", '["a",null]', "x" * 7000)

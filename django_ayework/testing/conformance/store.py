@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from django.db import connections
 
-from django_ayework.ports.kv.protocol import Store
+from django_ayework.ports.kv.base import Store
 from django_ayework.testing.clock import time_travel
 
 T = TypeVar("T")

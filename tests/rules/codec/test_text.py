@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 
 from django_ayework.rules.codec import RichJSON, text
-from django_ayework.rules.codec.plain import is_plain
-from django_ayework.rules.codec.text import has_surrogates, kept, write, write_escaped
-from django_ayework.rules.codec.walk import Walk
+from django_ayework.rules.codec.containers import Walk
+from django_ayework.rules.codec.text import has_surrogates, is_plain, kept, write, write_escaped
 from tests.rules.codec.values import values
 
 patient = settings(deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_ayework.errors import CronError
-from django_ayework.rules.cron import parse_cron
+from django_ayework.rules.schedules import parse_cron
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_ayework.errors import CronError
-from django_ayework.rules.cron import next_after, parse_cron
+from django_ayework.rules.schedules import next_after, parse_cron
 
 ZONES = ["America/New_York", "Europe/London", "Australia/Lord_Howe", "Asia/Kathmandu", "UTC"]
 EXPRESSIONS = ["*/7 * * * *", "30 2 * * *", "30 1 * * *", "0 0 29 2 *", "0 0 15 * 1"]

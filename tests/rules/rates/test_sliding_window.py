@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 
 from django_ayework.doers import Allowed, Denied, SlidingWindow
-from django_ayework.rules.rates.rate import microseconds
+from django_ayework.rules.rates import microseconds
 from tests.rules.rates.moments import after, limits, moments_of, pauses, windows
 
 

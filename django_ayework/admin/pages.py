@@ -1,0 +1,245 @@
+"""What a page consists of: sections, links, stored values and moments as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pprint import pformat
+from typing import Any
+from urllib.parse import urlencode
+
+from django.apps import apps
+from django.contrib.admin import AdminSite
+from django.contrib.admin.exceptions import NotRegistered
+from django.contrib.admin.utils import quote
+from django.db.models import Model
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.text import Truncator
+from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_ayework.models import Group, Work
+from django_ayework.rules.codec import Codec
+from django_ayework.rules.conditions import Condition, Count
+from django_ayework.rules.explain.reasons import duration
+from django_ayework.rules.retry import RetryPolicy
+
+# --- sections ---
+# What a page consists of. Values are texts, or HTML made by ``format_html``; templates escape the former.
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A label and a value; a wide one takes a line of its own."""
+
+    label: str
+    value: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under headings."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page under a title; ``more`` is the address of what did not fit."""
+
+    title: str
+    facts: Sequence[Fact] = ()
+    table: Table | None = None
+    note: str = ""
+    more: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: a headline, and sections."""
+
+    headline: str
+    sections: Sequence[Section]
+
+
+# --- words ---
+# Texts that people read: moments, durations, shortened ids, policies.
+
+NOTHING = "–"
+
+
+def short(id: str) -> str:
+    """Return an id short enough for a column; generated ids differ in their last figures.
+
+    >>> short("0199f3a1-72c4-7a11-9a3e-2f6d2c90b7e1"), short("order-17")
+    ('…2c90b7e1', 'order-17')
+    """
+    return id if len(id) <= 12 else f"…{id[-8:]}"
+
+
+def first_line(text: str, length: int) -> str:
+    """Return the first line of an error, shortened."""
+    lines = text.strip().splitlines()
+    return Truncator(lines[0]).chars(length) if lines else ""
+
+
+def full_moment(at: datetime | None) -> str:
+    """Return a moment to the second, in the reader's time zone."""
+    return NOTHING if at is None else date_format(localtime(at), "j M Y H:i:s T")
+
+
+def moment(at: datetime | None, now: datetime) -> str:
+    """Return a moment for a column: the time if it is of today, else the day too."""
+    if at is None:
+        return NOTHING
+    here = localtime(at)
+    is_today = here.date() == localtime(now).date()
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        here.isoformat(),
+        full_moment(at),
+        date_format(here, "H:i:s" if is_today else "j M H:i"),
+    )
+
+
+def optional_duration(seconds: float | None) -> str:
+    """Return a duration, or a dash for none."""
+    return NOTHING if seconds is None else duration(seconds)
+
+
+def policy(retry: RetryPolicy) -> str:
+    """Return a retry policy as a sentence."""
+    attempts = ngettext("%(count)d attempt", "%(count)d attempts", retry.attempts) % {"count": retry.attempts}
+    if retry.attempts == 1:
+        return attempts
+    waits = _(
+        "%(attempts)s; the first wait is %(base)s, each next one %(factor)g times as long, at most %(max)s"
+    )
+    said = waits % {
+        "attempts": attempts,
+        "base": duration(retry.base),
+        "factor": retry.factor,
+        "max": duration(retry.max),
+    }
+    if not retry.jitter:
+        return said
+    return _("%(policy)s, less up to %(share)d %% at random") % {"policy": said, "share": retry.jitter * 100}
+
+
+def condition(condition: Condition) -> str:
+    """Return what a gate waits for as words."""
+    if isinstance(condition, Count):
+        many = _("%(count)d succeeded") if condition.of == "success" else _("%(count)d ended")
+        return many % {"count": condition.n}
+    return _("all succeeded") if condition == "all-success" else _("all ended")
+
+
+# --- links ---
+# Links to other pages of the admin, for those who may open them.
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Makes links for one reader. A page that the reader may not open is named without a link."""
+
+    site: AdminSite
+    request: HttpRequest
+
+    def work(self, id: str | None, text: str | None = None) -> str:
+        """Return a link to a work, or a dash for none."""
+        return NOTHING if id is None else linked(self.address(Work, "change", id), text or id)
+
+    def group(self, id: str | None) -> str:
+        """Return a link to a group, or a dash for none."""
+        return NOTHING if id is None else linked(self.address(Group, "change", id), id)
+
+    def about(self, label: str | None, key: str | None) -> str:
+        """Return a link to the object that a work is about, if the admin has a page for it."""
+        if label is None or key is None:
+            return NOTHING
+        try:
+            model = apps.get_model(label)
+        except (LookupError, ValueError):  # its app is gone
+            return f"{label}:{key}"
+        return linked(self.address(model, "change", key), f"{label}:{key}")
+
+    def works_where(self, **filters: str) -> str | None:
+        """Return the address of the list of works with these filters, or None."""
+        address = self.address(Work, "changelist")
+        return address and f"{address}?{urlencode(filters)}"
+
+    def history(self, id: str) -> str | None:
+        """Return the address of a work's history, or None."""
+        return self.address(Work, "history", id)
+
+    def address(self, model: type[Model], page: str, *keys: str) -> str | None:
+        """Return the address of a page, or None when it is not there or not for this reader."""
+        if not self.may_view(model):
+            return None
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
+        try:
+            return reverse(name, args=[quote(key) for key in keys], current_app=self.site.name)
+        except NoReverseMatch:
+            return None
+
+    def may_view(self, model: type[Model]) -> bool:
+        """Tell whether the model has a page that the reader may open."""
+        try:
+            model_admin: Any = self.site.get_model_admin(model)
+        except NotRegistered:
+            return False
+        return bool(model_admin.has_view_or_change_permission(self.request))
+
+
+def linked(address: str | None, text: str) -> str:
+    """Return a link as HTML, or the text alone without an address."""
+    return text if address is None else format_html('<a href="{}">{}</a>', address, text)
+
+
+# --- payloads ---
+# Stored inputs, results and values, for people to read.
+
+#: Characters of one value that a page shows.
+SHOWN = 10_000
+
+
+def shown(text: str | None, codec: Codec) -> str:
+    """Return a stored value as HTML, or a dash for none."""
+    return NOTHING if text is None else boxed(readable(text, codec))
+
+
+def boxed(text: str) -> str:
+    """Return a text as HTML that keeps its lines; a long one is cut, and its length told."""
+    if len(text) <= SHOWN:
+        return format_html('<pre class="ayework-text">{}</pre>', text)
+    note = _("The first %(shown)d of %(size)d characters.") % {"shown": SHOWN, "size": len(text)}
+    return format_html('<pre class="ayework-text">{}…</pre><p class="help">{}</p>', text[:SHOWN], note)
+
+
+def readable(text: str, codec: Codec) -> str:
+    """Return a stored value laid out over lines; what cannot be decoded is shown as it is stored."""
+    try:
+        return printable(laid_out(codec.decode(text)))
+    except Exception:  # a codec, or a value's own __str__, may raise anything
+        return printable(text)
+
+
+def laid_out(value: object) -> str:
+    """Return a decoded value as indented JSON, in which what JSON has no word for is a text."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # such as keys that are not texts
+        return pformat(value)
+
+
+def printable(text: str) -> str:
+    """Return a text that can be sent: lone surrogates are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()

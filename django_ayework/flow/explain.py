@@ -1,0 +1,269 @@
+"""Explaining why a work is not running: reads the facts for the rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.utils.timezone import localtime
+
+from django_ayework.conf import get_settings
+from django_ayework.define.registry import registry
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.errors import WorkNotFound
+from django_ayework.flow.controls import current_controls
+from django_ayework.flow.overview import GONE_AFTER
+from django_ayework.flow.requests import decode_options, twinned
+from django_ayework.models import WorkerProcess
+from django_ayework.rules.conditions import Condition, condition_from_plain
+from django_ayework.rules.controls import Controls
+from django_ayework.rules.decisions import has_expired, if_renamed, is_parking
+from django_ayework.rules.explain.reasons import (
+    Code,
+    Explanation,
+    Reason,
+    WorkerSeen,
+    absence,
+    limits,
+    no_worker,
+    pauses,
+)
+from django_ayework.rules.explain.statuses import (
+    Ending,
+    Hold,
+    Past,
+    Wait,
+    blocked,
+    bound,
+    history,
+    over,
+    pending,
+    running,
+    scheduled,
+)
+from django_ayework.rules.states import Reason as Cause
+from django_ayework.rules.states import Status
+from django_ayework.store.attempts import find_process, last_outcome
+from django_ayework.store.clock import clock
+from django_ayework.store.controls import running_counts
+from django_ayework.store.dependencies import WaiterRow, first_open, missed_by, read_waiters
+from django_ayework.store.groups import chain_ends
+from django_ayework.store.lanes import lanes_of, processes_seen_since, works_ahead
+from django_ayework.store.rows import WorkRow, find_row, statuses_of
+
+# --- workers ---
+# The workers, as explanations need them.
+
+
+def live_workers(now: datetime) -> list[WorkerSeen]:
+    """Return the workers that are alive."""
+    return [seen(process) for process in processes_seen_since(now - GONE_AFTER)]
+
+
+def find_worker(id: str | None) -> WorkerSeen | None:
+    """Return a worker, alive or not, if there is a trace of it."""
+    process = find_process(id) if id is not None else None
+    return None if process is None else seen(process)
+
+
+def seen(process: WorkerProcess) -> WorkerSeen:
+    """Return a worker's row as a value."""
+    return WorkerSeen(
+        id=process.id,
+        name=process.name,
+        host=process.host,
+        pid=process.pid,
+        queues=tuple(filter(None, process.queues.split(","))),
+        concurrency=process.concurrency,
+        running=process.running,
+        seen_at=process.seen_at,
+        stopped_at=process.stopped_at,
+    )
+
+
+# --- blocked ---
+# Blocked works.
+
+#: Watched works that are named.
+NAMED = 5
+
+
+def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return what a work waits for; when that takes a worker, also that none is there."""
+    waiter = read_waiters([row.id]).get(row.id)
+    reasons = [*blocked(wait_of(waiter) if waiter else None), *bound(row.deadline, now, "open")]
+    needs_worker = (waiter is not None and waiter.recheck) or has_expired(row.deadline, now)
+    if needs_worker and not live_workers(now):
+        reasons += no_worker()
+    return reasons
+
+
+def wait_of(waiter: WaiterRow) -> Wait:
+    """Return what a waiter waits for."""
+    watched = first_open(waiter.work_id, NAMED)
+    statuses = statuses_of(watch.id for watch in watched if not watch.chain)
+    statuses |= chain_ends(watch.id for watch in watched if watch.chain)
+    return Wait(
+        condition=condition_of(waiter),
+        stored=waiter.condition,
+        tally=waiter.tally,
+        open=[(watch.id, statuses.get(watch.id)) for watch in watched],
+        missed=missed_by(waiter.work_id, NAMED) if waiter.missed else [],
+        recheck=waiter.recheck,
+    )
+
+
+def condition_of(waiter: WaiterRow) -> Condition | None:
+    """Return the condition, or None when it cannot be read."""
+    try:
+        return condition_from_plain(json.loads(waiter.condition))
+    except (ValueError, TypeError):
+        return None
+
+
+# --- ended ---
+# Ended works.
+
+#: Watched works that are named.
+
+
+def why_ended(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return how a work ended, and what can be done about it."""
+    members, missed = missed_members(row)
+    ending = Ending(
+        status=Status(row.status),
+        reason=row.reason,
+        type=row.type,
+        is_gate=row.type == GATE_TYPE,
+        ended_at=row.ended_at,
+        by=ended_by(row),
+        error=row.error,
+        attempt=row.attempt,
+        members=members,
+        missed=missed,
+        if_renamed=if_renamed(row.type, registry.names()) if row.reason == Cause.UNKNOWN_TYPE else "",
+    )
+    return over(ending, now)
+
+
+def ended_by(row: WorkRow) -> str | None:
+    """Return the worker that ended it, by its address while it is known; None when none did."""
+    if row.completed_by is None:
+        return None
+    worker = find_worker(row.completed_by)
+    return row.completed_by if worker is None else str(worker)
+
+
+def missed_members(row: WorkRow) -> tuple[list[tuple[str, str, str | None]], int]:
+    """Return the first works that a gate missed, and how many those are."""
+    waiter = read_waiters([row.id]).get(row.id) if row.reason == Cause.UNSATISFIABLE else None
+    if waiter is None:
+        return [], 0
+    missed = missed_by(row.id, NAMED)
+    statuses = statuses_of(id for id, _ in missed)
+    return [(id, outcome, statuses.get(id)) for id, outcome in missed], waiter.missed
+
+
+# --- running ---
+# Running works.
+
+
+def why_running(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return who runs a work; when it must be taken back, also that no worker is there to do so."""
+    hold = Hold(
+        worker=row.worker,
+        seen=find_worker(row.worker),
+        attempt=row.attempt,
+        attempts=decode_options(row.options).retry.attempts,
+        started_at=row.started_at,
+        leased_until=row.leased_until,
+    )
+    reasons = running(hold, now, GONE_AFTER)
+    has_lapsed = row.leased_until is not None and row.leased_until < now
+    return [*reasons, *absence(row.queue, live_workers(now))] if has_lapsed else reasons
+
+
+# --- waiting ---
+# Pending and scheduled works.
+
+#: Works ahead are counted up to this many.
+MOST_AHEAD = 1000
+
+
+def why_pending(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return why a due work is not taken."""
+    controls = current_controls()
+    reasons = pauses(row.type, row.queue, controls) or why_not_taken(row, controls, now)
+    return [*reasons, *history(past_of(row), now), *bound(row.deadline, now, "start")]
+
+
+def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reason]:
+    """Return whether anybody is there to take the work, what holds its type back, and what goes first."""
+    types = [lane.type for lane in lanes_of([row.queue])]
+    running = running_counts([row.type]) if controls.of(row.type).max_running else {}
+    held = limits(row.type, row.queue, running.get(row.type, 0), types, controls)
+    ranked = any(controls.of(type).is_ranked for type in types)
+    ahead = works_ahead(row, [row.type] if ranked or row.sort_key else types, MOST_AHEAD)
+    poll = timedelta(seconds=get_settings().poll_interval)
+    reasons = pending(row.queue, live_workers(now), ahead, MOST_AHEAD, poll)
+    return [*held, *(reason for reason in reasons if not held or reason.code is not Code.NEXT)]
+
+
+def why_scheduled(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return what moment a work waits for, and why."""
+    workers = live_workers(now) if row.run_at <= now else None
+    paused = pauses(row.type, row.queue, current_controls())
+    reasons = [*scheduled(row.run_at, now, row.queue, workers), *paused]
+    return [*reasons, *history(past_of(row), now), *bound(row.deadline, now, "start")]
+
+
+def past_of(row: WorkRow) -> Past:
+    """Return what the work has behind it."""
+    return Past(
+        type=row.type,
+        attempt=row.attempt,
+        attempts=decode_options(row.options).retry.attempts,
+        error=row.error,
+        outcome=last_outcome(row.id, row.attempt),
+        run_at=row.run_at,
+        grace=timedelta(seconds=get_settings().unknown_type_grace),
+        if_renamed=if_renamed(row.type, registry.names()) if is_parking(row.error) else "",
+    )
+
+
+# --- explaining ---
+# The explanation of a work, by its status.
+
+BY_STATUS: dict[Status, Callable[[WorkRow, datetime], list[Reason]]] = {
+    Status.PENDING: why_pending,
+    Status.SCHEDULED: why_scheduled,
+    Status.BLOCKED: why_blocked,
+    Status.RUNNING: why_running,
+    Status.SUCCESS: why_ended,
+    Status.DEAD: why_ended,
+    Status.CANCELLED: why_ended,
+}
+
+
+@twinned
+def explain(id: str) -> Explanation:
+    """Say why a work is not running. Nothing is locked: it tells how things stood at this moment.
+
+    Raises WorkNotFound.
+    """
+    row = find_row(id)
+    if row is None:
+        raise WorkNotFound(
+            f"no work has the id {id!r}: it was never queued, the transaction that queues it is not "
+            "committed, or it has ended and was pruned.",
+            id=id,
+        )
+    return explain_row(row)
+
+
+def explain_row(row: WorkRow) -> Explanation:
+    """Explain a work that was read. Moments are told in Django's current time zone."""
+    clock.synchronise()
+    status = Status(row.status)
+    return Explanation(row.id, status, tuple(BY_STATUS[status](row, localtime(clock.now()))))

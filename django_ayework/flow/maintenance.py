@@ -1,0 +1,194 @@
+"""Maintenance of the fleet: reclaim lapsed leases, expire gates, sweep, prune."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple
+
+from django.db import Error
+
+from django_ayework.conf import get_settings
+from django_ayework.define.registry import registry
+from django_ayework.flow.dependencies import Move, close_unopened, ending
+from django_ayework.flow.outcomes import retry_input_of
+from django_ayework.flow.recheck import flush, recheck_isolated
+from django_ayework.flow.settle import Settlement, settle_here
+from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.rules.controls import EVERYTHING, Scope
+from django_ayework.rules.decisions import judge_lost
+from django_ayework.rules.states import Reason, Status
+from django_ayework.store import attempts, deletion, entries, transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.database import in_own_transaction, is_contention
+from django_ayework.store.locks import lock_lapsed, lock_overdue
+from django_ayework.store.resolution import Place, blocked_page, stranded_among
+from django_ayework.store.rows import WorkRow
+from django_ayework.store.schedules import delete_firings
+
+logger = logging.getLogger("django_ayework")
+
+BATCH = 100
+PRUNE_BATCH = 1000
+UNSEEN_WORKERS_KEPT = timedelta(hours=24)
+FIRINGS_KEPT = timedelta(days=30)
+
+
+def reclaim(
+    sparing: Collection[str] = (),
+    is_lost: Callable[[WorkRow], bool] = lambda row: True,
+    scope: Scope = EVERYTHING,
+) -> int:
+    """Take works back whose worker fell silent: again at once, or dead as "worker lost"; return how many.
+
+    Works outside of ``scope`` are left to workers that serve them. So are works of types that are not
+    registered here, for as long as ``UNKNOWN_TYPE_GRACE``. ``sparing`` are works that run in this very
+    process, which is alive; ``is_lost`` decides on each of the others, whose row is locked then. Where a row
+    besides is locked by others, such as a group's, each work is taken back by itself.
+
+    They are logged after the commit: a log that is slow, or read by nobody, keeps no work locked.
+    """
+    try:
+        reclaimed = in_own_transaction(partial(reclaim_here, sparing, is_lost, scope, BATCH))
+    except Error as error:
+        if not is_contention(error):
+            raise
+        reclaimed = reclaim_one_by_one(sparing, is_lost, scope)
+    for row in reclaimed:
+        logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
+    return len(reclaimed)
+
+
+def reclaim_one_by_one(
+    sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope
+) -> list[WorkRow]:
+    """Take works back, each in its own transaction; those that meet a locked row stay for now."""
+    left, reclaimed = set(sparing), list[WorkRow]()
+    for _ in range(BATCH):
+        tried: list[WorkRow] = []
+
+        def notes(row: WorkRow, tried: list[WorkRow] = tried) -> bool:
+            tried.append(row)
+            return is_lost(row)
+
+        try:
+            reclaimed += in_own_transaction(partial(reclaim_here, left, notes, scope, 1))
+        except Error as error:
+            if not is_contention(error):
+                raise
+        if not tried:
+            break
+        left.update(row.id for row in tried)
+    return reclaimed
+
+
+def reclaim_here(
+    sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope, limit: int
+) -> list[WorkRow]:
+    """Lock lapsed works that nobody else is settling, and settle them for their lost workers."""
+    now = clock.now()
+    forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
+    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), forsaken, scope)))
+    settle_here([Settlement(row, judge_lost(retry_input_of(row, now))) for row in lapsed])
+    return lapsed
+
+
+def expire_gates() -> int:
+    """End gates that are past their timeout; return how many."""
+    return in_own_transaction(expire_gates_here)
+
+
+def expire_gates_here() -> int:
+    """Judge the gates whose rows nobody else holds."""
+    unit_of_work = UnitOfWork(clock.now())
+    error = "deadline exceeded: the gate's condition was not met in time"
+    moves = [
+        Move(row, ending(row, unit_of_work.now, Status.DEAD, Reason.EXPIRED, error), close_unopened)
+        for row in lock_overdue(unit_of_work.now, BATCH)
+    ]
+    moved = transitions.apply([move.transition for move in moves])
+    for move in moves:
+        if move.row.id in moved:
+            close_unopened(unit_of_work, move)
+    flush(unit_of_work)
+    return len(moved)
+
+
+class Sweep(NamedTuple):
+    """A page of the sweep: how many stranded waiters it decided, and where the next page begins."""
+
+    found: int
+    next: Place | None
+
+
+def sweep() -> int:
+    """Sweep all blocked works; return how many were stranded."""
+    page = sweep_page()
+    found = page.found
+    while page.next is not None:
+        page = sweep_page(page.next)
+        found += page.found
+    return found
+
+
+def sweep_page(after: Place | None = None) -> Sweep:
+    """Look for stranded waiters in one page of the blocked works, the first one unless ``after`` is given.
+
+    A stranded waiter has an open edge to what has ended, and no flag: in a correct run there is none. Whether
+    it is one is seen under its lock, by the recheck that decides it.
+    """
+    page = blocked_page(after)
+    rechecks = recheck_isolated(stranded_among(page.ids))
+    stranded = sorted(id for done in rechecks for id in done.stranded)
+    if stranded:
+        logger.error(
+            "The sweep found %d stranded waiters, which is a bug: %s", len(stranded), ", ".join(stranded[:10])
+        )
+    return Sweep(len(stranded), page.next)
+
+
+def prune(limit: int = PRUNE_BATCH) -> int:
+    """Delete one batch per status of works that were kept as long as their type, or ``RETENTION``, says.
+
+    Return how many.
+    """
+    now, deleted = clock.now(), 0
+    for status, kept in get_settings().retention.items():
+        if own := own_retentions(status):
+            deleted += prune_by_type(status, kept, own, now, limit)
+        elif (before := kept_since(now, kept)) is not None:
+            deleted += deletion.delete_ended(status, before, limit)
+    entries.delete_expired(now, limit)
+    attempts.delete_unseen(now - UNSEEN_WORKERS_KEPT)
+    delete_firings(now - FIRINGS_KEPT, limit)
+    return deleted
+
+
+def own_retentions(status: str) -> dict[str, float | None]:
+    """Return for how many seconds works of this status are kept, by the types that say so themselves."""
+    own = {known.name: known.settings.retention for known in registry if known.settings.retention}
+    return {type: kept[status] for type, kept in own.items() if status in kept}
+
+
+def prune_by_type(
+    status: str, usual: float | None, own: Mapping[str, float | None], now: datetime, limit: int
+) -> int:
+    """Delete up to ``limit`` works of a status, each type after its own time or the usual one."""
+    left = limit
+    for type, oldest in deletion.types_ended(status):
+        before = kept_since(now, own.get(type, usual))
+        if before is not None and oldest < before:
+            left -= deletion.delete_ended(status, before, left, type)
+        if left <= 0:
+            break
+    return limit - left
+
+
+def kept_since(now: datetime, kept: float | None) -> datetime | None:
+    """Return when the works ended that have been kept for so many seconds; None if all are kept."""
+    try:
+        return None if kept is None else now - timedelta(seconds=kept)
+    except OverflowError:
+        return None

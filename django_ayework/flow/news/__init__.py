@@ -1,1 +1,0 @@
-"""News of committed changes: to workers and to whoever waits, in this process and in others."""

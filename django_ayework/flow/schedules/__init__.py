@@ -1,1 +1,0 @@
-"""Schedules: keeping their rows in step with the code, and firing what is due."""

@@ -1,0 +1,1 @@
+"""Why a work is not running: facts in, reasons in words out."""

@@ -1,0 +1,389 @@
+"""When schedules have occurrences, by cron expression or interval, and what becomes of missed ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from itertools import islice
+from typing import Literal, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from croniter import CroniterBadDateError, croniter
+
+from django_ayework.errors import CronError, did_you_mean
+from django_ayework.rules.durations import require_aware
+
+# --- expression ---
+# Reading a cron expression: what is accepted is what is meant, anything else is refused with its place.
+
+#: What the nicknames stand for (crontab(5)).
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One of the five fields: what it counts, from where to where, and the names some numbers have."""
+
+    name: str
+    first: int
+    last: int
+    names: tuple[str, ...] = ()
+    named_from: int = 0
+
+
+FIELDS = (
+    Field("minute", 0, 59),
+    Field("hour", 0, 23),
+    Field("day of the month", 1, 31),
+    Field("month", 1, 12, MONTHS, 1),
+    Field("day of the week", 0, 7, DAYS),
+)
+PART = re.compile(r"(?P<low>\*|\w+)(-(?P<high>\w+))?(/(?P<step>\w+))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A cron expression that has been read; ``fields`` are its five fields, as numbers or ``*``."""
+
+    expression: str
+    fields: tuple[str, str, str, str, str]
+
+    def __str__(self) -> str:
+        return self.expression
+
+
+def parse_cron(expression: str) -> Cron:
+    """Read an expression of five fields, or a nickname such as ``@daily``.
+
+    The fields are minute, hour, day of the month, month and day of the week: ``*``, numbers, names of three
+    letters, ranges, steps and lists of them. 7 is Sunday as well as 0. If both days are restricted, either
+    will do (crontab(5)).
+
+    Raises CronError, a ValueError, for anything else, and for what never happens, such as 30 February.
+
+    >>> parse_cron("*/15 9-17 * * mon-fri").fields
+    ('0,15,30,45', '9,10,11,12,13,14,15,16,17', '*', '*', '1,2,3,4,5')
+    >>> parse_cron("0 17-9 * * *")
+    Traceback (most recent call last):
+    ...
+    django_ayework.errors.CronError: '0 17-9 * * *': expected the hour to have ranges from low to high, ...
+    """
+    if not isinstance(expression, str):
+        raise CronError(f"expected a cron expression such as '0 3 * * *', got: {expression!r}.")
+    text = expression.strip()
+    if text.startswith("@"):
+        if text.lower() not in NICKNAMES:
+            raise CronError(f"{expression!r} is no nickname.{did_you_mean(text.lower(), NICKNAMES)}")
+        text = NICKNAMES[text.lower()]
+    parts = text.split()
+    if len(parts) != len(FIELDS):
+        raise CronError(
+            f"{expression!r}: expected five fields (minute, hour, day of the month, month, day of the week), "
+            f"got {len(parts)}." + (" Seconds and years are not supported." if len(parts) > 5 else "")
+        )
+    minute, hour, day, month, weekday = (
+        read_field(part, field, expression) for part, field in zip(parts, FIELDS, strict=True)
+    )
+    cron = Cron(expression, (minute, hour, day, month, weekday))
+    require_possible(cron)
+    return cron
+
+
+def read_field(text: str, field: Field, expression: str) -> str:
+    """Return a field as the numbers it stands for; ``*`` stays, as it leaves the other day to decide."""
+    if text == "*":
+        return text
+    numbers = {number for part in text.split(",") for number in read_part(part, field, expression)}
+    if field.last == 7:
+        numbers = {number % 7 for number in numbers}
+    return ",".join(map(str, sorted(numbers)))
+
+
+def read_part(text: str, field: Field, expression: str) -> range:
+    """Return one part of a list as the numbers it stands for."""
+    found = PART.fullmatch(text)
+    if found is None or (found["low"] == "*" and found["high"]):
+        raise CronError(
+            f"{expression!r}: expected the {field.name} to be *, numbers, ranges such as 1-5 or steps such "
+            f"as */5, got: {text!r}."
+        )
+    step = read_step(found["step"], field, expression) if found["step"] else 1
+    end = 6 if field.last == 7 else field.last
+    if found["low"] == "*":
+        return range(field.first, end + 1, step)
+    low = read_number(found["low"], field, expression)
+    if found["high"] is None:
+        return range(low, end + 1, step) if found["step"] else range(low, low + 1)
+    high = read_number(found["high"], field, expression)
+    if high < low:
+        raise CronError(
+            f"{expression!r}: expected the {field.name} to have ranges from low to high, got: {text!r}; "
+            f"write {found['low']}-{field.last},{field.first}-{found['high']} for one that goes round."
+        )
+    return range(low, high + 1, step)
+
+
+def read_number(text: str, field: Field, expression: str) -> int:
+    """Return a number or what a name stands for."""
+    if text.lower() in field.names:
+        return field.names.index(text.lower()) + field.named_from
+    if not text.isdigit() or not field.first <= int(text) <= field.last:
+        hint = did_you_mean(text.lower(), field.names) if field.names and not text.isdigit() else ""
+        raise CronError(
+            f"{expression!r}: expected the {field.name} to be between {field.first} and {field.last}, "
+            f"got: {text!r}.{hint}"
+        )
+    return int(text)
+
+
+def read_step(text: str, field: Field, expression: str) -> int:
+    """Return a step, 1 or more."""
+    if not text.isdigit() or int(text) < 1:
+        raise CronError(f"{expression!r}: expected the {field.name}'s step to be 1 or more, got: {text!r}.")
+    return int(text)
+
+
+def require_possible(cron: Cron) -> None:
+    """Raise for a day that no month has."""
+    try:
+        iterator_of(cron, datetime(2024, 1, 1)).get_next(datetime)  # wall-clock time
+    except CroniterBadDateError:
+        raise CronError(f"{cron.expression!r} never happens: no such month has such a day.") from None
+
+
+def iterator_of(cron: Cron, start: datetime) -> croniter:
+    """Return the naive wall-clock moments that match, those after ``start``."""
+    return croniter(" ".join(cron.fields), start)
+
+
+# --- moments ---
+# From wall-clock time to moments: the two nights a year on which a clock does not tell them one by one.
+
+#: What becomes of occurrences in an hour that a clock change leaves out.
+Dst: TypeAlias = Literal["skip", "shift"]
+
+
+def next_after(
+    expression: str | Cron, moment: datetime, tz: str | tzinfo | None = None, dst: Dst = "skip"
+) -> datetime:
+    """Return the first occurrence strictly after an aware moment, in the zone ``tz`` (the moment's, if None).
+
+    An occurrence in an hour that a clock change repeats happens once, the first time. One in an hour that is
+    left out does not happen, or with ``dst="shift"`` happens once, at the moment the gap ends.
+
+    Raises CronError for an expression or a zone that cannot be used, and ValueError for a naive moment.
+
+    >>> from datetime import datetime, timezone
+    >>> asked = datetime(2026, 3, 7, 12, tzinfo=timezone.utc)
+    >>> str(next_after("30 2 * * *", asked, "America/New_York"))
+    '2026-03-09 02:30:00-04:00'
+    >>> str(next_after("30 2 * * *", asked, "America/New_York", dst="shift"))
+    '2026-03-08 03:00:00-04:00'
+    """
+    require_aware(moment, "moment")
+    if dst not in ("skip", "shift"):
+        raise CronError(f"expected dst to be 'skip' or 'shift', got: {dst!r}.")
+    zone = zone_of(moment.tzinfo if tz is None else tz)
+    cron = expression if isinstance(expression, Cron) else parse_cron(expression)
+    wall = moment.astimezone(zone).replace(tzinfo=None)
+    occurrences = iterator_of(cron, wall)
+    # Moments never go backwards as wall-clock time goes on, so the first that is later is the next.
+    while True:
+        found = moment_at(occurrences.get_next(datetime), zone, dst)
+        if found is not None and found.astimezone(UTC) > moment.astimezone(UTC):
+            return found
+
+
+def zone_of(tz: str | tzinfo | None) -> tzinfo:
+    """Return a time zone by its IANA name, or as it is."""
+    if isinstance(tz, tzinfo):
+        return tz
+    try:
+        return ZoneInfo(str(tz))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise CronError(f"expected a time zone such as 'Europe/Paris', got: {tz!r}.") from None
+
+
+def moment_at(wall: datetime, zone: tzinfo, dst: Dst) -> datetime | None:
+    """Return the moment at which clocks show this time, the first if twice; None if never and skipped."""
+    first = wall.replace(tzinfo=zone, fold=0)
+    shown = first.astimezone(UTC).astimezone(zone)
+    if shown.replace(tzinfo=None) == wall:
+        return shown
+    return end_of_gap(first, zone) if dst == "shift" else None
+
+
+def end_of_gap(missing: datetime, zone: tzinfo) -> datetime:
+    """Return the moment at which a gap ends, given a wall-clock time within it (PEP 495).
+
+    Read with the offset before the change (fold=0), such a time lies after it; read with the one after it
+    (fold=1), before it. The moment in between is found by halving.
+    """
+    late = missing.astimezone(UTC)
+    early = missing.replace(fold=1).astimezone(UTC)
+    after = late.astimezone(zone).utcoffset()
+    while late - early > timedelta(seconds=1):
+        middle = early + (late - early) // 2
+        if middle.astimezone(zone).utcoffset() == after:
+            late = middle
+        else:
+            early = middle
+    return late.replace(microsecond=0).astimezone(zone)
+
+
+# --- timing ---
+# When a schedule has occurrences: by a cron expression, or every so many seconds.
+
+#: The smallest difference between two moments.
+INSTANT = timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=1000)
+def parsed(cron: str) -> Cron:
+    """Read an expression, once: catching up asks for hundreds of occurrences."""
+    return parse_cron(cron)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The occurrences of a schedule; exactly one of ``cron`` and ``every`` (seconds) is given.
+
+    ``anchor`` is a moment from which ``every`` counts. Occurrences before ``start`` and after ``end`` do not
+    happen.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> str(Timing(every=60, anchor=noon).first_after(noon))
+    '2026-01-01 12:01:00+00:00'
+    """
+
+    cron: str = ""
+    every: float | None = None
+    anchor: datetime | None = None
+    tz: str = "UTC"
+    dst: Dst = "skip"
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def first_after(self, moment: datetime) -> datetime | None:
+        """Return the first occurrence strictly after a moment, in UTC; None when there is none any more."""
+        if self.start is not None:
+            moment = max(moment, self.start - INSTANT)
+        try:
+            found = self._cron_after(moment) if self.every is None else self._interval_after(moment)
+        except OverflowError:  # beyond the last moment there is
+            return None
+        return None if self.end is not None and found > self.end else found
+
+    def _cron_after(self, moment: datetime) -> datetime:
+        return next_after(parsed(self.cron), moment, self.tz, self.dst).astimezone(UTC)
+
+    def _interval_after(self, moment: datetime) -> datetime:
+        step = timedelta(seconds=self.every or 0)
+        anchor = self.start or self.anchor or moment
+        if anchor > moment:
+            return anchor.astimezone(UTC) - (anchor - moment - INSTANT) // step * step
+        return anchor.astimezone(UTC) + ((moment - anchor) // step + 1) * step
+
+    def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        """Yield the occurrences after one moment, up to another and including it."""
+        found = self.first_after(after)
+        while found is not None and found <= until:
+            yield found
+            found = self.first_after(found)
+
+    def latest(self, first: datetime, now: datetime, number: int) -> list[datetime]:
+        """Return the last so many occurrences from ``first`` until ``now``, in order.
+
+        The way leads back from now in windows that double, so it costs what is returned and not the years
+        that a schedule may have slept.
+        """
+        step = timedelta(minutes=1) if self.every is None else timedelta(seconds=self.every)
+        window = step * (number + 1)
+        while now - window > first:
+            found = list(self.between(now - window, now))
+            if len(found) >= number:
+                return found[-number:]
+            window *= 2
+        return list(self.between(first - INSTANT, now))[-number:]
+
+
+# --- catching up ---
+# What becomes of occurrences whose time has come, and of those that nobody was there for.
+
+CatchUp: TypeAlias = Literal["none", "last", "all"]
+Overlap: TypeAlias = Literal["allow", "skip", "queue"]
+
+#: With "all", so many are made up for; with overlap="queue", so many wait. No count of missed ones is larger.
+BOUND = 1000
+#: An occurrence that is no later than this is on time: what a tick takes, and the wait for it.
+PUNCTUAL = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now: the occurrence to fire, if any, and how many were missed from ``missed_from`` on.
+
+    ``last`` is the last occurrence that is dealt with; the next one is the first after it.
+    """
+
+    last: datetime
+    fire: datetime | None = None
+    missed_from: datetime | None = None
+    missed: int = 0
+
+
+def plan(timing: Timing | None, first: datetime, now: datetime, catch_up: CatchUp, slack: timedelta) -> Plan:
+    """Decide about the occurrences from ``first`` until ``now``.
+
+    Without a timing ``first`` is the only one. ``slack`` is how much later than planned one may be fired and
+    still be on time.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> late = noon + timedelta(minutes=3)
+    >>> decided = plan(Timing(cron="* * * * *"), noon, late, "last", PUNCTUAL)
+    >>> decided.fire == late, decided.missed
+    (True, 3)
+    """
+    due = [first] if timing is None else timing.latest(first, now, BOUND if catch_up == "all" else 1)
+    if not due:  # it has been changed meanwhile
+        return Plan(last=first, missed_from=first, missed=1)
+    fire = due[0]
+    if catch_up == "none" and now - fire > slack:
+        return Plan(last=fire, missed_from=first, missed=counted(timing, first, fire) + 1)
+    missed = counted(timing, first, fire)
+    return Plan(last=fire, fire=fire, missed_from=first if missed else None, missed=missed)
+
+
+def counted(timing: Timing | None, first: datetime, before: datetime) -> int:
+    """Return how many occurrences there are from ``first`` on, before another; no more than BOUND."""
+    if timing is None or first >= before:
+        return 0
+    later = timing.between(first, before)
+    return 1 + sum(1 for found in islice(later, BOUND - 1) if found < before)
+
+
+def backoff(failures: int) -> float:
+    """Return the seconds until the next try, after so many failures in a row.
+
+    >>> [backoff(failures) for failures in (1, 2, 3, 20)]
+    [5.0, 10.0, 20.0, 300.0]
+    """
+    return float(min(5 * 2 ** min(failures - 1, 10), 300))
+
+
+#: So often an occurrence is tried; then it has failed, and the next one has its turn.
+TRIES = 10

@@ -1,1 +1,0 @@
-"""Schedules: when they have occurrences, and what becomes of those that nobody was there for."""

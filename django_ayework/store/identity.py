@@ -1,0 +1,129 @@
+"""Finding works by dedup key and by unit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from django_ayework.models import Work
+from django_ayework.rules.identity import Scope
+from django_ayework.rules.states import Status
+from django_ayework.store.database import chunked, rows
+from django_ayework.store.dependencies import lock_waiters, watchers_of
+from django_ayework.store.generated_columns import StandIn
+from django_ayework.store.rows import WorkRow, lock_rows, rows_of
+
+# --- dedup ---
+# Finding chains by their dedup key.
+
+
+class Search(NamedTuple):
+    """What must hold of a match besides its key; ``type`` is that of the chain's first work."""
+
+    type: str
+    scope: Scope
+    since: datetime | None
+    exclude: tuple[str, ...]
+
+
+def newest_matches(search: Search, keys: Sequence[str]) -> dict[str, str]:
+    """Return, by key, the id of the newest chain that matches."""
+    newest = newest_live if search.scope == "incomplete" else newest_of_all
+    return {key: id for some in chunked(keys) for key, id in newest(search, some).items()}
+
+
+def newest_of_all(search: Search, keys: Sequence[str]) -> dict[str, str]:
+    """Return the newest chains, ended ones too: they are as old as their first works."""
+    newest_first = Window(
+        RowNumber(), partition_by=F("dedup_key"), order_by=[F("queued_at").desc(), F("id").desc()]
+    )
+    firsts = rows(Work).filter(bearing(search, keys), chain_index=0).exclude(id__in=search.exclude)
+    if search.since is not None:
+        firsts = firsts.filter(queued_at__gte=search.since)
+    matching = firsts.annotate(place=newest_first).filter(place=1)
+    return {key: id for key, id in matching.values_list("dedup_key", "id") if key}
+
+
+class Live(NamedTuple):
+    """A chain that goes on: when its first work was queued, and what it is found by."""
+
+    queued_at: datetime
+    id: str
+    key: str
+
+
+def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
+    """Return the newest chains of which a work has not ended, whichever of its works that is."""
+    bearers = rows(Work).filter(bearing(search, keys)).alias(ended=StandIn("ended_at", "key_ended_at"))
+    works = bearers.filter(ended__isnull=True)
+    columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
+    found = [Live(queued_at, chain_id or id, key or "") for queued_at, id, chain_id, key in columns]
+    begun = first_queued_at(chain_id for _, _, chain_id, _ in columns if chain_id)
+    chains = [chain._replace(queued_at=begun.get(chain.id, chain.queued_at)) for chain in found]
+    return {
+        chain.key: chain.id
+        for chain in sorted(chains)
+        if chain.id not in search.exclude and (search.since is None or chain.queued_at >= search.since)
+    }
+
+
+def first_queued_at(chains: Iterable[str]) -> dict[str, datetime]:
+    """Return when the first works of chains were queued; one that was deleted is left out."""
+    ids = sorted(set(chains))
+    return dict(rows(Work).filter(id__in=ids).values_list("id", "queued_at")) if ids else {}
+
+
+def bearing(search: Search, keys: Sequence[str]) -> Q:
+    """Return the condition that a work bears one of these keys."""
+    return Q(dedup_type=search.type, dedup_key__in=keys, dedup_key__isnull=False)
+
+
+# --- units ---
+# Finding the live work of a unit.
+
+Units = dict[tuple[str, str], WorkRow]
+
+
+def find_live_units(pairs: Iterable[tuple[str, str]]) -> Units:
+    """Read the live works of these types and units, by type and unit."""
+    by_type: dict[str, list[str]] = defaultdict(list)
+    for type, unit in pairs:
+        by_type[type].append(unit)
+    found: Units = {}
+    for type, units in by_type.items():
+        for some in chunked(units):
+            found.update(((row.type, row.unit or ""), row) for row in rows_of(live(type, some)))
+    return found
+
+
+def live(type: str, units: Sequence[str]) -> QuerySet[Work]:
+    """Return the works of a type that have not ended, of these units; the newest of a unit last."""
+    works = rows(Work).filter(type=type, unit__in=units).alias(ended=StandIn("ended_at", "unit_ended_at"))
+    return works.filter(ended__isnull=True).order_by("id")
+
+
+def lock_live_units(pairs: Iterable[tuple[str, str]], ended: Collection[str]) -> Units:
+    """Lock the live works of these types and units, whose keys the caller has locked.
+
+    The order is that of a deletion: works that do not wait, waiters, works that wait. The waiters that watch
+    what the transaction has ``ended`` are locked with them, in one statement, as it comes to those later.
+    Works that ended meanwhile are left out.
+    """
+    found = find_live_units(pairs)
+    if not found:
+        return {}
+    waiting = {row.id for row in found.values() if row.status == Status.BLOCKED}
+    locked = lock_rows([row.id for row in found.values() if row.id not in waiting])
+    if waiting:
+        lock_waiters(waiting | watchers_of(ended) if ended else waiting)
+        locked |= lock_rows(waiting)
+    return {
+        pair: locked[row.id]
+        for pair, row in found.items()
+        if row.id in locked and locked[row.id].ended_at is None
+    }

@@ -1,1 +1,0 @@
-"""The ways to claim, one per database, and the one that any database takes."""

@@ -1,0 +1,194 @@
+"""Watching for new works without notifications: commits of SQLite, short queries of MariaDB and MySQL."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import ExitStack
+from itertools import count, groupby
+from typing import Any
+
+from django.db import connections
+
+from django_ayework.rules.durations import later
+from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
+from django_ayework.store.attempts import living
+from django_ayework.store.clock import clock
+from django_ayework.store.database import connection
+from django_ayework.store.lanes import QUEUES, STAND_INS, WORK, heads_of, lanes_behind
+from django_ayework.store.sessions import engine_session
+
+# --- arrivals ---
+# Works that have become pending on MySQL and MariaDB: a short statement looks for them again and again.
+
+#: Seconds between two looks, at least: what a work waits for at most, and most of what an idle worker costs.
+LOOK_FOR_WORKS_EVERY = 0.035
+#: The same for some seconds after a work has arrived, as more are likely.
+LOOK_OFTEN, BUSY_FOR = 0.01, 0.5
+#: A rest is this many times as long as the look before it has used a processor. The server uses up to half
+#: as much again, so looks take 0.8 % of a core, also where a thread that has slept is slow to begin.
+REST = 300
+#: The same for the time that the look has taken: a server that is slow to answer is asked less often.
+REST_WHEN_SLOW = 4
+LONGEST_REST = 1.0
+#: More workers than these share the looks of these: each looks less often, all of them as often as before.
+WORKERS = 4
+#: Seconds between two readings of how many workers are alive, and within which they were seen.
+COUNT_EVERY, SEEN_WITHIN = 10.0, 25.0
+#: Pending works up to this number are told apart one by one; of more, only the first of each queue and type.
+FEW = 20
+FIRST_FEW = f"""
+SELECT id, {STAND_INS.queue}, {STAND_INS.type} FROM {WORK} WHERE {STAND_INS.is_pending}
+ORDER BY {STAND_INS.queue}, {STAND_INS.type}, {STAND_INS.order} LIMIT {FEW}
+"""
+#: Where the messages come from: no process that enqueues is called so.
+ORIGIN = "arrivals"
+
+
+class ArrivalWatch:
+    """Tells that works have become pending. One thread uses it, any may ring.
+
+    A work that stays pending is told once: it may be of a queue that is paused, or that nobody serves.
+    """
+
+    def __init__(self) -> None:
+        self._session = ExitStack()
+        self._session.enter_context(engine_session())
+        self._is_rung = False
+        self._pending: set[str] = set()
+        self._are_few = True
+        self._numbers = count()
+        self._workers = 0
+        self._count_at = self._busy_until = float("-inf")
+        try:
+            self._cursor = own_cursor()
+        except BaseException:
+            self.close()
+            raise
+
+    def follow(self, channels: set[str]) -> bool:
+        """Follow nothing in particular: all that is heard is of one channel."""
+        return True
+
+    def hear(self, seconds: float) -> list[tuple[str | None, str]]:
+        """Wait for the arrival of works at most that long; return a message that says where they are due."""
+        until = time.monotonic() + seconds
+        while not self._is_rung and (now := time.monotonic()) < until:
+            if now >= self._count_at:
+                self._count_at = now + COUNT_EVERY
+                self._workers = len(living(later(clock.now(), -SEEN_WITHIN)))
+            used = time.thread_time()
+            if arrived := self._arrived():
+                self._busy_until = now + BUSY_FOR
+                due = Due(frozenset(arrived), works=len(arrived))
+                return [(DUE, due_to_text(due, ORIGIN, next(self._numbers)))]
+            time.sleep(self._rest(now, time.monotonic() - now, time.thread_time() - used))
+        self._is_rung = False
+        return []
+
+    def ring(self) -> None:
+        """Let ``hear`` return soon."""
+        self._is_rung = True
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+    def _arrived(self) -> list[Place]:
+        """Look; return the places of the works that are there and were not there before."""
+        self._cursor.execute(FIRST_FEW)
+        found = {id: (queue, type) for id, queue, type in self._cursor.fetchall()}
+        self._are_few = len(found) < FEW
+        if not self._are_few:
+            found = first_of_each_lane()
+        before, self._pending = self._pending, set(found)
+        return [place for id, place in found.items() if id not in before]
+
+    def _rest(self, now: float, taken: float, used: float) -> float:
+        """Return the seconds until the next look, from those the last one has taken and used a processor."""
+        often = now < self._busy_until and self._are_few
+        usual = LOOK_OFTEN if often else max(LOOK_FOR_WORKS_EVERY, REST * used)
+        rest = max(usual * max(1.0, self._workers / WORKERS), REST_WHEN_SLOW * taken)
+        return min(rest, LONGEST_REST)
+
+
+def first_of_each_lane() -> dict[str, Place]:
+    """Return the first pending work of each type of each queue, by its id."""
+    lanes = groupby(lanes_behind("", QUEUES), key=lambda lane: lane.queue)
+    return {
+        head.id: (queue, head.type)
+        for queue, some in lanes
+        for head in heads_of(queue, {lane.type: 1 for lane in some})
+    }
+
+
+def own_cursor() -> Any:
+    """Return the driver's own cursor: fifty statements a second are no affair of Django's log and counts."""
+    database = connection()
+    database.ensure_connection()
+    return database.connection.cursor()
+
+
+# --- commits ---
+# Commits to an SQLite file, seen from a connection of its own.
+
+#: Seconds between two looks: what a wake-up waits for at most, and most of what an idle worker costs.
+LOOK_FOR_COMMITS_EVERY = 0.02
+#: The same for some seconds after a commit, as more are likely.
+
+
+def file_of(alias: str) -> str | None:
+    """Return the file of an SQLite database; None for one in memory, and for other databases."""
+    wrapper = connections[alias]
+    if wrapper.vendor != "sqlite":
+        return None
+    name = str(wrapper.settings_dict["NAME"])
+    return None if ":memory:" in name or "mode=memory" in name else name
+
+
+class CommitWatch:
+    """Tells that somebody has committed. One thread uses it, any may ring."""
+
+    def __init__(self, file: str) -> None:
+        self._connection = sqlite3.connect(
+            file,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=file.startswith("file:"),
+        )
+        self._cursor = self._connection.cursor()
+        self._is_rung = False
+        self._version = self._read()
+        self._busy_until = 0.0
+
+    def follow(self, channels: set[str]) -> bool:
+        """Follow nothing in particular: a commit does not say what it is about."""
+        return True
+
+    def hear(self, seconds: float) -> list[tuple[str | None, str]]:
+        """Wait for a commit of any other connection at most that long; it is news for all channels."""
+        until = time.monotonic() + seconds
+        while not self._is_rung and (now := time.monotonic()) < until:
+            version = self._read()
+            if version != self._version:
+                self._version, self._busy_until = version, now + BUSY_FOR
+                return [(None, "")]
+            time.sleep(LOOK_OFTEN if now < self._busy_until else LOOK_FOR_COMMITS_EVERY)
+        self._is_rung = False
+        return []
+
+    def ring(self) -> None:
+        """Let ``hear`` return soon."""
+        self._is_rung = True
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def _read(self) -> int:
+        """Return a number that changes with every commit of others; it reads one page, and takes no lock."""
+        try:
+            return int(self._cursor.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.OperationalError:  # it is being recovered, or was busy: next time
+            return -1

@@ -1,1 +1,0 @@
-"""Works that are run together: how they gather, and how a batch of them runs."""

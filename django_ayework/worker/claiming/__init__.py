@@ -1,1 +1,0 @@
-"""What a worker claims: from which lanes, how much, and how fast."""
