@@ -171,7 +171,7 @@ bench: $(BENCH_VENV)/.installed ## figures beside raw loops and peers, and of su
 	@AYEWORK_TEST_ONLY='$(ONLY)' BENCH_SCALE='$(SCALE)' BENCH_OUT='$(OUT)' BENCH_POOL='$(POOL)' \
 	  $(BENCH_VENV)/bin/python -m bench $(FIGURES)
 
-bench-docs: ## write the figures that make bench has kept into docs/performance.md
+bench-docs: ## write the figures of make bench into docs/performance.md and its notes
 	@BENCH_OUT='$(OUT)' $(BENCH_VENV)/bin/python -m bench.report.page
 
 # --- what else must hold -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Writes the figures that were kept into the documentation: ``python -m bench.report.page``."""
+"""Writes the kept figures into the documentation: ``python -m bench.report.page``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from bench.report.files import ROOT, files, kept
 from bench.report.table import render, summary
 from bench.report.targets import TARGETS
 
+#: The page for users has the summary, the notes for maintainers have all figures.
 PAGE = ROOT / "docs" / "performance.md"
+NOTES = ROOT / "docs" / "internals" / "performance-notes.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
@@ -25,11 +27,9 @@ def main() -> int:
         print("There are no figures yet: take them with make bench.", file=sys.stderr)
         return 1
     readings = kept()
-    figures = "\n".join(
-        [told_of(taken), summary(readings, TARGETS), "All figures:\n", render(readings, TARGETS)]
-    )
-    write(PAGE, figures)
-    print(f"written: {PAGE.relative_to(ROOT)}")
+    write(PAGE, f"{described(taken)}\n{summary(readings, TARGETS)}")
+    write(NOTES, f"{described(taken)}\nAll figures:\n\n{render(readings, TARGETS)}")
+    print(f"written: {PAGE.relative_to(ROOT)} and {NOTES.relative_to(ROOT)}")
     return 0
 
 
@@ -47,7 +47,7 @@ def replaced(text: str, figures: str) -> str:
     return f"{before}{BEGIN}\n\n{figures.strip()}\n\n{END}{after}"
 
 
-def told_of(taken: Sequence[Mapping[str, Any]]) -> str:
+def described(taken: Sequence[Mapping[str, Any]]) -> str:
     """Return when the figures were taken, at which scale, with what."""
     days = sorted({str(file["taken"])[:10] for file in taken})
     scales = sorted({float(file["scale"]) for file in taken})
@@ -55,8 +55,8 @@ def told_of(taken: Sequence[Mapping[str, Any]]) -> str:
     for file in taken:
         versions |= file.get("machine", {})
     cores = versions.pop("cores", "?")
-    told = ", ".join(f"{name} {number}" for name, number in versions.items())
-    lines = [f"Taken on {' and '.join(days)}, {cores} cores: {told}."]
+    tools = ", ".join(f"{name} {number}" for name, number in versions.items())
+    lines = [f"Taken on {' and '.join(days)}, {cores} cores: {tools}."]
     if scales != [1.0]:
         lines.append(f"**Counts were multiplied by {', '.join(f'{scale:g}' for scale in scales)}.**")
     return "\n".join(lines) + "\n"

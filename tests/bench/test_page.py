@@ -3,7 +3,7 @@
 import pytest
 
 from bench.report import files
-from bench.report.page import BEGIN, END, PAGE, NoPlace, replaced, told_of
+from bench.report.page import BEGIN, END, NOTES, PAGE, NoPlace, described, replaced
 from bench.report.readings import Reading
 
 
@@ -20,15 +20,16 @@ def test_a_page_without_its_marks_is_refused(page):
         replaced(page, "new")
 
 
-def test_the_page_has_its_marks():
-    assert "new" in replaced(PAGE.read_text(), "new")
+@pytest.mark.parametrize("page", [PAGE, NOTES], ids=lambda page: page.stem)
+def test_the_pages_have_their_marks(page):
+    assert "new" in replaced(page.read_text(), "new")
 
 
 def test_figures_at_another_scale_say_so():
     about = {"taken": "2030-01-02T03:04:05", "machine": {"cores": "2", "python": "3.13.0"}}
 
-    assert told_of([about | {"scale": 1}]) == "Taken on 2030-01-02, 2 cores: python 3.13.0.\n"
-    assert "multiplied by 0.1" in told_of([about | {"scale": 0.1}])
+    assert described([about | {"scale": 1}]) == "Taken on 2030-01-02, 2 cores: python 3.13.0.\n"
+    assert "multiplied by 0.1" in described([about | {"scale": 0.1}])
 
 
 def test_what_one_measurement_keeps_replaces_what_it_kept(tmp_path, monkeypatch):
