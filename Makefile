@@ -35,7 +35,7 @@ DJANGO_SUPERUSER_USERNAME ?= demo
 DJANGO_SUPERUSER_PASSWORD ?= demo
 DJANGO_SUPERUSER_EMAIL ?= demo@example.com
 
-.PHONY: help demo serve test test-next test-pooled races chaos bench bench-docs check lint format types contracts migrations docs install-test mysql clean
+.PHONY: help demo serve test test-next size coverage test-pooled races chaos bench bench-docs check lint format types contracts migrations docs install-test mysql clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -140,6 +140,14 @@ test-next: ## the SQLite suite on Django 6.1 and Python 3.13
 	fi; \
 	$(NEXT_VENV)/bin/python -c 'import django, sys; print("Python %s, Django %s" % (sys.version.split()[0], django.__version__))'; \
 	AYEWORK_TEST_REQUIRE= AYEWORK_TEST_ONLY=sqlite,redis $(NEXT_VENV)/bin/python -m tests.databases run $(PYTEST_ARGS)
+
+size: $(VENV)/.installed-test ## how large the package is, and how far one work travels in it
+	@$(PY) -m tests.architecture.figures
+
+coverage: $(VENV)/.installed-test ## branch coverage of the package by the suite on SQLite
+	@$(PY) -c 'import coverage' 2>/dev/null || $(PY) $(PIP_INSTALL) coverage
+	@$(PY) -m coverage run --branch --source=django_ayework --omit='*/migrations/*' -m pytest -q -n 0
+	@$(PY) -m coverage report --skip-covered | tail -n 40
 
 test-pooled: $(VENV)/.installed-test ## workers and races behind PgBouncer, and with Django's pool
 	@$(PY) -m tests.pgbouncer $(PYTEST_ARGS)
