@@ -1,7 +1,7 @@
 """How large the package is, and how far one work travels in it: ``make size``.
 
 Code lines hold a token of code: no blanks, comments, docstrings or migrations. A trip counts the functions
-and files of the package that run, in every thread, while one work is enqueued, run, or retried on an SQLite file.
+and files of the package that run in any thread while one work is enqueued, run, or retried on SQLite.
 """
 
 from __future__ import annotations
