@@ -13,8 +13,6 @@ from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow import acting, handles
-from django_ayework.flow import acting as triggering
-from django_ayework.flow import delete as deleting
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import retry as retrying
 from django_ayework.flow.acting import complete, completing
@@ -203,11 +201,11 @@ def trigger(*ids: str) -> list[WorkState]:
 
     Raises WorkNotFound, and NotTriggerable for a work that is not scheduled.
     """
-    return triggering.trigger(ids)
+    return acting.trigger(ids)
 
 
 @twinned
-def delete_chains(*ids: deleting.Chain, cascade: bool = False) -> list[str]:
+def delete_chains(*ids: acting.Chain, cascade: bool = False) -> list[str]:
     """Delete chains with all their works; return the ids of those that existed, in the order given.
 
     ``ids`` are chain ids, which are those of first works; a handle stands for the chain its work belongs to.
@@ -223,10 +221,10 @@ def delete_chains(*ids: deleting.Chain, cascade: bool = False) -> list[str]:
             delete_chains(export.chain_id, cascade=True)
             export.delete()
     """
-    return deleting.delete_chains(ids, cascade)
+    return acting.delete_chains(ids, cascade)
 
 
-async def adelete_chains(*ids: deleting.Chain, cascade: bool = False) -> list[str]:
+async def adelete_chains(*ids: acting.Chain, cascade: bool = False) -> list[str]:
     """See delete_chains()."""
     return await sync_to_async(delete_chains)(*ids, cascade=cascade)
 

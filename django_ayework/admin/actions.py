@@ -18,8 +18,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_ayework.admin import columns
 from django_ayework.admin.pages import Links
 from django_ayework.errors import BlockerReference
-from django_ayework.flow.acting import cancel_works
-from django_ayework.flow.delete import delete_chains
+from django_ayework.flow.acting import cancel_works, delete_chains
 from django_ayework.flow.retry import retry_each
 from django_ayework.models import Work
 from django_ayework.store.database import rows
@@ -187,7 +186,7 @@ def shown(step: Step, links: Links) -> str:
 def delete_for(request: HttpRequest, works: Sequence[Work]) -> None:
     """Delete the chains of works on behalf of the request's user: log it, and tell how it went."""
     try:
-        deleted = delete_chains(map(chain_of, works))
+        deleted = delete_chains(list(map(chain_of, works)))
     except BlockerReference as refusal:
         messages.error(request, str(refusal))
         return

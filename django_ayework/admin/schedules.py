@@ -22,9 +22,9 @@ from django_ayework.admin.pages import Fact, Links, Page, Section, Table
 from django_ayework.define.registry import registry
 from django_ayework.define.schedules import schedules
 from django_ayework.errors import AyeworkError, CronError
-from django_ayework.flow.firing import run_now, save_made, set_paused
+from django_ayework.flow.firing import run_now
 from django_ayework.flow.gates import encoded_input
-from django_ayework.flow.schedules import State, state_of, upcoming
+from django_ayework.flow.schedules import State, save_by_hand, set_paused, state_of, upcoming
 from django_ayework.models import Firing, Schedule
 from django_ayework.models.schedule import (
     CATCH_UP_CHOICES,
@@ -335,7 +335,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
         """Save what was filled in, and let it begin."""
         columns = {name: form.cleaned_data[name] for name in MADE}
-        obj.pk = save_made(obj.pk if change else None, columns).pk
+        obj.pk = save_by_hand(obj.pk if change else None, columns).pk
 
     def has_act_permission(self, request: HttpRequest) -> bool:
         """Tell whether the reader may pause, resume and run schedules."""

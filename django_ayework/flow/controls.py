@@ -1,11 +1,10 @@
-"""Controls at run time: pausing, limiting, and continuous types."""
+"""Controls at run time: types and queues are paused, types limited, and continuous types kept going."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from django_ayework.define.options import check_name, check_priority
@@ -32,20 +31,26 @@ from django_ayework.store.controls import (
     is_due_or_running,
     set_next_at,
 )
-from django_ayework.store.database import atomic, in_own_transaction
-
-# --- controls ---
-# Controls at run time: pausing, limiting, and what governs each type now.
+from django_ayework.store.database import atomic, own_transaction
 
 logger = logging.getLogger("django_ayework")
+
+#: The control of a type about which operators have decided nothing.
+NOTHING_DECIDED = WorkControl()
+#: The checks of the values that limit() takes.
+CHECKS: dict[str, Callable[[Any, str], int]] = {
+    "max_running": check_limit,
+    "weight": check_weight,
+    "priority": check_priority,
+}
 
 
 @twinned
 def pause(*, type: str | None = None, queue: str | None = None) -> None:
-    """Stop claiming works of a type or of a queue, in the whole fleet; what runs goes on.
+    """Stop claiming works of a type or of a queue, in the whole fleet; running works go on.
 
-    Works can still be queued. Every worker heeds it within a poll. For a queue that no type of
-    work uses a warning is logged, if another has nearly that name.
+    Works can still be queued. Every worker applies the pause within a poll. A warning is logged for a queue
+    that no type of work uses, if another queue has nearly that name.
 
     Raises UnknownWorkType, and TypeError unless exactly one of the two is given.
     """
@@ -59,7 +64,6 @@ def resume(*, type: str | None = None, queue: str | None = None) -> None:
 
 
 def set_paused(type: str | None, queue: str | None, paused: bool) -> None:
-    """Write whether a type or a queue is paused."""
     if (type is None) == (queue is None):
         raise TypeError(f"expected either type= or queue=, got: type={type!r}, queue={queue!r}.")
     if type is not None:
@@ -79,10 +83,10 @@ def limit(
     weight: int | None = None,
     priority: int | None = None,
 ) -> None:
-    """Change how a type is served, in the whole fleet; what is not given stays.
+    """Change how a type is served, in the whole fleet; a value that is not given stays.
 
     ``max_running`` is how many of its works may run at a time, 0 for any number. Types of a larger
-    ``priority`` are served before all others of their queue; among equals the shares follow the ``weight``.
+    ``priority`` are served before all others of their queue; types of equal priority share by ``weight``.
 
     Raises UnknownWorkType, and InvalidOption for a value that cannot be used.
 
@@ -90,20 +94,15 @@ def limit(
 
         limit("shop.charge", max_running=2)
     """
-    given: dict[str, Any] = {}
-    if max_running is not None:
-        given["max_running"] = check_limit(max_running, "max_running")
-    if weight is not None:
-        given["weight"] = check_weight(weight, "weight")
-    if priority is not None:
-        given["priority"] = check_priority(priority, "priority")
+    values = {"max_running": max_running, "weight": weight, "priority": priority}
+    given = {name: CHECKS[name](value, name) for name, value in values.items() if value is not None}
     if not given:
         raise TypeError("expected at least one of max_running=, weight= and priority=.")
     write("type", registry.get(type).name, **given)
 
 
 def write(scope: Scope, name: str, **changes: Any) -> None:
-    """Write a control in the caller's transaction; workers of this process look at once after it."""
+    """Write a control in the caller's transaction; workers of this process poll at once after its commit."""
     with atomic():
         unit_of_work = UnitOfWork(clock.now())
         change_control(scope, name, changes, unit_of_work.now)
@@ -112,7 +111,7 @@ def write(scope: Scope, name: str, **changes: Any) -> None:
 
 
 def current_controls() -> Controls:
-    """Read what governs each type and queue now."""
+    """Read the controls of each type and queue; types without any are left out."""
     stored = all_controls()
     rows = {row.name: row for row in stored if row.scope == "type"}
     declared = {work_type.name: work_type.settings for work_type in registry}
@@ -124,12 +123,9 @@ def current_controls() -> Controls:
 
 
 def control_of(declared: WorkSettings | None, row: WorkControl | None) -> TypeControl:
-    """Return what governs a type: what operators have decided, else what its code declares."""
+    """Return the control of a type: each value is the operators', else the one that its code declares."""
     declared = declared or WorkSettings()
-    if row is None:
-        return TypeControl(
-            weight=declared.weight, max_running=declared.max_running, interval=declared.interval
-        )
+    row = row or NOTHING_DECIDED
     return TypeControl(
         paused=row.paused,
         priority=row.priority or 0,
@@ -147,28 +143,26 @@ def interval_of(declared: WorkSettings, row: WorkControl) -> float | None:
     return declared.interval if row.interval is None else row.interval
 
 
-# --- continuous ---
-# Continuous types: whenever none of their works is due or running, the engine queues one by itself.
-
-
 def queue_continuous(intervals: Mapping[str, float]) -> int:
     """Queue a work of each of these continuous types whose time has come; return how many.
 
-    ``intervals`` are seconds, by type. One that cannot be queued is reported and keeps no other waiting.
+    A continuous type gets a work whenever none is pending or running. ``intervals`` are seconds, by type. A
+    failure is reported and keeps no other type waiting.
     """
     queued = 0
     for type in due_types(intervals, clock.now()) if intervals else ():
         try:
-            queued += in_own_transaction(partial(queue_next, type, intervals[type]))
+            queued += queue_next(type, intervals[type])
         except (AyeworkError, TypeError, ValueError) as error:
             report(error, "queue", f"no work of the continuous type {type!r} could be queued")
     return queued
 
 
+@own_transaction
 def queue_next(type: str, interval: float) -> bool:
-    """Queue one work of a type, unless another process has, or one is due or running, or the row is locked.
+    """Queue one work of a type, unless one is pending or running, or another process is at the type.
 
-    The type's row is locked first, and what others have queued is looked for in a later statement: so every
+    The type's row is locked first, and the works of others are searched for in a later statement: so each
     occasion brings one work, however many workers there are.
     """
     now = clock.now()

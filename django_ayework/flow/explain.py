@@ -1,4 +1,4 @@
-"""Explaining why a work is not running: reads the facts for the rules."""
+"""Explaining why a work is not running: the facts are read here, and ``rules.explain`` puts them in words."""
 
 from __future__ import annotations
 
@@ -52,8 +52,12 @@ from django_ayework.store.groups import chain_ends
 from django_ayework.store.lanes import lanes_of, processes_seen_since, works_ahead
 from django_ayework.store.rows import WorkRow, find_row, statuses_of
 
-# --- workers ---
-# The workers, as explanations need them.
+#: Watched works that an explanation names.
+NAMED = 5
+#: Works ahead are counted up to this many.
+MOST_AHEAD = 1000
+
+# Workers
 
 
 def live_workers(now: datetime) -> list[WorkerSeen]:
@@ -62,35 +66,25 @@ def live_workers(now: datetime) -> list[WorkerSeen]:
 
 
 def find_worker(id: str | None) -> WorkerSeen | None:
-    """Return a worker, alive or not, if there is a trace of it."""
+    """Return a worker, alive or not, if its row is there."""
     process = find_process(id) if id is not None else None
     return None if process is None else seen(process)
 
 
 def seen(process: WorkerProcess) -> WorkerSeen:
     """Return a worker's row as a value."""
+    same = ("id", "name", "host", "pid", "concurrency", "running", "seen_at", "stopped_at")
     return WorkerSeen(
-        id=process.id,
-        name=process.name,
-        host=process.host,
-        pid=process.pid,
         queues=tuple(filter(None, process.queues.split(","))),
-        concurrency=process.concurrency,
-        running=process.running,
-        seen_at=process.seen_at,
-        stopped_at=process.stopped_at,
+        **{column: getattr(process, column) for column in same},
     )
 
 
-# --- blocked ---
-# Blocked works.
-
-#: Watched works that are named.
-NAMED = 5
+# Blocked works
 
 
 def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return what a work waits for; when that takes a worker, also that none is there."""
+    """Return the works that a work waits for; if a worker has to decide it, also that none is alive."""
     waiter = read_waiters([row.id]).get(row.id)
     reasons = [*blocked(wait_of(waiter) if waiter else None), *bound(row.deadline, now, "open")]
     needs_worker = (waiter is not None and waiter.recheck) or has_expired(row.deadline, now)
@@ -100,7 +94,7 @@ def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
 
 
 def wait_of(waiter: WaiterRow) -> Wait:
-    """Return what a waiter waits for."""
+    """Return the condition of a waiter, and the first works that keep it waiting."""
     watched = first_open(waiter.work_id, NAMED)
     statuses = statuses_of(watch.id for watch in watched if not watch.chain)
     statuses |= chain_ends(watch.id for watch in watched if watch.chain)
@@ -122,14 +116,11 @@ def condition_of(waiter: WaiterRow) -> Condition | None:
         return None
 
 
-# --- ended ---
-# Ended works.
-
-#: Watched works that are named.
+# Ended works
 
 
 def why_ended(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return how a work ended, and what can be done about it."""
+    """Return how a work ended, and what to do about a dead one."""
     members, missed = missed_members(row)
     ending = Ending(
         status=Status(row.status),
@@ -148,7 +139,7 @@ def why_ended(row: WorkRow, now: datetime) -> list[Reason]:
 
 
 def ended_by(row: WorkRow) -> str | None:
-    """Return the worker that ended it, by its address while it is known; None when none did."""
+    """Return the worker that ended a work, by its address while its row is there; None if none did."""
     if row.completed_by is None:
         return None
     worker = find_worker(row.completed_by)
@@ -156,7 +147,7 @@ def ended_by(row: WorkRow) -> str | None:
 
 
 def missed_members(row: WorkRow) -> tuple[list[tuple[str, str, str | None]], int]:
-    """Return the first works that a gate missed, and how many those are."""
+    """Return the first works that a waiter missed, and how many it missed."""
     waiter = read_waiters([row.id]).get(row.id) if row.reason == Cause.UNSATISFIABLE else None
     if waiter is None:
         return [], 0
@@ -165,12 +156,11 @@ def missed_members(row: WorkRow) -> tuple[list[tuple[str, str, str | None]], int
     return [(id, outcome, statuses.get(id)) for id, outcome in missed], waiter.missed
 
 
-# --- running ---
-# Running works.
+# Running works
 
 
 def why_running(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return who runs a work; when it must be taken back, also that no worker is there to do so."""
+    """Return the worker of a work; if the lease has lapsed, also that no worker is there to reclaim it."""
     hold = Hold(
         worker=row.worker,
         seen=find_worker(row.worker),
@@ -184,22 +174,18 @@ def why_running(row: WorkRow, now: datetime) -> list[Reason]:
     return [*reasons, *absence(row.queue, live_workers(now))] if has_lapsed else reasons
 
 
-# --- waiting ---
-# Pending and scheduled works.
-
-#: Works ahead are counted up to this many.
-MOST_AHEAD = 1000
+# Pending and scheduled works
 
 
 def why_pending(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return why a due work is not taken."""
+    """Return why a due work is not claimed."""
     controls = current_controls()
     reasons = pauses(row.type, row.queue, controls) or why_not_taken(row, controls, now)
     return [*reasons, *history(past_of(row), now), *bound(row.deadline, now, "start")]
 
 
 def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reason]:
-    """Return whether anybody is there to take the work, what holds its type back, and what goes first."""
+    """Return the limits that hold the type back, the workers that could claim, and the works ahead."""
     types = [lane.type for lane in lanes_of([row.queue])]
     running = running_counts([row.type]) if controls.of(row.type).max_running else {}
     held = limits(row.type, row.queue, running.get(row.type, 0), types, controls)
@@ -211,7 +197,7 @@ def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reaso
 
 
 def why_scheduled(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return what moment a work waits for, and why."""
+    """Return the moment that a work waits for, and why."""
     workers = live_workers(now) if row.run_at <= now else None
     paused = pauses(row.type, row.queue, current_controls())
     reasons = [*scheduled(row.run_at, now, row.queue, workers), *paused]
@@ -219,7 +205,7 @@ def why_scheduled(row: WorkRow, now: datetime) -> list[Reason]:
 
 
 def past_of(row: WorkRow) -> Past:
-    """Return what the work has behind it."""
+    """Return the attempts that a work has behind it."""
     return Past(
         type=row.type,
         attempt=row.attempt,
@@ -232,8 +218,7 @@ def past_of(row: WorkRow) -> Past:
     )
 
 
-# --- explaining ---
-# The explanation of a work, by its status.
+# Every status
 
 BY_STATUS: dict[Status, Callable[[WorkRow, datetime], list[Reason]]] = {
     Status.PENDING: why_pending,
@@ -248,7 +233,7 @@ BY_STATUS: dict[Status, Callable[[WorkRow, datetime], list[Reason]]] = {
 
 @twinned
 def explain(id: str) -> Explanation:
-    """Say why a work is not running. Nothing is locked: it tells how things stood at this moment.
+    """Return why a work is not running. Nothing is locked: the explanation is that of one moment.
 
     Raises WorkNotFound.
     """
@@ -263,7 +248,7 @@ def explain(id: str) -> Explanation:
 
 
 def explain_row(row: WorkRow) -> Explanation:
-    """Explain a work that was read. Moments are told in Django's current time zone."""
+    """Explain a work that was read, with moments in Django's current time zone."""
     clock.synchronise()
     status = Status(row.status)
     return Explanation(row.id, status, tuple(BY_STATUS[status](row, localtime(clock.now()))))

@@ -1,11 +1,10 @@
-"""Maintenance of the fleet: reclaim lapsed leases, expire gates, sweep, prune."""
+"""Maintenance of the fleet: reclaim lapsed leases, expire gates, sweep blocked works, prune ended ones."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import NamedTuple
 
 from django.db import Error
@@ -22,7 +21,7 @@ from django_ayework.rules.decisions import judge_lost
 from django_ayework.rules.states import Reason, Status
 from django_ayework.store import attempts, deletion, entries, transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.database import in_own_transaction, is_contention
+from django_ayework.store.database import is_contention, own_transaction
 from django_ayework.store.locks import lock_lapsed, lock_overdue
 from django_ayework.store.resolution import Place, blocked_page, stranded_among
 from django_ayework.store.rows import WorkRow
@@ -41,17 +40,17 @@ def reclaim(
     is_lost: Callable[[WorkRow], bool] = lambda row: True,
     scope: Scope = EVERYTHING,
 ) -> int:
-    """Take works back whose worker fell silent: again at once, or dead as "worker lost"; return how many.
+    """Reclaim works whose lease has lapsed: pending again, or dead as "worker lost"; return how many.
 
     Works outside of ``scope`` are left to workers that serve them. So are works of types that are not
     registered here, for as long as ``UNKNOWN_TYPE_GRACE``. ``sparing`` are works that run in this very
-    process, which is alive; ``is_lost`` decides on each of the others, whose row is locked then. Where a row
-    besides is locked by others, such as a group's, each work is taken back by itself.
+    process, which is alive; ``is_lost`` decides on each of the others, whose row is locked then. If another
+    transaction holds a further row that is needed, such as a group's, each work is reclaimed by itself.
 
-    They are logged after the commit: a log that is slow, or read by nobody, keeps no work locked.
+    The works are logged after the commit: a slow log keeps no work locked.
     """
     try:
-        reclaimed = in_own_transaction(partial(reclaim_here, sparing, is_lost, scope, BATCH))
+        reclaimed = reclaim_batch(sparing, is_lost, scope, BATCH)
     except Error as error:
         if not is_contention(error):
             raise
@@ -64,17 +63,17 @@ def reclaim(
 def reclaim_one_by_one(
     sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope
 ) -> list[WorkRow]:
-    """Take works back, each in its own transaction; those that meet a locked row stay for now."""
+    """Reclaim works, each in its own transaction; a work that needs a locked row stays for now."""
     left, reclaimed = set(sparing), list[WorkRow]()
     for _ in range(BATCH):
         tried: list[WorkRow] = []
 
-        def notes(row: WorkRow, tried: list[WorkRow] = tried) -> bool:
+        def note_tried(row: WorkRow, tried: list[WorkRow] = tried) -> bool:
             tried.append(row)
             return is_lost(row)
 
         try:
-            reclaimed += in_own_transaction(partial(reclaim_here, left, notes, scope, 1))
+            reclaimed += reclaim_batch(left, note_tried, scope, 1)
         except Error as error:
             if not is_contention(error):
                 raise
@@ -84,24 +83,21 @@ def reclaim_one_by_one(
     return reclaimed
 
 
-def reclaim_here(
+@own_transaction
+def reclaim_batch(
     sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope, limit: int
 ) -> list[WorkRow]:
-    """Lock lapsed works that nobody else is settling, and settle them for their lost workers."""
+    """Lock lapsed works that no transaction is settling, and settle them for their lost workers."""
     now = clock.now()
-    forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
-    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), forsaken, scope)))
+    unknown_since = now - timedelta(seconds=get_settings().unknown_type_grace)
+    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), unknown_since, scope)))
     settle_here([Settlement(row, judge_lost(retry_input_of(row, now))) for row in lapsed])
     return lapsed
 
 
+@own_transaction
 def expire_gates() -> int:
-    """End gates that are past their timeout; return how many."""
-    return in_own_transaction(expire_gates_here)
-
-
-def expire_gates_here() -> int:
-    """Judge the gates whose rows nobody else holds."""
+    """End gates that are past their timeout and not locked; return how many."""
     unit_of_work = UnitOfWork(clock.now())
     error = "deadline exceeded: the gate's condition was not met in time"
     moves = [
@@ -117,7 +113,7 @@ def expire_gates_here() -> int:
 
 
 class Sweep(NamedTuple):
-    """A page of the sweep: how many stranded waiters it decided, and where the next page begins."""
+    """One page of the sweep: the number of stranded waiters, and where the next page begins."""
 
     found: int
     next: Place | None
@@ -134,10 +130,10 @@ def sweep() -> int:
 
 
 def sweep_page(after: Place | None = None) -> Sweep:
-    """Look for stranded waiters in one page of the blocked works, the first one unless ``after`` is given.
+    """Sweep one page of the blocked works, the first page unless ``after`` is given.
 
-    A stranded waiter has an open edge to what has ended, and no flag: in a correct run there is none. Whether
-    it is one is seen under its lock, by the recheck that decides it.
+    A stranded waiter has an open edge to a work that has ended, and no recheck flag; a correct run has none.
+    The recheck that decides the waiter finds out under its lock whether it is stranded.
     """
     page = blocked_page(after)
     rechecks = recheck_isolated(stranded_among(page.ids))
@@ -150,13 +146,14 @@ def sweep_page(after: Place | None = None) -> Sweep:
 
 
 def prune(limit: int = PRUNE_BATCH) -> int:
-    """Delete one batch per status of works that were kept as long as their type, or ``RETENTION``, says.
+    """Delete a batch per status of works kept as long as their type, or ``RETENTION``, says; return how many.
 
-    Return how many.
+    Also expired store entries, workers unseen for a day, and firings older than a month.
     """
     now, deleted = clock.now(), 0
     for status, kept in get_settings().retention.items():
-        if own := own_retentions(status):
+        own = own_retentions(status)
+        if own:
             deleted += prune_by_type(status, kept, own, now, limit)
         elif (before := kept_since(now, kept)) is not None:
             deleted += deletion.delete_ended(status, before, limit)
@@ -167,7 +164,7 @@ def prune(limit: int = PRUNE_BATCH) -> int:
 
 
 def own_retentions(status: str) -> dict[str, float | None]:
-    """Return for how many seconds works of this status are kept, by the types that say so themselves."""
+    """Return the types with a retention of their own for this status, in seconds."""
     own = {known.name: known.settings.retention for known in registry if known.settings.retention}
     return {type: kept[status] for type, kept in own.items() if status in kept}
 
@@ -175,7 +172,7 @@ def own_retentions(status: str) -> dict[str, float | None]:
 def prune_by_type(
     status: str, usual: float | None, own: Mapping[str, float | None], now: datetime, limit: int
 ) -> int:
-    """Delete up to ``limit`` works of a status, each type after its own time or the usual one."""
+    """Delete up to ``limit`` works of a status, each type after its own retention or the usual one."""
     left = limit
     for type, oldest in deletion.types_ended(status):
         before = kept_since(now, own.get(type, usual))
@@ -187,7 +184,7 @@ def prune_by_type(
 
 
 def kept_since(now: datetime, kept: float | None) -> datetime | None:
-    """Return when the works ended that have been kept for so many seconds; None if all are kept."""
+    """Return the moment before which works ended that are to be deleted; None if all are kept."""
     try:
         return None if kept is None else now - timedelta(seconds=kept)
     except OverflowError:

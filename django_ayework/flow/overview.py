@@ -1,4 +1,4 @@
-"""How the whole thing stands: workers, queues, dead letters."""
+"""The overview that ``ayework_status`` shows: workers, queues, dead letters."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from django_ayework.rules.states import Status
 from django_ayework.store import lanes
 from django_ayework.store.clock import clock
 
-#: A worker unseen for this long counts as gone: it beats every 10 seconds.
+#: A worker without a heartbeat for this long counts as gone; one is due every 10 seconds.
 GONE_AFTER = timedelta(seconds=35)
-#: Workers that fell silent are shown for that long, the last ones of them.
+#: Stale workers are shown for this long, and at most this many of them.
 STALE_SHOWN_FOR = timedelta(hours=1)
 MOST_STALE_SHOWN = 20
-#: Dead and scheduled works may be many.
+#: The columns of a worker that the overview shows as they are stored.
+STORED = (
+    "id", "name", "host", "pid", "queues", "concurrency", "running", "started_at", "seen_at", "trouble",
+)  # fmt: skip
+#: Dead and scheduled works, which may be many, are counted up to this number.
 MOST_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOverview:
-    """One queue; ``waiting`` is how many seconds its oldest due work has been so.
+    """One queue; ``waiting`` is for how many seconds its oldest due work has been due.
 
-    ``lapsed`` are the running works whose lease has lapsed: a worker that serves the queue takes them back.
-    ``served`` tells whether a live worker does.
+    ``lapsed`` are the running works whose lease has lapsed: a worker that serves the queue reclaims them.
+    ``served`` tells whether a live worker serves the queue.
     """
 
     queue: str
@@ -39,7 +43,7 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOverview:
-    """One worker process; ``silent`` is how many seconds ago it was last seen, ``stale`` whether too long."""
+    """One worker process; ``silent`` is seconds since its last heartbeat, too many if it is ``stale``."""
 
     id: str
     name: str
@@ -70,7 +74,7 @@ class Overview:
 
 
 def overview() -> Overview:
-    """Look at workers, queues and dead letters."""
+    """Read the state of workers, queues and dead letters."""
     clock.synchronise()
     now = clock.now()
     seen = workers(now)
@@ -79,7 +83,7 @@ def overview() -> Overview:
 
 
 def workers(now: datetime) -> list[WorkerOverview]:
-    """Return the live workers, then those that fell silent without a farewell."""
+    """Return the live workers, then those that became silent without an orderly stop."""
     seen = [worker_overview(process, now) for process in lanes.processes_seen_since(now - STALE_SHOWN_FOR)]
     live = [worker for worker in seen if not worker.stale]
     stale = [worker for worker in seen if worker.stale]
@@ -89,18 +93,9 @@ def workers(now: datetime) -> list[WorkerOverview]:
 def worker_overview(process: WorkerProcess, now: datetime) -> WorkerOverview:
     """Return one worker."""
     return WorkerOverview(
-        id=process.id,
-        name=process.name,
-        host=process.host,
-        pid=process.pid,
-        queues=process.queues,
-        concurrency=process.concurrency,
-        running=process.running,
-        started_at=process.started_at,
-        seen_at=process.seen_at,
         silent=max(0.0, (now - process.seen_at).total_seconds()),
         stale=now - process.seen_at > GONE_AFTER,
-        trouble=process.trouble,
+        **{column: getattr(process, column) for column in STORED},
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether workers can run: what the database lacks, and which works have no registered type."""
+"""Whether workers can run: the database, its connections, the queues, and modules that nothing imports."""
 
 from __future__ import annotations
 
@@ -31,14 +31,20 @@ from django_ayework.store.sessions import (
     pool_size,
 )
 
-# --- readiness ---
-# Whether workers can run: what the database lacks, and which queues nobody knows.
-
 DEFAULT_QUEUE = "default"
 
+DECORATORS = frozenset({"work", "batch_work"})
+#: Directories of installed packages, which the project does not write itself.
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+#: Modules that define no works for workers.
+PASSED_OVER = frozenset({"migrations", "conftest", "tests", "test", "testing"})
 
-class Weight(StrEnum):
-    """What a finding means for whoever starts a worker."""
+
+# The database
+
+
+class Severity(StrEnum):
+    """What a finding means for the start of a worker."""
 
     OK = "ok"
     NOTE = "note"
@@ -47,47 +53,47 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
-    weight: Weight
+    severity: Severity
     text: str
 
 
 def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Iterator[Finding]:
-    """Look at all that a worker of these queues and types needs, as far as there is something to see."""
+    """Check everything that a worker of these queues and types needs; stop if the database is not ready."""
     try:
-        yield Finding(Weight.OK, f"the database {alias()!r} answers: {name_of_server()}")
+        yield Finding(Severity.OK, f"the database {alias()!r} answers: {name_of_server()}")
         missing = missing_migrations()
     except Error as error:
-        yield Finding(Weight.PROBLEM, f"the database {alias()!r} does not answer: {in_one_line(error)}")
+        yield Finding(Severity.PROBLEM, f"the database {alias()!r} does not answer: {in_one_line(error)}")
         return
     if missing:
-        yield Finding(Weight.PROBLEM, text_of_missing(missing))
+        yield Finding(Severity.PROBLEM, text_of_missing(missing))
         return
-    yield Finding(Weight.OK, "all migrations are applied")
+    yield Finding(Severity.OK, "all migrations are applied")
     yield from findings_on_connections(budget)
     yield from findings_on_queues(queues, types)
 
 
 def in_one_line(error: Error) -> str:
-    """Return what a driver says, which may be several lines."""
+    """Return a driver's message, which may have several lines."""
     return " ".join(str(error).split())
 
 
 def text_of_missing(migrations: Sequence[str]) -> str:
-    """Return what to do about migrations that were not applied."""
+    """Return a sentence about migrations that were not applied."""
     return f"migrations are missing: {', '.join(migrations)}. Run: manage.py migrate --database {alias()}"
 
 
 class WrongIsolation(NamedTuple):
-    """What is wrong with the isolation level, and what to do about it."""
+    """A sentence about a wrong isolation level, and a hint on what to do."""
 
     text: str
     hint: str
 
 
 def wrong_isolation(database: BaseDatabaseWrapper) -> WrongIsolation | None:
-    """Return what is wrong with the isolation level of a database: only READ COMMITTED is right."""
+    """Return a problem unless the isolation level of a database is READ COMMITTED."""
     wrong = [level for level in isolation_levels(database) if level != "read committed"]
     if not wrong:
         return None
@@ -100,7 +106,7 @@ def wrong_isolation(database: BaseDatabaseWrapper) -> WrongIsolation | None:
 
 
 def require_usable_database() -> None:
-    """Raise ImproperlyConfigured, which says what to do, if workers cannot run on the database as it is.
+    """Raise ImproperlyConfigured unless workers can run on the database as it is.
 
     Raises the driver's error if the database does not answer.
     """
@@ -111,7 +117,7 @@ def require_usable_database() -> None:
 
 
 def text_of_trouble(error: Error) -> str | None:
-    """Return in a sentence why the database failed, if it is away or lacks migrations."""
+    """Return a sentence about a database that does not answer or lacks migrations; None for other errors."""
     if in_transaction():
         return None
     connection().close()
@@ -126,64 +132,60 @@ def text_of_trouble(error: Error) -> str | None:
 
 
 def findings_on_connections(budget: Budget) -> Iterator[Finding]:
-    """See whether the connections that workers need are to be had."""
+    """Check that the server and the pool have enough connections for the workers."""
     limit, pool = most_connections(), pool_size()
     if limit is not None and budget.most > limit:
         text = f"the server takes {limit} connections of everybody, fewer than these workers may use"
-        yield Finding(Weight.NOTE, text)
+        yield Finding(Severity.NOTE, text)
     if pool is not None and pool < budget.concurrency:
-        yield Finding(Weight.NOTE, text_of_small_pool(pool, budget.concurrency))
+        yield Finding(Severity.NOTE, text_of_small_pool(pool, budget.concurrency))
 
 
 def text_of_small_pool(pool: int, concurrency: int) -> str:
-    """Say that a pool has fewer connections than a worker has slots, and what to do about it."""
+    """Return a sentence about a pool with fewer connections than a worker has slots."""
     return (
         f"the pool of a process has {pool} connections, so its worker runs {pool} works at a time instead of "
         f'{concurrency}: set OPTIONS["pool"] = {{"max_size": {concurrency}}} in DATABASES[{alias()!r}]'
     )
 
 
+# The queues
+
+
 def queues_of_types() -> dict[str, str]:
-    """Return by type of work the queue to which its works come unless they are told another."""
+    """Return the default queue of each type of work."""
     return {type.name: type.settings.queue or DEFAULT_QUEUE for type in registry}
 
 
 def hints_on_queues(queues: Sequence[str]) -> list[str]:
-    """Return what to say of queues that no type of work uses, if another has nearly that name."""
+    """Return a hint on each queue that no type of work uses, if another queue has nearly that name."""
     known = sorted(set(queues_of_types().values()))
     hints = {queue: did_you_mean(queue, known) for queue in queues if queue not in known}
     return [f"No type of work uses the queue {queue!r}.{hint}" for queue, hint in hints.items() if hint]
 
 
 def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Finding]:
-    """See whether works come to these queues: by a type's own choice, or because some wait there."""
+    """Check that works come to these queues: by default of a type, or because some are queued there."""
     uses = queues_of_types()
     known = sorted({*uses.values(), *(lane.queue for lane in lanes_with_work())})
     for queue in queues:
         if queue in known:
-            yield Finding(Weight.OK, f"the queue {queue!r} is known")
+            yield Finding(Severity.OK, f"the queue {queue!r} is known")
         elif hint := did_you_mean(queue, known):
-            yield Finding(Weight.PROBLEM, f"no type of work uses the queue {queue!r}.{hint}")
+            yield Finding(Severity.PROBLEM, f"no type of work uses the queue {queue!r}.{hint}")
         else:
-            yield Finding(Weight.NOTE, f"only works queued with queue={queue!r} will come to that queue")
+            yield Finding(Severity.NOTE, f"only works queued with queue={queue!r} will come to that queue")
     for type in types if queues else ():
         if uses[type] not in queues:
             text = f"works of the type {type!r} go to the queue {uses[type]!r}, which is not served"
-            yield Finding(Weight.NOTE, text)
+            yield Finding(Severity.NOTE, text)
 
 
-# --- unloaded ---
-# Works in modules that nothing imports: found in the source, without running it.
-
-DECORATORS = frozenset({"work", "batch_work"})
-#: Where packages are installed that the project does not write itself.
-INSTALLED = frozenset({"site-packages", "dist-packages"})
-#: Modules that define no works for workers.
-PASSED_OVER = frozenset({"migrations", "conftest", "tests", "test", "testing"})
+# Modules that nothing imports: their works are found in the source, without running it
 
 
 class UnloadedModule(NamedTuple):
-    """A module that defines works and is not imported; ``app`` is None in a package that is no app."""
+    """A module that defines works and is not imported; ``app`` is None in a package that is not an app."""
 
     name: str
     app: str | None
@@ -214,7 +216,7 @@ def packages() -> Iterator[tuple[str, str, str | None]]:
 
 
 def modules_below(package: str, path: str) -> Iterator[tuple[str, Path]]:
-    """Yield the modules of a package and of those below it, but tests and migrations."""
+    """Yield the modules of a package and of its subpackages, except tests and migrations."""
     if is_passed_over(package):
         return
     for found in pkgutil.iter_modules([path]):
@@ -239,7 +241,7 @@ def is_passed_over(module: str) -> bool:
 
 
 def works_in(file: Path) -> list[str]:
-    """Return the functions of a file that are decorated as works; none of a file that cannot be read."""
+    """Return the functions of a file that are decorated as works; none for a file that cannot be read."""
     try:
         source = file.read_bytes()
         if b"django_ayework" not in source:
@@ -252,7 +254,7 @@ def works_in(file: Path) -> list[str]:
 
 
 def decorated(tree: ast.Module) -> list[str]:
-    """Return the functions of a module that ``@work`` or ``@batch_work`` decorates, under whatever name.
+    """Return the functions that ``@work`` or ``@batch_work`` decorates, under any imported name.
 
     >>> decorated(ast.parse("from django_ayework import work as job\\n@job(queue='mail')\\ndef send(): ..."))
     ['send']
@@ -267,7 +269,7 @@ def decorated(tree: ast.Module) -> list[str]:
 
 
 def imported_names(tree: ast.Module) -> set[str]:
-    """Return under which names the decorators are imported."""
+    """Return the names under which the decorators are imported."""
     names: set[str] = set()
     for node in module_level(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "django_ayework":

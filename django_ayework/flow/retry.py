@@ -1,11 +1,9 @@
-"""Retrying by hand: a dead or cancelled work starts over."""
+"""Retrying by hand: a dead or cancelled work starts over, and a success runs again as a new work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import partial
 from typing import Any
 
 from django_ayework.define.ids import new_id
@@ -25,35 +23,28 @@ from django_ayework.flow.units import require_free_unit
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.decisions import error_before
-from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status, Transition
+from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.database import chunked, in_own_transaction, rows
+from django_ayework.store.database import chunked, own_transaction, rows
 from django_ayework.store.deletion import steps_in_group
 from django_ayework.store.dependencies import WaiterRow, missed_by, read_waiters, watched_by
 from django_ayework.store.generated_columns import ended_as
 from django_ayework.store.rows import WorkRow, statuses_of
 from django_ayework.store.transitions import replace_input
 
-# --- retry ---
-# Retrying by hand: a dead or cancelled work starts over, and what died because of it waits again.
 
-
+@own_transaction
 def retry(id: str, input: Any = None, again: bool = False) -> Handle[Any, Any]:
     """Make a dead or cancelled work pending again with a full budget of attempts; return its handle.
 
-    Its group re-opens and waiters that died because of it wait again. ``expires`` counts anew, an explicit
-    ``deadline`` stays. ``input`` replaces the stored one. A waiter is decided anew from what it watches.
-    With ``again`` a success may be run again: as a new work, whose parent it is.
+    Its group re-opens, and waiters that died because of it wait again. ``expires`` counts anew, an explicit
+    ``deadline`` stays. ``input`` replaces the stored input. A waiter is decided anew from the works it waits
+    for. With ``again`` a success is run again: as a new work, whose parent it is.
 
     Raises WorkNotFound, and NotRetryable for a work in any other status, or for a waiter that still cannot be
     met, naming the members to retry first.
     """
-    return in_own_transaction(partial(retry_here, id, input, again))
-
-
-def retry_here(id: str, input: Any, again: bool) -> Handle[Any, Any]:
-    """Retry within the transaction at hand."""
     row, waiter = lock_work(id, "retried")
     require_retryable(row, again)
     unit_of_work = UnitOfWork(clock.now())
@@ -63,18 +54,19 @@ def retry_here(id: str, input: Any, again: bool) -> Handle[Any, Any]:
     if input is not None:
         replace_input(row.id, new_input(row, input))
     if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.FIRE):
-        retry_waiter(unit_of_work, row, waiter)
+        wait_again(unit_of_work, row, waiter)
     else:
-        retry_work(unit_of_work, row)
+        start_over(unit_of_work, row)
     flush(unit_of_work)
     return Handle(row.id, row.group)
 
 
 def require_retryable(row: WorkRow, again: bool) -> None:
-    """Raise NotRetryable unless a work is dead or cancelled, or ``again`` allows for its success."""
-    if row.status in RETRYABLE or (again and row.status == Status.SUCCESS and row.type != GATE_TYPE):
+    """Raise NotRetryable unless a work is dead or cancelled, or is a success and ``again`` is given."""
+    is_success, is_gate = row.status == Status.SUCCESS, row.type == GATE_TYPE
+    if row.status in RETRYABLE or (again and is_success and not is_gate):
         return
-    if again and row.status == Status.SUCCESS:
+    if again and is_success:
         raise NotRetryable(
             f"expected a work with a handler to run again, but {row.id} is a gate that has opened; "
             "run the works again that it has queued.",
@@ -83,19 +75,51 @@ def require_retryable(row: WorkRow, again: bool) -> None:
     expected, hint = "dead or cancelled", "only ended works without success can be retried."
     if again:
         expected, hint = "dead, cancelled or success", "wait for its end, or cancel it first."
-    elif row.status == Status.SUCCESS and row.type != GATE_TYPE:
+    elif is_success and not is_gate:
         hint += f" To run it once more, as a new work, call retry({row.id!r}, again=True)."
     text = f"expected the work {row.id} to be {expected}, but it is {row.status}; {hint}"
     raise NotRetryable(text, id=row.id)
 
 
-def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any, Any]:
-    """Queue a new work like one that has succeeded, in a group and a chain of its own.
+def start_over(unit_of_work: UnitOfWork, row: WorkRow) -> None:
+    """Make a work pending again; its last error is kept for the handler to see."""
+    move = row.becoming(
+        Status.PENDING,
+        attempt=0,
+        run_at=unit_of_work.now,
+        deadline=deadline_anew(row, unit_of_work.now),
+        error="" if row.reason == Reason.UNKNOWN_TYPE else error_before(row.error),
+    )
+    transitions.apply([move])
+    after = row.after(move)
+    unit_of_work.reopened(after, was_dead=row.status == Status.DEAD)
+    unit_of_work.effects.queued(after)
 
-    The old work is its parent. What gate had released that is kept in the options, for ``ctx.dependents``.
+
+def wait_again(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None) -> None:
+    """Let a waiter wait again; its edges may open it at once. Raises NotRetryable if it cannot be met."""
+    if waiter is None:
+        raise NotRetryable(f"the gate {row.id} has lost its edges; queue a new one.", id=row.id)
+    if decision_of(waiter) is Decision.NEVER:
+        members = [id for id, _ in missed_by(row.id, limit=1000)]
+        what, verb = ("gate", "open") if row.type == GATE_TYPE else ("work", "start")
+        raise NotRetryable(
+            f"the {what} {row.id} still cannot {verb}; "
+            f"retry first what it waits for: {', '.join(members[:5])}.",
+            id=row.id,
+            members=members,
+        )
+    transition = waiting_again(row, unit_of_work.now)
+    transitions.apply([transition])
+    reopen(unit_of_work, Move(row, transition, reopen))
+
+
+def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any, Any]:
+    """Queue a new work like a success, in a group and a chain of its own; the success is its parent.
+
+    The options keep the gate that released the success, for ``ctx.dependents``.
     """
     options = decode_options(row.options)
-    gate = gate_of(row, options)
     new = row._replace(
         id=new_id(),
         status=Status.PENDING,
@@ -104,7 +128,7 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
         chain_id=None,
         chain_index=0,
         input=row.input if input is None else new_input(row, input),
-        options=encode_options(replace(options, released_by=gate)),
+        options=encode_options(replace(options, released_by=gate_of(row, options))),
         error="",
         progress=None,
         attempt=0,
@@ -126,21 +150,31 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
     return Handle(new.id, new.id)
 
 
+def new_input(row: WorkRow, input: Any) -> str:
+    """Encode the input that replaces the stored one, checked against the handler."""
+    if row.type == GATE_TYPE:
+        raise TypeError(
+            f"expected no input for the gate {row.id}: the works it releases were fixed when it was queued."
+        )
+    given = request_of(row.type, input).input
+    return encode_input(row.type, given, codec_of(registry.find(row.type)))
+
+
 @dataclass(slots=True)
-class Retried:
-    """What became of several works: those retried, waiters that wait again because of that, and refusals."""
+class RetryReport:
+    """The outcome for several works: ids retried, waiters that wait again because of that, and refusals."""
 
     ids: list[str] = field(default_factory=list)
     revived: list[str] = field(default_factory=list)
     refusals: dict[str, AyeworkError] = field(default_factory=dict)
 
 
-def retry_each(ids: Sequence[str], again: bool = False) -> Retried:
+def retry_each(ids: Sequence[str], again: bool = False) -> RetryReport:
     """Retry works one by one, each in a transaction of its own: a refusal does not undo the others.
 
-    Waiters come last, the oldest first, as retrying what they wait for revives them.
+    Waiters come last, the oldest first, as a retry of the works that they wait for revives them.
     """
-    report = Retried()
+    report = RetryReport()
     waiters = {id for some in chunked(ids) for id in read_waiters(some)}
     ended = {id for id, status in statuses_of(waiters).items() if status in RETRYABLE}
     for id in (*(id for id in ids if id not in waiters), *sorted(waiters)):
@@ -154,14 +188,6 @@ def retry_each(ids: Sequence[str], again: bool = False) -> Retried:
         else:
             report.ids.append(id)
     return report
-
-
-def retryable_in(group_id: str) -> list[str]:
-    """Return the ids of the dead and cancelled works of a group. Raises WorkNotFound."""
-    ids = [step.id for step in steps_in_group(group_id, RETRYABLE)]
-    if not ids:
-        require_group(group_id, "retried")
-    return ids
 
 
 def retry_group(group_id: str) -> list[str]:
@@ -182,58 +208,16 @@ def retry_group(group_id: str) -> list[str]:
     return done
 
 
-def retry_work(unit_of_work: UnitOfWork, row: WorkRow) -> None:
-    """Start a work over."""
-    transition = starting_over(row, unit_of_work.now)
-    transitions.apply([transition])
-    after = row.after(transition)
-    unit_of_work.reopened(after, was_dead=row.status == Status.DEAD)
-    unit_of_work.effects.queued(after)
-
-
-def new_input(row: WorkRow, input: Any) -> str:
-    """Encode the input that replaces the stored one, checked against the handler."""
-    if row.type == GATE_TYPE:
-        raise TypeError(
-            f"expected no input for the gate {row.id}: what it releases was fixed when it was queued."
-        )
-    given = request_of(row.type, input).input
-    return encode_input(row.type, given, codec_of(registry.find(row.type)))
-
-
-def starting_over(row: WorkRow, now: datetime) -> Transition:
-    """Return the way back to pending, the error of the last life kept for the handler to see."""
-    error = "" if row.reason == Reason.UNKNOWN_TYPE else error_before(row.error)
-    return row.becoming(Status.PENDING, attempt=0, run_at=now, deadline=deadline_anew(row, now), error=error)
-
-
-def retry_waiter(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None) -> None:
-    """Let a waiter wait again, or open, as its edges say now."""
-    if waiter is None:
-        raise NotRetryable(f"the gate {row.id} has lost its edges; queue a new one.", id=row.id)
-    if decision_of(waiter) is Decision.NEVER:
-        members = [id for id, _ in missed_by(row.id, limit=1000)]
-        raise NotRetryable(
-            f"the {'gate' if row.type == GATE_TYPE else 'work'} {row.id} still cannot "
-            f"{'open' if row.type == GATE_TYPE else 'start'}; "
-            f"retry first what it waits for: {', '.join(members[:5])}.",
-            id=row.id,
-            members=members,
-        )
-    transition = waiting_again(row, unit_of_work.now)
-    transitions.apply([transition])
-    reopen(unit_of_work, Move(row, transition, reopen))
-
-
-# --- dead letters ---
-# Finding dead letters.
+def retryable_in(group_id: str) -> list[str]:
+    """Return the ids of the dead and cancelled works of a group. Raises WorkNotFound."""
+    ids = [step.id for step in steps_in_group(group_id, RETRYABLE)]
+    if not ids:
+        require_group(group_id, "retried")
+    return ids
 
 
 def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
-    """Return the ids of dead works, the longest dead first, so that what died first is retried first."""
-    dead = ended_as(rows(Work), Status.DEAD).order_by("moment", "id")
-    if type:
-        dead = dead.filter(type=type)
-    if reason:
-        dead = dead.filter(reason=reason)
+    """Return the ids of dead works, the longest dead first, so that the first to die is retried first."""
+    wanted = {name: value for name, value in (("type", type), ("reason", reason)) if value}
+    dead = ended_as(rows(Work), Status.DEAD).filter(**wanted).order_by("moment", "id")
     return list(dead.values_list("id", flat=True))

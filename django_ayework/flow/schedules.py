@@ -1,12 +1,12 @@
-"""Schedules: their rows, kept in step with the code."""
+"""Schedules as rows: kept in step with the code, changed by hand, and shown. Firing them is in ``firing``."""
 
 from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -17,25 +17,35 @@ from django_ayework.models import Schedule
 from django_ayework.rules.durations import later
 from django_ayework.rules.schedules import INSTANT, Timing, zone_of
 from django_ayework.store.clock import clock
-from django_ayework.store.database import in_own_transaction
+from django_ayework.store.database import own_transaction
 from django_ayework.store.schedules import (
     all_declared,
     all_schedules,
     change_schedule,
     disabled_names,
     insert_missing,
+    insert_schedule,
+    lock_schedule,
     lock_schedules,
 )
 
-# --- timings ---
-# From a schedule's row to the moments it names.
+logger = logging.getLogger("django_ayework")
 
-#: Seconds between two looks at what waits for something else than the time.
+State = Literal["active", "failing", "paused", "ended", "not declared"]
+
+#: Seconds until a schedule with queued firings is looked at again: these wait for works, not for a moment.
 TICK = 1.0
+#: A schedule begins anew when one of these columns changes; other changes only count from now on.
+WHEN = ("kind", "cron", "every", "tz", "dst", "start_at", "end_at")
+#: The columns of a schedule that does not fail.
+NO_FAILURE = {"failures": 0, "error": ""}
+
+
+# Moments
 
 
 def timing_of(row: Schedule) -> Timing | None:
-    """Return when a schedule has occurrences; None when a function says so, one at a time."""
+    """Return the occurrences of a schedule; None when a function tells them, one at a time."""
     if row.kind == "next":
         return None
     return Timing(
@@ -50,11 +60,11 @@ def timing_of(row: Schedule) -> Timing | None:
 
 
 def beginning(row: Schedule, now: datetime) -> dict[str, Any]:
-    """Return the columns of a schedule that is to go on from now: what lies behind is not made up for."""
+    """Return the columns of a schedule that begins, or goes on, now: past occurrences are not caught up."""
     row.next_at = None
-    timing = timing_of(row)
     if not row.enabled or row.paused:
         return {"next_at": None, "due_at": None}
+    timing = timing_of(row)
     if timing is None:
         return {"next_at": None, "due_at": now}
     next_at = timing.first_after(max(now, row.last_at or now))
@@ -62,7 +72,7 @@ def beginning(row: Schedule, now: datetime) -> dict[str, Any]:
 
 
 def due_moment(row: Schedule, next_at: datetime | None, queued: int, now: datetime) -> datetime | None:
-    """Return when to look at a schedule again: at its next occurrence, sooner if firings are queued."""
+    """Return when a schedule is due: at its next occurrence, or sooner if firings are queued."""
     planned = None
     if next_at is not None:
         planned = later(next_at, random.uniform(0.0, row.jitter) if row.jitter else 0.0)  # noqa: S311
@@ -81,88 +91,33 @@ def upcoming(row: Schedule, number: int) -> list[datetime]:
     return [row.next_at, *islice(following, number - 1)]
 
 
-# --- overview ---
-# How schedules stand, and what comes next.
-
-State = Literal["active", "failing", "paused", "ended", "not declared"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleOverview:
-    """One schedule; ``when`` is its cron expression, its interval in seconds, or ``"function"``.
-
-    ``next`` are its next occurrences as far as they are known, ``queued`` the firings that wait for the works
-    of the one before.
-    """
-
-    name: str
-    state: State
-    when: str
-    tz: str
-    runs: str
-    next: list[datetime]
-    last_fired_at: datetime | None
-    queued: int
-    error: str
+def midnight(day: date, tz: str) -> datetime:
+    """Return the moment at which a day begins; a datetime is a moment already."""
+    if isinstance(day, datetime):
+        return day
+    return datetime.combine(day, time.min, tzinfo=zone_of(tz))
 
 
-def schedules_overview(foreseen: int) -> list[ScheduleOverview]:
-    """Return all schedules by name, each with so many of its next occurrences."""
-    return [
-        ScheduleOverview(
-            name=row.name,
-            state=state_of(row),
-            when=when(row),
-            tz=row.tz,
-            runs=row.function,
-            next=upcoming(row, foreseen),
-            last_fired_at=row.last_fired_at,
-            queued=row.queued,
-            error=row.error,
-        )
-        for row in all_schedules()
-    ]
+def last_moment(day: date, tz: str) -> datetime:
+    """Return the last moment of a day; a datetime is a moment already."""
+    return day if isinstance(day, datetime) else midnight(day + timedelta(days=1), tz) - INSTANT
 
 
-def when(row: Schedule) -> str:
-    """Return in a few words when a schedule fires."""
-    if row.kind == "every":
-        return f"every {row.every or 0:g} s"
-    return row.cron if row.kind == "cron" else "function"
-
-
-def state_of(row: Schedule) -> State:
-    """Return whether a schedule fires, or what keeps it."""
-    if not row.enabled:
-        return "not declared"
-    if row.paused:
-        return "paused"
-    if row.failures:
-        return "failing"
-    return "active" if row.due_at is not None else "ended"
-
-
-# --- sync ---
-# Keeping the rows of schedules in step with what code declares.
-
-logger = logging.getLogger("django_ayework")
-
-#: A change of these makes a schedule begin anew; a change of the others only counts from now on.
-WHEN = ("kind", "cron", "every", "tz", "dst", "start_at", "end_at")
+# Keeping rows in step with the code
 
 
 def sync() -> None:
-    """Add declared schedules that have no row, write what was changed, disable what is not declared.
+    """Insert declared schedules without a row, write what changed, disable schedules no longer declared.
 
-    One statement when there is nothing to do. What is disabled keeps its row and its history, and goes on
-    from then when it is declared again.
+    One statement when there is nothing to do. A disabled schedule keeps its row and its history, and goes on
+    from the moment at which it is declared again.
     """
     if differing(all_declared(schedules.names())):
-        in_own_transaction(sync_here)
+        write_differences()
 
 
 def differing(stored: dict[str, Schedule]) -> set[str]:
-    """Return the names for which there is something to write."""
+    """Return the names of schedules with something to write."""
     changed = {
         declared.name
         for declared in schedules
@@ -172,15 +127,16 @@ def differing(stored: dict[str, Schedule]) -> set[str]:
 
 
 def is_orphan(row: Schedule) -> bool:
-    """Tell whether a schedule is to be disabled: code had declared it, and does not any more."""
+    """Tell whether a schedule is to be disabled: code declared it once, and no longer does."""
     return row.origin == "code" and row.enabled and schedules.find(row.name) is None
 
 
-def sync_here() -> None:
-    """Insert first, for there is nothing to lock before; then lock, compare again, and write.
+@own_transaction
+def write_differences() -> None:
+    """Insert new rows, then lock, compare again, and write.
 
-    Processes that start at once insert the same rows, and the first insert counts; the locks are taken in
-    the order of names, so that two of them cannot wait for each other.
+    Processes that start at once insert the same rows, and the first insert counts. Rows are locked in the
+    order of names, so that two processes cannot deadlock.
     """
     now = clock.now()
     stored = all_declared(schedules.names())
@@ -194,51 +150,57 @@ def sync_here() -> None:
             row.enabled = False
             change_schedule(row.pk, {"enabled": False, **beginning(row, now)})
             logger.warning("Disabled the schedule %s: no code declares it any more.", name)
-        elif (known := schedules.find(name)) is not None:
-            write_changes(row, changes_of(known, row), now)
+        else:
+            write_changes(row, now)
 
 
 def restore() -> None:
-    """Enable what this process declares and another one has disabled; one statement when there is nothing.
+    """Enable what this process declares and another has disabled; one statement when there is nothing.
 
     An older release that starts once more during a deployment does not know what the new one declares.
     """
     missed = [name for name in disabled_names() if schedules.find(name) is not None]
     if missed:
-        in_own_transaction(partial(restore_here, missed))
+        enable(missed)
 
 
-def restore_here(names: list[str]) -> None:
-    """Lock, look again, and write."""
+@own_transaction
+def enable(names: list[str]) -> None:
+    """Enable those of these schedules that are still disabled."""
     now = clock.now()
-    for name, row in lock_schedules(names).items():
-        known = schedules.find(name)
-        if known is not None and not row.enabled:
-            write_changes(row, changes_of(known, row), now)
+    for row in lock_schedules(names).values():
+        if not row.enabled:
+            write_changes(row, now)
 
 
 def new_row(declared: DeclaredSchedule, now: datetime) -> Schedule:
     """Return the row of a schedule that begins now."""
     row = Schedule(name=declared.name, last_at=now, **columns_of(declared))
-    for column, value in beginning(row, now).items():
-        setattr(row, column, value)
+    assign(row, beginning(row, now))
     return row
 
 
-def write_changes(row: Schedule, changes: dict[str, Any], now: datetime) -> None:
-    """Write what was changed; if that says when it fires, it begins anew."""
+def write_changes(row: Schedule, now: datetime) -> None:
+    """Write what code declares otherwise; a schedule whose occurrences change begins anew."""
+    declared = schedules.find(row.name)
+    changes = changes_of(declared, row) if declared is not None else {}
     if not changes:
         return
-    for column, value in changes.items():
-        setattr(row, column, value)
+    assign(row, changes)
     if "enabled" in changes or any(column in changes for column in WHEN):
-        changes |= beginning(row, now) | {"failures": 0, "error": ""}
+        changes |= beginning(row, now) | NO_FAILURE
     change_schedule(row.pk, changes)
     logger.info("Changed the schedule %s: %s.", row.name, ", ".join(sorted(changes)))
 
 
+def assign(row: Schedule, columns: Mapping[str, Any]) -> None:
+    """Set columns of a row in memory."""
+    for column, value in columns.items():
+        setattr(row, column, value)
+
+
 def changes_of(declared: DeclaredSchedule, row: Schedule) -> dict[str, Any]:
-    """Return the columns that code says otherwise; one made in the admin keeps its name."""
+    """Return the columns that code declares otherwise; a schedule made in the admin keeps its name."""
     if row.origin != "code":
         logger.warning(
             "The schedule %s is not fired as code declares it: one of this name was made in the admin. "
@@ -252,28 +214,98 @@ def changes_of(declared: DeclaredSchedule, row: Schedule) -> dict[str, Any]:
 def columns_of(declared: DeclaredSchedule) -> dict[str, Any]:
     """Return a declaration as columns."""
     tz = declared.tz or settings.TIME_ZONE
+    same = ("kind", "cron", "every", "overlap", "catch_up", "dst", "jitter")
     return {
-        "kind": declared.kind,
-        "cron": declared.cron,
-        "every": declared.every,
+        **{column: getattr(declared, column) for column in same},
         "function": declared.function[:255],
         "tz": tz,
-        "overlap": declared.overlap,
-        "catch_up": declared.catch_up,
-        "dst": declared.dst,
-        "jitter": declared.jitter,
         "start_at": None if declared.start is None else midnight(declared.start, tz),
         "end_at": None if declared.end is None else last_moment(declared.end, tz),
     }
 
 
-def midnight(day: date, tz: str) -> datetime:
-    """Return the moment at which a day begins; a datetime is a moment already."""
-    if isinstance(day, datetime):
-        return day
-    return datetime.combine(day, time.min, tzinfo=zone_of(tz))
+# Changing schedules by hand
 
 
-def last_moment(day: date, tz: str) -> datetime:
-    """Return the last moment of a day; a datetime is a moment already."""
-    return day if isinstance(day, datetime) else midnight(day + timedelta(days=1), tz) - INSTANT
+@own_transaction
+def set_paused(id: int, paused: bool) -> bool:
+    """Pause a schedule, or let it go on from now; return whether that changed anything.
+
+    The lock waits for a firing in progress, so that its changes are written over. Occurrences of the pause
+    are not caught up, whatever ``catch_up`` says.
+    """
+    row = lock_schedule(id)
+    if row is None or row.paused is paused:
+        return False
+    row.paused = paused
+    change_schedule(row.pk, {"paused": paused, **NO_FAILURE, **beginning(row, clock.now())})
+    return True
+
+
+@own_transaction
+def save_by_hand(id: int | None, columns: Mapping[str, Any]) -> Schedule:
+    """Save a schedule that is made (``id`` None) or changed by hand; it goes on from now. Return its row.
+
+    The lock waits for a firing in progress. Only these columns are written: those that a tick keeps stay.
+    """
+    now = clock.now()
+    stored = None if id is None else lock_schedule(id)
+    row = stored or Schedule(origin="admin", last_at=now)
+    assign(row, columns)
+    changes = {**columns, **NO_FAILURE, **beginning(row, now)}
+    if stored is not None:
+        change_schedule(row.pk, changes)
+        return row
+    assign(row, changes)
+    return insert_schedule(row)
+
+
+# Showing schedules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOverview:
+    """One schedule; ``when`` is its cron expression, its interval in seconds, or ``"function"``.
+
+    ``next`` are its next occurrences as far as they are known, ``queued`` the firings that wait for the works
+    of the firing before.
+    """
+
+    name: str
+    state: State
+    when: str
+    tz: str
+    runs: str
+    next: list[datetime]
+    last_fired_at: datetime | None
+    queued: int
+    error: str
+
+
+def schedules_overview(occurrences: int) -> list[ScheduleOverview]:
+    """Return all schedules by name, each with so many of its next occurrences."""
+    return [
+        ScheduleOverview(
+            name=row.name,
+            state=state_of(row),
+            when=f"every {row.every or 0:g} s" if row.kind == "every" else row.cron or "function",
+            tz=row.tz,
+            runs=row.function,
+            next=upcoming(row, occurrences),
+            last_fired_at=row.last_fired_at,
+            queued=row.queued,
+            error=row.error,
+        )
+        for row in all_schedules()
+    ]
+
+
+def state_of(row: Schedule) -> State:
+    """Return whether a schedule fires, or what prevents it."""
+    if not row.enabled:
+        return "not declared"
+    if row.paused:
+        return "paused"
+    if row.failures:
+        return "failing"
+    return "active" if row.due_at is not None else "ended"

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser, OutputWrapp
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
 from django_ayework.errors import UnknownWorkType
-from django_ayework.flow.readiness import Finding, Weight, findings
+from django_ayework.flow.readiness import Finding, Severity, findings
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import connections_of
 from django_ayework.rules.health import Budget
@@ -162,7 +162,7 @@ def check_worker(chosen: WorkerOptions, out: OutputWrapper) -> int:
     found = list(findings(chosen.queues, chosen.types, budget))
     found += system_checks() if not problems(found) else []
     for finding in found:
-        out.write(f"  {finding.weight:<8} {finding.text}")
+        out.write(f"  {finding.severity:<8} {finding.text}")
     return int(problems(found))
 
 
@@ -183,11 +183,11 @@ def system_checks() -> Iterator[Finding]:
     """Run the system checks of this app, those of the database included."""
     for message in run_checks(databases=[alias()]):
         if str(message.id).startswith("ayework."):
-            weight = Weight.PROBLEM if message.level >= ERROR else Weight.NOTE
+            severity = Severity.PROBLEM if message.level >= ERROR else Severity.NOTE
             hint = f" {message.hint}" if message.hint else ""
-            yield Finding(weight, f"{message.msg}{hint} ({message.id})")
+            yield Finding(severity, f"{message.msg}{hint} ({message.id})")
 
 
 def problems(found: list[Finding]) -> bool:
     """Tell whether anything would keep workers from their work."""
-    return any(finding.weight is Weight.PROBLEM for finding in found)
+    return any(finding.severity is Severity.PROBLEM for finding in found)

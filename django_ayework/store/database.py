@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from django.db import (
     DataError,
@@ -30,6 +30,7 @@ from django_ayework.store.prepared import run_prepared
 # --- database ---
 # The database that holds the queue: its connection, its transactions, what it can do.
 
+P = ParamSpec("P")
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 
@@ -144,6 +145,16 @@ def in_own_transaction(use_case: Callable[[], T]) -> T:
                 raise
         time.sleep(random.uniform(0.001, 0.02) * 2**attempt)  # noqa: S311  # spreads rivals, no secret
     raise AssertionError("unreachable")
+
+
+def own_transaction(use_case: Callable[P, T]) -> Callable[P, T]:
+    """Let each call of a use case run as :func:`in_own_transaction` runs it."""
+
+    @wraps(use_case)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return in_own_transaction(partial(use_case, *args, **kwargs))
+
+    return call
 
 
 #: PostgreSQL: serialization failure, deadlock. MySQL: deadlock.

@@ -57,7 +57,7 @@ class TestCatchingUp:
         assert Firing.objects.get(status="missed").number == 500
 
     def test_what_was_paused_is_not_made_up_for(self):
-        from django_ayework.flow.firing import set_paused
+        from django_ayework.flow.schedules import set_paused
 
         schedule(name="tick", every=60, run=note, catch_up="all")
         tick()
