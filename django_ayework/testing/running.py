@@ -10,7 +10,7 @@ import inspect
 import logging
 import unittest
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -270,9 +270,9 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     if call is None:
         raise AssertionError(f"the work could not be started: {ended[0][1]}")
     try:
-        with call.logged(), savepoints(call), call.attempt.transactions:
+        with call.logged(), savepoints(call), call.transactions or nullcontext():
             [output] = call.outputs(call.returned())
-            outcome = call.attempt.transactions.outcome(output)
+            outcome = output if call.transactions is None else call.transactions.outcome(output)
             call.settlement(call.attempt, output)
     except BaseException as error:
         require_recordable(error)
@@ -317,7 +317,8 @@ def savepoints(call: HandlerCall) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, DatabaseError) and error is not call.attempt.transactions.undone_by:
+        own = None if call.transactions is None else call.transactions.undone_by
+        if isinstance(error, DatabaseError) and error is not own:
             undo()
         else:
             with suppress(DatabaseError):

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
 
@@ -26,7 +26,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.events import FailureInfo, Kind
 from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.define.types import INPUT, BatchItem
+from django_ayework.define.types import INPUT, BatchItem, Middleware
 from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
 from django_ayework.flow.events import (
     announce,
@@ -59,7 +59,13 @@ from django_ayework.store.connections import failed_to_connect
 from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.delivery import Batch, Delivery
-from django_ayework.worker.handlers import is_async, middlewares_of, require_outputs, surrounded
+from django_ayework.worker.handlers import (
+    is_async,
+    middlewares_of,
+    require_outputs,
+    settlement_of,
+    surrounded,
+)
 from django_ayework.worker.interruption import Cancellation, forget_connections
 from django_ayework.worker.transactions import AttemptTransactions, in_thread
 
@@ -125,28 +131,13 @@ def require_recordable(error: BaseException) -> None:
         raise error
 
 
-# --- opening ----------------------------------------------------------------------------------------------
-
-
-class Attempt:
+class Attempt(NamedTuple):
     """An attempt that is ready to run."""
 
-    __slots__ = ("arguments", "context", "delivery", "services", "transactions", "work_type")
-
-    def __init__(
-        self,
-        delivery: Delivery,
-        work_type: AnyWorkType,
-        arguments: dict[str, Any],
-        services: EngineServices,
-        stored: bool,
-    ) -> None:
-        self.delivery = delivery
-        self.work_type = work_type
-        self.arguments = arguments
-        self.services = services
-        self.transactions = AttemptTransactions(delivery, work_type, services, stored)
-        self.context = Context(assignment_of(delivery.row), services, delivery.signal, self.transactions)
+    delivery: Delivery
+    work_type: AnyWorkType
+    arguments: dict[str, Any]
+    services: EngineServices
 
 
 def opened(
@@ -159,17 +150,17 @@ def opened(
     attempts: list[Attempt] = []
     ended: list[Ended] = []
     for delivery in load.deliveries:
-        attempt = open_attempt(delivery, services, stored) if delivery.started_at is not None else None
+        attempt = open_attempt(delivery, services) if delivery.started_at is not None else None
         if isinstance(attempt, Attempt):
             attempts.append(attempt)
         else:
             ended.append((delivery, attempt))
     if not attempts:
         return None, ended
-    return (BatchCall if isinstance(load, Batch) else HandlerCall)(attempts), ended
+    return (BatchCall if isinstance(load, Batch) else HandlerCall)(attempts, stored), ended
 
 
-def open_attempt(delivery: Delivery, services: EngineServices, stored: bool) -> Attempt | Settlement:
+def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Settlement:
     """Return the attempt, or the settlement of an expired, unknown or unreadable work.
 
     A work whose handler cannot run for another reason than its input is given its attempt back.
@@ -187,7 +178,7 @@ def open_attempt(delivery: Delivery, services: EngineServices, stored: bool) -> 
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
     if has_receivers(Kind.STARTED, row.type):
         announce(work_event(Kind.STARTED, row, clock.now()))
-    return Attempt(delivery, work_type, arguments, services, stored)
+    return Attempt(delivery, work_type, arguments, services)
 
 
 def unknown_text(type: str) -> str:
@@ -210,29 +201,34 @@ def is_parked(row: WorkRow) -> bool:
     return now - unknown_since(row.error, now) < grace
 
 
-# --- calling ----------------------------------------------------------------------------------------------
-
-
 class HandlerCall:
     """The call of a handler for one attempt."""
 
     #: Whether the failures of single works are judged when the handler has returned.
     judges_outputs = False
 
-    def __init__(self, attempts: Sequence[Attempt]) -> None:
+    def __init__(self, attempts: Sequence[Attempt], stored: bool) -> None:
         self.attempts = attempts
         self.attempt = attempts[0]
         self.work_type = self.attempt.work_type
+        self.middlewares = self._middlewares()
+        #: Both are None if nothing would use them.
+        self.context: Context | None = None
+        self.transactions: AttemptTransactions | None = None
+        if self.middlewares or self.work_type.takes_context or self.work_type.settings.atomic:
+            delivery, work_type, _, services = self.attempt
+            self.transactions = AttemptTransactions(delivery, work_type, services, stored)
+            self.context = Context(assignment_of(delivery.row), services, delivery.signal, self.transactions)
 
     def logged(self) -> AbstractContextManager[None]:
         """Return the block in which log records tell of the attempt."""
-        attempt = self.attempt
-        return attempt_logged(attempt_facts(attempt.delivery.row, attempt.work_type, attempt.arguments))
+        delivery, work_type, arguments, _ = self.attempt
+        return attempt_logged(attempt_facts(delivery.row, work_type, arguments))
 
     def completed(self) -> list[Ended]:
         """Call the handler and conclude, in one transaction if the type asks for one."""
         try:
-            with self.attempt.transactions:
+            with self.transactions or UNSURROUNDED:
                 return self.concluded(self.returned())
         finally:
             if self.attempt.delivery.end_interruptions():
@@ -262,26 +258,43 @@ class HandlerCall:
 
     def failed(self, error: BaseException) -> list[Ended]:
         """Return how each attempt ended whose handler raised: each by its own policy."""
-        return [(attempt.delivery, ended_by(attempt, error)) for attempt in self.attempts]
+        return [(attempt.delivery, self._ended_by(attempt, error)) for attempt in self.attempts]
 
-    # What a batch does differently.
+    def _ended_by(self, attempt: Attempt, error: BaseException) -> Settlement | None:
+        """Return how an attempt ended that raised: settled before the error came, or failed.
+
+        The failure of a lost work is not written, unless the handler itself ended its work in the transaction
+        that was then rolled back: so the work is still ours.
+        """
+        delivery = attempt.delivery
+        if delivery.lost is not None:
+            logger.warning("Work %s was lost while it ran: %s.", delivery.row.id, delivery.lost)
+        if self.transactions is not None and delivery.settled:
+            report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
+            return self.transactions.settlement
+        if isinstance(error, Aborted) and error.reason == delivery.signal.reason == AbortReason.SHUTDOWN:
+            return None  # the worker gives it back, and that costs no attempt
+        return judged(attempt, error.cause if isinstance(error, ContributionFailed) else error)
+
+    # A batch does the following differently.
 
     def called(self) -> Any:
         """Call a plain handler within its middlewares."""
-        delivery, handler = self.attempt.delivery, self._call_handler
-        if self.work_type.settings.interrupt:
-            handler = lambda: delivery.interruptible().call(self._call_handler)  # noqa: E731
-        middlewares = middlewares_of(self.work_type)
-        if any(map(is_async, middlewares)):
+        handler = self._call_interruptibly if self.work_type.settings.interrupt else self._call_handler
+        if self.context is None or not self.middlewares:
+            return handler()
+        if any(map(is_async, self.middlewares)):
             self._look_up()
-        return surrounded(handler, middlewares, self.attempt.context)()
+        return surrounded(handler, self.middlewares, self.context)()
 
     async def acalled(self) -> Any:
         """Await an async handler within its middlewares."""
-        middlewares, options = middlewares_of(self.work_type), self.attempt.delivery.options
-        if (options.released or options.blocked) and (self.work_type.takes_context or middlewares):
+        options = self.attempt.delivery.options
+        if options.released or options.blocked:
             await in_thread(self._look_up)
-        return await surrounded(self._call_handler, middlewares, self.attempt.context, awaits=True)()
+        if self.context is None:
+            return await self._call_handler()
+        return await surrounded(self._call_handler, self.middlewares, self.context, awaits=True)()
 
     def stop_error(self, timeout: float | None) -> AyeworkError:
         """Return the error that tells why the cancelled handler was asked to stop."""
@@ -297,15 +310,29 @@ class HandlerCall:
 
     def settlement(self, attempt: Attempt, output: Any) -> Settlement:
         """Return the settlement of an output. Raises for an output that cannot be carried out."""
-        return attempt.transactions.conclude(attempt.context, output)
+        if self.transactions is not None and self.context is not None:
+            return self.transactions.conclude(self.context, output)
+        return settlement_of(self.work_type, attempt.delivery.row, output)
+
+    def _middlewares(self) -> list[Middleware]:
+        return middlewares_of(self.work_type)
 
     def _call_handler(self) -> Any:
-        leading = (self.attempt.context,) if self.work_type.takes_context else ()
-        return self.work_type.handler(*leading, **self.attempt.arguments)
+        if self.work_type.takes_context:
+            return self.work_type.handler(self.context, **self.attempt.arguments)
+        return self.work_type.handler(**self.attempt.arguments)
+
+    def _call_interruptibly(self) -> Any:
+        return self.attempt.delivery.interruptible().call(self._call_handler)
 
     def _look_up(self) -> None:
         """Read before the call what the context would read during it: an event loop must not wait."""
-        _ = self.attempt.context.dependents, self.attempt.context.blockers
+        if self.context is not None:
+            _ = self.context.dependents, self.context.blockers
+
+
+#: The surroundings of a call without transactions.
+UNSURROUNDED = nullcontext()
 
 
 class BatchCall(HandlerCall):
@@ -316,6 +343,9 @@ class BatchCall(HandlerCall):
     def logged(self) -> AbstractContextManager[None]:
         """Return an empty block: the records tell of no single work."""
         return nullcontext()
+
+    def _middlewares(self) -> list[Middleware]:
+        return []
 
     def called(self) -> Any:
         """Call the handler with the items; of an async handler this is a coroutine."""
@@ -357,26 +387,6 @@ class BatchCall(HandlerCall):
             raise output
         row = attempt.delivery.row
         return Settlement(row, success_of_value(output, row, attempt.work_type))
-
-
-# --- failing ----------------------------------------------------------------------------------------------
-
-
-def ended_by(attempt: Attempt, error: BaseException) -> Settlement | None:
-    """Return how an attempt ended that raised: settled before the error came, or failed.
-
-    The failure of a lost work is not written, unless the handler itself ended its work in the transaction
-    that was then rolled back: so the work is still ours.
-    """
-    delivery = attempt.delivery
-    if delivery.lost is not None:
-        logger.warning("Work %s was lost while it ran: %s.", delivery.row.id, delivery.lost)
-    if delivery.settled:
-        report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
-        return attempt.transactions.settlement
-    if isinstance(error, Aborted) and error.reason == delivery.signal.reason == AbortReason.SHUTDOWN:
-        return None  # the worker gives it back, and that costs no attempt
-    return judged(attempt, error.cause if isinstance(error, ContributionFailed) else error)
 
 
 def judged(attempt: Attempt, error: BaseException) -> Settlement:

@@ -131,10 +131,10 @@ class Delivery:
 
     def end_interruptions(self) -> bool:
         """Forget the exceptions that were raised inside the handler; return whether there were any."""
-        was_interrupted = any(each.arrived is not None for each in self._interruptions)
-        for each in self._interruptions:
+        arrived = [each for each in self._interruptions if each.arrived is not None]
+        for each in arrived:
             each.arrived = None
-        return was_interrupted
+        return bool(arrived)
 
     def __str__(self) -> str:
         return f"work {self.row.id} ({self.row.type})"

@@ -21,6 +21,7 @@ from django_ayework.define.types import Middleware, enrich
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.events import report
 from django_ayework.flow.outcomes import success_from, success_of_value
+from django_ayework.flow.services import EngineServices, assignment_of
 from django_ayework.flow.settle import Settlement
 from django_ayework.store.connections import has_connected, left_behind
 from django_ayework.store.rows import WorkRow
@@ -94,8 +95,13 @@ def is_async(middleware: Middleware) -> bool:
 # --- returned values --------------------------------------------------------------------------------------
 
 
-def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, returned: object) -> Settlement:
-    """Return the settlement of a returned value. Raises when it cannot be carried out or stored."""
+def settlement_of(
+    work_type: AnyWorkType, row: WorkRow, returned: object, context: Context | None = None
+) -> Settlement:
+    """Return the settlement of a returned value. Raises when it cannot be carried out or stored.
+
+    Without a context the handler was given none, so it can have said nothing through it.
+    """
     require_plain(work_type, returned)
     own = work_type.settings.strict_return
     is_strict = get_settings().strict_return if own is None else own
@@ -107,6 +113,7 @@ def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, return
         )
     if work_type.settings.then is None and is_all_it_says(returned, context):
         return Settlement(row, success_of_value(returned, row, work_type))
+    context = context or Context(assignment_of(row), EngineServices())
     success = success_from(plan_of(returned, context, is_strict), row)
     if success.drafts is not None:
         success.drafts.encode()

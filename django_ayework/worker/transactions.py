@@ -94,7 +94,7 @@ class AttemptTransactions:
             raise self._contradiction(returned)
         if self.settlement is None:
             outcome = self.outcome(returned)
-            settlement = settlement_of(self._work_type, context, self.delivery.row, outcome)
+            settlement = settlement_of(self._work_type, self.delivery.row, outcome, context)
             if self._surrounding is None:
                 return settlement
             self._settle(settlement, self._surrounding)
@@ -174,7 +174,7 @@ class AttemptTransactions:
             returned = act()
             require_plain_act(self._work_type, "complete", returned)
             outcome = root_of(context, since=before) if returned is None else returned
-            settlement = settlement_of(self._work_type, context, self.delivery.row, outcome)
+            settlement = settlement_of(self._work_type, self.delivery.row, outcome, context)
             self._settle(settlement, own)
         self._outcome, self.settlement = outcome, settlement
         return returned
