@@ -52,9 +52,9 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     return plan if context.given_output is NOTHING else plan._replace(output=context.given_output)
 
 
-def is_all_it_says(returned: object, context: Context) -> bool:
+def is_all_it_says(returned: object, context: Context | None) -> bool:
     """Tell whether a handler says nothing but the plain value that it returned, if any."""
-    silent = not context.built and context.given_output is NOTHING
+    silent = context is None or (not context.built and context.given_output is NOTHING)
     return silent and not isinstance(returned, MESSAGES) and not is_list_of_works(returned)
 
 

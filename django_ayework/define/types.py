@@ -236,8 +236,6 @@ class WorkType(Generic[P, R_co, G_co]):
         self.signature = input_signature(handler)
         #: Names of arguments, in the order of the signature, that were found to fit it.
         self._fitting: set[tuple[str, ...]] = set()
-        #: Whether an attempt is a call of a plain function with its arguments, and nothing around it.
-        self.is_shown_nothing = not (self.takes_context or self.is_async or surrounds(settings))
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
         """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
@@ -329,12 +327,6 @@ def meanings_for(work_type: WorkType[..., Any, Any]) -> Mapping[str, str]:
         "signature": f"{name}(…)",
         "message": f"{name}(…)",
     }
-
-
-def surrounds(settings: WorkSettings) -> bool:
-    """Tell whether a type wants anything to happen around the calls of its handler."""
-    around = (settings.atomic, settings.interrupt, settings.middleware, settings.log_context, settings.then)
-    return any(around)
 
 
 # --- batch type ---

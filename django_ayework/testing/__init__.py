@@ -1,9 +1,17 @@
 """The testing kit: run what is queued, look at it, travel in time. For projects that use django_ayework."""
 
 from django_ayework.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
-from django_ayework.testing.clock import now, time_travel
-from django_ayework.testing.performing import Performed, perform
-from django_ayework.testing.running import DrainReport, adrain, drain, running_worker, tick
+from django_ayework.testing.running import (
+    DrainReport,
+    Performed,
+    adrain,
+    drain,
+    now,
+    perform,
+    running_worker,
+    tick,
+    time_travel,
+)
 
 __all__ = [
     "DrainReport",

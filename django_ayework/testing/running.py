@@ -1,24 +1,35 @@
-"""Running what is queued: ``drain()``, ``tick()``, a worker beside a test."""
+"""Running what is queued in a test: ``drain()``, ``perform()``, ``tick()``, a worker, and travel in time.
+
+``drain()`` and ``perform()`` use the runner of the worker. They guard it with savepoints, as handlers run in
+the test's own thread and transaction.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import unittest
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, cast
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.conf import get_settings
+from django_ayework.define.instructions import Instruction
 from django_ayework.define.registry import registry
+from django_ayework.define.requests import WorkRequest
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.effects import add_group_listener, remove_group_listener, report_all_unhandled
 from django_ayework.flow.firing import fire_due
 from django_ayework.flow.maintenance import expire_gates
+from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.outcomes import as_failure
 from django_ayework.flow.recheck import recheck_leftovers
 from django_ayework.flow.schedules import sync
@@ -27,7 +38,7 @@ from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.rules.decisions import OFFER_AGAIN, parked_again
-from django_ayework.rules.durations import later
+from django_ayework.rules.durations import Seconds, later
 from django_ayework.rules.explain.reasons import counted
 from django_ayework.rules.schedules import BOUND
 from django_ayework.rules.states import Outcome, Status
@@ -37,89 +48,20 @@ from django_ayework.store.clock import clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.allocation import claim_groups_of
-from django_ayework.worker.attempt import Opened, awaited, carried_out, is_parked, run
-from django_ayework.worker.batch import Batch, BatchRun, Ended, awaited_run, run_batch
+from django_ayework.worker.attempt import Ended, HandlerCall, is_parked, opened, require_recordable, run
 from django_ayework.worker.claimer import deliveries_of
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.delivery import Batch, Delivery
 from django_ayework.worker.dispatch import size_of
 from django_ayework.worker.worker import Worker
-
-# --- calling ---
-# Calling a handler in the test's own thread and transaction.
-
-T = TypeVar("T")
-Savepoint = tuple[BaseDatabaseWrapper, Any]
-
-
-def carry_out_here(attempt: Opened) -> Settlement:
-    """Call a handler, sync or async, and conclude."""
-    return safely(attempt, lambda: carried_out(attempt, called))
-
-
-def call_batch_here(run: BatchRun) -> Any:
-    """Call the handler of a batch."""
-    return safely(run.attempts[0], lambda: call_run(run))
-
-
-def call_run(run: BatchRun) -> Any:
-    """Call the handler of a batch, awaiting an async one."""
-    return async_to_sync(awaited_run)(run) if run.work_type.is_async else run.call()
-
-
-def safely(attempt: Opened, act: Callable[[], T]) -> T:
-    """Run a part of an attempt.
-
-    A database error would spoil the test's transaction, so it is rolled back to where the handler began. Any
-    other error keeps what the handler wrote, as outside of tests; so does one with which a transaction of
-    the attempt's own was rolled back.
-    """
-    points = [
-        (each, each.savepoint()) for each in connections.all(initialized_only=True) if each.in_atomic_block
-    ]
-    try:
-        returned = act()
-    except BaseException as error:
-        if isinstance(error, DatabaseError) and error is not attempt.stages.undone_by:
-            undo(points)
-            raise
-        with suppress(DatabaseError):
-            keep(points)
-        raise
-    keep(points)
-    return returned
-
-
-def called(attempt: Opened) -> Any:
-    """Call the handler, awaiting an async one."""
-    if attempt.work_type.is_async:
-        return async_to_sync(awaited)(attempt)
-    return attempt.call()
-
-
-def keep(points: list[Savepoint]) -> None:
-    """Keep what was written; undo it when a database error, though caught, has spoilt the transaction."""
-    try:
-        for connection, point in points:
-            connection.savepoint_commit(point)
-    except DatabaseError:
-        undo(points)
-        raise
-
-
-def undo(points: list[Savepoint]) -> None:
-    """Roll back to where the handler began."""
-    for connection, point in points:
-        connection.needs_rollback = False
-        connection.savepoint_rollback(point)
-
-
-# --- draining ---
-# ``drain()``: run everything that is due, here and now.
 
 logger = logging.getLogger("django_ayework")
 
 WORKER = "drain"
+#: Scheduled works that become pending in one statement.
 STAGE_BATCH = 500
+
+
+# --- drain ------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -135,7 +77,7 @@ class DrainReport:
 
 
 class DrainServices(EngineServices):
-    """Services that keep what failed the last attempt of each work."""
+    """Services that keep the error of the last attempt of each work, if it failed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,8 +91,8 @@ class DrainServices(EngineServices):
 def drain(limit: int | None = None, *, raises: bool = True) -> DrainReport:
     """Run everything due, inside the test's transaction, until nothing is due or after ``limit`` attempts.
 
-    Works in a plain ``TestCase``: no worker, no threads; ``on_commit`` callbacks run as if committed. What is
-    due later stays; :func:`time_travel` makes it due.
+    Works in a plain ``TestCase``: no worker, no threads; ``on_commit`` callbacks run as if committed. Later
+    works stay; :func:`time_travel` makes them due.
 
     At the end the exception of a failed work is raised, with its traceback; those of several works come as an
     ``ExceptionGroup``. A work counts as failed if the last attempt that this call made of it failed, whether
@@ -194,28 +136,71 @@ def run_due(limit: int | None) -> tuple[DrainReport, dict[str, BaseException]]:
 
 
 def raise_failures(report: DrainReport, failures: dict[str, BaseException]) -> None:
-    """Raise what works failed of. An exception that failed a whole batch is raised once."""
+    """Raise the errors of failed works. An exception that failed a whole batch is raised once."""
     works: dict[int, list[WorkState]] = {}
     for state in report.states:
         if state.id in failures and state.status not in (Status.SUCCESS, Status.CANCELLED):
             works.setdefault(id(failures[state.id]), []).append(state)
     errors = [failures[states[0].id] for states in works.values()]
     for error, states in zip(errors, works.values(), strict=True):
-        error.add_note(note_of(states))
+        first, more = states[0], len(states) - 1
+        others = f" and {counted(more, 'more work')}" if more else ""
+        error.add_note(
+            f"Raised in drain() by work {first.id} ({first.type}){others}, attempt {first.attempt} of "
+            f"{first.attempts}; the work is {first.status}. drain(raises=False) returns the report instead."
+        )
     if len(errors) > 1:
         raise BaseExceptionGroup("several works failed in drain()", errors)
     for error in errors:
         raise error
 
 
-def note_of(states: list[WorkState]) -> str:
-    """Return which works an exception failed, and how to go on without it."""
-    first, more = states[0], len(states) - 1
-    others = f" and {counted(more, 'more work')}" if more else ""
-    return (
-        f"Raised in drain() by work {first.id} ({first.type}){others}, attempt {first.attempt} of "
-        f"{first.attempts}; the work is {first.status}. drain(raises=False) returns the report instead."
-    )
+def count(report: DrainReport, settlement: Settlement | None) -> None:
+    """Count an attempt by how it ended."""
+    if settlement is None:
+        return
+    ending = settlement.ending
+    if isinstance(ending, Success):
+        report.succeeded += 1
+    elif ending.status is Status.DEAD:
+        report.dead += 1
+    elif ending.outcome is Outcome.DEFERRED:
+        report.deferred += 1
+    else:
+        report.retried += 1
+
+
+def next_due(most: int | None) -> list[Delivery]:
+    """Claim the next due work of any queue, or the next batch of ``most`` works; none when nothing is due."""
+    while True:
+        stage_due()
+        groups = claim_groups_of(lanes_with_work(), current_controls())
+        if not groups:
+            return []
+        due = claim_due(groups[0].queue, groups[0].types, 1)
+        for row in due:
+            if not is_parked(row):
+                size = size_of(row.type) if most is None else min(most, size_of(row.type))
+                return deliveries_of(due + claim_due(row.queue, [row.type], size - 1))
+            now = clock.now()
+            error = parked_again(row.error, now)
+            transitions.release({row.id: row.delivery}, WORKER, now + OFFER_AGAIN, error)
+
+
+def claim_due(queue: str, types: Sequence[str], number: int) -> list[WorkRow]:
+    """Claim so many works of a queue."""
+    now = clock.now()
+    lease = later(now, get_settings().lease)
+    return claims.claim(queue, dict.fromkeys(types, number), number, WORKER, now, lease)
+
+
+def stage_due() -> None:
+    """Do the duties that workers do between works."""
+    while transitions.stage(clock.now(), STAGE_BATCH):
+        continue
+    expire_gates()
+    recheck_leftovers()
+    run_commit_callbacks()
 
 
 def attempted(due: list[Delivery], services: DrainServices | None = None) -> list[Ended]:
@@ -223,14 +208,9 @@ def attempted(due: list[Delivery], services: DrainServices | None = None) -> lis
     services = services or DrainServices()
     for delivery in due:
         services.failures.pop(delivery.row.id, None)  # of an earlier attempt
-    if registry.batch(due[0].type):
-        batch = Batch(due)
-        batch.start()
-        outcomes = run_batch(batch, services, call_batch_here)
-    else:
-        [delivery] = due
-        outcomes = [(delivery, run(delivery, services, carry_out_here))]
-        write_progress({id: (delivery.row.delivery, text) for id, text in services.take_progress().items()})
+    outcomes = run_here(Batch(due) if registry.batch(due[0].type) else due[0], services)
+    held = {delivery.row.id: delivery.row.delivery for delivery in due}
+    write_progress({id: (held[id], text) for id, text in services.take_progress(held).items()})
     outcomes = [(each, settled(each, settlement, services)) for each, settlement in outcomes]
     run_commit_callbacks()
     return outcomes
@@ -250,52 +230,101 @@ def settled(delivery: Delivery, settlement: Settlement | None, services: DrainSe
     return settlement
 
 
-def next_due(most: int | None) -> list[Delivery]:
-    """Claim the next due work of any queue, or the next batch of ``most`` works; none when nothing is due."""
-    while True:
-        stage_due()
-        shares = claim_groups_of(lanes_with_work(), current_controls())
-        if not shares:
-            return []
-        due = claim_due(shares[0].queue, shares[0].types, 1)
-        for row in due:
-            if not is_parked(row):
-                size = size_of(row.type) if most is None else min(most, size_of(row.type))
-                return deliveries_of(due + claim_due(row.queue, [row.type], size - 1))
-            now = clock.now()
-            error = parked_again(row.error, now)
-            transitions.release({row.id: row.delivery}, WORKER, now + OFFER_AGAIN, error)
+# --- perform ----------------------------------------------------------------------------------------------
 
 
-def claim_due(queue: str, types: Sequence[str], number: int) -> list[WorkRow]:
-    """Claim so many works of a queue."""
-    now = clock.now()
-    lease = later(now, get_settings().lease)
-    return claims.claim(queue, dict.fromkeys(types, number), number, WORKER, now, lease)
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """How a handler did: what it ``returned``, or the ``error`` it raised."""
+
+    returned: Any = None
+    error: BaseException | None = None
+
+    @property
+    def result(self) -> Any:
+        """Its own result; raises the error if there is one."""
+        if self.instruction is not None:
+            return getattr(self.instruction, "value", None)
+        return self.returned
+
+    @property
+    def instruction(self) -> Instruction[Any, Any] | None:
+        """The instruction that it returned, or None; raises the error if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self.returned if isinstance(self.returned, Instruction) else None
 
 
-def stage_due() -> None:
-    """Do what workers do between works."""
-    while transitions.stage(clock.now(), STAGE_BATCH):
-        continue
-    expire_gates()
-    recheck_leftovers()
-    run_commit_callbacks()
+def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
+    """Run the handler of a request once, its input stored and read back; nothing is queued or settled.
+
+    Example::
+
+        assert perform(add(a=1, b=2)).result == 3
+    """
+    row = build_new_work(request, {}, Lineage(), clock.now()).row._replace(attempt=attempt, worker="perform")
+    delivery = Delivery(row, lease=30.0)
+    load = Batch([delivery]) if registry.batch(row.type) else delivery
+    load.start()
+    call, ended = opened(load, EngineServices(), stored=False)
+    if call is None:
+        raise AssertionError(f"the work could not be started: {ended[0][1]}")
+    try:
+        with call.logged(), savepoints(call), call.transactions or nullcontext():
+            [output] = call.outputs(call.returned())
+            outcome = output if call.transactions is None else call.transactions.outcome(output)
+            call.settlement(call.attempt, output)
+    except BaseException as error:
+        require_recordable(error)
+        return Performed(error=error)
+    return Performed(outcome)
 
 
-def count(report: DrainReport, settlement: Settlement | None) -> None:
-    """Count an attempt by how it ended."""
-    if settlement is None:
-        return
-    ending = settlement.ending
-    if isinstance(ending, Success):
-        report.succeeded += 1
-    elif ending.status is Status.DEAD:
-        report.dead += 1
-    elif ending.outcome is Outcome.DEFERRED:
-        report.deferred += 1
-    else:
-        report.retried += 1
+# --- in the test's transaction ----------------------------------------------------------------------------
+
+
+def run_here(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
+    """Run a work or a batch in the test's thread and transaction."""
+    load.start()
+    return run(load, services, savepoints)
+
+
+@contextmanager
+def savepoints(call: HandlerCall) -> Iterator[None]:
+    """Keep the test's transaction usable.
+
+    A database error would spoil it, so it is rolled back to where the handler began. Any other error keeps
+    what the handler wrote, as outside of tests; so does one with which a transaction of the attempt's own was
+    rolled back.
+    """
+    points: list[tuple[BaseDatabaseWrapper, Any]] = [
+        (each, each.savepoint()) for each in connections.all(initialized_only=True) if each.in_atomic_block
+    ]
+
+    def undo() -> None:
+        for connection, point in points:
+            connection.needs_rollback = False
+            connection.savepoint_rollback(point)
+
+    def keep() -> None:
+        try:
+            for connection, point in points:
+                connection.savepoint_commit(point)
+        except DatabaseError:  # one that the handler caught has spoilt the transaction
+            undo()
+            raise
+
+    try:
+        yield
+    except BaseException as error:
+        own = None if call.transactions is None else call.transactions.undone_by
+        if isinstance(error, DatabaseError) and error is not own:
+            undo()
+        else:
+            with suppress(DatabaseError):
+                keep()
+        raise
+    keep()
 
 
 def run_commit_callbacks() -> None:
@@ -312,8 +341,7 @@ def run_commit_callbacks() -> None:
                     logger.exception("A robust on_commit callback raised.")
 
 
-# --- running ---
-# A real worker beside a test.
+# --- workers, schedules, time -----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -329,15 +357,11 @@ def running_worker(**options: Any) -> Iterator[Worker]:
         yield worker
 
 
-# --- ticking ---
-# ``tick()``: fire the schedules that are due, here and now.
-
-
 def tick() -> int:
     """Sync the declared schedules, then fire those that are due; return how many firings queued something.
 
-    A schedule that is seen for the first time begins now, so tick once before travelling in time. What was
-    fired is queued; ``drain()`` runs it.
+    A schedule that is seen for the first time begins now, so tick once before travelling in time. The works
+    are queued; ``drain()`` runs them.
 
     Example::
 
@@ -347,3 +371,48 @@ def tick() -> int:
     """
     sync()
     return fire_due(most=2 * BOUND).fired
+
+
+class time_travel:  # noqa: N801  # used as a function, and as a context manager
+    """Move the engine's clock at once by a duration (seconds or timedelta); cumulative.
+
+    As a context manager the move is undone at the end of the block; otherwise after the test (by the pytest
+    plugin, or by the ``unittest.TestCase`` that calls it).
+
+    Example::
+
+        enqueue(remind(), delay=3600)
+        time_travel(timedelta(hours=2))
+        assert drain().succeeded == 1
+    """
+
+    def __init__(self, delta: Seconds) -> None:
+        self.delta = delta if isinstance(delta, timedelta) else timedelta(seconds=delta)
+        clock.shift(self.delta)
+        case = running_case()
+        if case is not None:
+            case.addCleanup(clock.reset)
+
+    def __enter__(self) -> time_travel:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        clock.shift(-self.delta)
+
+
+def now() -> datetime:
+    """Return the engine's present moment."""
+    return clock.now()
+
+
+def running_case() -> unittest.TestCase | None:
+    """Return the test case that is running in this thread, found through the stack."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        case = frame.f_locals.get("self")
+        if isinstance(case, unittest.TestCase):
+            return case
+        frame = frame.f_back
+    return None

@@ -1,4 +1,10 @@
-"""One attempt: resolve the type, open the input, run the handler, conclude."""
+"""The runner of attempts: open each work, call the handler once, conclude each work.
+
+Everything that runs handlers goes this way: the slots and the event loop of a worker, works that skip the
+queue, and the testing kit. A single work and a batch differ in how the handler is called and in the meaning
+of the returned value. :func:`run` and :func:`arun` differ in the call of the handler alone. On the event
+loop, code of the project's that may query (receivers, hooks) runs in the work's thread.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +13,21 @@ import logging
 import random
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
-from types import CoroutineType
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from asgiref.sync import async_to_sync, iscoroutinefunction
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.events import FailureInfo, Kind
-from django_ayework.define.plans import MESSAGES, is_list_of_works
 from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.errors import Abort, Aborted, Defer, Reschedule
+from django_ayework.define.types import INPUT, BatchItem, Middleware
+from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
 from django_ayework.flow.events import (
     announce,
     attempt_facts,
@@ -32,12 +39,11 @@ from django_ayework.flow.events import (
 )
 from django_ayework.flow.outcomes import retry_input_of, success_of_value
 from django_ayework.flow.payloads import read_input
-from django_ayework.flow.services import EngineServices, WaitedFor, assignment_of
+from django_ayework.flow.services import EngineServices, assignment_of
 from django_ayework.flow.settle import Settlement
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.logs import AttemptFacts, attempt_logged
+from django_ayework.logs import attempt_logged
 from django_ayework.rules.decisions import (
-    AttemptDecision,
     cut_traceback,
     die,
     error_text,
@@ -52,114 +58,131 @@ from django_ayework.store.clock import clock
 from django_ayework.store.connections import failed_to_connect
 from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.delivery import Cancellation, Delivery
+from django_ayework.worker.delivery import Batch, Delivery
 from django_ayework.worker.handlers import (
-    asurrounded,
     is_async,
     middlewares_of,
-    require_none_dropped,
+    require_outputs,
+    settlement_of,
     surrounded,
 )
-from django_ayework.worker.transactions import AttemptTransactions
-
-# --- attempt ---
-# One attempt, as a pipeline: resolve the type, open the input, run the handler, conclude.
+from django_ayework.worker.interruption import Cancellation, forget_connections
+from django_ayework.worker.transactions import AttemptTransactions, in_thread
 
 logger = logging.getLogger("django_ayework")
+
+T = TypeVar("T")
+#: How the attempt of one delivery ended; None when nothing is to be written.
+Ended: TypeAlias = tuple[Delivery, Settlement | None]
 
 #: Seconds, and up to twice as many, until a work is tried again whose handler got no connection.
 UNCONNECTED_FOR = 2.0
 
 
-class Opened(NamedTuple):
+def run(
+    load: Delivery | Batch,
+    services: EngineServices,
+    guard: Callable[[HandlerCall], AbstractContextManager[Any]] = nullcontext,
+) -> list[Ended]:
+    """Run a work or a batch in this thread; return how each attempt ended.
+
+    ``guard`` surrounds the call of the handler and the conclusion. A settlement of a delivery that is
+    ``settled`` is written already.
+    """
+    call, ended = opened(load, services)
+    if call is None:
+        return ended
+    with call.logged():
+        try:
+            with guard(call):
+                return ended + call.completed()
+        except BaseException as error:
+            require_recordable(error)
+            return ended + call.failed(error)
+
+
+async def arun(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
+    """Run a work or a batch whose handler is async on the event loop; see run()."""
+    call, ended = await in_thread_if(has_receivers(Kind.STARTED, load.type), partial(opened, load, services))
+    if call is None:
+        return ended
+    has_advice = advice_hook(call.work_type) is not None
+    with await in_thread_if(bool(log_hooks(call.work_type)), call.logged):
+        try:
+            conclude = partial(call.concluded, await call.awaited())
+            return ended + await in_thread_if(has_advice and call.judges_outputs, conclude)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and AbortReason.SHUTDOWN in call.reasons():
+                raise
+            return ended + await in_thread_if(has_advice, partial(call.failed, error))
+
+
+async def in_thread_if(is_needed: bool, act: Callable[[], T]) -> T:
+    """Run a step of the engine, in the work's thread if it may call code of the project's."""
+    return await in_thread(act) if is_needed else act()
+
+
+def require_recordable(error: BaseException) -> None:
+    """Raise Ctrl-C again that stops a test which drains: it comes in the main thread, where no worker runs.
+
+    Any other error of a handler, KeyboardInterrupt in a thread of a worker too, ends its attempt.
+    """
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error
+
+
+class Attempt(NamedTuple):
     """An attempt that is ready to run."""
 
     delivery: Delivery
     work_type: AnyWorkType
-    context: Context
     arguments: dict[str, Any]
-    stages: AttemptTransactions
-    waited_for: WaitedFor
-
-    @classmethod
-    def of(
-        cls,
-        delivery: Delivery,
-        work_type: AnyWorkType,
-        arguments: dict[str, Any],
-        services: EngineServices,
-        stored: bool = True,
-    ) -> Opened:
-        """Make what its handler may be given."""
-        stages = AttemptTransactions(delivery, work_type, services, stored)
-        waited_for = WaitedFor(delivery.row)
-        assignment = assignment_of(delivery.row, waited_for)
-        context = Context(assignment, services, delivery.signal, stages)
-        return cls(delivery, work_type, context, arguments, stages, waited_for)
-
-    def call(self) -> Any:
-        """Call a plain handler within its middlewares."""
-        interrupt = self.work_type.settings.interrupt
-        handler = self.call_interruptibly if interrupt else self.call_handler
-        middlewares = middlewares_of(self.work_type)
-        if any(map(is_async, middlewares)):
-            self.waited_for.look_up()
-        return surrounded(handler, middlewares, self.context)
-
-    async def acall(self) -> Any:
-        """Await an async handler within its middlewares.
-
-        What the work had waited for is read before, in the work's thread: the event loop must not wait.
-        """
-        options, middlewares = self.delivery.options, middlewares_of(self.work_type)
-        if (options.released or options.blocked) and (self.work_type.takes_context or middlewares):
-            await sync_to_async(self.waited_for.look_up)()
-        return await asurrounded(self.call_handler, middlewares, self.context)
-
-    def call_interruptibly(self) -> Any:
-        """Call the handler itself; an abort may be raised inside it."""
-        return self.delivery.interruptible().call(self.call_handler)
-
-    def call_handler(self) -> Any:
-        """Call the handler itself."""
-        leading = (self.context,) if self.work_type.takes_context else ()
-        return self.work_type.handler(*leading, **self.arguments)
+    services: EngineServices
 
 
-def opened(delivery: Delivery, services: EngineServices, stored: bool = True) -> Opened | Settlement:
-    """Return the attempt ready to run, or how it ended before it could: expired, unknown, unreadable.
+def opened(
+    load: Delivery | Batch, services: EngineServices, stored: bool = True
+) -> tuple[HandlerCall | None, list[Ended]]:
+    """Return the call to make, None if no work can run, and how works ended that cannot.
 
-    ``stored`` tells whether the work is in the database.
+    ``stored`` tells whether the works are in the database.
+    """
+    attempts: list[Attempt] = []
+    ended: list[Ended] = []
+    for delivery in load.deliveries:
+        attempt = open_attempt(delivery, services) if delivery.started_at is not None else None
+        if isinstance(attempt, Attempt):
+            attempts.append(attempt)
+        else:
+            ended.append((delivery, attempt))
+    if not attempts:
+        return None, ended
+    return (BatchCall if isinstance(load, Batch) else HandlerCall)(attempts, stored), ended
+
+
+def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Settlement:
+    """Return the attempt, or the settlement of an expired, unknown or unreadable work.
+
+    A work whose handler cannot run for another reason than its input is given its attempt back.
     """
     row = delivery.row
     if row.deadline is not None and has_expired(row.deadline, clock.now()):
-        return Settlement(row, uncounted(expire()))
+        return Settlement(row, replace(expire(), counts=False))
     work_type = registry.find(row.type)
     if work_type is None:
-        return Settlement(row, uncounted(die(Reason.UNKNOWN_TYPE, unknown_text(row.type))))
+        return Settlement(row, replace(die(Reason.UNKNOWN_TYPE, unknown_text(row.type)), counts=False))
     try:
         arguments = work_type.arguments(read_input(row, work_type))
     except BaseException as error:  # a codec of the project's own may raise anything
         services.note_failure(row.id, error)
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
-    announce_start(row)
-    return Opened.of(delivery, work_type, arguments, services, stored)
-
-
-async def aopened(delivery: Delivery, services: EngineServices) -> Opened | Settlement:
-    """See opened(); receivers of its signal are plain code and may query: they run in the work's thread."""
-    if has_receivers(Kind.STARTED, delivery.row.type):
-        return await sync_to_async(opened)(delivery, services)
-    return opened(delivery, services)
-
-
-def uncounted(decision: AttemptDecision) -> AttemptDecision:
-    """Return the verdict of a work whose handler never ran: the claim's attempt is given back."""
-    return replace(decision, counts=False)
+    if has_receivers(Kind.STARTED, row.type):
+        announce(work_event(Kind.STARTED, row, clock.now()))
+    return Attempt(delivery, work_type, arguments, services)
 
 
 def unknown_text(type: str) -> str:
-    """Return what a work of an unknown type dies of."""
+    """Return the error of a work of an unknown type."""
     return (
         f"unknown work type: no worker knew {type!r} within AYEWORK['UNKNOWN_TYPE_GRACE']; "
         "install the app that defines it, then retry this work. "
@@ -168,7 +191,7 @@ def unknown_text(type: str) -> str:
 
 
 def is_parked(row: WorkRow) -> bool:
-    """Tell whether a work of a type unknown here should be offered to others rather than die."""
+    """Tell whether a work of a type unknown here should be offered to other workers before it dies."""
     if registry.find(row.type) is not None:
         return False
     now = clock.now()
@@ -178,129 +201,210 @@ def is_parked(row: WorkRow) -> bool:
     return now - unknown_since(row.error, now) < grace
 
 
-def announce_start(row: WorkRow) -> None:
-    """Tell that the attempt starts; its claim has committed."""
-    if has_receivers(Kind.STARTED, row.type):
-        announce(work_event(Kind.STARTED, row, clock.now()))
+class HandlerCall:
+    """The call of a handler for one attempt."""
 
+    #: Whether the failures of single works are judged when the handler has returned.
+    judges_outputs = False
 
-def facts_of(attempt: Opened) -> AttemptFacts:
-    """Return what log records say of an attempt."""
-    return attempt_facts(attempt.delivery.row, attempt.work_type, attempt.arguments)
+    def __init__(self, attempts: Sequence[Attempt], stored: bool) -> None:
+        self.attempts = attempts
+        self.attempt = attempts[0]
+        self.work_type = self.attempt.work_type
+        self.middlewares = self._middlewares()
+        #: Both are None if nothing would use them.
+        self.context: Context | None = None
+        self.transactions: AttemptTransactions | None = None
+        if self.middlewares or self.work_type.takes_context or self.work_type.settings.atomic:
+            delivery, work_type, _, services = self.attempt
+            self.transactions = AttemptTransactions(delivery, work_type, services, stored)
+            self.context = Context(assignment_of(delivery.row), services, delivery.signal, self.transactions)
 
+    def logged(self) -> AbstractContextManager[None]:
+        """Return the block in which log records tell of the attempt."""
+        delivery, work_type, arguments, _ = self.attempt
+        return attempt_logged(attempt_facts(delivery.row, work_type, arguments))
 
-async def afacts_of(attempt: Opened) -> AttemptFacts:
-    """See facts_of(); the hooks it asks may query."""
-    return await sync_to_async(facts_of)(attempt) if log_hooks(attempt.work_type) else facts_of(attempt)
-
-
-def carried_out(attempt: Opened, call: Callable[[Opened], Any] = Opened.call) -> Settlement:
-    """Call the handler and conclude, in one transaction where its mode wants one."""
-    try:
-        with attempt.stages:
-            return attempt.stages.conclude(attempt.context, call(attempt))
-    finally:
-        attempt.delivery.tidy_up()
-
-
-def run(
-    delivery: Delivery,
-    services: EngineServices,
-    carry_out: Callable[[Opened], Settlement] = carried_out,
-) -> Settlement | None:
-    """Run an attempt in this thread; return how it ended.
-
-    What ``delivery.settled`` tells is written already. ``carry_out`` is another way to call the handler.
-    """
-    attempt = opened(delivery, services)
-    if isinstance(attempt, Settlement):
-        return attempt
-    with attempt_logged(facts_of(attempt)):
+    def completed(self) -> list[Ended]:
+        """Call the handler and conclude, in one transaction if the type asks for one."""
         try:
-            return carry_out(attempt)
-        except BaseException as error:
-            require_recordable(error)
-            return ended_by(attempt, error)
+            with self.transactions or UNSURROUNDED:
+                return self.concluded(self.returned())
+        finally:
+            if self.attempt.delivery.end_interruptions():
+                forget_connections()
 
+    def returned(self) -> Any:
+        """Call the handler in this thread; an async one (of a test) on an event loop of its own."""
+        return async_to_sync(self.awaited)() if self.work_type.is_async else self.called()
 
-async def arun(delivery: Delivery, services: EngineServices) -> Settlement | None:
-    """Run an attempt of an async handler on the event loop; see run()."""
-    attempt = await aopened(delivery, services)
-    if isinstance(attempt, Settlement):
-        return attempt
-    with attempt_logged(await afacts_of(attempt)):
+    async def awaited(self) -> Any:
+        """Await the handler; cancel it when its time is over or all its works are asked to stop."""
+        deliveries = [attempt.delivery for attempt in self.attempts]
+        timeouts = [each.options.timeout for each in deliveries]
+        timeout = min((seconds for seconds in timeouts if seconds is not None), default=None)
+        cancellation = Cancellation(deliveries, timeout)
         try:
-            return attempt.stages.conclude(attempt.context, await awaited(attempt))
-        except asyncio.CancelledError as error:
-            if delivery.signal.reason is AbortReason.SHUTDOWN:
+            with cancellation:
+                return await self.acalled()
+        except asyncio.CancelledError:
+            if not cancellation.was_requested or AbortReason.SHUTDOWN in self.reasons():
                 raise
-            return await aended_by(attempt, error)
-        except BaseException as error:
-            return await aended_by(attempt, error)
+            raise self.stop_error(timeout) from None
+
+    def reasons(self) -> set[AbortReason | None]:
+        """Return why the works were asked to stop."""
+        return {attempt.delivery.signal.reason for attempt in self.attempts}
+
+    def failed(self, error: BaseException) -> list[Ended]:
+        """Return how each attempt ended whose handler raised: each by its own policy."""
+        return [(attempt.delivery, self._ended_by(attempt, error)) for attempt in self.attempts]
+
+    def _ended_by(self, attempt: Attempt, error: BaseException) -> Settlement | None:
+        """Return how an attempt ended that raised: settled before the error came, or failed.
+
+        The failure of a lost work is not written, unless the handler itself ended its work in the transaction
+        that was then rolled back: so the work is still ours.
+        """
+        delivery = attempt.delivery
+        if delivery.lost is not None:
+            logger.warning("Work %s was lost while it ran: %s.", delivery.row.id, delivery.lost)
+        if self.transactions is not None and delivery.settled:
+            report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
+            return self.transactions.settlement
+        if isinstance(error, Aborted) and error.reason == delivery.signal.reason == AbortReason.SHUTDOWN:
+            return None  # the worker gives it back, and that costs no attempt
+        return judged(attempt, error.cause if isinstance(error, ContributionFailed) else error)
+
+    # A batch does the following differently.
+
+    def called(self) -> Any:
+        """Call a plain handler within its middlewares."""
+        handler = self._call_interruptibly if self.work_type.settings.interrupt else self._call_handler
+        if self.context is None or not self.middlewares:
+            return handler()
+        if any(map(is_async, self.middlewares)):
+            self._look_up()
+        return surrounded(handler, self.middlewares, self.context)()
+
+    async def acalled(self) -> Any:
+        """Await an async handler within its middlewares."""
+        options = self.attempt.delivery.options
+        if options.released or options.blocked:
+            await in_thread(self._look_up)
+        if self.context is None:
+            return await self._call_handler()
+        return await surrounded(self._call_handler, self.middlewares, self.context, awaits=True)()
+
+    def stop_error(self, timeout: float | None) -> AyeworkError:
+        """Return the error that tells why the cancelled handler was asked to stop."""
+        return self.attempt.delivery.abort_error()
+
+    def concluded(self, returned: object) -> list[Ended]:
+        """Return how the attempt ended whose handler returned."""
+        return [(self.attempt.delivery, self.settlement(self.attempt, returned))]
+
+    def outputs(self, returned: Any) -> Sequence[Any]:
+        """Return the output of each attempt."""
+        return [returned]
+
+    def settlement(self, attempt: Attempt, output: Any) -> Settlement:
+        """Return the settlement of an output. Raises for an output that cannot be carried out."""
+        if self.transactions is not None and self.context is not None:
+            return self.transactions.conclude(self.context, output)
+        return settlement_of(self.work_type, attempt.delivery.row, output)
+
+    def _middlewares(self) -> list[Middleware]:
+        return middlewares_of(self.work_type)
+
+    def _call_handler(self) -> Any:
+        if self.work_type.takes_context:
+            return self.work_type.handler(self.context, **self.attempt.arguments)
+        return self.work_type.handler(**self.attempt.arguments)
+
+    def _call_interruptibly(self) -> Any:
+        return self.attempt.delivery.interruptible().call(self._call_handler)
+
+    def _look_up(self) -> None:
+        """Read before the call what the context would read during it: an event loop must not wait."""
+        if self.context is not None:
+            _ = self.context.dependents, self.context.blockers
 
 
-async def awaited(attempt: Opened) -> Any:
-    """Await the handler; cancel it when its time is over, or when it is asked to stop."""
-    delivery = attempt.delivery
-    cancellation = Cancellation([delivery], delivery.options.timeout)
-    try:
-        with cancellation:
-            return await attempt.acall()
-    except asyncio.CancelledError:
-        if not cancellation.was_requested or delivery.signal.reason is AbortReason.SHUTDOWN:
-            raise
-        raise delivery.abort_error() from None
+#: The surroundings of a call without transactions.
+UNSURROUNDED = nullcontext()
 
 
-def require_recordable(error: BaseException) -> None:
-    """Raise Ctrl-C again that stops a test which drains: it comes in the main thread, where no worker runs.
+class BatchCall(HandlerCall):
+    """The call of a handler for the attempts of a batch. Batches have no context and no middlewares."""
 
-    Anything else that a handler raises, KeyboardInterrupt in a thread of a worker too, ends its attempt.
-    """
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        raise error
+    judges_outputs = True
+
+    def logged(self) -> AbstractContextManager[None]:
+        """Return an empty block: the records tell of no single work."""
+        return nullcontext()
+
+    def _middlewares(self) -> list[Middleware]:
+        return []
+
+    def called(self) -> Any:
+        """Call the handler with the items; of an async handler this is a coroutine."""
+        rows = [attempt.delivery.row for attempt in self.attempts]
+        inputs = [attempt.arguments[INPUT] for attempt in self.attempts]
+        items = [BatchItem(input, row.id, row.attempt) for row, input in zip(rows, inputs, strict=True)]
+        return self.work_type.handler(items)
+
+    async def acalled(self) -> Any:
+        """Await the handler."""
+        return await self.called()
+
+    def stop_error(self, timeout: float | None) -> AyeworkError:
+        """Return the error that tells why the cancelled handler was asked to stop."""
+        if AbortReason.TIMEOUT not in self.reasons():
+            return self.attempt.delivery.abort_error()
+        return AttemptTimeout(
+            f"the batch ran longer than {timeout} seconds, the shortest timeout of its works."
+        )
+
+    def concluded(self, returned: object) -> list[Ended]:
+        """Return how each attempt ended; an output that fails fails its work alone."""
+        ended: list[Ended] = []
+        for attempt, output in zip(self.attempts, self.outputs(returned), strict=True):
+            try:
+                settlement = self.settlement(attempt, output)
+            except BaseException as error:  # asyncio.gather gives CancelledError, too
+                settlement = judged(attempt, error)
+            ended.append((attempt.delivery, settlement))
+        return ended
+
+    def outputs(self, returned: Any) -> Sequence[Any]:
+        """Return the output of each attempt. Raises InvalidInstruction unless there is one for each."""
+        return require_outputs(self.work_type, returned, len(self.attempts))
+
+    def settlement(self, attempt: Attempt, output: Any) -> Settlement:
+        """Return the settlement of an output; raise an output that is an exception."""
+        if isinstance(output, BaseException):
+            raise output
+        row = attempt.delivery.row
+        return Settlement(row, success_of_value(output, row, attempt.work_type))
 
 
-def ended_by(attempt: Opened, error: BaseException) -> Settlement | None:
-    """Return how an attempt ended that raised: settled before the error came, or failed.
-
-    One that lost its work has failed too, which nobody will write down. Unless the handler itself ended its
-    work, in the transaction that was then rolled back: so the work is still ours.
-    """
-    delivery = attempt.delivery
-    if delivery.lost is not None:
-        logger.warning("Work %s was lost while it ran: %s.", delivery.row.id, delivery.lost)
-    if delivery.settled:
-        report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
-        return attempt.stages.settlement
-    if isinstance(error, Aborted) and error.reason == delivery.signal.reason == AbortReason.SHUTDOWN:
-        return None  # the worker gives it back, and that costs no attempt
-    return failed(attempt, error.cause if isinstance(error, ContributionFailed) else error)
-
-
-async def aended_by(attempt: Opened, error: BaseException) -> Settlement | None:
-    """See ended_by(); a hook that advises is plain code and may query, so it runs in the work's thread."""
-    if advice_hook(attempt.work_type) is None:
-        return ended_by(attempt, error)
-    return await sync_to_async(ended_by)(attempt, error)
-
-
-def failed(attempt: Opened, error: BaseException) -> Settlement:
-    """Judge a failed attempt; there is no advice on what the handler decided, nor on an abort."""
-    if failed_to_connect(error) == alias() and not attempt.delivery.lost:
-        return unconnected(attempt.delivery.row, error)
-    explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))
-    advice = None if explicit or attempt.delivery.lost else advice_on(attempt, error)
-    retry_input = retry_input_of(attempt.delivery.row, clock.now())
-    unintended = None if explicit else error
+def judged(attempt: Attempt, error: BaseException) -> Settlement:
+    """Judge a failed attempt. Decisions of the handler and aborts are not up for advice."""
+    row, is_lost = attempt.delivery.row, attempt.delivery.lost is not None
+    if failed_to_connect(error) == alias() and not is_lost:
+        return unconnected(row, error)
+    is_explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))
+    advice = None if is_explicit or is_lost else advice_on(attempt, error)
+    retry_input = retry_input_of(row, clock.now())
+    unintended = None if is_explicit else error
     try:
         decision = judge(error, advice, retry_input)
     except (TypeError, ValueError) as unusable:
         decision, unintended = judge(unusable, None, retry_input), unusable
     if unintended is not None and decision.outcome is not Outcome.DEFERRED:
-        attempt.stages.services.note_failure(attempt.delivery.row.id, unintended)
-    story = "" if isinstance(error, Defer) else "".join(traceback.format_exception(error))
-    return Settlement(attempt.delivery.row, decision, cut_traceback(story))
+        attempt.services.note_failure(row.id, unintended)
+    return Settlement(row, decision, "" if isinstance(error, Defer) else traceback_of(error))
 
 
 def unconnected(row: WorkRow, error: BaseException) -> Settlement:
@@ -314,14 +418,19 @@ def unconnected(row: WorkRow, error: BaseException) -> Settlement:
 
 
 def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
-    """Return how an attempt ended that an error has torn down, so that nothing concludes it.
+    """Return how an attempt ended whose coroutine was torn down by an error before it could conclude.
 
     asyncio closes a coroutine that meets a GeneratorExit from a thread or a task.
     """
     if delivery.settled or delivery.started_at is None:
         return None
     decision = judge(error, None, retry_input_of(delivery.row, clock.now()))
-    return Settlement(delivery.row, decision, cut_traceback("".join(traceback.format_exception(error))))
+    return Settlement(delivery.row, decision, traceback_of(error))
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an error, as it is stored."""
+    return cut_traceback("".join(traceback.format_exception(error)))
 
 
 def advice_hook(work_type: AnyWorkType) -> Any:
@@ -329,7 +438,7 @@ def advice_hook(work_type: AnyWorkType) -> Any:
     return work_type.settings.on_failure or get_settings().on_failure
 
 
-def advice_on(attempt: Opened, error: BaseException) -> Any:
+def advice_on(attempt: Attempt, error: BaseException) -> Any:
     """Ask ``on_failure``, plain or async; one that raises is reported and advises nothing."""
     hook = advice_hook(attempt.work_type)
     if hook is None:
@@ -338,66 +447,12 @@ def advice_on(attempt: Opened, error: BaseException) -> Any:
     info = FailureInfo(row.id, row.type, row.group, row.attempt, attempt.delivery.options.retry.attempts)
     try:
         ask = resolved_hook(hook)
-        return require_advice((async_to_sync(ask) if iscoroutinefunction(ask) else ask)(error, info))
+        advice = (async_to_sync(ask) if iscoroutinefunction(ask) else ask)(error, info)
+        if advice is None or advice in ("retry", "abort") or isinstance(advice, (Defer, Abort, Reschedule)):
+            return advice
+        raise TypeError(
+            f"expected on_failure to answer 'retry', 'abort', Defer(...) or None, got: {advice!r}."
+        )
     except BaseException as raised:
         report(raised, "commit", f"on_failure of {row.type} failed")
         return None
-
-
-def require_advice(advice: Any) -> Any:
-    """Return what ``on_failure`` answered, if it is an answer."""
-    if advice is None or advice in ("retry", "abort") or isinstance(advice, (Defer, Abort, Reschedule)):
-        return advice
-    raise TypeError(f"expected on_failure to answer 'retry', 'abort', Defer(...) or None, got: {advice!r}.")
-
-
-# --- short way ---
-# The short way through an attempt, for handlers that are shown nothing of the engine and return a value.
-#
-# Most handlers are like that, and for those there is no context to make, and no transaction to look
-# after.
-# Whatever turns up that is not as expected goes the whole way, see ``attempt``.
-
-#: What a handler may return that is no value to be stored.
-NO_VALUES = (*MESSAGES, CoroutineType)
-
-
-def run_shortest(delivery: Delivery, services: EngineServices) -> Settlement | None:
-    """Run an attempt in this thread, the short way if that can be; see :func:`attempt.run`."""
-    work_type = registry.find(delivery.row.type)
-    if work_type is None or not may_go_short(delivery, work_type):
-        return run(delivery, services)
-    try:
-        arguments = work_type.arguments(read_input(delivery.row, work_type))
-    except BaseException:
-        return run(delivery, services)
-    return run_short(delivery, work_type, arguments, services)
-
-
-def may_go_short(delivery: Delivery, work_type: AnyWorkType) -> bool:
-    """Tell whether nobody but the handler has a part in the attempt, and that only sees its arguments."""
-    settings = get_settings()
-    return (
-        work_type.is_shown_nothing
-        and delivery.row.deadline is None
-        and not settings.middleware
-        and settings.log_context is None
-        and not has_receivers(Kind.STARTED, work_type.name)
-    )
-
-
-def run_short(
-    delivery: Delivery, work_type: AnyWorkType, arguments: dict[str, Any], services: EngineServices
-) -> Settlement | None:
-    """Call the handler and conclude from what it returned; what is no value takes a context to judge."""
-    row = delivery.row
-    with attempt_logged(AttemptFacts(row.id, row.type, row.attempt, row.group)):
-        try:
-            returned = work_type.handler(**arguments)
-            require_none_dropped(work_type, row)
-            if isinstance(returned, NO_VALUES) or is_list_of_works(returned):
-                attempt = Opened.of(delivery, work_type, arguments, services)
-                return attempt.stages.conclude(attempt.context, returned)
-            return Settlement(row, success_of_value(returned, row, work_type))
-        except BaseException as error:
-            return ended_by(Opened.of(delivery, work_type, arguments, services), error)

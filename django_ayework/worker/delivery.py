@@ -1,14 +1,11 @@
-"""A claimed work in this process, how it is lost or cancelled, and the log of its failures."""
+"""Claimed works in this process: single or gathered into batches, how they are lost, how they failed."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
-from types import TracebackType
 
 from django.utils.timezone import localtime
 
@@ -22,10 +19,9 @@ from django_ayework.rules.decisions import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.interruption import AGAIN_AFTER, Interruption, forget_connections
+from django_ayework.worker.interruption import Interruption
 
-# --- delivery ---
-# A claimed work in this process.
+logger = logging.getLogger("django_ayework")
 
 
 class Delivery:
@@ -55,21 +51,26 @@ class Delivery:
         self.ended = False
         self.withdrawn = False
         self.settled = False  # in a transaction of the attempt's own
-        self.lost: AbortReason | None = None  # a transaction of its own met whoever has it
+        self.lost: AbortReason | None = None  # found out in a transaction of the attempt's own
         #: Called with the work and the reason when it is asked to stop, while an async handler runs.
         self.on_abort: Callable[[Delivery, AbortReason], object] | None = None
         self._interruptions: list[Interruption] = []  # calls of its handler, if that may be interrupted
         self._lock = threading.Lock()
 
     @property
-    def has_own_lease(self) -> bool:
-        """Whether the work has a lease of its own, which was not written yet."""
-        return self.renewed_at == float("-inf")
-
-    @property
     def type(self) -> str:
         """The name of the work's type."""
         return self.row.type
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """This one, as a batch has many."""
+        return (self,)
+
+    @property
+    def has_own_lease(self) -> bool:
+        """Whether the work has a lease of its own, which was not written yet."""
+        return self.renewed_at == float("-inf")
 
     def start(self) -> bool:
         """Mark the attempt as started; False when it was withdrawn before."""
@@ -92,7 +93,7 @@ class Delivery:
         self.renewed_at, self.lapses_at = now, now + self.lease
 
     def has_lapsed(self, now: float) -> bool:
-        """Tell whether the lease was over by then; the work is still ours unless somebody has taken it."""
+        """Tell whether the lease was over by then; the work is ours until another worker takes it."""
         return now > self.lapses_at
 
     def is_overtime(self, now: float) -> bool:
@@ -107,7 +108,7 @@ class Delivery:
             on_abort(self, reason)
 
     def abort_error(self) -> AyeworkError:
-        """Return the error that says why the attempt was asked to stop."""
+        """Return the error that tells why the attempt was asked to stop."""
         if self.signal.reason is AbortReason.TIMEOUT:
             limit = self.options.timeout
             return AttemptTimeout(f"the attempt ran longer than its timeout of {limit} seconds.")
@@ -126,23 +127,46 @@ class Delivery:
     def interrupt(self) -> None:
         """Raise the abort inside the handler, if it is asked to stop and may be interrupted."""
         if self._interruptions and self.signal.aborted:
-            self._interruptions[-1].strike()
+            self._interruptions[-1].interrupt()
 
-    def tidy_up(self) -> None:
-        """Leave nothing of an interrupted handler to the next work in this thread."""
-        if any(interruption.arrived is not None for interruption in self._interruptions):
-            forget_connections()
-        for interruption in self._interruptions:
-            interruption.let_go()
+    def end_interruptions(self) -> bool:
+        """Forget the exceptions that were raised inside the handler; return whether there were any."""
+        arrived = [each for each in self._interruptions if each.arrived is not None]
+        for each in arrived:
+            each.arrived = None
+        return bool(arrived)
 
     def __str__(self) -> str:
         return f"work {self.row.id} ({self.row.type})"
 
 
-# --- losses ---
-# How a worker loses a work it runs, and finds out.
+class Batch:
+    """Deliveries of one batch type, which run together in one slot."""
 
-logger = logging.getLogger("django_ayework")
+    def __init__(self, deliveries: Iterable[Delivery]) -> None:
+        self.deliveries = tuple(deliveries)
+        self._runs: bool | None = None
+
+    @property
+    def type(self) -> str:
+        """The name of the type."""
+        return self.deliveries[0].row.type
+
+    def start(self) -> bool:
+        """Mark the attempts as started, once; False when none is left to run.
+
+        Works that were given back, or lost while they waited, are left out.
+        """
+        if self._runs is None:
+            started = [each.start() for each in self.deliveries if not each.signal.aborted]
+            self._runs = any(started)
+        return self._runs
+
+    def __str__(self) -> str:
+        return f"a batch of {len(self.deliveries)} {self.type}"
+
+
+# --- losses -----------------------------------------------------------------------------------------------
 
 
 def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
@@ -169,11 +193,11 @@ def abort_lost(doubtful: Sequence[Delivery]) -> None:
             delivery.abort(reason)
 
 
-def look_after(waiting: Iterable[Delivery], trusted_for: float) -> None:
-    """See which of these works were cancelled, completed or lost while they waited to run.
+def abort_lost_waiting(waiting: Iterable[Delivery], trusted_for: float) -> None:
+    """Abort those of these works that were cancelled, completed or lost while they waited to run.
 
-    Those claimed less than ``trusted_for`` seconds ago are taken to be ours. An error is only reported, for
-    the outcome of a work that is not ours is refused anyway.
+    Works claimed less than ``trusted_for`` seconds ago are not checked. An error is only reported: the
+    outcome of a work that is not ours is refused anyway.
     """
     before = time.monotonic() - trusted_for
     doubtful = [delivery for delivery in waiting if delivery.claimed_at < before]
@@ -185,7 +209,13 @@ def look_after(waiting: Iterable[Delivery], trusted_for: float) -> None:
 
 def log_refused(deliveries: Sequence[Delivery]) -> None:
     """Log that outcomes came too late. After a cancellation that is to be expected, so it is no warning."""
-    cancelled = cancelled_among(deliveries)
+    cancelled = {each.row.id for each in deliveries if each.signal.reason is AbortReason.CANCELLED}
+    unclear = [each.row.id for each in deliveries if each.row.id not in cancelled]
+    try:
+        holders = holders_of(unclear) if unclear else {}
+        cancelled |= {id for id, holder in holders.items() if holder.status == Status.CANCELLED}
+    except Exception as error:
+        report(error, "queue", f"{len(unclear)} works could not be looked up", brief=True)
     for delivery in deliveries:
         if delivery.row.id in cancelled:
             logger.info("The outcome of work %s came too late: the work was cancelled.", delivery.row.id)
@@ -193,18 +223,6 @@ def log_refused(deliveries: Sequence[Delivery]) -> None:
             logger.warning(
                 "The outcome of work %s came too late: somebody else has moved the work.", delivery.row.id
             )
-
-
-def cancelled_among(deliveries: Sequence[Delivery]) -> set[str]:
-    """Return which works that are not ours any more were cancelled, as far as that can be found out."""
-    told = {each.row.id for each in deliveries if each.signal.reason is AbortReason.CANCELLED}
-    unclear = [each.row.id for each in deliveries if each.row.id not in told]
-    try:
-        holders = holders_of(unclear) if unclear else {}
-    except Exception as error:
-        report(error, "queue", f"{len(unclear)} works could not be looked up", brief=True)
-        holders = {}
-    return told | {id for id, holder in holders.items() if holder.status == Status.CANCELLED}
 
 
 def warn_if_late(delivery: Delivery, act: str) -> None:
@@ -215,77 +233,7 @@ def warn_if_late(delivery: Delivery, act: str) -> None:
         )
 
 
-# --- cancellation ---
-# Cancelling the task that awaits an async handler.
-
-
-class Cancellation:
-    """Cancels the current task once all works of its handler are asked to stop, or their time is over.
-
-    The signal fires before, so the handler that meets the CancelledError can read the reason. With the reason
-    ``error`` the work is still its own, and its handler goes on. A handler that an exception of the signal's
-    has told is left to end by itself for a while.
-    """
-
-    def __init__(self, deliveries: Sequence[Delivery], timeout: float | None) -> None:
-        #: Whether the task was cancelled here.
-        self.was_requested = False
-        self._deliveries = deliveries
-        self._timeout = timeout
-        self._going_on = {delivery.row.id for delivery in deliveries}
-        self._is_open = False
-
-    def __enter__(self) -> Cancellation:
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        self._timer = None if self._timeout is None else self._loop.call_later(self._timeout, self._expire)
-        self._is_open = True
-        for delivery in self._deliveries:
-            delivery.on_abort = self.note
-            if delivery.signal.reason is not None:
-                self.note(delivery, delivery.signal.reason)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_open = False
-        for delivery in self._deliveries:
-            delivery.on_abort = None
-        if self._timer is not None:
-            self._timer.cancel()
-        if self.was_requested and self._task is not None:
-            self._task.uncancel()
-
-    def note(self, delivery: Delivery, reason: AbortReason) -> None:
-        """Note that a work is asked to stop, in any thread."""
-        if reason is AbortReason.ERROR:
-            return
-        self._going_on.discard(delivery.row.id)
-        if not self._going_on:
-            with suppress(RuntimeError):  # the loop was closed, so the handler has ended
-                self._loop.call_soon_threadsafe(self._cancel)
-
-    def _expire(self) -> None:
-        """Ask all works to stop, as the time is over."""
-        for delivery in self._deliveries:
-            delivery.abort(AbortReason.TIMEOUT)
-
-    def _cancel(self) -> None:
-        """Cancel the task, once and on its loop, unless the handler has ended."""
-        if not self._is_open or self.was_requested or self._task is None:
-            return
-        heeded_at = max(delivery.signal.heeded_at for delivery in self._deliveries)
-        patience = heeded_at + AGAIN_AFTER - time.monotonic()
-        if patience > 0:
-            self._loop.call_later(patience, self._cancel)
-            return
-        self.was_requested = True
-        self._task.cancel()
-
-
-# --- failures ---
-# The log of attempts that failed: what a worker's terminal shows of works that do not succeed.
+# --- failures ---------------------------------------------------------------------------------------------
 
 
 def log_failures(settlements: Iterable[Settlement], moved: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import time
@@ -13,6 +12,7 @@ from functools import partial
 
 from django.db import connections
 
+from django_ayework.compat import before_threads_end
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.flow.controls import current_controls
@@ -30,7 +30,7 @@ from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker import bounds
-from django_ayework.worker.batch import Ended
+from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import delivered
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.executor import Executor, Load, was_given_back
@@ -291,4 +291,4 @@ intake = Intake()
 after_fork_in_child(intake.forget)
 # Before the executors of asyncio are shut down, without which async handlers cannot reach their ends. Python
 # itself ends them by the same list, which it goes through backwards; atexit comes after that.
-getattr(threading, "_register_atexit", atexit.register)(intake.stop)
+before_threads_end(intake.stop)

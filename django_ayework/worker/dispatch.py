@@ -12,8 +12,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.registry import AnyBatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.events import report
-from django_ayework.worker.batch import Batch
-from django_ayework.worker.delivery import Delivery, look_after
+from django_ayework.worker.delivery import Batch, Delivery, abort_lost_waiting
 from django_ayework.worker.executor import Executor, Load, deliveries_in, without_outcome
 from django_ayework.worker.in_flight import InFlight
 
@@ -180,7 +179,7 @@ class DoerDispatcher:
 
     def _do(self, load: Load) -> None:
         """Run in this thread of a doer, unless it was lost or cancelled while it waited."""
-        look_after(deliveries_in(load), DOERS_TRUSTED_FOR)
+        abort_lost_waiting(deliveries_in(load), DOERS_TRUSTED_FOR)
         if isinstance(load, Delivery) and load.signal.aborted and load.start():
             self._executor.finished(load, without_outcome(load))
         else:
@@ -247,7 +246,7 @@ class Dispatch:
         for batch in self._gathering.all():
             doer = batch.deliveries[0].doer
             if (self._executor.free if doer is None else self._doer_dispatcher.room(doer)) > 0:
-                look_after(batch.deliveries, 0.0)
+                abort_lost_waiting(batch.deliveries, 0.0)
                 batch.start()
                 self._start(batch, doer)
 
@@ -260,7 +259,7 @@ class Dispatch:
         return self._gathering.pause()
 
     def _submit(self, batch: Batch) -> None:
-        look_after(batch.deliveries, TRUSTED_FOR)
+        abort_lost_waiting(batch.deliveries, TRUSTED_FOR)
         doer = batch.deliveries[0].doer
         for delivery in batch.deliveries if doer is None else ():
             delivery.ready_at = time.monotonic()

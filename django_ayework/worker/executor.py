@@ -19,9 +19,8 @@ from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
-from django_ayework.worker.attempt import arun, escaped, run_shortest
-from django_ayework.worker.batch import Batch, Ended, arun_batch, run_batch
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.attempt import Ended, arun, escaped, run
+from django_ayework.worker.delivery import Batch, Delivery
 from django_ayework.worker.handlers import end_connections, leave_clean
 
 # --- loads ---
@@ -50,18 +49,9 @@ def is_interruptible(load: Load) -> bool:
 def run_load(load: Load, services: EngineServices) -> list[Ended]:
     """Run in this thread; return how each attempt ended."""
     try:
-        if isinstance(load, Batch):
-            return run_batch(load, services)
-        return [(load, run_shortest(load, services))]
+        return run(load, services)
     finally:
         leave_clean(load)
-
-
-async def arun_load(load: Load, services: EngineServices) -> list[Ended]:
-    """Run on the event loop; return how each attempt ended."""
-    return (
-        await arun_batch(load, services) if isinstance(load, Batch) else [(load, await arun(load, services))]
-    )
 
 
 def without_outcome(load: Load) -> list[Ended]:
@@ -157,7 +147,7 @@ class EventLoopThread:
         """
         async with ThreadSensitiveContext() as context:
             try:
-                return await arun_load(load, self.services)
+                return await arun(load, self.services)
             finally:
                 if context in SyncToAsync.context_to_thread_executor:
                     await asyncio.shield(sync_to_async(end_connections)(load))

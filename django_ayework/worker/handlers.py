@@ -1,10 +1,10 @@
-"""Calling a handler: middlewares around it, what it leaves on its thread, and what its return value means."""
+"""Around a handler: its middlewares, the meaning of its returned value, and the connections it leaves."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any, cast
@@ -21,26 +21,24 @@ from django_ayework.define.types import Middleware, enrich
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.events import report
 from django_ayework.flow.outcomes import success_from, success_of_value
-from django_ayework.flow.row_templates import Drafts
-from django_ayework.flow.settle import Settlement, Success
+from django_ayework.flow.services import EngineServices, assignment_of
+from django_ayework.flow.settle import Settlement
 from django_ayework.store.connections import has_connected, left_behind
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.interruption import forget_connection
 
-# --- middleware ---
-# The middlewares around a handler. Plain and async ones go together in any order, as in Django.
-#
-# A middleware of the other kind is adapted: an async one around a plain handler runs on an event loop of
-# its
-# own, a plain one around an async handler in the work's thread, which it holds until the handler has
-# ended.
-# Handlers run where they would run without it.
+logger = logging.getLogger("django_ayework")
+
+# --- middlewares ------------------------------------------------------------------------------------------
+# Plain and async ones go together in any order, as in Django. A middleware of the other kind is adapted: an
+# async one around a plain handler runs on an event loop of its own, a plain one around an async handler in
+# the work's thread until the handler has ended. Handlers run where they would run without it.
 
 Call = Callable[[], Any]
 
 
 def middlewares_of(work_type: AnyWorkType) -> list[Middleware]:
-    """Return what surrounds a type's handler, the outermost first: the settings' before the type's own."""
+    """Return the middlewares of a type, the outermost first: the settings' before the type's own."""
     return [*get_settings().middleware, *map(resolved, work_type.settings.middleware)]
 
 
@@ -55,21 +53,15 @@ def made(middleware: str | type) -> Middleware:
     return cast(Middleware, imported(middleware))
 
 
-def surrounded(call: Call, middlewares: list[Middleware], context: Context) -> Any:
-    """Call a plain handler within its middlewares."""
+def surrounded(call: Call, middlewares: list[Middleware], context: Context, awaits: bool = False) -> Call:
+    """Return the call of a handler within its middlewares; with ``awaits`` its result is to be awaited."""
+    layer = async_layer if awaits else plain_layer
     for middleware in reversed(middlewares):
         call = layer(middleware, context, call)
-    return call()
+    return call
 
 
-async def asurrounded(call: Call, middlewares: list[Middleware], context: Context) -> Any:
-    """Await an async handler within its middlewares."""
-    for middleware in reversed(middlewares):
-        call = async_layer(middleware, context, call)
-    return await call()
-
-
-def layer(middleware: Middleware, context: Context, inner: Call) -> Call:
+def plain_layer(middleware: Middleware, context: Context, inner: Call) -> Call:
     """Return a call of a middleware around a plain call."""
 
     def call_next(**extra: Any) -> Any:
@@ -100,17 +92,88 @@ def is_async(middleware: Middleware) -> bool:
     return iscoroutinefunction(middleware) or iscoroutinefunction(type(middleware).__call__)
 
 
-# --- leaks ---
-# What a handler leaves on its thread's connections: it costs that handler only, and not the next one.
+# --- returned values --------------------------------------------------------------------------------------
 
-logger = logging.getLogger("django_ayework")
+
+def settlement_of(
+    work_type: AnyWorkType, row: WorkRow, returned: object, context: Context | None = None
+) -> Settlement:
+    """Return the settlement of a returned value. Raises when it cannot be carried out or stored.
+
+    Without a context the handler was given none, so it can have said nothing through it.
+    """
+    require_plain(work_type, returned)
+    own = work_type.settings.strict_return
+    is_strict = get_settings().strict_return if own is None else own
+    if watch.dropped and (dropped := watch.dropped.pop(row.id, None)) and is_strict:
+        raise InvalidInstruction(
+            f"the handler of {work_type.name!r} built {dropped[0]} that was not queued; write enqueue(…) "
+            "around it, or put it into the list of a returned ctx.queue(…).",
+            id=row.id,
+        )
+    if work_type.settings.then is None and is_all_it_says(returned, context):
+        return Settlement(row, success_of_value(returned, row, work_type))
+    context = context or Context(assignment_of(row), EngineServices())
+    success = success_from(plan_of(returned, context, is_strict), row)
+    if success.drafts is not None:
+        success.drafts.encode()
+    return Settlement(row, success)
+
+
+def require_plain(work_type: AnyWorkType, returned: object) -> None:
+    """Raise when a handler returned a coroutine that it did not await."""
+    if isinstance(returned, CoroutineType):
+        name = closed(returned)
+        if work_type.is_async:
+            raise InvalidInstruction(
+                f"the handler of {work_type.name!r} returned a coroutine that it did not await; "
+                f"write return await {name}(…)."
+            )
+        raise InvalidInstruction(
+            f"the handler of {work_type.name!r} is a plain function that returned a coroutine; "
+            f"declare it with async def, and write return await {name}(…)."
+        )
+
+
+def require_plain_act(work_type: AnyWorkType, stage: str, returned: object) -> None:
+    """Raise when the function given to ``ctx.aprepare`` or ``ctx.acomplete`` returned a coroutine."""
+    if isinstance(returned, CoroutineType):
+        name = closed(returned)
+        raise InvalidInstruction(
+            f"{work_type.name}: ctx.a{stage}({name}) expects a plain function, as Django's transactions "
+            f"are for plain code, and {name}() returned a coroutine; write it with def."
+        )
+
+
+def closed(coroutine: CoroutineType[Any, Any, Any]) -> str:
+    """Close a coroutine that nothing will await; return the name of its function."""
+    coroutine.close()
+    return coroutine.__qualname__.rpartition(".")[2]
+
+
+def require_outputs(work_type: AnyWorkType, returned: object, expected: int) -> Sequence[Any]:
+    """Return the outputs of a batch. Raises InvalidInstruction unless there is one per item."""
+    require_plain(work_type, returned)
+    if not isinstance(returned, (list, tuple)):
+        found = f"a non-list ({returned!r:.80})"
+    elif len(returned) != expected:
+        found = f"{len(returned)} outputs"
+    else:
+        return returned
+    raise InvalidInstruction(
+        f'batch "{work_type.name}" returned {found} for {expected} inputs; '
+        "return a list with one output per item, in the same order."
+    )
+
+
+# --- connections ------------------------------------------------------------------------------------------
+# A transaction that a handler leaves open costs this handler only, and not the next one in its thread.
 
 
 def leave_clean(load: object) -> None:
     """Replace connections of this thread that its last attempt has left inside a transaction, say.
 
-    What was written there and not committed is rolled back. The attempt keeps its outcome: its handler has
-    returned, and whatever else it did is done.
+    Uncommitted writes there are rolled back. The attempt keeps its outcome: its handler has returned.
     """
     if not has_connected():
         return
@@ -127,77 +190,6 @@ def leave_clean(load: object) -> None:
 
 
 def end_connections(load: object) -> None:
-    """Close this thread's connections, as it ends with its work; warn of what the work has left on them."""
+    """Close this thread's connections, as the thread ends with its work; warn of transactions left open."""
     leave_clean(load)
     connections.close_all()
-
-
-# --- outcome ---
-# From what a handler returned to what is to be written.
-
-
-def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, returned: object) -> Settlement:
-    """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt.
-
-    Inputs of very many new works are encoded when they are written, unless encode_all() does so before.
-    """
-    require_plain(work_type, returned)
-    require_none_dropped(work_type, row)
-    if work_type.settings.then is None and is_all_it_says(returned, context):
-        return Settlement(row, success_of_value(returned, row, work_type))
-    return Settlement(row, success_from(plan_of(returned, context, is_strict(work_type)), row))
-
-
-def is_strict(work_type: AnyWorkType) -> bool:
-    """Tell whether what a handler built and did not use fails the attempt."""
-    own = work_type.settings.strict_return
-    return get_settings().strict_return if own is None else own
-
-
-def require_none_dropped(work_type: AnyWorkType, row: WorkRow) -> None:
-    """Raise when the handler built a work and dropped it, for it would silently do nothing."""
-    if watch.dropped and (dropped := watch.dropped.pop(row.id, None)) and is_strict(work_type):
-        raise InvalidInstruction(
-            f"the handler of {work_type.name!r} built {dropped[0]} that was not queued; write enqueue(…) "
-            "around it, or put it into the list of a returned ctx.queue(…).",
-            id=row.id,
-        )
-
-
-def require_plain(work_type: AnyWorkType, returned: Any) -> None:
-    """Raise when a handler returned a coroutine that it did not await."""
-    if isinstance(returned, CoroutineType):
-        name = returned.__qualname__.rpartition(".")[2]
-        returned.close()
-        if work_type.is_async:
-            raise InvalidInstruction(
-                f"the handler of {work_type.name!r} returned a coroutine that it did not await; "
-                f"write return await {name}(…)."
-            )
-        raise InvalidInstruction(
-            f"the handler of {work_type.name!r} is a plain function that returned a coroutine; "
-            f"declare it with async def, and write return await {name}(…)."
-        )
-
-
-def require_plain_act(work_type: AnyWorkType, stage: str, returned: Any) -> None:
-    """Raise when what was given to ``ctx.aprepare`` or ``ctx.acomplete`` returned a coroutine."""
-    if isinstance(returned, CoroutineType):
-        name = returned.__qualname__.rpartition(".")[2]
-        returned.close()
-        raise InvalidInstruction(
-            f"{work_type.name}: ctx.a{stage}({name}) expects a plain function, as Django's transactions "
-            f"are for plain code, and {name}() returned a coroutine; write it with def."
-        )
-
-
-def encode_all(settlement: Settlement) -> Settlement:
-    """Encode what is left to be encoded. Raises NotEncodable or PayloadTooLarge."""
-    if (drafts := drafts_of(settlement)) is not None:
-        drafts.encode()
-    return settlement
-
-
-def drafts_of(settlement: Settlement) -> Drafts | None:
-    """Return the new works whose rows are still to be made."""
-    return settlement.ending.drafts if isinstance(settlement.ending, Success) else None

@@ -1,29 +1,36 @@
-"""Raising an abort inside the thread that runs a plain handler."""
+"""Stopping a running handler from outside: an exception raised in its thread, or its task cancelled.
+
+A plain handler with ``interrupt=True`` runs in an :class:`Interruption`; the watchdog raises the exception
+from another thread. An async handler runs in a :class:`Cancellation`. This room also drops connections that
+an exception from outside may have torn from the middle of a statement.
+"""
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import sys
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import Error, connections
 
-from django_ayework.define.context import AbortSignal
+from django_ayework.compat import frames_of_thread, set_async_exception
+from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.flow.events import report
 from django_ayework.store.connections import defuse
+
+if TYPE_CHECKING:
+    from django_ayework.worker.delivery import Delivery
 
 T = TypeVar("T")
 
 #: Seconds until a handler that goes on all the same is interrupted again: it may have caught the exception,
-#: or it came in a place where Python only prints exceptions, such as a callback of a weak reference.
+#: or the exception came in a place where Python only prints it, such as a callback of a weak reference.
 AGAIN_AFTER = 5.0
-#: Places where an exception may leave a lock taken: between taking it, and the block that frees it.
+#: Places where an exception may leave a lock taken: between taking the lock, and the block that frees it.
 DELICATE_NAMES = frozenset(
     {"__enter__", "__exit__", "enter_context", "acquire", "release", "_acquire_restore", "_release_save"}
     | {"__del__"}  # where it would only be printed
@@ -40,28 +47,29 @@ class Interruption:
     """
 
     def __init__(self, signal: AbortSignal, error: Callable[[], Exception]) -> None:
-        self.arrived: BaseException | None = None  # the exception, once it was raised
+        #: The exception, once it was raised; None again when the attempt has ended. It and the handler's
+        #: frames refer to each other: the garbage collector might find this circle hours later, and a
+        #: connection that was just being opened would stay open until then.
+        self.arrived: BaseException | None = None
         self._signal = signal
         self._error = error
         self._lock = threading.Lock()
-        self._thread: int | None = None  # which runs the handler, while it does
-        self._struck_at = float("-inf")
+        self._thread: int | None = None  # of the handler, while it runs
+        self._interrupted_at = float("-inf")
         self._delicate_since: float | None = None
 
-    # --- in the thread of the handler ---------------------------------------------------------------------
-
     def call(self, handler: Callable[[], T]) -> T:
-        """Call the handler; deal with the thread's connections if it was interrupted.
+        """Call the handler in its thread; deal with the thread's connections if it was interrupted.
 
-        One that catches the exception may return, unless a transaction is open around it: nobody can tell
-        what that would commit. An error of a database after the exception counts as the exception: drivers
-        put errors of their own in its place, some without a word on where they come from.
+        A handler that catches the exception may return, unless a transaction is open around it: nobody can
+        tell what that would commit. An error of a database after the exception counts as the exception:
+        drivers put errors of their own in its place, some without a word on where they come from.
         """
         try:
             returned = self._run(handler)
         except Exception as broken:
             if self.arrived is not None and is_of_database(broken):
-                raise self._error() from broken  # torn away from a connection, whatever the driver made of it
+                raise self._error() from broken
             raise
         finally:
             in_transaction = self.arrived is not None and close_connections()
@@ -82,32 +90,25 @@ class Interruption:
             self._close()  # the one exception that was left may have come before this had been done
             raise
 
-    def let_go(self) -> None:
-        """Forget what arrived, and with it everything that the handler had in its hands.
-
-        It is in a circle, which the garbage collector might find hours later: a connection that was just
-        being opened would stay open until then.
-        """
-        self.arrived = None
-
     def _close(self) -> None:
         """End the time in which an exception may be set; take back one that was set and has not come."""
         with self._lock:
             self._thread = None
-            set_exception(threading.get_ident(), None)
+            set_async_exception(threading.get_ident(), None)
 
-    # --- in another thread --------------------------------------------------------------------------------
+    def interrupt(self) -> None:
+        """Interrupt the handler from another thread if it runs, unless that was done a moment ago.
 
-    def strike(self) -> None:
-        """Interrupt the handler if it runs, unless that was done a moment ago; made to be repeated."""
+        The watchdog repeats this until the handler ends.
+        """
         with self._lock:
             now = time.monotonic()
-            if self._thread is None or now - max(self._struck_at, self._signal.heeded_at) < AGAIN_AFTER:
+            if self._thread is None or now - max(self._interrupted_at, self._signal.heeded_at) < AGAIN_AFTER:
                 return
-            frames = frames_of_handler(self._thread)
+            frames = handler_frames(self._thread)
             if frames and (not any(map(is_delicate, frames)) or self._has_no_patience(now)):
-                self._struck_at = now
-                set_exception(self._thread, class_like(self._error(), self._note_arrival))
+                self._interrupted_at = now
+                set_async_exception(self._thread, class_like(self._error(), self._note_arrival))
 
     def _note_arrival(self, exception: BaseException) -> None:
         self.arrived = exception
@@ -118,36 +119,15 @@ class Interruption:
         return now - self._delicate_since >= PATIENCE
 
 
-def frames_of_handler(thread: int) -> list[FrameType]:
+def handler_frames(thread: int) -> list[FrameType]:
     """Return the frames of the handler that a thread runs, the innermost first; none once it has ended."""
     frames: list[FrameType] = []
-    with without_garbage_collection():
-        frame: FrameType | None = sys._current_frames().get(thread)
-        while frame is not None and frame.f_code is not Interruption._run.__code__:
-            frames.append(frame)
-            frame = frame.f_back
-    is_over = frame is None or (frames and frames[-1].f_code is Interruption._close.__code__)
-    return [] if is_over else frames
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Keep other threads from moving on in the middle of looking at their frames.
-
-    Looking makes objects, which may start a collection; what is collected may let other threads run. CPython
-    then looks at memory that is gone, or waits for ever (its issues 106883 and 111363).
-    """
-    with _looking:
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if was_enabled:
-                gc.enable()
-
-
-_looking = threading.Lock()
+    for frame in frames_of_thread(thread):
+        if frame.f_code is Interruption._run.__code__:
+            is_over = frames and frames[-1].f_code is Interruption._close.__code__
+            return [] if is_over else frames
+        frames.append(frame)
+    return []
 
 
 def is_delicate(frame: FrameType) -> bool:
@@ -157,12 +137,6 @@ def is_delicate(frame: FrameType) -> bool:
     """
     module = str(frame.f_globals.get("__name__", ""))
     return frame.f_code.co_name in DELICATE_NAMES or module.partition(".")[0] in DELICATE_MODULES
-
-
-def set_exception(thread: int, kind: type[BaseException] | None) -> None:
-    """Let a class of exception be raised in a thread before its next bytecode; None takes it back."""
-    value = ctypes.py_object() if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)
 
 
 def class_like(error: Exception, note: Callable[[BaseException], None]) -> type[BaseException]:
@@ -178,6 +152,73 @@ def class_like(error: Exception, note: Callable[[BaseException], None]) -> type[
         vars(self).update(vars(error))
 
     return type(kind.__name__, (kind,), {"__init__": make, "__module__": kind.__module__})
+
+
+class Cancellation:
+    """Cancels the current task once all works of its handler are asked to stop, or their time is over.
+
+    The signal fires before, so the handler that meets the CancelledError can read the reason. With the reason
+    ``error`` the work is still its own, and its handler goes on. A handler that the signal has told by an
+    exception is left to end by itself for a while.
+    """
+
+    def __init__(self, deliveries: Sequence[Delivery], timeout: float | None) -> None:
+        #: Whether the task was cancelled here.
+        self.was_requested = False
+        self._deliveries = deliveries
+        self._timeout = timeout
+        self._going_on = {delivery.row.id for delivery in deliveries}
+        self._is_open = False
+
+    def __enter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._timer = None if self._timeout is None else self._loop.call_later(self._timeout, self._expire)
+        self._is_open = True
+        for delivery in self._deliveries:
+            delivery.on_abort = self._note
+            if delivery.signal.reason is not None:
+                self._note(delivery, delivery.signal.reason)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        for delivery in self._deliveries:
+            delivery.on_abort = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.was_requested and self._task is not None:
+            self._task.uncancel()
+
+    def _note(self, delivery: Delivery, reason: AbortReason) -> None:
+        """Note that a work is asked to stop, in any thread."""
+        if reason is AbortReason.ERROR:
+            return
+        self._going_on.discard(delivery.row.id)
+        if not self._going_on:
+            with suppress(RuntimeError):  # the loop was closed, so the handler has ended
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _expire(self) -> None:
+        """Ask all works to stop, as the time is over."""
+        for delivery in self._deliveries:
+            delivery.abort(AbortReason.TIMEOUT)
+
+    def _cancel(self) -> None:
+        """Cancel the task, once and on its loop, unless the handler has ended."""
+        if not self._is_open or self.was_requested or self._task is None:
+            return
+        heeded_at = max(delivery.signal.heeded_at for delivery in self._deliveries)
+        patience = heeded_at + AGAIN_AFTER - time.monotonic()
+        if patience > 0:
+            self._loop.call_later(patience, self._cancel)
+            return
+        self.was_requested = True
+        self._task.cancel()
+
+
+# --- connections ------------------------------------------------------------------------------------------
 
 
 def is_of_database(error: Exception) -> bool:
@@ -196,10 +237,10 @@ def close_connections() -> bool:
 
 
 def close_connection(connection: Any) -> None:
-    """Close a connection for good."""
+    """Close a connection for good: a pool lends it to nobody."""
     try:
         if getattr(connection, "pool", None) is not None and connection.connection is not None:
-            connection.connection.close()  # so that the pool lends it to nobody
+            connection.connection.close()
         connection.close()
     except Exception as error:
         report(error, "queue", f"the connection {connection.alias!r} of a handler could not be closed")
@@ -214,6 +255,6 @@ def forget_connection(connection: Any) -> None:
 
 
 def forget_connections() -> None:
-    """Let this thread make new connections: the old ones may be wrong about the state they are in."""
+    """Let this thread make new connections, all of them."""
     for connection in connections.all(initialized_only=True):
         forget_connection(connection)

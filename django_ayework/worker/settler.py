@@ -19,7 +19,7 @@ from django_ayework.flow.settle import Locked, Report, Settlement, locked_for, s
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.database import fetch, has_timed_out, is_contention, is_refused_data
-from django_ayework.worker.batch import Ended
+from django_ayework.worker.attempt import Ended
 from django_ayework.worker.delivery import Delivery, log_failures, log_refused, warn_if_late
 from django_ayework.worker.executor import Load, runs_in_doer, was_given_back
 from django_ayework.worker.in_flight import InFlight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
@@ -27,12 +27,11 @@ from django_ayework.store.database import atomic, connection, is_contention, ope
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.delivery import Delivery, loss_of, warn_if_late
-from django_ayework.worker.handlers import encode_all, require_plain_act, settlement_of
+from django_ayework.worker.handlers import require_plain_act, settlement_of
 from django_ayework.worker.interruption import forget_connection
 from django_ayework.worker.threads import Recovery
 
-# --- own transaction ---
-# A transaction of an attempt's own: what commits with it, and what follows from the commit.
+T = TypeVar("T")
 
 logger = logging.getLogger("django_ayework")
 
@@ -40,192 +39,80 @@ logger = logging.getLogger("django_ayework")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
-class OwnTransaction:
-    """A transaction that a handler has opened through the engine; ``depth`` is what was open around it.
-
-    With ``settles`` it is the one in which the work ends. Then callbacks that wait for its commit are taken
-    from Django and called here, each by itself: Django drops those behind one that raises, and all of them
-    when the answer to the commit is lost.
-    """
-
-    __slots__ = ("_atomic", "_delivery", "_depth", "_settles", "settlement")
-
-    def __init__(self, delivery: Delivery, depth: int, settles: bool) -> None:
-        self._delivery = delivery
-        self._depth = depth
-        self._settles = settles
-        self._atomic: AbstractContextManager[None] | None = None
-        #: What was written in it.
-        self.settlement: Settlement | None = None
-
-    def __enter__(self) -> OwnTransaction:
-        """Open it, where nothing else is open that would keep it from committing."""
-        database = connection()
-        if open_transactions() != self._depth:
-            raise self._refusal("open one inside transaction.atomic() that is left open")
-        if not self._depth and not database.get_autocommit():
-            raise self._refusal("open a transaction while autocommit is off")
-        transaction = atomic()
-        transaction.__enter__()
-        self._atomic = transaction
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Commit it, or roll it back: also when a block inside is still open, whose end nobody knows."""
-        left = unwound(self._depth + 1, error)
-        if error is not None or left:
-            refusal = error or self._refusal("leave transaction.atomic() open inside its transaction")
-            self._end(type(refusal), refusal, trace)
-            if error is None:
-                raise refusal
-            return
-        callbacks = self._callbacks()
-        try:
-            self._end(None, None, None)
-        except (OperationalError, InterfaceError) as unanswered:
-            if self.settlement is None or self._depth or not self._has_committed(unanswered):
-                raise
-        if self.settlement is not None:
-            self._delivery.settled = True
-        for callback in callbacks:
-            self._call(callback)
-
-    def _end(self, *error: Any) -> None:
-        """End Django's transaction."""
-        if self._atomic is not None:
-            self._atomic.__exit__(*error)
-
-    def _callbacks(self) -> Sequence[Callable[[], object]]:
-        """Take over the callbacks that wait for the commit; those of a test's transaction go on waiting."""
-        if not self._settles or self._depth:
-            return ()
-        database: Any = connection()
-        waiting, database.run_on_commit = database.run_on_commit, []
-        return [each[1] for each in waiting]
-
-    def _call(self, callback: Callable[[], object]) -> None:
-        """Call what waited for the commit; whatever it raises, the work has succeeded."""
-        try:
-            callback()
-        except BaseException as error:
-            report(error, "commit", f"work {self._delivery.row.id} had succeeded when {callback!r} raised")
-
-    def _has_committed(self, unanswered: Error) -> bool:
-        """Read whether the database has committed what it did not answer for.
-
-        While it cannot be reached, look again as long as the lease lasts: to guess would blame a handler for
-        a work that has succeeded.
-        """
-        if self.settlement is None or is_contention(unanswered):
-            return False
-        recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
-        while True:
-            forget_connection(connection())
-            try:
-                settled = was_settled(self.settlement)
-            except Error as error:
-                message = f"the commit of work {self._delivery.row.id} got no answer"
-                report(error, "commit", message, brief=True)
-                settled = None
-            if settled is not None or self._delivery.has_lapsed(time.monotonic()):
-                return bool(settled)
-            time.sleep(recovery.fail())
-
-    def _refusal(self, act: str) -> InvalidInstruction:
-        row = self._delivery.row
-        return InvalidInstruction(f"{row.type}: expected the handler not to {act}.", id=row.id)
-
-
-def unwound(depth: int, error: BaseException | None) -> bool:
-    """Roll back the blocks of ``transaction.atomic()`` that were left open inside; tell whether any were."""
-    blocks: list[Any] = connection().atomic_blocks
-    left = len(blocks) > depth
-    while len(blocks) > depth:
-        block = blocks[-1]
-        block.__exit__(Error, error or Error("left open"), None)
-        defuse(block)
-    return left
-
-
-# --- stages ---
-# The transactions of one attempt: none, one around everything, or those of prepare and complete.
-
-T = TypeVar("T")
-
-
 class AttemptTransactions:
     """Opens the transactions of an attempt, and settles the work in the one that is open at its end.
 
-    With ``stored=False`` the work is in no table: transactions are opened, and nothing is settled.
+    As a context manager it surrounds the handler and its conclusion. With ``stored=False`` the work is in no
+    table: transactions are opened, and nothing is settled. Made in the thread of the handler.
     """
 
     __slots__ = (
-        "_delivery", "_depth", "_open", "_preparing", "_said", "_thread", "_used",
-        "_work_type", "services", "settlement", "stored", "undone_by",
+        "_outcome", "_preparing", "_services", "_stored", "_surrounding", "_thread", "_used", "_work_type",
+        "delivery", "depth", "settlement", "undone_by",
     )  # fmt: skip
 
     def __init__(
-        self, delivery: Delivery, work_type: AnyWorkType, services: EngineServices, stored: bool = True
+        self, delivery: Delivery, work_type: AnyWorkType, services: EngineServices, stored: bool
     ) -> None:
-        self.stored = stored
+        self.delivery = delivery
+        #: How many transactions were open around the attempt: those of a test.
+        self.depth = open_transactions()
         #: What was settled in a transaction of the attempt's own.
         self.settlement: Settlement | None = None
         #: The error that has rolled back such a transaction.
         self.undone_by: BaseException | None = None
-        self._delivery = delivery
         self._work_type = work_type
-        self.services = services
-        #: The transaction that is open until the handler has returned; kept when it has committed.
-        self._open: OwnTransaction | None = None
-        self._said: object = None  # the outcome that complete's block has given
-        self._used: set[str] = set()
+        self._services = services
+        self._stored = stored
+        self._thread = threading.get_ident()
+        #: The transaction that is open until the handler has returned.
+        self._surrounding: OwnTransaction | None = None
+        self._outcome: object = None  # given in the block of complete
+        self._used: tuple[str, ...] = ()
         self._preparing = False
-        self._depth = 0
-        self._thread = 0
 
     # --- for the engine -----------------------------------------------------------------------------------
 
     def __enter__(self) -> None:
-        """Surround a handler and its conclusion."""
-        self._depth, self._thread = open_transactions(), threading.get_ident()
+        """Open the transaction of a type with ``atomic=True``."""
         if self._work_type.settings.atomic:
-            self._begin()
+            self._surrounding = OwnTransaction(self, settles=True).__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Commit what is open, or roll it back."""
-        if self._open is None:
-            return
-        self.undone_by = error
-        try:
-            self._open.__exit__(kind, error, trace)
-        except BaseException as uncommitted:
-            self.undone_by = uncommitted
-            raise
+        """Commit the transaction that is open, or roll it back because of an error."""
+        own, self._surrounding = self._surrounding, None
+        if own is not None:
+            own.__exit__(kind, error, trace)
 
     def conclude(self, context: Context, returned: object) -> Settlement:
         """Return the settlement of a handler that returned, written already if a transaction is open."""
-        if self._delivery.lost is not None:
-            raise Aborted(str(self._delivery.lost), id=context.id)
-        if returned is not None and self.settlement is not None and returned is not self._said:
+        if self.delivery.lost is not None:
+            raise Aborted(str(self.delivery.lost), id=context.id)
+        if self.settlement is not None and returned is not None and returned is not self._outcome:
             raise self._contradiction(returned)
-        if self.settlement is not None:
-            return self.settlement
-        settlement = settlement_of(self._work_type, context, self._delivery.row, self.outcome(returned))
-        if self._open is not None:
-            self._settle(settlement, self._open)
+        if self.settlement is None:
+            outcome = self.outcome(returned)
+            settlement = settlement_of(self._work_type, self.delivery.row, outcome, context)
+            if self._surrounding is None:
+                return settlement
+            self._settle(settlement, self._surrounding)
             self.settlement = settlement
-            return settlement
-        return encode_all(settlement)
+        return self.settlement
 
     def outcome(self, returned: object) -> Any:
-        """Return the outcome: what complete's block gave, else what the handler returned."""
-        if self._said is None or returned is None or returned is self._said:
-            return returned if self._said is None else self._said
+        """Return the outcome: given in the block of complete, else returned by the handler."""
+        if self._outcome is None or returned is None or returned is self._outcome:
+            return returned if self._outcome is None else self._outcome
         raise self._contradiction(returned)
+
+    def _contradiction(self, returned: object) -> InvalidInstruction:
+        return InvalidInstruction(
+            f"the handler of {self._work_type.name!r} returned {returned!r}, but complete has given another "
+            "outcome already; return that one, or nothing.",
+            id=self.delivery.row.id,
+        )
 
     # --- for the handler ----------------------------------------------------------------------------------
 
@@ -235,7 +122,7 @@ class AttemptTransactions:
         self._require("prepare")
         self._preparing = True
         try:
-            with self._undoing(), self._transaction(settles=False):
+            with OwnTransaction(self, settles=False):
                 yield
         finally:
             self._preparing = False
@@ -248,13 +135,13 @@ class AttemptTransactions:
         """
         self._require("complete")
         before = len(context.built)
-        with self._undoing(), ExitStack() as on_error:
-            on_error.push(self._close)
-            self._begin()
+        with ExitStack() as on_error:
+            on_error.push(self.__exit__)
+            self._surrounding = OwnTransaction(self, settles=True).__enter__()
             self._require_own()
             with forgetting(context, before):
                 yield
-                self._said = root_of(context, since=before)
+                self._outcome = root_of(context, since=before)
             on_error.pop_all()
 
     async def aprepare(self, act: Callable[[], T]) -> T:
@@ -274,84 +161,59 @@ class AttemptTransactions:
         self._require("complete", is_async=True)
         return await in_thread(partial(self._completed, context, act))
 
-    # --- within -------------------------------------------------------------------------------------------
-
     def _prepared(self, act: Callable[[], T]) -> T:
-        with self._undoing(), self._transaction(settles=False):
+        with OwnTransaction(self, settles=False):
             returned = act()
             require_plain_act(self._work_type, "prepare", returned)
             return returned
 
     def _completed(self, context: Context, act: Callable[[], T]) -> T:
         before = len(context.built)
-        with self._undoing(), forgetting(context, before), self._transaction() as own:
+        with forgetting(context, before), OwnTransaction(self, settles=True) as own:
             self._require_own()
             returned = act()
             require_plain_act(self._work_type, "complete", returned)
-            said = root_of(context, since=before) if returned is None else returned
-            settlement = settlement_of(self._work_type, context, self._delivery.row, said)
+            outcome = root_of(context, since=before) if returned is None else returned
+            settlement = settlement_of(self._work_type, self.delivery.row, outcome, context)
             self._settle(settlement, own)
-        self._said, self.settlement = said, settlement
+        self._outcome, self.settlement = outcome, settlement
         return returned
-
-    def _begin(self) -> None:
-        """Open the transaction that stays open until the handler has returned."""
-        self._open = self._transaction().__enter__()
-
-    def _transaction(self, settles: bool = True) -> OwnTransaction:
-        """Return a transaction of the attempt's own."""
-        return OwnTransaction(self._delivery, self._depth, settles)
-
-    def _close(self, *error: Any) -> None:
-        """Roll the open transaction back, because of this error."""
-        own, self._open = self._open, None
-        if own is not None:
-            own.__exit__(*error)
-
-    @contextmanager
-    def _undoing(self) -> Generator[None]:
-        """Note the error that rolls a transaction back."""
-        try:
-            yield
-        except BaseException as error:
-            self.undone_by = error
-            raise
 
     def _settle(self, settlement: Settlement, own: OwnTransaction) -> None:
         """Write the outcome within the transaction; raise when the work is somebody else's meanwhile."""
-        if not self.stored:
+        if not self._stored:
             return
         id, delivery = settlement.row.id, settlement.row.delivery
-        progress = self.services.latest_progress(id)
+        progress = self._services.latest_progress(id)
         if progress is not None:
             write_progress({id: (delivery, progress)})
         if settle_here([settlement]).refused:
-            raise self._lost(loss_of(self._delivery, holders_of([id]).get(id)))
+            raise self._lost(loss_of(self.delivery, holders_of([id]).get(id)))
         own.settlement = settlement
-        warn_if_late(self._delivery, "settled")
+        warn_if_late(self.delivery, "settled")
 
     def _require_own(self) -> None:
         """Lock the work; raise when it is somebody else's meanwhile."""
-        id = self._delivery.row.id
-        if self.stored:
+        id = self.delivery.row.id
+        if self._stored:
             row = lock_rows([id]).get(id)
             holder = Holder(row.status, row.delivery, row.worker) if row is not None else None
-            if (reason := loss_of(self._delivery, holder)) is not None:
+            if (reason := loss_of(self.delivery, holder)) is not None:
                 raise self._lost(reason)
 
     def _lost(self, reason: AbortReason | None) -> Aborted:
-        """Note that nothing more is to be written of this attempt; return the error that says why."""
-        self._delivery.lost = reason or AbortReason.TAKEN_BY_ANOTHER_WORKER
-        self._delivery.signal.heed()  # the error that this returns tells the handler
-        self._delivery.abort(self._delivery.lost)
-        return Aborted(str(self._delivery.lost), id=self._delivery.row.id)
+        """Note that nothing more is to be written of this attempt; return the error that tells why."""
+        self.delivery.lost = reason or AbortReason.TAKEN_BY_ANOTHER_WORKER
+        self.delivery.signal.heed()  # the error that this returns tells the handler
+        self.delivery.abort(self.delivery.lost)
+        return Aborted(str(self.delivery.lost), id=self.delivery.row.id)
 
     def _require(self, stage: str, is_async: bool = False) -> None:
         """Raise when this is not the moment for a stage."""
         problem = self._misplaced(stage, is_async) or self._out_of_order(stage)
         if problem:
-            raise InvalidInstruction(f"{self._work_type.name}: {problem}.", id=self._delivery.row.id)
-        self._used.add(stage)
+            raise InvalidInstruction(f"{self._work_type.name}: {problem}.", id=self.delivery.row.id)
+        self._used += (stage,)
 
     def _misplaced(self, stage: str, is_async: bool) -> str:
         """Return why a stage cannot be used in this kind of handler, or here in it."""
@@ -375,16 +237,117 @@ class AttemptTransactions:
             return f"{stage} cannot be used after complete"
         if self._preparing:
             return f"{stage} cannot be used inside prepare"
-        if not self._work_type.is_async and len(connection().atomic_blocks) != self._depth:
+        if not self._work_type.is_async and len(connection().atomic_blocks) != self.depth:
             return f"{stage} cannot be used inside transaction.atomic(); it opens a transaction itself"
         return ""
 
-    def _contradiction(self, returned: object) -> InvalidInstruction:
-        return InvalidInstruction(
-            f"the handler of {self._work_type.name!r} returned {returned!r}, but complete has given another "
-            "outcome already; return that one, or nothing.",
-            id=self._delivery.row.id,
-        )
+
+class OwnTransaction:
+    """A transaction that an attempt opens through the engine.
+
+    With ``settles`` it is the one in which the work ends. Then callbacks that wait for its commit are taken
+    from Django and called here, each by itself: Django drops those behind one that raises, and all of them
+    when the answer to the commit is lost.
+    """
+
+    __slots__ = ("_atomic", "_attempt", "_delivery", "_depth", "_settles", "settlement")
+
+    def __init__(self, attempt: AttemptTransactions, settles: bool) -> None:
+        self._attempt = attempt
+        self._delivery = attempt.delivery
+        self._depth = attempt.depth
+        self._settles = settles
+        #: What was written in it.
+        self.settlement: Settlement | None = None
+
+    def __enter__(self) -> OwnTransaction:
+        """Open it. Raises InvalidInstruction where an open transaction would keep it from committing."""
+        if open_transactions() != self._depth:
+            raise self._refusal("open one inside transaction.atomic() that is left open")
+        if not self._depth and not connection().get_autocommit():
+            raise self._refusal("open a transaction while autocommit is off")
+        self._atomic: AbstractContextManager[None] = atomic()
+        self._atomic.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit it, or roll it back: also when a block inside is still open, whose end nobody knows."""
+        try:
+            self._end(error, trace)
+        except BaseException as uncommitted:
+            error = uncommitted
+            raise
+        finally:
+            self._attempt.undone_by = error
+
+    def _end(self, error: BaseException | None, trace: TracebackType | None) -> None:
+        left = unwound(self._depth + 1, error)
+        if error is not None or left:
+            refusal = error or self._refusal("leave transaction.atomic() open inside its transaction")
+            self._atomic.__exit__(type(refusal), refusal, trace)
+            if error is None:
+                raise refusal
+            return
+        callbacks = self._take_callbacks()
+        try:
+            self._atomic.__exit__(None, None, None)
+        except (OperationalError, InterfaceError) as unanswered:
+            if self.settlement is None or self._depth or not self._has_committed(self.settlement, unanswered):
+                raise
+        if self.settlement is not None:
+            self._delivery.settled = True
+        for callback in callbacks:
+            try:
+                callback()
+            except BaseException as raised:  # whatever it is, the work has succeeded
+                message = f"work {self._delivery.row.id} had succeeded when {callback!r} raised"
+                report(raised, "commit", message)
+
+    def _take_callbacks(self) -> list[Callable[[], object]]:
+        """Take over the callbacks that wait for the commit; those of a test's transaction go on waiting."""
+        if not self._settles or self._depth:
+            return []
+        database: Any = connection()
+        waiting, database.run_on_commit = database.run_on_commit, []
+        return [each[1] for each in waiting]
+
+    def _has_committed(self, settlement: Settlement, unanswered: Error) -> bool:
+        """Read whether the database has committed what it did not answer for.
+
+        While it cannot be reached, look again as long as the lease lasts: to guess would blame a handler for
+        a work that has succeeded.
+        """
+        if is_contention(unanswered):
+            return False
+        recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
+        while True:
+            forget_connection(connection())
+            try:
+                settled = was_settled(settlement)
+            except Error as error:
+                message = f"the commit of work {self._delivery.row.id} got no answer"
+                report(error, "commit", message, brief=True)
+                settled = None
+            if settled is not None or self._delivery.has_lapsed(time.monotonic()):
+                return bool(settled)
+            time.sleep(recovery.fail())
+
+    def _refusal(self, act: str) -> InvalidInstruction:
+        row = self._delivery.row
+        return InvalidInstruction(f"{row.type}: expected the handler not to {act}.", id=row.id)
+
+
+def unwound(depth: int, error: BaseException | None) -> bool:
+    """Roll back the blocks of ``transaction.atomic()`` that were left open inside; tell whether any were."""
+    blocks: list[Any] = connection().atomic_blocks
+    left = len(blocks) > depth
+    while len(blocks) > depth:
+        block = blocks[-1]
+        block.__exit__(Error, error or Error("left open"), None)
+        defuse(block)
+    return left
 
 
 async def in_thread(act: Callable[[], T]) -> T:

@@ -76,7 +76,7 @@ class Thread:
             self.strikes_begun += 1
             for _ in range(shuffled.randrange(1, 4)):
                 for call in calls:
-                    call.strike()
+                    call.interrupt()
             self.strikes_done += 1
             self.over.put(True)
 

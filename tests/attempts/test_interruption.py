@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import sys
 import threading
 from typing import Any
 
@@ -12,9 +10,10 @@ import pytest
 from django.db import OperationalError, connections
 
 from django_ayework import Aborted
+from django_ayework.compat import set_async_exception
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.worker import interruption
-from django_ayework.worker.interruption import Interruption, class_like, set_exception
+from django_ayework.worker.interruption import Interruption, class_like
 from tests.attempts import works
 from tests.attempts.works import be_busy
 from tests.processes import eventually
@@ -25,23 +24,6 @@ pytestmark = [
     # An interruption that lands in a finaliser, as drivers have them, is printed and goes no further.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-def test_no_collection_starts_while_frames_of_another_thread_are_looked_at(monkeypatch):
-    """A collection there could let that thread move on, and CPython look at memory that is gone."""
-    seen: list[bool] = []
-    frames_of = sys._current_frames
-
-    def current_frames() -> dict[int, Any]:
-        seen.append(gc.isenabled())
-        return frames_of()
-
-    monkeypatch.setattr(interruption.sys, "_current_frames", current_frames)
-    with pytest.raises(Aborted):
-        struck_while(interruptible(), be_busy)
-    assert seen
-    assert not any(seen)
-    assert gc.isenabled()
 
 
 def interruptible(reason: AbortReason = AbortReason.CANCELLED) -> Interruption:
@@ -56,7 +38,7 @@ def struck_while(interrupted: Interruption, handler: Any) -> Any:
 
     def strike() -> None:
         while not over.is_set():
-            interrupted.strike()
+            interrupted.interrupt()
 
     thread = threading.Thread(target=strike)
     thread.start()
@@ -77,9 +59,9 @@ def test_the_exception_is_like_the_error_it_stands_for():
 
 def test_nothing_comes_before_the_handler_or_after_it():
     interrupted = interruptible()
-    interrupted.strike()
+    interrupted.interrupt()
     assert interrupted.call(lambda: "done") == "done"
-    interrupted.strike()
+    interrupted.interrupt()
     assert interrupted.arrived is None
 
 
@@ -104,9 +86,9 @@ def test_what_was_set_can_be_taken_back():
             thread.start()
             eventually(trying.is_set)
             assert thread.ident is not None
-            set_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
+            set_async_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
             if takes_back:
-                set_exception(thread.ident, None)
+                set_async_exception(thread.ident, None)
         thread.join(20)
     assert [type(error).__name__ for error in met] == ["Aborted", "NoneType"]
 
@@ -157,14 +139,14 @@ def test_a_handler_is_not_interrupted_where_it_would_leave_a_lock_taken():
 
     class Lock:
         def __enter__(self) -> None:
-            interrupted.strike()
+            interrupted.interrupt()
 
         def __exit__(self, *error: object) -> None:
-            interrupted.strike()
+            interrupted.interrupt()
 
     class Logging(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            interrupted.strike()
+            interrupted.interrupt()
 
     def careful() -> str:
         logger = logging.Logger("attempts")

@@ -22,8 +22,7 @@ from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import settle
 from django_ayework.models import Work
 from django_ayework.testing import drain, now, time_travel
-from django_ayework.testing.running import carry_out_here
-from django_ayework.worker.attempt import run
+from django_ayework.testing.running import run_here
 from django_ayework.worker.claimer import deliveries_of
 from tests.app.works import add, fail
 from tests.chains.test_chains import count
@@ -250,7 +249,7 @@ def test_a_work_queued_as_its_blocker_goes_on_waits_although_both_are_settled_in
     chain = enqueue(count(n=0, until=2))
     waiting = enqueue(wait_for(chain=chain.id))
     claimed = deliveries_of(list(claim_all().values()))
-    outcomes = {delivery.row.id: run(delivery, EngineServices(), carry_out_here) for delivery in claimed}
+    outcomes = {each.row.id: ended for each in claimed for _, ended in run_here(each, EngineServices())}
     settle([outcomes[waiting.id], outcomes[chain.id]])
     child = Work.objects.get(type="t.blockers.gather")
     assert child.status == "blocked"

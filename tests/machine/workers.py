@@ -14,8 +14,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.locks import holders_of
-from django_ayework.testing.running import carry_out_here, stage_due
-from django_ayework.worker.attempt import run
+from django_ayework.testing.running import run_here, stage_due
 from django_ayework.worker.claimer import deliveries_of
 from tests.races.rivals import claim
 
@@ -51,7 +50,7 @@ class Worker:
         now = clock.now()
         found = []
         for delivery in deliveries_of(claim(limit, NAME, now, later(now, LEASE))):
-            settlement = run(delivery, EngineServices(), carry_out_here)
+            [(_, settlement)] = run_here(delivery, EngineServices())
             if settlement is not None and not delivery.settled:
                 found.append(settlement)
         return found
