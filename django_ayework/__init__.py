@@ -36,8 +36,8 @@ from django_ayework.errors import (
     WorkNotFound,
 )
 from django_ayework.rules.conditions import Count, condition_met
-from django_ayework.rules.explain.reasons import Explanation
 from django_ayework.rules.identity import Dedup
+from django_ayework.rules.reasons import Explanation
 from django_ayework.rules.retry import Retry
 from django_ayework.rules.states import Status
 

@@ -20,8 +20,8 @@ from django_ayework.flow.controls import limit, pause, resume
 from django_ayework.flow.explain import explain
 from django_ayework.flow.handles import get_handle
 from django_ayework.flow.requests import called_from_async_code, refuse_arguments, request_of, twinned
-from django_ayework.rules.explain.reasons import Explanation
 from django_ayework.rules.identity import require_work_id
+from django_ayework.rules.reasons import Explanation
 
 R = TypeVar("R")
 G = TypeVar("G")

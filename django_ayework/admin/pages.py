@@ -27,8 +27,8 @@ from django.utils.translation import ngettext
 from django_ayework.models import Group, Work
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.conditions import Condition, Count
-from django_ayework.rules.explain.reasons import duration
 from django_ayework.rules.retry import RetryPolicy
+from django_ayework.rules.texts import duration
 
 # --- sections ---
 # What a page consists of. Values are texts, or HTML made by ``format_html``; templates escape the former.

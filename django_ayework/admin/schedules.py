@@ -33,8 +33,8 @@ from django_ayework.models.schedule import (
     ORIGIN_CHOICES,
     OVERLAP_CHOICES,
 )
-from django_ayework.rules.explain.reasons import duration
 from django_ayework.rules.schedules import parse_cron, zone_of
+from django_ayework.rules.texts import duration
 from django_ayework.store.clock import clock
 from django_ayework.store.database import rows
 

@@ -20,8 +20,8 @@ from django_ayework.flow.requests import StoredOptions, decode_options
 from django_ayework.models import Attempt, Edge, Waiter, Work
 from django_ayework.models.work import OUTCOME_LABELS
 from django_ayework.rules.conditions import condition_from_plain
-from django_ayework.rules.explain.reasons import duration
 from django_ayework.rules.states import Outcome
+from django_ayework.rules.texts import duration
 from django_ayework.store.database import rows
 from django_ayework.store.rows import COLUMNS, WorkRow
 

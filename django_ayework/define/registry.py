@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from django_ayework.define.types import BatchType, WorkType
 from django_ayework.errors import UnknownWorkType, did_you_mean
-from django_ayework.rules.explain.reasons import listed
+from django_ayework.rules.texts import listed
 
 AnyWorkType: TypeAlias = WorkType[..., Any, Any]
 AnyBatchType: TypeAlias = BatchType[..., Any, Any]

@@ -17,8 +17,9 @@ from django_ayework.flow.requests import decode_options
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
-from django_ayework.rules.decisions import error_text, resolve_deadline, waiting_status
+from django_ayework.rules.retry import resolve_deadline, waiting_status
 from django_ayework.rules.states import Reason, Status, Transition
+from django_ayework.rules.texts import error_text
 from django_ayework.store import transitions
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.dependencies import News, WaiterRow, missed_by

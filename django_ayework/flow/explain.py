@@ -18,8 +18,20 @@ from django_ayework.flow.requests import decode_options, twinned
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.conditions import Condition, condition_from_plain
 from django_ayework.rules.controls import Controls
-from django_ayework.rules.decisions import has_expired, if_renamed, is_parking
-from django_ayework.rules.explain.reasons import (
+from django_ayework.rules.explain import (
+    Ending,
+    Hold,
+    Past,
+    Wait,
+    blocked,
+    bound,
+    ended,
+    history,
+    pending,
+    running,
+    scheduled,
+)
+from django_ayework.rules.reasons import (
     Code,
     Explanation,
     Reason,
@@ -29,21 +41,10 @@ from django_ayework.rules.explain.reasons import (
     no_worker,
     pauses,
 )
-from django_ayework.rules.explain.statuses import (
-    Ending,
-    Hold,
-    Past,
-    Wait,
-    blocked,
-    bound,
-    history,
-    over,
-    pending,
-    running,
-    scheduled,
-)
+from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
+from django_ayework.rules.texts import if_renamed, is_parked
 from django_ayework.store.attempts import find_process, last_outcome
 from django_ayework.store.clock import clock
 from django_ayework.store.controls import running_counts
@@ -135,7 +136,7 @@ def why_ended(row: WorkRow, now: datetime) -> list[Reason]:
         missed=missed,
         if_renamed=if_renamed(row.type, registry.names()) if row.reason == Cause.UNKNOWN_TYPE else "",
     )
-    return over(ending, now)
+    return ended(ending, now)
 
 
 def ended_by(row: WorkRow) -> str | None:
@@ -214,7 +215,7 @@ def past_of(row: WorkRow) -> Past:
         outcome=last_outcome(row.id, row.attempt),
         run_at=row.run_at,
         grace=timedelta(seconds=get_settings().unknown_type_grace),
-        if_renamed=if_renamed(row.type, registry.names()) if is_parking(row.error) else "",
+        if_renamed=if_renamed(row.type, registry.names()) if is_parked(row.error) else "",
     )
 
 

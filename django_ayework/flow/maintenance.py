@@ -17,7 +17,7 @@ from django_ayework.flow.recheck import flush, recheck_isolated
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.controls import EVERYTHING, Scope
-from django_ayework.rules.decisions import judge_lost
+from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason, Status
 from django_ayework.store import attempts, deletion, entries, transitions
 from django_ayework.store.clock import clock
@@ -89,9 +89,9 @@ def reclaim_batch(
 ) -> list[WorkRow]:
     """Lock lapsed works that no transaction is settling, and settle them for their lost workers."""
     now = clock.now()
-    unknown_since = now - timedelta(seconds=get_settings().unknown_type_grace)
-    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), unknown_since, scope)))
-    settle_here([Settlement(row, judge_lost(retry_input_of(row, now))) for row in lapsed])
+    forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
+    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), forsaken, scope)))
+    settle_here([Settlement(row, decide_lost(retry_input_of(row, now))) for row in lapsed])
     return lapsed
 
 

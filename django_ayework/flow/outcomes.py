@@ -21,8 +21,9 @@ from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.heartbeat import project_code
 from django_ayework.rules.conditions import Contribution, GroupValue, fold
-from django_ayework.rules.decisions import RetryInput, cut_traceback, error_text, judge
 from django_ayework.rules.outputs import Unit, units_of
+from django_ayework.rules.retry import RetryInput, decide_failure
+from django_ayework.rules.texts import cut_traceback, error_text
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 
@@ -202,7 +203,7 @@ def retry_input_of(row: WorkRow, now: datetime) -> RetryInput:
 def as_failure(settlement: Settlement, error: BaseException) -> Settlement:
     """Return an outcome that cannot be written as a failed attempt, so that it shows and is retried."""
     cause = error.cause if isinstance(error, ContributionFailed) else error
-    decision = judge(cause, None, retry_input_of(settlement.row, clock.now()))
+    decision = decide_failure(cause, None, retry_input_of(settlement.row, clock.now()))
     return settlement._replace(
         ending=decision, traceback=cut_traceback(f"The outcome could not be written: {error}")
     )

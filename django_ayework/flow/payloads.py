@@ -10,7 +10,7 @@ from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import NotDecodable, NotEncodable, PayloadTooLarge
 from django_ayework.rules.codec import Codec, RichJSON
-from django_ayework.rules.redaction import HIDDEN, redacted
+from django_ayework.rules.texts import HIDDEN, redacted
 from django_ayework.store.rows import WorkRow
 
 # --- payloads ---

@@ -18,10 +18,9 @@ from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import WorkType
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.payloads import arguments_for_people
-from django_ayework.rules.decisions import resolve_deadline
 from django_ayework.rules.durations import later
 from django_ayework.rules.identity import Dedup
-from django_ayework.rules.retry import Retry, RetryPolicy
+from django_ayework.rules.retry import Retry, RetryPolicy, resolve_deadline
 
 # --- requests ---
 # What enqueue() was given, as a request: a built work, or the name of a type and its input.

@@ -22,8 +22,8 @@ from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.flow.units import require_free_unit
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision
-from django_ayework.rules.decisions import error_before
 from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status
+from django_ayework.rules.texts import error_before
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import chunked, own_transaction, rows

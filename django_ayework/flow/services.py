@@ -16,8 +16,8 @@ from django_ayework.define.context import Assignment
 from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.requests import decode_options
 from django_ayework.flow.states import dependents_of
-from django_ayework.rules.decisions import error_before
 from django_ayework.rules.states import Status
+from django_ayework.rules.texts import error_before
 from django_ayework.store import entries
 from django_ayework.store.clock import clock
 from django_ayework.store.connections import read

@@ -19,7 +19,7 @@ from django_ayework.flow.row_templates import Drafts
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
-from django_ayework.rules.decisions import AttemptDecision
+from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Reason, Status, Transition
 from django_ayework.store import transitions
 from django_ayework.store.attempts import AttemptRow, recorded

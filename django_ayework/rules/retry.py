@@ -1,44 +1,39 @@
-"""How often a work is tried, and how long it waits between attempts."""
+"""Whether and when a work is tried again: the retry policy, its delay, and the decision after a failure.
+
+``backoff`` computes the delay between two attempts. ``decide_failure`` is the one place that decides about
+every kind of failure.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
-from django_ayework.errors import did_you_mean
-from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.errors import Abort, Defer, Reschedule, did_you_mean
+from django_ayework.rules.durations import Seconds, later, require_aware, seconds
+from django_ayework.rules.states import Outcome, Reason, Status
+from django_ayework.rules.texts import cause_text, error_text
 
-LONGEST = 10_000 * 365 * 86_400.0  # seconds; past the last moment there is, and within what timedelta holds
+#: Seconds; past the last moment a database can hold, and within what a timedelta can hold.
+LONGEST = 10_000 * 365 * 86_400.0
 
-#: What the fields of a retry policy are called elsewhere.
+WORKER_LOST = "worker lost"
+DEADLINE_EXCEEDED = "deadline exceeded"
+
+#: How long a work of an unknown type stays parked until workers see it again.
+OFFER_AGAIN = timedelta(seconds=5)
+
+#: What other libraries call the fields of a retry policy.
 MEANINGS: Mapping[str, str] = {
-    "max_attempts": "attempts",
-    "max_retries": "attempts",
-    "max_tries": "attempts",
-    "retries": "attempts",
-    "tries": "attempts",
-    "times": "attempts",
-    "backoff": "base",
-    "countdown": "base",
-    "delay": "base",
-    "initial": "base",
-    "interval": "base",
-    "min_backoff": "base",
-    "retry_delay": "base",
-    "wait": "base",
-    "exponent": "factor",
-    "multiplier": "factor",
-    "backoff_max": "max",
-    "cap": "max",
-    "max_backoff": "max",
-    "max_delay": "max",
-    "max_wait": "max",
-    "random": "jitter",
-    "randomize": "jitter",
-    "retry_jitter": "jitter",
+    **dict.fromkeys(("max_attempts", "max_retries", "max_tries", "retries", "tries", "times"), "attempts"),
+    **dict.fromkeys(("backoff", "countdown", "delay", "initial", "interval"), "base"),
+    **dict.fromkeys(("min_backoff", "retry_delay", "wait"), "base"),
+    **dict.fromkeys(("exponent", "multiplier"), "factor"),
+    **dict.fromkeys(("backoff_max", "cap", "max_backoff", "max_delay", "max_wait"), "max"),
+    **dict.fromkeys(("random", "randomize", "retry_jitter"), "jitter"),
 }
 
 
@@ -80,16 +75,14 @@ class Retry:
         if self.jitter is not None and not (is_number(self.jitter) and 0 <= self.jitter <= 1):
             raise ValueError(f"Retry expects jitter between 0 and 1, got: {self.jitter!r}.")
 
+    def given(self) -> dict[str, float]:
+        """Return the fields that are not None."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
     def over(self, lower: Retry) -> Retry:
         """Return this policy with its open fields filled from ``lower``."""
-        return Retry(
-            **{
-                field.name: getattr(lower, field.name)
-                if getattr(self, field.name) is None
-                else getattr(self, field.name)
-                for field in fields(self)
-            }
-        )
+        return Retry(**{**lower.given(), **self.given()})  # type: ignore[arg-type]  # each in its field
 
 
 def is_whole(value: object) -> bool:
@@ -119,16 +112,15 @@ class RetryPolicy:
         >>> RetryPolicy.resolve(Retry(base=5), None, Retry(base=1, attempts=9))
         RetryPolicy(attempts=9, base=5.0, factor=2.0, max=30.0, jitter=0.5)
         """
-        merged = Retry()
+        merged: dict[str, float] = {}
         for level in levels:
             if level is not None:
-                merged = merged.over(level)
-        given = {f.name: getattr(merged, f.name) for f in fields(cls) if getattr(merged, f.name) is not None}
-        return cls(**given)
+                merged = {**level.given(), **merged}
+        return cls(**merged)  # type: ignore[arg-type]  # each in its field
 
 
 def backoff(attempt: int, policy: RetryPolicy, random: float) -> timedelta:
-    """Return the wait before the retry that follows failed attempt ``attempt`` (1 for the first).
+    """Return the delay before the retry that follows failed attempt ``attempt`` (1 for the first).
 
     ``min(base·factor^(attempt−1), max)·(1 − jitter·random)``, with ``random`` in [0, 1).
 
@@ -140,3 +132,131 @@ def backoff(attempt: int, policy: RetryPolicy, random: float) -> timedelta:
     except OverflowError:
         ceiling = policy.max if policy.base else 0.0
     return timedelta(seconds=min(ceiling * (1 - policy.jitter * random), LONGEST))
+
+
+def resolve_deadline(now: datetime, expires: float | None, deadline: datetime | None) -> datetime | None:
+    """Return when the work expires: an explicit ``deadline`` wins over ``expires`` seconds from now.
+
+    A deadline bounds the whole life of a work. It is checked before a start and before a retry only.
+    """
+    if deadline is not None:
+        return deadline
+    return None if expires is None else later(now, expires)
+
+
+def has_expired(deadline: datetime | None, at: datetime) -> bool:
+    """Tell whether a start at this moment would be too late; at the deadline itself it is not.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> has_expired(noon, noon), has_expired(None, noon), has_expired(noon, noon.replace(second=1))
+    (False, False, True)
+    """
+    return deadline is not None and at > deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDecision:
+    """The new state of a work whose attempt did not succeed.
+
+    ``run_at`` is the moment of its next attempt (None when it is dead); ``counts`` tells whether the attempt
+    is used up.
+    """
+
+    status: Status
+    outcome: Outcome
+    error: str
+    run_at: datetime | None = None
+    reason: Reason | None = None
+    counts: bool = True
+
+    @property
+    def will_retry(self) -> bool:
+        """Whether another attempt follows."""
+        return self.status is not Status.DEAD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryInput:
+    """The facts for a decision: the number of the attempt, the policy, the deadline, and the moment."""
+
+    attempt: int
+    policy: RetryPolicy
+    deadline: datetime | None
+    now: datetime
+    random: float
+
+
+def decide_failure(error: BaseException, advice: object, retry_input: RetryInput) -> AttemptDecision:
+    """Decide about a failed attempt; its exception wins over ``advice``, the answer of ``on_failure``.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> first = RetryInput(attempt=1, policy=RetryPolicy(jitter=0), deadline=None, now=noon, random=0.0)
+    >>> decide_failure(ValueError("no"), None, first).run_at.second
+    1
+    >>> decide_failure(Abort("no card"), None, first).reason
+    <Reason.ABORTED: 'aborted'>
+    """
+    now = retry_input.now
+    for request in (error, advice):
+        if isinstance(request, Defer):
+            return defer(request, error_text(error), now)
+        if isinstance(request, Abort) or request == "abort":
+            cause = error.cause if isinstance(error, Abort) else None
+            return die(Reason.ABORTED, cause_text(error if cause is None else cause))
+        if isinstance(request, Reschedule):
+            cause = request if request.cause is None else request.cause
+            return retry_at(requested_moment(request, now), cause_text(cause), retry_input)
+    delay = backoff(retry_input.attempt, retry_input.policy, retry_input.random)
+    return retry_at(later(now, delay), error_text(error), retry_input)
+
+
+def decide_lost(retry_input: RetryInput) -> AttemptDecision:
+    """Decide about a work whose lease lapsed: a retry at once, or the end when no attempt is left."""
+    if retry_input.attempt >= retry_input.policy.attempts:
+        return die(Reason.EXHAUSTED, WORKER_LOST, Outcome.LOST)
+    return AttemptDecision(
+        status=Status.PENDING, outcome=Outcome.LOST, error=WORKER_LOST, run_at=retry_input.now
+    )
+
+
+def expire(error: str = DEADLINE_EXCEEDED) -> AttemptDecision:
+    """Return the end of a work that is past its deadline."""
+    return die(Reason.EXPIRED, error)
+
+
+def die(reason: Reason, error: str, outcome: Outcome = Outcome.DIED) -> AttemptDecision:
+    """Return an end without success."""
+    return AttemptDecision(status=Status.DEAD, outcome=outcome, error=error, reason=reason)
+
+
+def defer(request: Defer, error: str, now: datetime) -> AttemptDecision:
+    """Return a deferral: another attempt later, with the same number."""
+    run_at = max(requested_moment(request, now), now)
+    status = waiting_status(run_at, now)
+    return AttemptDecision(status=status, outcome=Outcome.DEFERRED, error=error, run_at=run_at, counts=False)
+
+
+def retry_at(run_at: datetime, error: str, retry_input: RetryInput) -> AttemptDecision:
+    """Return a retry at this moment if attempts and deadline allow one, else the end."""
+    if retry_input.attempt >= retry_input.policy.attempts:
+        return die(Reason.EXHAUSTED, error)
+    run_at = max(run_at, retry_input.now)
+    if has_expired(retry_input.deadline, run_at):
+        return expire(f"{DEADLINE_EXCEEDED} before a retry of: {error}")
+    status = waiting_status(run_at, retry_input.now)
+    return AttemptDecision(status=status, outcome=Outcome.FAILED, error=error, run_at=run_at)
+
+
+def waiting_status(run_at: datetime, now: datetime) -> Status:
+    """Return whether a work with this start is due already or still scheduled."""
+    return Status.PENDING if run_at <= now else Status.SCHEDULED
+
+
+def requested_moment(request: Defer | Reschedule, now: datetime) -> datetime:
+    """Return the moment that a deferral or a rescheduling asks for."""
+    name = type(request).__name__
+    if request.run_at is not None:
+        return require_aware(request.run_at, f"{name}(run_at=)")
+    return later(now, seconds(request.delay or 0, f"{name}(delay=)"))

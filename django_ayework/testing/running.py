@@ -37,11 +37,11 @@ from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.rules.decisions import OFFER_AGAIN, parked_again
 from django_ayework.rules.durations import Seconds, later
-from django_ayework.rules.explain.reasons import counted
+from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.schedules import BOUND
 from django_ayework.rules.states import Outcome, Status
+from django_ayework.rules.texts import counted, parked_again
 from django_ayework.store import claims, transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.clock import clock

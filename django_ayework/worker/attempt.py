@@ -43,17 +43,9 @@ from django_ayework.flow.services import EngineServices, assignment_of
 from django_ayework.flow.settle import Settlement
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.logs import attempt_logged
-from django_ayework.rules.decisions import (
-    cut_traceback,
-    die,
-    error_text,
-    expire,
-    has_expired,
-    if_renamed,
-    judge,
-    unknown_since,
-)
+from django_ayework.rules.retry import decide_failure, die, expire, has_expired
 from django_ayework.rules.states import Outcome, Reason
+from django_ayework.rules.texts import cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.store.clock import clock
 from django_ayework.store.connections import failed_to_connect
 from django_ayework.store.database import alias
@@ -198,7 +190,7 @@ def is_parked(row: WorkRow) -> bool:
     if has_expired(row.deadline, now):
         return False
     grace = timedelta(seconds=get_settings().unknown_type_grace)
-    return now - unknown_since(row.error, now) < grace
+    return now - parked_since(row.error, now) < grace
 
 
 class HandlerCall:
@@ -399,9 +391,9 @@ def judged(attempt: Attempt, error: BaseException) -> Settlement:
     retry_input = retry_input_of(row, clock.now())
     unintended = None if is_explicit else error
     try:
-        decision = judge(error, advice, retry_input)
+        decision = decide_failure(error, advice, retry_input)
     except (TypeError, ValueError) as unusable:
-        decision, unintended = judge(unusable, None, retry_input), unusable
+        decision, unintended = decide_failure(unusable, None, retry_input), unusable
     if unintended is not None and decision.outcome is not Outcome.DEFERRED:
         attempt.services.note_failure(row.id, unintended)
     return Settlement(row, decision, "" if isinstance(error, Defer) else traceback_of(error))
@@ -414,7 +406,7 @@ def unconnected(row: WorkRow, error: BaseException) -> Settlement:
     """
     delay = UNCONNECTED_FOR * random.uniform(1.0, 2.0)  # noqa: S311  # spreads them
     report(error, "queue", f"work {row.id} got no connection; it is tried again in {delay:.0f} s", brief=True)
-    return Settlement(row, judge(Defer(delay=delay), None, retry_input_of(row, clock.now())))
+    return Settlement(row, decide_failure(Defer(delay=delay), None, retry_input_of(row, clock.now())))
 
 
 def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
@@ -424,7 +416,7 @@ def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
     """
     if delivery.settled or delivery.started_at is None:
         return None
-    decision = judge(error, None, retry_input_of(delivery.row, clock.now()))
+    decision = decide_failure(error, None, retry_input_of(delivery.row, clock.now()))
     return Settlement(delivery.row, decision, traceback_of(error))
 
 

@@ -15,7 +15,7 @@ from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.events import report
 from django_ayework.flow.requests import StoredOptions, decode_options
 from django_ayework.flow.settle import Settlement
-from django_ayework.rules.decisions import AttemptDecision
+from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import WorkRow

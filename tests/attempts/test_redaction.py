@@ -25,7 +25,7 @@ from django_ayework import (
 from django_ayework.errors import ImproperWork
 from django_ayework.management.commands.ayework_explain import Command as Explain
 from django_ayework.models import Attempt, Work
-from django_ayework.rules.redaction import HIDDEN
+from django_ayework.rules.texts import HIDDEN
 from django_ayework.testing import assert_enqueued, assert_not_enqueued, drain
 from tests.admin.kit import address
 from tests.app.works import add

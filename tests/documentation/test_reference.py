@@ -22,7 +22,7 @@ from django_ayework.define.events import Kind
 from django_ayework.define.handles import Handle
 from django_ayework.define.options import ENQUEUE_OPTIONS, EnqueueOptions
 from django_ayework.define.types import WorkSettings
-from django_ayework.rules.explain.reasons import Code
+from django_ayework.rules.reasons import Code
 from django_ayework.rules.states import Reason
 from django_ayework.worker.worker import Worker
 from tests.architecture.sources import PACKAGE, files

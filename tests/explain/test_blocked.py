@@ -69,12 +69,12 @@ def test_it_can_open_only_if_works_are_retried():
     assert facts(waiting.id, "cannot_be_met") == {"members": ["a"]}
 
 
-def test_a_second_look_is_pending():
+def test_a_recheck_is_pending():
     waiting = gate(["a"])
     Waiter.objects.update(recheck=True)
-    why(waiting.id, "waits_for_works", "second_look", "no_worker")
+    why(waiting.id, "waits_for_works", "recheck", "no_worker")
     WorkerProcessFactory()
-    assert "once more at its next look" in why(waiting.id, "waits_for_works", "second_look")
+    assert "a worker rechecks it at its next poll" in why(waiting.id, "waits_for_works", "recheck")
 
 
 def test_its_timeout():

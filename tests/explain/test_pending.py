@@ -63,7 +63,7 @@ def test_all_slots_are_busy():
 def test_one_free_slot_will_do():
     WorkerProcessFactory(concurrency=4, running=4)
     WorkerProcessFactory(concurrency=4, running=3)
-    text = "It is next: a worker will take it at its next look, within 1 s."
+    text = "It is next: a worker will take it at its next poll, within 1 s."
     assert why(WorkFactory().id, "next") == text
 
 
@@ -144,7 +144,7 @@ def test_a_deadline_to_come_and_one_that_has_passed():
     assert "It expires unless it starts by " in why(handle.id, "no_worker", "deadline")
     time_travel(61)
     text = why(handle.id, "no_worker", "past_deadline")
-    assert "the next worker to look ends it as expired" in text
+    assert "the next worker that polls ends it as expired" in text
 
 
 def test_a_work_taken_meanwhile_has_none_ahead():

@@ -28,7 +28,7 @@ def test_its_moment_has_come_and_a_worker_has_yet_to_notice():
     WorkerProcessFactory(seen_at=now())
     text = why(handle.id, "due")
     assert re.fullmatch(
-        rf"It was due at {MOMENT} \(3\d s ago\); a worker makes it pending at its next look\.", text
+        rf"It was due at {MOMENT} \(3\d s ago\); a worker makes it pending at its next poll\.", text
     )
 
 

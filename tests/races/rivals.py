@@ -11,8 +11,8 @@ from django.db import connections
 
 from django_ayework.flow.recheck import recheck_leftovers
 from django_ayework.flow.settle import Report, Settlement, Success, settle
-from django_ayework.rules.decisions import die
 from django_ayework.rules.durations import later
+from django_ayework.rules.retry import die
 from django_ayework.rules.states import Reason
 from django_ayework.store import claims
 from django_ayework.store.clock import clock

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.decisions import has_expired, resolve_deadline
+from django_ayework.rules.retry import has_expired, resolve_deadline
 from tests.rules.moments import NOON, moments
 
 HAIR = timedelta(microseconds=1)

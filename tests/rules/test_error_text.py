@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework.errors import WorkFailed
-from django_ayework.rules.decisions import MAX_ERROR_LENGTH, cause_text, error_text
+from django_ayework.rules.texts import MAX_ERROR_LENGTH, cause_text, error_text
 
 MARK = "… [truncated]"
 

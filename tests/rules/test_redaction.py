@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework.rules.codec import decode
-from django_ayework.rules.redaction import HIDDEN, redacted
+from django_ayework.rules.texts import HIDDEN, redacted
 
 CARD = {"number": 4111, "holder": "Ann"}
 

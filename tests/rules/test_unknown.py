@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.decisions import unknown_error, unknown_since
+from django_ayework.rules.texts import parked_error, parked_since
 from tests.rules.moments import NOON, moments
 
 
 @given(moments, moments)
 def test_a_parked_work_remembers_since_when(since, now):
-    assert unknown_since(unknown_error(since), now) == since
+    assert parked_since(parked_error(since), now) == since
 
 
 def test_parking_again_does_not_start_the_grace_anew():
-    text = unknown_error(NOON)
+    text = parked_error(NOON)
     for hour in range(1, 5):
-        text = unknown_error(unknown_since(text, NOON + timedelta(hours=hour)))
+        text = parked_error(parked_since(text, NOON + timedelta(hours=hour)))
 
-    assert unknown_since(text, NOON + timedelta(days=1)) == NOON
+    assert parked_since(text, NOON + timedelta(days=1)) == NOON
 
 
-@given(st.text() | st.text().map(lambda text: unknown_error(NOON)[:-3] + text))
+@given(st.text() | st.text().map(lambda text: parked_error(NOON)[:-3] + text))
 def test_any_error_at_all_gives_a_moment_to_reckon_with(text):
-    assert unknown_since(text, NOON) - NOON <= timedelta(days=2)
+    assert parked_since(text, NOON) - NOON <= timedelta(days=2)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_any_error_at_all_gives_a_moment_to_reckon_with(text):
     [
         "",
         "ValueError: no luck",
-        unknown_error(NOON).removesuffix("+00:00"),  # a naive moment
-        unknown_error(NOON)[:-9] + "25:61:61",
+        parked_error(NOON).removesuffix("+00:00"),  # a naive moment
+        parked_error(NOON)[:-9] + "25:61:61",
     ],
 )
 def test_a_work_that_was_not_parked_starts_now(text):
-    assert unknown_since(text, NOON) == NOON
+    assert parked_since(text, NOON) == NOON
 
 
 def test_people_read_what_is_the_matter():
-    assert unknown_error(NOON) == "no worker here knows this type, since 2026-01-01T12:00:00+00:00"
+    assert parked_error(NOON) == "no worker here knows this type, since 2026-01-01T12:00:00+00:00"

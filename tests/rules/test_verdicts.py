@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework import Abort, Defer, Reschedule
-from django_ayework.rules.decisions import RetryInput, expire, judge, judge_lost
-from django_ayework.rules.retry import RetryPolicy, backoff
+from django_ayework.rules.retry import RetryInput, RetryPolicy, backoff, decide_failure, decide_lost, expire
 from django_ayework.rules.states import Outcome, Reason, Status
 from tests.rules.moments import NOON
 
@@ -25,27 +24,27 @@ HAIR = timedelta(microseconds=1)
 
 @pytest.mark.parametrize("advice", [None, "abort", "retry", Defer(delay=99), Abort(), Reschedule(delay=99)])
 def test_a_raised_deferral_wins_over_all_advice(advice):
-    verdict = judge(Defer(delay=10), advice, FIRST)
+    verdict = decide_failure(Defer(delay=10), advice, FIRST)
 
     assert (verdict.outcome, verdict.run_at) == (Outcome.DEFERRED, NOON + TEN)
 
 
 @pytest.mark.parametrize("advice", [None, "retry", Defer(delay=99), Reschedule(delay=99)])
 def test_a_raised_abort_wins_over_all_advice(advice):
-    verdict = judge(Abort("no card"), advice, FIRST)
+    verdict = decide_failure(Abort("no card"), advice, FIRST)
 
     assert (verdict.status, verdict.reason, verdict.error) == (Status.DEAD, Reason.ABORTED, "no card")
 
 
 @pytest.mark.parametrize("advice", [None, "abort", "retry", Defer(delay=99), Reschedule(delay=99)])
 def test_a_raised_rescheduling_wins_over_all_advice(advice):
-    verdict = judge(Reschedule(delay=10), advice, FIRST)
+    verdict = decide_failure(Reschedule(delay=10), advice, FIRST)
 
     assert (verdict.outcome, verdict.run_at) == (Outcome.FAILED, NOON + TEN)
 
 
 def test_on_failure_may_abort():
-    verdict = judge(ERROR, "abort", FIRST)
+    verdict = decide_failure(ERROR, "abort", FIRST)
 
     assert (verdict.status, verdict.reason) == (Status.DEAD, Reason.ABORTED)
     assert verdict.outcome is Outcome.DIED
@@ -53,7 +52,7 @@ def test_on_failure_may_abort():
 
 
 def test_on_failure_may_defer_and_the_failure_is_recorded():
-    verdict = judge(ERROR, Defer(delay=15), LAST)
+    verdict = decide_failure(ERROR, Defer(delay=15), LAST)
 
     assert verdict.outcome is Outcome.DEFERRED
     assert verdict.run_at == NOON + timedelta(seconds=15)
@@ -63,15 +62,15 @@ def test_on_failure_may_defer_and_the_failure_is_recorded():
 
 @pytest.mark.parametrize("advice", [None, "retry", "", "whatever", 5, True, object()])
 def test_any_other_answer_leaves_it_to_the_attempts(advice):
-    assert judge(ERROR, advice, FIRST).run_at == NOON + timedelta(seconds=1)
-    assert judge(ERROR, advice, LAST).reason is Reason.EXHAUSTED
+    assert decide_failure(ERROR, advice, FIRST).run_at == NOON + timedelta(seconds=1)
+    assert decide_failure(ERROR, advice, LAST).reason is Reason.EXHAUSTED
 
 
 # Deferring
 
 
 def test_a_deferral_gives_the_attempt_back_however_many_are_used_up():
-    verdict = judge(Defer(delay=10), None, replace(LAST, attempt=99))
+    verdict = decide_failure(Defer(delay=10), None, replace(LAST, attempt=99))
 
     assert (verdict.status, verdict.counts, verdict.will_retry) == (Status.SCHEDULED, False, True)
 
@@ -80,12 +79,12 @@ def test_a_deferral_gives_the_attempt_back_however_many_are_used_up():
     "word", [Defer(delay=10), Defer(delay=timedelta(seconds=10)), Defer(run_at=NOON + TEN)]
 )
 def test_a_deferral_names_a_delay_or_a_moment(word):
-    assert judge(word, None, FIRST).run_at == NOON + TEN
+    assert decide_failure(word, None, FIRST).run_at == NOON + TEN
 
 
 @pytest.mark.parametrize("word", [Defer(run_at=NOON - TEN), Defer(run_at=NOON), Defer(delay=0)])
 def test_a_deferral_into_the_past_means_now(word):
-    verdict = judge(word, None, FIRST)
+    verdict = decide_failure(word, None, FIRST)
 
     assert (verdict.status, verdict.run_at) == (Status.PENDING, NOON)
 
@@ -93,19 +92,19 @@ def test_a_deferral_into_the_past_means_now(word):
 def test_a_deferral_past_the_deadline_is_left_to_the_start():
     retry_input = replace(FIRST, deadline=NOON + HAIR)
 
-    assert judge(Defer(delay=10), None, retry_input).outcome is Outcome.DEFERRED
+    assert decide_failure(Defer(delay=10), None, retry_input).outcome is Outcome.DEFERRED
 
 
 def test_a_delay_beyond_every_calendar_is_the_last_day():
-    assert judge(Defer(delay=1e300), None, FIRST).run_at == datetime(9999, 12, 31, tzinfo=UTC)
+    assert decide_failure(Defer(delay=1e300), None, FIRST).run_at == datetime(9999, 12, 31, tzinfo=UTC)
 
 
 # Rescheduling
 
 
 def test_a_rescheduling_uses_an_attempt():
-    assert judge(Reschedule(delay=10), None, FIRST).counts
-    assert judge(Reschedule(delay=10), None, LAST).reason is Reason.EXHAUSTED
+    assert decide_failure(Reschedule(delay=10), None, FIRST).counts
+    assert decide_failure(Reschedule(delay=10), None, LAST).reason is Reason.EXHAUSTED
 
 
 @pytest.mark.parametrize(
@@ -117,21 +116,21 @@ def test_a_rescheduling_uses_an_attempt():
     ],
 )
 def test_the_cause_of_a_rescheduling_is_recorded(cause, text):
-    assert judge(Reschedule(delay=10, cause=cause), None, FIRST).error == text
-    assert judge(Reschedule(delay=10, cause=cause), None, LAST).error == text
+    assert decide_failure(Reschedule(delay=10, cause=cause), None, FIRST).error == text
+    assert decide_failure(Reschedule(delay=10, cause=cause), None, LAST).error == text
 
 
 def test_a_rescheduling_past_the_deadline_expires():
     retry_input = replace(FIRST, deadline=NOON + TEN)
 
-    assert judge(Reschedule(run_at=NOON + TEN), None, retry_input).outcome is Outcome.FAILED
-    assert judge(Reschedule(run_at=NOON + TEN + HAIR), None, retry_input).reason is Reason.EXPIRED
+    assert decide_failure(Reschedule(run_at=NOON + TEN), None, retry_input).outcome is Outcome.FAILED
+    assert decide_failure(Reschedule(run_at=NOON + TEN + HAIR), None, retry_input).reason is Reason.EXPIRED
 
 
 def test_a_rescheduling_into_the_past_means_now_for_the_deadline_too():
-    assert judge(Reschedule(run_at=NOON - TEN), None, FIRST).run_at == NOON
+    assert decide_failure(Reschedule(run_at=NOON - TEN), None, FIRST).run_at == NOON
     overdue = replace(FIRST, deadline=NOON - HAIR)
-    assert judge(Reschedule(run_at=NOON - TEN), None, overdue).reason is Reason.EXPIRED
+    assert decide_failure(Reschedule(run_at=NOON - TEN), None, overdue).reason is Reason.EXPIRED
 
 
 # Moments that cannot be used
@@ -140,15 +139,15 @@ def test_a_rescheduling_into_the_past_means_now_for_the_deadline_too():
 @pytest.mark.parametrize("word", [Defer, Reschedule])
 def test_a_naive_moment_is_refused_naming_who_said_it(word):
     with pytest.raises(ValueError, match=rf"expected {word.__name__}\(run_at=\) .* got the naive"):
-        judge(word(run_at=datetime(2026, 1, 1)), None, FIRST)
+        decide_failure(word(run_at=datetime(2026, 1, 1)), None, FIRST)
 
 
 @pytest.mark.parametrize("word", [Defer, Reschedule])
 def test_a_delay_that_is_none_is_refused_naming_who_said_it(word):
     with pytest.raises(ValueError, match=rf"expected {word.__name__}\(delay=\) to be 0 seconds or more"):
-        judge(word(delay=-5), None, FIRST)
+        decide_failure(word(delay=-5), None, FIRST)
     with pytest.raises(TypeError, match=rf"expected {word.__name__}\(delay=\) to be seconds"):
-        judge(word(delay="soon"), None, FIRST)
+        decide_failure(word(delay="soon"), None, FIRST)
 
 
 @pytest.mark.parametrize("word", [Defer, Reschedule])
@@ -170,7 +169,7 @@ def test_exactly_one_of_delay_and_run_at_is_given(word):
     ],
 )
 def test_an_abort_records_its_cause(cause, text):
-    verdict = judge(Abort(cause), None, FIRST)
+    verdict = decide_failure(Abort(cause), None, FIRST)
 
     assert (verdict.error, verdict.reason, verdict.run_at) == (text, Reason.ABORTED, None)
     assert not verdict.will_retry
@@ -182,7 +181,7 @@ def test_an_abort_records_its_cause(cause, text):
 def test_the_first_failures_retry_after_the_backoff_and_the_last_one_dies():
     trials = [replace(FIRST, attempt=attempt) for attempt in (1, 2, 3)]
 
-    verdicts = [judge(ERROR, None, retry_input) for retry_input in trials]
+    verdicts = [decide_failure(ERROR, None, retry_input) for retry_input in trials]
 
     assert [verdict.outcome for verdict in verdicts] == [Outcome.FAILED, Outcome.FAILED, Outcome.DIED]
     assert [verdict.run_at for verdict in verdicts] == [
@@ -199,7 +198,7 @@ def test_exactly_the_attempts_of_the_policy_are_made(attempt, attempts, random):
     policy = RetryPolicy(attempts=attempts)
 
     retry_input = replace(FIRST, attempt=attempt, policy=policy, random=random)
-    verdict = judge(ERROR, None, retry_input)
+    verdict = decide_failure(ERROR, None, retry_input)
 
     assert verdict.will_retry is (attempt < attempts)
     if verdict.will_retry:
@@ -208,7 +207,7 @@ def test_exactly_the_attempts_of_the_policy_are_made(attempt, attempts, random):
 
 
 def test_a_retry_without_a_wait_is_due_at_once():
-    verdict = judge(ERROR, None, replace(FIRST, policy=RetryPolicy(base=0)))
+    verdict = decide_failure(ERROR, None, replace(FIRST, policy=RetryPolicy(base=0)))
 
     assert (verdict.status, verdict.run_at) == (Status.PENDING, NOON)
 
@@ -216,7 +215,7 @@ def test_a_retry_without_a_wait_is_due_at_once():
 def test_the_largest_policy_retries_before_the_end_of_time():
     endless = RetryPolicy(attempts=10**9, base=1e300, max=1e300, jitter=0)
 
-    verdict = judge(ERROR, None, replace(FIRST, policy=endless))
+    verdict = decide_failure(ERROR, None, replace(FIRST, policy=endless))
 
     assert verdict.run_at == datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -225,18 +224,18 @@ def test_the_largest_policy_retries_before_the_end_of_time():
 
 
 def test_a_retry_that_would_start_at_the_deadline_is_in_time():
-    assert judge(ERROR, None, replace(FIRST, deadline=NOON + timedelta(seconds=1))).will_retry
+    assert decide_failure(ERROR, None, replace(FIRST, deadline=NOON + timedelta(seconds=1))).will_retry
 
 
 def test_a_retry_that_would_start_past_the_deadline_expires_instead():
-    verdict = judge(ERROR, None, replace(FIRST, deadline=NOON + timedelta(seconds=1) - HAIR))
+    verdict = decide_failure(ERROR, None, replace(FIRST, deadline=NOON + timedelta(seconds=1) - HAIR))
 
     assert (verdict.status, verdict.reason) == (Status.DEAD, Reason.EXPIRED)
     assert verdict.error == "deadline exceeded before a retry of: ValueError: no"
 
 
 def test_a_work_without_attempts_left_dies_of_its_failure_rather_than_of_its_deadline():
-    verdict = judge(ERROR, None, replace(LAST, deadline=NOON - TEN))
+    verdict = decide_failure(ERROR, None, replace(LAST, deadline=NOON - TEN))
 
     assert (verdict.reason, verdict.error) == (Reason.EXHAUSTED, "ValueError: no")
 
@@ -255,14 +254,14 @@ def test_a_work_that_expired_before_its_start_says_so():
 
 
 def test_a_lost_work_is_due_at_once_while_it_has_attempts():
-    verdict = judge_lost(replace(FIRST, attempt=2))
+    verdict = decide_lost(replace(FIRST, attempt=2))
 
     assert (verdict.status, verdict.outcome, verdict.run_at) == (Status.PENDING, Outcome.LOST, NOON)
     assert verdict.error == "worker lost"
 
 
 def test_a_work_lost_in_its_last_attempt_is_exhausted():
-    verdict = judge_lost(LAST)
+    verdict = decide_lost(LAST)
 
     assert (verdict.status, verdict.reason) == (Status.DEAD, Reason.EXHAUSTED)
     assert (verdict.outcome, verdict.error) == (Outcome.LOST, "worker lost")
@@ -288,7 +287,7 @@ trials = st.builds(
 
 @given(words, st.none() | st.sampled_from(["abort", "retry"]) | words, trials)
 def test_a_work_either_ends_with_a_reason_or_comes_back_with_a_moment(error, advice, retry_input):
-    verdict = judge(error, advice, retry_input)
+    verdict = decide_failure(error, advice, retry_input)
 
     if verdict.will_retry:
         assert verdict.reason is None

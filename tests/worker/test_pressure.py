@@ -9,7 +9,7 @@ import pytest
 from django_ayework import doers, enqueue, enqueue_many, work
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.hooks import adaptive_delay
-from django_ayework.rules.decisions import die
+from django_ayework.rules.retry import die
 from django_ayework.rules.states import Reason
 from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker

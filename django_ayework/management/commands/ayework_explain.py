@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.explain import explain
 from django_ayework.management.base import JSONCommand
-from django_ayework.rules.explain.reasons import Explanation
+from django_ayework.rules.reasons import Explanation
 
 
 class Command(JSONCommand):

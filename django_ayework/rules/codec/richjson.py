@@ -1,29 +1,36 @@
-"""RichJSON, the default codec: its writers and its reader."""
+"""RichJSON, the default codec: the walk through nested values, the reader, and advice on refused values."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from json import JSONDecodeError, JSONDecoder
-from math import isfinite
+from json import JSONDecoder
 from pathlib import PurePath
 from types import NoneType
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from django_ayework.errors import NotDecodable
-from django_ayework.rules.codec import containers
-from django_ayework.rules.codec import containers as mappings
-from django_ayework.rules.codec.containers import Refusal, Walk, Writer, require_list, too_deep
-from django_ayework.rules.codec.scalars import SCALARS, message_of
+from django_ayework.rules.codec.scalars import (
+    NOT_FINITE,
+    SCALARS,
+    float_to_plain,
+    int_from_text,
+    int_to_plain,
+    message_of,
+    text_to_plain,
+)
 from django_ayework.rules.codec.text import (
-    BIG,
+    KEY,
+    MAX_DEPTH,
+    MEMBER,
     TAG,
     VALUE,
     CustomType,
+    Refusal,
     UnknownTag,
     has_surrogates,
     is_plain,
@@ -33,279 +40,6 @@ from django_ayework.rules.codec.text import (
     write,
     write_escaped,
 )
-
-# --- reader ---
-# The way back: JSON text to rich values.
-
-
-class Reader:
-    """Reads JSON text with a fixed set of tags. Values are built from the inside out while JSON is parsed."""
-
-    __slots__ = ("_decoder", "_readers")
-
-    def __init__(self, readers: Mapping[str, Callable[[Any], Any]]) -> None:
-        self._readers = readers
-        self._decoder = JSONDecoder(object_pairs_hook=self._built, parse_constant=refuse_constant)
-
-    def read(self, text: str) -> Any:
-        """Return the value, or raise ``NotDecodable``."""
-        if not isinstance(text, str):
-            raise NotDecodable(f"expected JSON text, got: {type(text).__name__} {quoted(text)}")
-        try:
-            return self._value(text)
-        except NotDecodable:
-            raise
-        except RecursionError:
-            raise NotDecodable(f"expected JSON text nested less deeply, got: {quoted(text)}") from None
-        except ValueError as error:
-            raise NotDecodable(f"expected JSON text, got: {quoted(text)} ({error})") from error
-
-    def _value(self, text: str) -> Any:
-        """Read a text without blanks around it, as it was written here; others take the longer way."""
-        try:
-            value, end = self._decoder.raw_decode(text)
-        except JSONDecodeError:
-            return self._decoder.decode(text)
-        return value if end == len(text) else self._decoder.decode(text)
-
-    def _built(self, pairs: list[tuple[str, Any]]) -> Any:
-        """Return what one JSON object stands for."""
-        mapping = dict(pairs)
-        if len(mapping) < len(pairs):
-            raise NotDecodable(
-                f"expected each key of an object once, got: {quoted([key for key, _ in pairs])}"
-            )
-        return self._untagged(mapping) if TAG in mapping else mapping
-
-    def _untagged(self, mapping: dict[str, Any]) -> Any:
-        """Return the value inside a wrapper; an unknown tag is passed through."""
-        tag = mapping[TAG]
-        reader = self._readers.get(tag) if isinstance(tag, str) else None
-        if reader is None:
-            return UnknownTag(mapping)
-        if mapping.keys() != {TAG, VALUE}:
-            raise NotDecodable(f"expected {TAG} {tag!r} with one value, got the keys: {quoted([*mapping])}")
-        return read_value(tag, reader, mapping[VALUE])
-
-
-def read_value(tag: str, reader: Callable[[Any], Any], plain: Any) -> Any:
-    """Return what ``reader`` makes of a value; any failure of it means that the value is malformed."""
-    try:
-        return reader(plain)
-    except Exception as error:
-        raise NotDecodable(f"expected a stored {tag}, got: {quoted(plain)}") from error
-
-
-def refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which are no JSON."""
-    raise NotDecodable(f"expected JSON text, got: {name}, which JSON does not have")
-
-
-# --- natives ---
-# Text and numbers: mostly what they are, tagged where JSON would change them.
-
-HEX = re.compile("-?0x[0-9a-f]+")
-NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-
-
-def write_same(walk: Walk, value: Any) -> Any:
-    """None, True and False are written as they are."""
-    return value
-
-
-def write_text(walk: Walk, value: str) -> Any:
-    """Write text as it is; where JSON would melt two surrogates into one character, in pieces."""
-    parts = pieces(str.__str__(value))
-    return parts[0] if len(parts) == 1 else tagged("str", parts)
-
-
-def read_text(plain: Any) -> str:
-    """Join the pieces of a text; raise TypeError if they are no texts."""
-    return "".join(require_list(plain))
-
-
-def write_lazy_text(walk: Walk, value: Any) -> Any:
-    """Write a lazy string as it reads now, in the language of the caller."""
-    return write_text(walk, str(value))
-
-
-def write_int(walk: Walk, value: int) -> Any:
-    """Write small whole numbers as they are, big ones as hexadecimal text."""
-    return value if -BIG < value < BIG else tagged("int", hex(value))
-
-
-def read_int(plain: Any) -> int:
-    """Read a whole number; hexadecimal has no limit on digits.
-
-    >>> read_int("-0x20000000000000")
-    -9007199254740992
-    """
-    if not HEX.fullmatch(plain):
-        raise ValueError("expected hexadecimal digits")
-    return int(plain, 16)
-
-
-def write_float(walk: Walk, value: float) -> Any:
-    """Write finite numbers as they are, NaN and infinities as text."""
-    return value if isfinite(value) else tagged("float", float.__repr__(value))
-
-
-def read_float(plain: Any) -> float:
-    """Read NaN or an infinity."""
-    return NOT_FINITE[plain]
-
-
-# --- unsupported ---
-# What to say about values that have no stored form, and what to pass instead.
-
-STORABLE = "a value that can be stored"
-
-
-class Remedy(NamedTuple):
-    """A kind of value people try to pass, and what they should pass."""
-
-    fits: Callable[[Any], bool]
-    kind: str
-    advice: str
-
-
-def is_model(value: Any) -> bool:
-    """Tell whether ``value`` is, or lazily stands for, a row of a Django model."""
-    return hasattr(value.__class__, "_meta") and hasattr(value.__class__, "pk")
-
-
-def is_queryset(value: Any) -> bool:
-    """Tell whether ``value`` looks like a queryset."""
-    return hasattr(value, "model") and hasattr(value, "query")
-
-
-def is_dataclass(value: Any) -> bool:
-    """Tell whether ``value`` is an instance of a dataclass."""
-    return dataclasses.is_dataclass(type(value))
-
-
-REMEDIES = (
-    Remedy(lambda v: isinstance(v, type), "a class", "pass its dotted name"),
-    Remedy(is_model, "a model instance", "pass its primary key (.pk) and load it in the handler"),
-    Remedy(is_queryset, "a queryset", "pass a list of primary keys and load them in the handler"),
-    Remedy(lambda v: isinstance(v, Enum), "an enum member", "pass its .value"),
-    Remedy(is_dataclass, "a dataclass", "pass dataclasses.asdict(…) of it, or describe it in a CustomType"),
-    Remedy(lambda v: hasattr(v, "model_dump"), "a pydantic model", "pass its model_dump()"),
-    Remedy(lambda v: isinstance(v, PurePath), "a path", "pass str(…) of it"),
-    Remedy(lambda v: hasattr(v, "read"), "a file", "save it and pass its name"),
-    Remedy(lambda v: isinstance(v, Awaitable), "an awaitable", "await it first"),
-    Remedy(lambda v: isinstance(v, Iterable), "an iterable", "pass list(…) of it"),
-    Remedy(callable, "a callable", "pass its dotted name"),
-)
-
-OTHERWISE = "pass plain data, or describe its class in a CustomType"
-
-
-def unsupported(value: Any) -> Refusal:
-    """Return the refusal of ``value``.
-
-    >>> str(unsupported(range(3)).error("rows"))
-    'expected a value that can be stored, got: range (an iterable) at rows; pass list(…) of it'
-    """
-    name = type(value).__name__
-    for remedy in REMEDIES:
-        if fits(remedy, value):
-            return Refusal(expected=STORABLE, got=f"{name} ({remedy.kind})", advice=remedy.advice)
-    return Refusal(expected=STORABLE, got=name, advice=OTHERWISE)
-
-
-def fits(remedy: Remedy, value: Any) -> bool:
-    """Ask, and take any failure of a foreign object as a no."""
-    try:
-        return remedy.fits(value)
-    except Exception:
-        return False
-
-
-# --- writers ---
-# Which writer and which reader serves which type.
-
-ReaderFunction: TypeAlias = Callable[[Any], Any]
-
-
-def write_other(walk: Walk, value: Any) -> Any:
-    """Write a lazy string, refuse everything else."""
-    if is_lazy_text(value):
-        return write_lazy_text(walk, value)
-    raise unsupported(value)
-
-
-def is_lazy_text(value: Any) -> bool:
-    """Tell whether ``value`` is one of Django's lazy strings, such as ``gettext_lazy`` returns."""
-    return type(value).__name__ == "__proxy__"
-
-
-NATIVE_WRITERS: Mapping[type, Writer] = {
-    NoneType: write_same,
-    bool: write_same,
-    int: write_int,
-    float: write_float,
-    str: write_text,
-    list: containers.write_list,
-    tuple: containers.write_tuple,
-    set: containers.write_set,
-    frozenset: containers.write_frozenset,
-    dict: mappings.write_mapping,
-    Mapping: mappings.write_mapping,
-    UnknownTag: mappings.write_unknown,
-    object: write_other,
-}
-
-NATIVE_READERS: Mapping[str, ReaderFunction] = {
-    "int": read_int,
-    "float": read_float,
-    "str": read_text,
-    "tuple": containers.read_tuple,
-    "set": containers.read_set,
-    "frozenset": containers.read_frozenset,
-    "dict": mappings.read_dict,
-}
-
-
-def writer_for(kind: CustomType[Any]) -> Writer:
-    """Return a writer that follows the rules of ``kind``; what these return may be rich in turn."""
-
-    def write(walk: Walk, value: Any) -> Any:
-        plain = converted(kind, value)
-        with walk.inside(value), walk.thawed():
-            return tagged(kind.tag, walk.plain(plain))
-
-    return write
-
-
-def converted(kind: CustomType[Any], value: Any) -> Any:
-    """Return ``value`` in the form its type gives it; any failure becomes a refusal that keeps the cause."""
-    try:
-        return kind.to_plain(value)
-    except Refusal:
-        raise
-    except Exception as error:
-        raise Refusal(
-            expected=f"a value that can be written as {kind.tag}",
-            got=f"{type(value).__name__} ({type(error).__name__}: {quoted(message_of(error))})",
-            advice="see the cause",
-        ) from error
-
-
-def all_writers(extra: Iterable[CustomType[Any]]) -> dict[type, Writer]:
-    """Return the writer of every type."""
-    kinds = {kind.type: writer_for(kind) for kind in (*SCALARS, *extra)}
-    return {**NATIVE_WRITERS, **kinds}
-
-
-def all_readers(extra: Iterable[CustomType[Any]]) -> dict[str, ReaderFunction]:
-    """Return the reader of every tag."""
-    kinds = {kind.tag: kind.from_plain for kind in (*SCALARS, *extra)}
-    return {**NATIVE_READERS, **kinds}
-
-
-# --- richjson ---
-# The codec used unless the settings or a work name another one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,18 +54,19 @@ class RichJSON:
 
     extra: Iterable[CustomType[Any]] = ()
     _writers: Mapping[type, Writer] = field(init=False, repr=False, compare=False)
-    _reader: Reader = field(init=False, repr=False, compare=False)
-    _tags: frozenset[str] = field(init=False, repr=False, compare=False)
+    _readers: Mapping[str, FromPlain] = field(init=False, repr=False, compare=False)
+    _decoder: JSONDecoder = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Prepare the tables; refuse types and tags that are described twice."""
         extra = tuple(self.extra)
         require_distinct(extra)
-        readers = all_readers(extra)
+        kinds = (*SCALARS, *extra)
         object.__setattr__(self, "extra", extra)
-        object.__setattr__(self, "_writers", all_writers(extra))
-        object.__setattr__(self, "_reader", Reader(readers))
-        object.__setattr__(self, "_tags", frozenset(readers))
+        object.__setattr__(self, "_writers", {**WRITERS, **{kind.type: writer_for(kind) for kind in kinds}})
+        object.__setattr__(self, "_readers", {**READERS, **{kind.tag: kind.from_plain for kind in kinds}})
+        # Values are built from the inside out while JSON is parsed.
+        decoder = JSONDecoder(object_pairs_hook=self._built, parse_constant=refuse_constant)
+        object.__setattr__(self, "_decoder", decoder)
 
     def __reduce__(self) -> tuple[type[RichJSON], tuple[Any, ...]]:
         """Copy by building anew."""
@@ -340,35 +75,361 @@ class RichJSON:
     def encode(self, value: Any, path: str = "value") -> str:
         """Return the text for ``value``; ``path`` is its name in the message of ``NotEncodable``."""
         try:
-            return self._text(value)
+            if is_plain(value):  # the short cut
+                text = write(value)
+                if not has_surrogates(text):
+                    return text
+            plain = Walk(self._writers, self._readers.keys()).plain(value)
         except Refusal as refusal:
             raise refusal.error(path) from refusal.__cause__
         except RecursionError:
-            raise too_deep(type(value).__name__).error(path) from None
+            raise too_deep(value).error(path) from None
+        text = write(plain)
+        return write_escaped(plain) if has_surrogates(text) else text
 
     def decode(self, text: str) -> Any:
         """Return the value ``text`` stands for, or raise ``NotDecodable``."""
-        return self._reader.read(text)
+        if not isinstance(text, str):
+            raise NotDecodable(f"expected JSON text, got: {type(text).__name__} {quoted(text)}")
+        try:
+            return self._decoder.decode(text)
+        except NotDecodable:
+            raise
+        except RecursionError:
+            raise NotDecodable(f"expected JSON text nested less deeply, got: {quoted(text)}") from None
+        except ValueError as error:
+            raise NotDecodable(f"expected JSON text, got: {quoted(text)} ({error})") from error
 
-    def _text(self, value: Any) -> str:
-        """Take the short cut if the value is plain, else walk through it."""
-        if is_plain(value):
-            text = write(value)
-            if text.isascii() or not has_surrogates(text):
-                return text
-        plain = Walk(self._writers, self._tags).plain(value)
-        text = write(plain)
-        return write_escaped(plain) if has_surrogates(text) else text
+    def _built(self, pairs: list[tuple[str, Any]]) -> Any:
+        """Return the value of one JSON object: a dict, a tagged value, or an unknown tag as it is."""
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
+            keys = quoted([key for key, _ in pairs])
+            raise NotDecodable(f"expected each key of an object once, got: {keys}")
+        if TAG not in mapping:
+            return mapping
+        tag = mapping[TAG]
+        reader = self._readers.get(tag) if isinstance(tag, str) else None
+        if reader is None:
+            return UnknownTag(mapping)
+        if mapping.keys() != {TAG, VALUE}:
+            raise NotDecodable(f"expected {TAG} {tag!r} with one value, got the keys: {quoted([*mapping])}")
+        try:
+            return reader(mapping[VALUE])
+        except Exception as error:
+            raise NotDecodable(f"expected a stored {tag}, got: {quoted(mapping[VALUE])}") from error
 
 
 def require_distinct(extra: Iterable[CustomType[Any]]) -> None:
     """Refuse two descriptions of one type, and tags that are taken."""
-    tags = Counter([*all_readers(()), *(kind.tag for kind in extra)])
+    taken = {*READERS, *(kind.tag for kind in SCALARS)}
+    tags = Counter([*taken, *(kind.tag for kind in extra)])
     types = Counter(kind.type for kind in extra)
     for tag in (tag for tag, uses in tags.items() if uses > 1):
         raise ValueError(f"expected tags of CustomType that are not taken, got: {tag!r} again")
     for kind in (kind for kind, uses in types.items() if uses > 1):
         raise ValueError(f"expected one CustomType for each type, got: {kind.__name__} again")
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which are no JSON."""
+    raise NotDecodable(f"expected JSON text, got: {name}, which JSON does not have")
+
+
+class Walk:
+    """One walk through a value, which returns it as plain data. It finds loops and excessive depth.
+
+    ``frozen`` is true inside mapping keys and members of sets: only values that are hashable *after* reading
+    can be stored there.
+    """
+
+    __slots__ = ("_writers", "frozen", "open", "tags")
+
+    def __init__(self, writers: Writers, tags: Collection[str]) -> None:
+        self._writers = writers
+        self.tags = tags
+        self.open: set[int] = set()
+        self.frozen = False
+
+    def plain(self, value: Any) -> Any:
+        """Return ``value`` as plain data, or raise ``Refusal``."""
+        kind = type(value)
+        writer = self._writers.get(kind) or self._inherited(kind)
+        return writer(self, value)
+
+    def _inherited(self, kind: type) -> Writer:
+        """Return the writer of the nearest base class; ``object`` has one, so there always is one.
+
+        The class is taken from ``type()``, not from ``__class__``, which a lazy object may fake.
+        """
+        bases = [base for base in kind.__mro__ if base in self._writers]
+        if bases == [object] and issubclass(kind, Mapping):
+            return self._writers[Mapping]
+        return self._writers[bases[0]]
+
+    def under(self, key: object, value: Any) -> Any:
+        """Return the plain form of the value under a key or an index."""
+        try:
+            return self.plain(value)
+        except Refusal as refusal:
+            refusal.steps.append(f"[{quoted(key)}]")
+            raise
+
+    def hashable(self, value: Any, step: str) -> Any:
+        """Return the plain form of a key or a member, which must be hashable when it is read."""
+        try:
+            return self.plain_as(value, frozen=True)
+        except Refusal as refusal:
+            refusal.steps.append(step)
+            raise
+
+    def plain_as(self, value: Any, *, frozen: bool) -> Any:
+        """Return ``value`` as plain data, which must be hashable after reading or need not be."""
+        before, self.frozen = self.frozen, frozen
+        try:
+            return self.plain(value)
+        finally:
+            self.frozen = before
+
+    @contextmanager
+    def inside(self, value: Any) -> Iterator[None]:
+        """Enter a container; refuse one that contains itself, and one level too many."""
+        if id(value) in self.open:
+            raise Refusal(
+                expected="data without loops",
+                got=f"{type(value).__name__} that contains itself",
+                advice="pass an id in its place",
+            )
+        if len(self.open) >= MAX_DEPTH:
+            raise too_deep(value)
+        self.open.add(id(value))
+        try:
+            yield
+        finally:
+            self.open.discard(id(value))
+
+    def require_thawed(self, value: Any, instead: str) -> None:
+        """Refuse a container that could not be hashed after reading, where it would have to be."""
+        if self.frozen:
+            raise Refusal(
+                expected="a value that is still hashable when it is read back",
+                got=type(value).__name__,
+                advice=f"pass {instead}",
+            )
+
+
+Writer: TypeAlias = Callable[[Walk, Any], Any]
+Writers: TypeAlias = Mapping[type, Writer]
+FromPlain: TypeAlias = Callable[[Any], Any]
+
+
+def too_deep(value: object) -> Refusal:
+    """Return the refusal of one level too many."""
+    return Refusal(
+        expected=f"at most {MAX_DEPTH} levels of nesting",
+        got=f"another {type(value).__name__}",
+        advice="pass flatter data",
+    )
+
+
+def array_writer(tag: str, instead: str = "") -> Writer:
+    """Return the writer of lists or tuples; ``instead`` is advice for a type that cannot be hashed."""
+
+    def write_array(walk: Walk, value: Any) -> Any:
+        if instead:
+            walk.require_thawed(value, instead)
+        with walk.inside(value):
+            plain = [walk.under(index, item) for index, item in enumerate(value)]
+        return tagged(tag, plain) if tag else plain
+
+    return write_array
+
+
+def set_writer(tag: str, instead: str = "") -> Writer:
+    """Return the writer of sets. Members are sorted by their text, so that equal sets are written alike."""
+
+    def write_set(walk: Walk, value: Any) -> Any:
+        if instead:
+            walk.require_thawed(value, instead)
+        with walk.inside(value):
+            return tagged(tag, sorted((walk.hashable(item, MEMBER) for item in value), key=write))
+
+    return write_set
+
+
+def write_mapping(walk: Walk, value: Mapping[Any, Any]) -> Any:
+    """Write a mapping as a JSON object if its keys are different texts, else as a tagged list of pairs.
+
+    A mapping that has our tag as a key is escaped as pairs, unless it was read as an unknown tag, and still
+    is one.
+    """
+    walk.require_thawed(value, "a tuple of pairs")
+    if hasattr(value, "getlist") and hasattr(value, "lists"):  # such as request.POST
+        raise Refusal(
+            expected="a mapping with one value per key",
+            got=type(value).__name__,
+            advice="pass dict(….lists()) to keep all values, or ….dict() for the last ones",
+        )
+    items = list(value.items())
+    names = object_names(items)
+    with walk.inside(value):
+        if names is None or (TAG in names and not is_unknown(walk, value, items[names.index(TAG)][1])):
+            return tagged("dict", pairs(walk, items))
+        return {name: walk.under(key, item) for name, (key, item) in zip(names, items, strict=True)}
+
+
+def is_unknown(walk: Walk, value: Mapping[Any, Any], tag: Any) -> bool:
+    """Tell whether a mapping was read as an unknown tag, and has not become a known one meanwhile."""
+    return isinstance(value, UnknownTag) and not (isinstance(tag, str) and tag in walk.tags)
+
+
+def object_names(items: list[tuple[Any, Any]]) -> list[str] | None:
+    """Return the keys as names of a JSON object, or None if they are not different texts."""
+    if not all(issubclass(type(key), str) for key, _ in items):
+        return None
+    names = [str.__str__(key) for key, _ in items]
+    if len(set(names)) < len(names) or any(len(pieces(name)) > 1 for name in names):
+        return None
+    return names
+
+
+def pairs(walk: Walk, items: list[tuple[Any, Any]]) -> list[list[Any]]:
+    """Return pairs of key and value as plain data; refuse keys that would be read back as equal."""
+    plain = [[walk.hashable(key, KEY), walk.under(key, value)] for key, value in items]
+    stored = [write(key) for key, _ in plain]
+    if len(set(stored)) < len(stored):
+        twice = next(key for (key, _), text in zip(items, stored, strict=True) if stored.count(text) > 1)
+        refusal = Refusal(
+            expected="keys that differ when stored",
+            got=f"two {type(twice).__name__} keys that are written alike",
+            advice="pass a list of pairs",
+        )
+        refusal.steps.append(KEY)
+        raise refusal
+    return plain
+
+
+def write_other(walk: Walk, value: Any) -> Any:
+    """Write a lazy string of Django's in the language of the caller; refuse everything else."""
+    if type(value).__name__ == "__proxy__":
+        return text_to_plain(str(value))
+    raise unsupported(value)
+
+
+def writer_for(kind: CustomType[Any]) -> Writer:
+    """Return a writer that follows the rules of ``kind``; these may return rich values in turn."""
+
+    def write_custom(walk: Walk, value: Any) -> Any:
+        try:
+            plain = kind.to_plain(value)
+        except Refusal:
+            raise
+        except Exception as error:
+            raise Refusal(
+                expected=f"a value that can be written as {kind.tag}",
+                got=f"{type(value).__name__} ({type(error).__name__}: {quoted(message_of(error))})",
+                advice="see the cause",
+            ) from error
+        with walk.inside(value):
+            return tagged(kind.tag, walk.plain_as(plain, frozen=False))
+
+    return write_custom
+
+
+def read_dict(plain: Any) -> dict[Any, Any]:
+    """Read a mapping from pairs; raise TypeError or ValueError if they are not proper pairs."""
+    mapping: dict[Any, Any] = {}
+    for pair in require_list(plain):
+        key, value = require_list(pair)
+        if key in mapping:
+            raise ValueError("expected each key once")
+        mapping[key] = value
+    return mapping
+
+
+def require_list(plain: Any) -> list[Any]:
+    """Return ``plain``, which must be a list."""
+    if type(plain) is not list:
+        raise TypeError("expected a list")
+    return plain
+
+
+WRITERS: Writers = {
+    NoneType: lambda walk, value: value,
+    bool: lambda walk, value: value,
+    int: lambda walk, value: int_to_plain(value),
+    float: lambda walk, value: float_to_plain(value),
+    str: lambda walk, value: text_to_plain(value),
+    list: array_writer("", instead="a tuple"),
+    tuple: array_writer("tuple"),
+    set: set_writer("set", instead="a frozenset"),
+    frozenset: set_writer("frozenset"),
+    dict: write_mapping,
+    Mapping: write_mapping,
+    object: write_other,
+}
+
+READERS: Mapping[str, FromPlain] = {
+    "int": int_from_text,
+    "float": lambda plain: NOT_FINITE[plain],
+    "str": lambda plain: "".join(require_list(plain)),
+    "tuple": lambda plain: tuple(require_list(plain)),
+    "set": lambda plain: set(require_list(plain)),
+    "frozenset": lambda plain: frozenset(require_list(plain)),
+    "dict": read_dict,
+}
+
+
+class Remedy(NamedTuple):
+    """A kind of value people try to pass, and what they should pass."""
+
+    fits: Callable[[Any], bool]
+    kind: str
+    advice: str
+
+
+REMEDIES = (
+    Remedy(lambda v: isinstance(v, type), "a class", "pass its dotted name"),
+    Remedy(
+        # A lazy object fakes __class__, and counts as the row it stands for.
+        lambda v: hasattr(v.__class__, "_meta") and hasattr(v.__class__, "pk"),
+        "a model instance",
+        "pass its primary key (.pk) and load it in the handler",
+    ),
+    Remedy(
+        lambda v: hasattr(v, "model") and hasattr(v, "query"),
+        "a queryset",
+        "pass a list of primary keys and load them in the handler",
+    ),
+    Remedy(lambda v: isinstance(v, Enum), "an enum member", "pass its .value"),
+    Remedy(
+        lambda v: dataclasses.is_dataclass(type(v)),
+        "a dataclass",
+        "pass dataclasses.asdict(…) of it, or describe it in a CustomType",
+    ),
+    Remedy(lambda v: hasattr(v, "model_dump"), "a pydantic model", "pass its model_dump()"),
+    Remedy(lambda v: isinstance(v, PurePath), "a path", "pass str(…) of it"),
+    Remedy(lambda v: hasattr(v, "read"), "a file", "save it and pass its name"),
+    Remedy(lambda v: isinstance(v, Awaitable), "an awaitable", "await it first"),
+    Remedy(lambda v: isinstance(v, Iterable), "an iterable", "pass list(…) of it"),
+    Remedy(callable, "a callable", "pass its dotted name"),
+)
+
+
+def unsupported(value: Any) -> Refusal:
+    """Return the refusal of ``value``.
+
+    >>> str(unsupported(range(3)).error("rows"))
+    'expected a value that can be stored, got: range (an iterable) at rows; pass list(…) of it'
+    """
+    expected, name = "a value that can be stored", type(value).__name__
+    for remedy in REMEDIES:
+        with suppress(Exception):  # a foreign object may fail to answer
+            if remedy.fits(value):
+                return Refusal(expected=expected, got=f"{name} ({remedy.kind})", advice=remedy.advice)
+    return Refusal(
+        expected=expected, got=name, advice="pass plain data, or describe its class in a CustomType"
+    )
 
 
 DEFAULT = RichJSON()

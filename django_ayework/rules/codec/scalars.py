@@ -1,4 +1,11 @@
-"""Single values that JSON does not know: dates, decimals, UUIDs, bytes and exceptions."""
+"""Single values: text and numbers where JSON would change them, dates, decimals, UUIDs, bytes, exceptions.
+
+A datetime or a time is ISO 8601 text, with the time zone's name in brackets as in RFC 9557.
+
+>>> from zoneinfo import ZoneInfo
+>>> moment_to_text(datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Paris"), fold=1))
+'2026-10-25T02:30:00+01:00[Europe/Paris][_fold=1]'
+"""
 
 from __future__ import annotations
 
@@ -6,120 +13,57 @@ import re
 from base64 import b64decode, b64encode
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from math import isfinite
+from typing import Any, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django_ayework.rules.codec.containers import Refusal
-from django_ayework.rules.codec.text import CustomType
+from django_ayework.rules.codec.text import BIG, CustomType, Refusal, pieces, tagged
 
-# --- moments ---
-# Dates and times as ISO 8601 text, with the time zone's name in brackets as in RFC 9557.
-#
-# >>> from datetime import datetime
-# >>> from zoneinfo import ZoneInfo
-# >>> datetime_to_text(datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Paris"), fold=1))
-# '2026-10-25T02:30:00+01:00[Europe/Paris][_fold=1]'
+HEX = re.compile("-?0x[0-9a-f]+")
+NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 ZONE_NAME = r"[A-Za-z0-9_+./-]+"
 FOLD = "[_fold=1]"
 TINY_OFFSET = re.compile(r"([+-])00:00:00\.([0-9]{6})$")
-STORED = re.compile(rf"(?P<iso>[^\[\]]+)(\[(?P<zone>{ZONE_NAME})\])?(?P<fold>{re.escape(FOLD)})?")
+MOMENT = re.compile(rf"(?P<iso>[^\[\]]+)(\[(?P<zone>{ZONE_NAME})\])?(?P<fold>{re.escape(FOLD)})?")
+
+#: Refuses malformed text whatever the thread's own context would let pass; it never rounds.
+STRICT = Context(traps=[InvalidOperation])
+
+M = TypeVar("M", datetime, time)
 
 
-class Stored(NamedTuple):
-    """The parts of a stored moment."""
-
-    iso: str
-    zone: ZoneInfo | None
-    fold: int
+def text_to_plain(value: str) -> Any:
+    """Return text as it is; in pieces where JSON would merge two surrogates into one character."""
+    parts = pieces(str.__str__(value))
+    return parts[0] if len(parts) == 1 else tagged("str", parts)
 
 
-def parts(text: str) -> Stored:
-    """Take a stored moment apart; raise ValueError, TypeError or KeyError if that is impossible."""
-    found = STORED.fullmatch(text)
-    if found is None:
-        raise ValueError("expected an ISO 8601 text")
-    zone = ZoneInfo(found["zone"]) if found["zone"] else None
-    return Stored(found["iso"], zone, 1 if found["fold"] else 0)
+def int_to_plain(value: int) -> Any:
+    """Return a small whole number as it is, a big one as hexadecimal text, which has no limit on digits."""
+    return value if -BIG < value < BIG else tagged("int", hex(value))
 
 
-def datetime_to_text(value: datetime) -> str:
-    """Return the text for a datetime, aware or naive."""
-    refuse_inexact(value)
-    return datetime.isoformat(value) + suffixes(value)
+def int_from_text(text: Any) -> int:
+    """Return a big whole number.
 
-
-def datetime_from_text(text: str) -> datetime:
-    """Return the datetime, in its ``ZoneInfo`` if it had one, else with its offset, else naive."""
-    stored = parts(text)
-    value = datetime.fromisoformat(stored.iso).replace(fold=stored.fold)
-    if tiny := tiny_offset(stored.iso):
-        value = value.replace(tzinfo=tiny)
-    return value if stored.zone is None else in_zone(value, stored.zone)
-
-
-def in_zone(value: datetime, zone: ZoneInfo) -> datetime:
-    """Return ``value`` in ``zone``, with the same reading of the clock.
-
-    If the rules of the zone have changed since the value was stored, the instant is kept instead.
+    >>> int_from_text("-0x20000000000000")
+    -9007199254740992
     """
-    local = value.replace(tzinfo=zone)
-    if value.tzinfo is None or local.utcoffset() == value.utcoffset():
-        return local
-    return value.astimezone(zone)
+    if not HEX.fullmatch(text):
+        raise ValueError("expected hexadecimal digits")
+    return int(text, 16)
 
 
-def time_to_text(value: time) -> str:
-    """Return the text for a time of day, aware or naive."""
+def float_to_plain(value: float) -> Any:
+    """Return a finite number as it is, NaN and infinities as text."""
+    return value if isfinite(value) else tagged("float", float.__repr__(value))
+
+
+def moment_to_text(value: datetime | time) -> str:
+    """Return the text for a datetime or a time of day, aware or naive; raise ``Refusal`` for an odd zone."""
     refuse_inexact(value)
-    return time.isoformat(value) + suffixes(value)
-
-
-def time_from_text(text: str) -> time:
-    """Return the time of day, with its ``ZoneInfo`` or offset if it had one."""
-    stored = parts(text)
-    value = time.fromisoformat(stored.iso).replace(fold=stored.fold)
-    if tiny := tiny_offset(stored.iso):
-        value = value.replace(tzinfo=tiny)
-    return value if stored.zone is None else value.replace(tzinfo=stored.zone)
-
-
-def tiny_offset(iso: str) -> timezone | None:
-    """Return the offset if it is shorter than a second; ``fromisoformat`` takes these for UTC."""
-    found = TINY_OFFSET.search(iso)
-    return timezone(timedelta(microseconds=int(found[1] + found[2]))) if found else None
-
-
-def date_to_text(value: date) -> str:
-    """Return the text for a date."""
-    return date.isoformat(value)
-
-
-def date_from_text(text: str) -> date:
-    """Return the date."""
-    return date.fromisoformat(text)
-
-
-def timedelta_to_parts(value: timedelta) -> list[int]:
-    """Return days, seconds and microseconds, which are exact.
-
-    >>> timedelta_to_parts(timedelta(hours=-1))
-    [-1, 82800, 0]
-    """
-    refuse_inexact(value)
-    return [value.days, value.seconds, value.microseconds]
-
-
-def timedelta_from_parts(plain: Any) -> timedelta:
-    """Return the duration; raise ValueError or OverflowError if ``plain`` is not one."""
-    if type(plain) is not list or [type(part) for part in plain] != [int, int, int]:
-        raise ValueError("expected days, seconds and microseconds")
-    return timedelta(*plain)
-
-
-def suffixes(value: datetime | time) -> str:
-    """Return the zone and the fold in brackets, where there are any."""
     name = zone_name(value.tzinfo)
     if value.tzinfo is not None and name is None and value.utcoffset() is None:
         raise Refusal(
@@ -127,7 +71,8 @@ def suffixes(value: datetime | time) -> str:
             got=type(value.tzinfo).__name__,
             advice="use a zoneinfo.ZoneInfo or a datetime.timezone",
         )
-    return (f"[{name}]" if name else "") + (FOLD if value.fold else "")
+    iso = datetime.isoformat(value) if isinstance(value, datetime) else time.isoformat(value)
+    return iso + (f"[{name}]" if name else "") + (FOLD if value.fold else "")
 
 
 def zone_name(zone: tzinfo | None) -> str | None:
@@ -152,8 +97,49 @@ def refuse_inexact(value: datetime | time | timedelta) -> None:
         )
 
 
-# --- stored ---
-# Exceptions, kept as a name and a message.
+def datetime_from_text(text: str) -> datetime:
+    """Return the datetime, in its ``ZoneInfo`` if it had one, else with its offset, else naive."""
+    value, zone = moment_and_zone(datetime, text)
+    if zone is None:
+        return value
+    local = value.replace(tzinfo=zone)
+    # If the zone's rules have changed since the value was stored, the instant is kept, not the clock's time.
+    unchanged = value.tzinfo is None or local.utcoffset() == value.utcoffset()
+    return local if unchanged else value.astimezone(zone)
+
+
+def time_from_text(text: str) -> time:
+    """Return the time of day, with its ``ZoneInfo`` or offset if it had one."""
+    value, zone = moment_and_zone(time, text)
+    return value if zone is None else value.replace(tzinfo=zone)
+
+
+def moment_and_zone(kind: type[M], text: str) -> tuple[M, ZoneInfo | None]:
+    """Return a stored moment with its offset, and its zone; any exception means that it is malformed."""
+    found = MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError("expected an ISO 8601 text")
+    value = kind.fromisoformat(found["iso"]).replace(fold=1 if found["fold"] else 0)
+    if tiny := TINY_OFFSET.search(found["iso"]):  # shorter than a second: fromisoformat reads it as UTC
+        value = value.replace(tzinfo=timezone(timedelta(microseconds=int(tiny[1] + tiny[2]))))
+    return value, ZoneInfo(found["zone"]) if found["zone"] else None
+
+
+def timedelta_to_parts(value: timedelta) -> list[int]:
+    """Return days, seconds and microseconds, which are exact.
+
+    >>> timedelta_to_parts(timedelta(hours=-1))
+    [-1, 82800, 0]
+    """
+    refuse_inexact(value)
+    return [value.days, value.seconds, value.microseconds]
+
+
+def timedelta_from_parts(plain: Any) -> timedelta:
+    """Return the duration; raise ValueError or OverflowError if ``plain`` is not one."""
+    if type(plain) is not list or [type(part) for part in plain] != [int, int, int]:
+        raise ValueError("expected days, seconds and microseconds")
+    return timedelta(*plain)
 
 
 class StoredException(Exception):
@@ -176,12 +162,10 @@ class StoredException(Exception):
         return f"{self.name}: {self.message}" if self.message else self.name
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, StoredException):
-            return NotImplemented
-        return (self.name, self.message) == (other.name, other.message)
+        return self.args == other.args if isinstance(other, StoredException) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.name, self.message))
+        return hash(self.args)
 
 
 def exception_to_plain(error: BaseException) -> dict[str, str]:
@@ -207,26 +191,19 @@ def exception_from_plain(plain: Any) -> StoredException:
     """Return the stored exception; raise ValueError if ``plain`` is not the name and the message."""
     if type(plain) is not dict or plain.keys() != {"name", "message"}:
         raise ValueError("expected a name and a message")
-    if not all(type(part) is str for part in plain.values()):
-        raise ValueError("expected the name and the message to be texts")
-    return StoredException(plain["name"], plain["message"])
+    return StoredException(require_text(plain["name"]), require_text(plain["message"]))
 
 
-# --- scalars ---
-# The single values JSON does not know: how each is written and read.
-
-#: Refuses malformed text whatever the thread's own context would let pass; it never rounds.
-STRICT = Context(traps=[InvalidOperation])
-
-
-def decimal_from_text(text: Any) -> Decimal:
-    """Return the number, NaN and infinities included; raise an error if ``text`` is not one."""
-    return Decimal(require_text(text), STRICT)
+def require_text(value: Any) -> str:
+    """Return ``value``, which must be a text."""
+    if type(value) is not str:
+        raise TypeError("expected a text")
+    return value
 
 
-def uuid_from_text(text: Any) -> UUID:
-    """Return the UUID; raise an error if ``text`` is not one."""
-    return UUID(require_text(text))
+def scalar(tag: str, kind: Any, to_plain: Any, from_plain: Any) -> CustomType[Any]:
+    """Return a row of ``SCALARS``."""
+    return CustomType(tag=tag, type=kind, to_plain=to_plain, from_plain=from_plain)
 
 
 def bytes_to_text(value: bytes | bytearray | memoryview) -> str:
@@ -239,38 +216,20 @@ def bytes_to_text(value: bytes | bytearray | memoryview) -> str:
 
 
 def bytes_from_text(text: Any) -> bytes:
-    """Return the bytes; raise an error if ``text`` is not base64."""
+    """Return the bytes; raise an exception if ``text`` is not base64."""
     return b64decode(require_text(text), validate=True)
 
 
-def require_text(value: Any) -> str:
-    """Return ``value``, which must be a text."""
-    if type(value) is not str:
-        raise TypeError("expected a text")
-    return value
-
-
+#: The single values JSON does not know: tag, type, how each is written, and how it is read.
 SCALARS: tuple[CustomType[Any], ...] = (
-    CustomType(
-        tag="datetime",
-        type=datetime,
-        to_plain=datetime_to_text,
-        from_plain=datetime_from_text,
-    ),
-    CustomType(tag="date", type=date, to_plain=date_to_text, from_plain=date_from_text),
-    CustomType(tag="time", type=time, to_plain=time_to_text, from_plain=time_from_text),
-    CustomType(
-        tag="timedelta",
-        type=timedelta,
-        to_plain=timedelta_to_parts,
-        from_plain=timedelta_from_parts,
-    ),
-    CustomType(tag="decimal", type=Decimal, to_plain=Decimal.__str__, from_plain=decimal_from_text),
-    CustomType(tag="uuid", type=UUID, to_plain=UUID.__str__, from_plain=uuid_from_text),
-    CustomType(tag="bytes", type=bytes, to_plain=bytes_to_text, from_plain=bytes_from_text),
-    CustomType[Any](tag="bytes", type=bytearray, to_plain=bytes_to_text, from_plain=bytes_from_text),
-    CustomType[Any](tag="bytes", type=memoryview, to_plain=bytes_to_text, from_plain=bytes_from_text),
-    CustomType[BaseException](
-        tag="exception", type=BaseException, to_plain=exception_to_plain, from_plain=exception_from_plain
-    ),
+    scalar("datetime", datetime, moment_to_text, datetime_from_text),
+    scalar("date", date, date.isoformat, date.fromisoformat),
+    scalar("time", time, moment_to_text, time_from_text),
+    scalar("timedelta", timedelta, timedelta_to_parts, timedelta_from_parts),
+    scalar("decimal", Decimal, Decimal.__str__, lambda text: Decimal(require_text(text), STRICT)),
+    scalar("uuid", UUID, UUID.__str__, lambda text: UUID(require_text(text))),
+    scalar("bytes", bytes, bytes_to_text, bytes_from_text),
+    scalar("bytes", bytearray, bytes_to_text, bytes_from_text),
+    scalar("bytes", memoryview, bytes_to_text, bytes_from_text),
+    scalar("exception", BaseException, exception_to_plain, exception_from_plain),
 )

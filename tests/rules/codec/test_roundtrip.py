@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import example, given, settings
 
-from django_ayework.rules.codec import Codec, RichJSON, decode, encode
+from django_ayework.rules.codec import Codec, RichJSON, decode, encode, richjson
 from tests.rules.codec.values import TAG, fingerprint, nasty_text, values
 
 patient = settings(deadline=None)
@@ -38,6 +38,17 @@ def test_the_text_is_json_without_nul_that_utf8_can_express(value):
 def test_what_was_read_is_written_the_same(value):
     text = encode(value)
     assert encode(decode(text)) == text
+
+
+@patient
+@given(values)
+@example({"a": 1, "b": "tea"})
+@example({"\ud800\udc00": None})
+def test_the_short_cut_writes_what_the_walk_writes(value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(richjson, "is_plain", lambda value: False)
+        walked = encode(value)
+    assert encode(value) == walked
 
 
 @given(nasty_text)

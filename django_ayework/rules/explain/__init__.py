@@ -1,1 +1,0 @@
-"""Why a work is not running: facts in, reasons in words out."""
