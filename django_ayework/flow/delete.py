@@ -12,8 +12,7 @@ from django_ayework.define.handles import Handle
 from django_ayework.define.requests import WorkRequest
 from django_ayework.errors import BlockerReference
 from django_ayework.flow.acting import gates_among, lock_all
-from django_ayework.flow.dependencies import unreleased_ids
-from django_ayework.flow.recheck import flush
+from django_ayework.flow.dependencies import flush, unreleased_ids
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.identity import require_work_id
 from django_ayework.rules.states import Status, is_terminal
