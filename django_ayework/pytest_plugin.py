@@ -34,7 +34,7 @@ def _ayework_present() -> Iterator[None]:
         module.clock.reset()
     module = sys.modules.get("django_ayework.flow.notify")
     if module is not None:
-        module.rest()
+        module.close_idle()
 
 
 def kit(name: str) -> Any:

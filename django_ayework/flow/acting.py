@@ -18,10 +18,9 @@ from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE, WorkRequest
 from django_ayework.errors import AlreadyCompleted, BlockerReference, NotTriggerable, WorkNotFound
-from django_ayework.flow.dependencies import fire, read, unreleased_ids
+from django_ayework.flow.dependencies import fire, flush, read, unreleased_ids
 from django_ayework.flow.gates import promised_in
 from django_ayework.flow.outcomes import success_from
-from django_ayework.flow.recheck import flush
 from django_ayework.flow.requests import twinned
 from django_ayework.flow.services import EngineServices, assignment_of
 from django_ayework.flow.settle import Settlement, record_all, success_of

@@ -12,10 +12,10 @@ from django_ayework.define.registry import registry
 from django_ayework.define.type_options import check_limit, check_weight
 from django_ayework.define.types import WorkSettings
 from django_ayework.errors import AyeworkError
+from django_ayework.flow.dependencies import flush
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.events import report
 from django_ayework.flow.readiness import hints_on_queues
-from django_ayework.flow.recheck import flush
 from django_ayework.flow.requests import twinned
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import WorkControl

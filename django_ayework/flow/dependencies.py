@@ -1,11 +1,25 @@
-"""Resolving dependencies: waiters of ended works are decided, wave by wave."""
+"""Dependencies: flushing a unit of work, deciding the waiters of ended works, and rechecking new waiters.
+
+A settlement decides the waiters of what it has ended, wave by wave: a gate that opens has ended, too.
+
+A waiter can be inserted while another transaction settles what it watches, each unseen by the other. To lock
+the watched works in the caller's transaction would prevent that, but a slow request would then stall the
+workers, and could be chosen as the victim of a deadlock. Instead the waiter is rechecked after the commit. A
+recheck locks nothing for longer than a moment, and skips what others have locked: a worker rechecks that
+later. The waiter's ``recheck`` flag is durable, and stays until nothing was skipped.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import NamedTuple
 
 from django.db import Error
 
@@ -15,34 +29,67 @@ from django_ayework.flow.gates import decode_releases, gate_timeout, promised_in
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
 from django_ayework.flow.requests import decode_options
 from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.flow.units import insert_outputs
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
 from django_ayework.rules.retry import resolve_deadline, waiting_status
-from django_ayework.rules.states import Reason, Status, Transition
+from django_ayework.rules.states import Reason, Status, Transition, is_terminal
 from django_ayework.rules.texts import error_text
 from django_ayework.store import transitions
-from django_ayework.store.database import chunked, rows
-from django_ayework.store.dependencies import News, WaiterRow, missed_by
-from django_ayework.store.resolution import resolve_waiters
+from django_ayework.store.attempts import insert_attempts
+from django_ayework.store.clock import clock
+from django_ayework.store.database import briefly, chunked, rows
+from django_ayework.store.dependencies import Outcomes, WaiterRow, lock_waiters, missed_by
+from django_ayework.store.resolution import (
+    OpenEdge,
+    clear_recheck,
+    edges_by_id,
+    ends_of_blockers,
+    flag_for_recheck,
+    open_edges,
+    open_watchers,
+    record_outcomes,
+    resolve_waiters,
+    settled_chains,
+    settled_statuses,
+    waiters_to_recheck,
+)
 from django_ayework.store.rows import WorkRow, rows_of, statuses_of
 
+#: Waiters in one transaction.
+PAGE = 500
+#: Edges that are remembered of an unresolved waiter, and waiters that are remembered. The rest is read anew.
+MOST_EDGES = 1000
+MOST_WAITERS = 10_000
+#: Seconds for which the waiters of a page that has failed are rechecked one by one.
+LONGEST_ISOLATION = 2.0
 
-def cascade(unit_of_work: UnitOfWork) -> None:
-    """Decide every waiter the news concerns, and those that this concerns in turn."""
+
+def flush(unit_of_work: UnitOfWork) -> None:
+    """Queue outputs, decide waiters, write groups and attempts; effects are carried out after the commit."""
+    insert_outputs(unit_of_work)
     while unit_of_work.outcomes or unit_of_work.chain_outcomes or unit_of_work.undecided:
         decide_wave(unit_of_work)
+    unit_of_work.groups.close(unit_of_work.effects)
+    insert_attempts(unit_of_work.attempts)
+    if unit_of_work.rechecks:
+        unit_of_work.effects.after.append(partial(recheck, unit_of_work.rechecks))
+    if unit_of_work.strays:
+        unit_of_work.effects.after.append(partial(recheck_watchers, sorted(unit_of_work.strays)))
+    unit_of_work.effects.release_on_commit()
 
 
 def decide_wave(unit_of_work: UnitOfWork) -> None:
-    """Write this wave's outcomes on the edges and move the waiters they decide.
+    """Write this wave's outcomes on the edges and move the waiters that they decide.
 
-    Settle first, then look for edges, in a later statement: an edge committed before this look is seen, one
-    committed after it belongs to a waiter that its maker looks at again.
+    The transitions come first and the edges are read in a later statement: an edge that was committed before
+    is seen, and one that is committed after it belongs to a waiter that is rechecked.
     """
-    news = News(unit_of_work.outcomes, unit_of_work.chain_outcomes)
+    outcomes = Outcomes(unit_of_work.outcomes, unit_of_work.chain_outcomes)
     unit_of_work.outcomes, unit_of_work.chain_outcomes = {}, {}
     undecided, unit_of_work.undecided = unit_of_work.undecided, set()
-    decide_waiters(unit_of_work, resolve_waiters(undecided, news), undone=news.undoes())
+    if waiters := resolve_waiters(undecided, outcomes):
+        decide_waiters(unit_of_work, waiters, undone=outcomes.undoes())
 
 
 def decide_waiters(unit_of_work: UnitOfWork, waiters: Mapping[str, WaiterRow], undone: bool = False) -> None:
@@ -65,13 +112,13 @@ def decision_of(waiter: WaiterRow) -> Decision:
 
 
 def read(ids: list[str]) -> list[WorkRow]:
-    """Read the waiting works themselves."""
+    """Read the works of waiters."""
     return [row for some in chunked(ids) for row in rows_of(rows(Work).filter(id__in=some).order_by("id"))]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A waiter's transition, and what to do once it is won."""
+    """The transition of a waiter, and what is recorded once the transition is won."""
 
     row: WorkRow
     transition: Transition
@@ -80,61 +127,57 @@ class Move:
 
 
 def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
-    """Return what a decision makes of a waiting work, if anything."""
+    """Return the move of a waiting work that follows from a decision, if there is one.
+
+    A waiter that can never be met dies, and the works that it would have released count as cancelled. One
+    that died so, and may be met again, goes back to waiting.
+    """
     if row.status == Status.BLOCKED and decision is Decision.FIRE:
         return fire(row, now) if row.type == GATE_TYPE else unblock(row, now)
     if row.status == Status.BLOCKED and decision is Decision.NEVER:
-        return give_up(row, now)
+        end = ending(row, now, Status.DEAD, Reason.UNSATISFIABLE, unmet_text(row.id))
+        return Move(row, end, close_unopened)
     if row.reason == Reason.UNSATISFIABLE and decision is not Decision.NEVER:
-        return revive(row, now)
+        return Move(row, waiting_again(row, now), reopen)
     return None
 
 
 def fire(row: WorkRow, now: datetime) -> Move:
-    """A gate opens: it succeeds, and its works are queued into its group.
+    """Open a gate: it succeeds, and its works are queued into its group.
 
-    No error of reading them may reach the settlement of the work it waited for.
+    A gate whose works cannot be read dies: the error must not fail the settlement of the work that it
+    watched.
     """
     try:
         new_works = build_new_works(
             decode_releases(row.input), Lineage(row.group, row.id, released=True), now
         )
-    except Error:  # the database's own: the whole settlement is to be tried again
+    except Error:  # of the database: the whole settlement is tried again
         raise
-    except BaseException as error:  # of a codec of the project's own
+    except BaseException as error:  # of the project's codec
         return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
     group_id = row.group_id or (row.id if new_works else None)
     return Move(row, ending(row, now, Status.SUCCESS, group_id=group_id), release, tuple(new_works))
 
 
 def unblock(row: WorkRow, now: datetime) -> Move:
-    """A work's blockers have succeeded: it is due, no earlier than its own time, and no older than now.
+    """Let a work run whose blockers have succeeded: now, or at its own later time.
 
-    One that was queued without a delay is due now, whatever the clock of the host said that queued it.
+    A work that was queued without a delay is due now, whatever the clock of the enqueuing host said.
     """
     run_at = now if row.run_at <= row.queued_at else max(row.run_at, now)
     return Move(row, row.becoming(waiting_status(run_at, now), run_at=run_at, error=row.error), resume)
 
 
 def resume(unit_of_work: UnitOfWork, move: Move) -> None:
-    """Book a work that may start."""
+    """Record a work that may start."""
     unit_of_work.effects.awaits_worker(move.row.after(move.transition))
 
 
-def give_up(row: WorkRow, now: datetime) -> Move:
-    """A waiter can never be met: it dies, and what it would have released counts as cancelled."""
-    return Move(row, ending(row, now, Status.DEAD, Reason.UNSATISFIABLE, unmet_text(row.id)), close_unopened)
-
-
 def unmet_text(waiter: str) -> str:
-    """Say which works a waiter waited for in vain."""
+    """Return the error of a waiter that can never be met; it names works without success."""
     missed = [f"{id} is {outcome}" for id, outcome in missed_by(waiter, limit=3)]
     return f"what it waits for can no longer happen: {', '.join(missed)}; retry that work to carry on"
-
-
-def revive(row: WorkRow, now: datetime) -> Move:
-    """A waiter that had given up may still be met: it waits again, and its cascade is undone."""
-    return Move(row, waiting_again(row, now), reopen)
 
 
 def ending(
@@ -151,12 +194,12 @@ def ending(
 
 
 def waiting_again(row: WorkRow, now: datetime) -> Transition:
-    """Return the way back of an ended waiter; its time counts anew, an explicit deadline stays."""
+    """Return the transition of an ended waiter that waits again, with a new deadline."""
     return row.becoming(Status.BLOCKED, attempt=0, deadline=deadline_anew(row, now))
 
 
 def deadline_anew(row: WorkRow, now: datetime) -> datetime | None:
-    """Return when a waiter expires that starts to wait now."""
+    """Return when a waiter expires that starts to wait now; an explicit deadline stays as it is."""
     options = decode_options(row.options)
     timeout = gate_timeout(row.input) if row.type == GATE_TYPE else None
     if timeout is None and options.explicit_deadline:
@@ -165,7 +208,7 @@ def deadline_anew(row: WorkRow, now: datetime) -> datetime | None:
 
 
 def release(unit_of_work: UnitOfWork, move: Move) -> None:
-    """Book a gate that opened."""
+    """Record a gate that opened, and queue its works."""
     if move.row.group_id is None and move.new_works:
         unit_of_work.groups.founded(move.row.id)
     unit_of_work.strays |= unit_of_work.insert(move.new_works, promised=True)
@@ -175,7 +218,7 @@ def release(unit_of_work: UnitOfWork, move: Move) -> None:
 
 
 def close_unopened(unit_of_work: UnitOfWork, move: Move) -> None:
-    """Book a waiter that died: the works it would have released count as cancelled for their watchers."""
+    """Record a waiter that died: the works that it would have released count as cancelled."""
     after = move.row.after(move.transition)
     unit_of_work.ended(after, move.transition.status)
     unit_of_work.outcomes.update(dict.fromkeys(unreleased_ids(move.row), Status.CANCELLED))
@@ -185,17 +228,173 @@ def close_unopened(unit_of_work: UnitOfWork, move: Move) -> None:
 
 
 def reopen(unit_of_work: UnitOfWork, move: Move) -> None:
-    """Book a waiter that waits again; what counted as cancelled because of it no longer does."""
+    """Record a waiter that waits again: the works that it may release no longer count as cancelled."""
     unit_of_work.reopened(move.row.after(move.transition), was_dead=move.row.status == Status.DEAD)
     unit_of_work.outcomes.update(dict.fromkeys(unreleased_ids(move.row)))
     unit_of_work.undecided.add(move.row.id)
 
 
 def unreleased_ids(*works: WorkRow) -> Iterable[str]:
-    """Return the ids of the works that gates have not released, those of nested gates included.
+    """Return the ids of the works that gates have not released, nested gates included.
 
-    One that somebody else has queued lives a life of its own.
+    Works that exist are left out: they were queued in another way.
     """
     promised = [id for row in works if row.type == GATE_TYPE for id in promised_in(row.input)]
     queued = statuses_of(promised)
     return [id for id in promised if id not in queued]
+
+
+class Recheck(NamedTuple):
+    """The waiters that a recheck has locked; ``stranded`` are those that missed an end and had no flag."""
+
+    locked: set[str]
+    stranded: list[str]
+
+
+class Unresolved:
+    """Open edges by waiter, of waiters whose recheck had to skip locked works.
+
+    These are the edges to the locked works, as all other edges of the waiter were dealt with: a settlement
+    that begins later finds those by itself. Thus a gate over very many works, one of which is locked for
+    long, is read once and not at every recheck. Ids of edges are never used twice, so a new waiter under an
+    old id is not taken for the old one.
+    """
+
+    def __init__(self) -> None:
+        self._edges: dict[str, list[int]] = {}
+
+    def edges_of(self, waiters: Sequence[str]) -> list[OpenEdge]:
+        """Return the edges to recheck, and forget what is remembered of these waiters."""
+        remembered = [id for waiter in waiters for id in self._edges.pop(waiter, ())]
+        known = edges_by_id(remembered)
+        partly = {edge.waiter_id for edge, _ in known}
+        edges = [edge for edge, outcome in known if not outcome and edge.waiter_id in waiters]
+        return edges + open_edges([waiter for waiter in waiters if waiter not in partly])
+
+    def remember(self, edges: Sequence[OpenEdge], waiters: Collection[str]) -> None:
+        """Remember these edges, of waiters all of whose others were dealt with."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for edge in edges:
+            if edge.waiter_id in waiters:
+                found[edge.waiter_id].append(edge.id)
+        if len(self._edges) + len(found) > MOST_WAITERS:
+            self._edges.clear()
+        self._edges.update((waiter, ids) for waiter, ids in found.items() if len(ids) <= MOST_EDGES)
+
+
+unresolved = Unresolved()
+
+
+def recheck(waiters: Sequence[str]) -> None:
+    """Write the outcomes that waiters may have missed before their edges were visible, and decide them.
+
+    This runs in the thread that has queued them. It does not wait for locks on watched works, and hardly for
+    those on waiters and on groups behind them: after a moment the rest, with its flags, is left to a worker.
+    """
+    for page in chunked(waiters, PAGE):
+        if recheck_page(page) is None:
+            return
+
+
+def recheck_watchers(ids: Sequence[str]) -> None:
+    """Recheck the waiters with open edges to these works, which existed before the works did.
+
+    They have no flag; those that cannot be rechecked now are given one.
+    """
+    for page in chunked(open_watchers(ids), PAGE):
+        done = recheck_page(page)
+        left = set(page) - (done.locked if done else set())
+        if left:
+            briefly(partial(flag_for_recheck, sorted(left)))
+
+
+def recheck_page(waiters: Sequence[str]) -> Recheck | None:
+    """Recheck waiters in one transaction; None if that would have to wait for locks."""
+    if not waiters:
+        return Recheck(set(), [])
+    edges = unresolved.edges_of(waiters)
+    works = settled_statuses({edge.watched_id for edge in edges if not edge.chain})
+    chains = settled_chains({edge.watched_id for edge in edges if edge.chain})
+    skipped = [edge for edge in edges if edge.watched_id in (chains if edge.chain else works).locked]
+    ended = Outcomes(works.ended, chains.ended)
+    done = briefly(partial(record_ends, waiters, ended, {edge.waiter_id for edge in skipped}))
+    if done is not None:
+        unresolved.remember(skipped, done.locked)
+    return done
+
+
+def record_ends(waiters: Sequence[str], ended: Outcomes, incomplete: Collection[str]) -> Recheck:
+    """Write outcomes to waiters, and decide the waiters, under their locks; locked waiters are passed over.
+
+    One statement locks all of these waiters, in id order, and no other waiters of the same works: settlements
+    and rechecks of their own resolve those. What had ended without success may have been retried since it was
+    read; so it is read anew under the locks, for which a retry must wait from here on.
+    """
+    unit_of_work = UnitOfWork(clock.now())
+    locked = lock_waiters(waiters, skip_locked=True)
+    outcomes = Outcomes(still_ended(ended.works, statuses_of), still_ended(ended.chains, ends_of_blockers))
+    resolved = record_outcomes(locked, outcomes)
+    clear_recheck(id for id, waiter in locked.items() if waiter.recheck and id not in incomplete)
+    decide_waiters(unit_of_work, resolved)
+    flush(unit_of_work)
+    stranded = [id for id, waiter in locked.items() if not waiter.recheck and resolved[id] != waiter]
+    return Recheck(set(locked), stranded)
+
+
+def still_ended(
+    ended: Mapping[str, Status | None], read: Callable[[Iterable[str]], dict[str, Status]]
+) -> dict[str, Status]:
+    """Return what has ended; what had ended without success is read anew."""
+    succeeded = {id: status for id, status in ended.items() if status is Status.SUCCESS}
+    missed = read(id for id in ended if id not in succeeded)
+    return {**succeeded, **{id: status for id, status in missed.items() if is_terminal(status)}}
+
+
+class Leftovers:
+    """Rechecks flagged waiters page by page, each behind the last: locked ones do not starve others."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def recheck(self, limit: int = 100) -> int:
+        """Recheck the next page of waiters that still have their flag; return how many waiters it has."""
+        waiters = waiters_to_recheck(limit, self._last)
+        self._last = waiters[-1] if waiters else ""
+        recheck_isolated(waiters)
+        return len(waiters)
+
+
+recheck_leftovers = Leftovers().recheck
+
+
+def recheck_isolated(waiters: Sequence[str]) -> list[Recheck]:
+    """Recheck waiters together; if that fails, one by one, so that one does not hold up the others."""
+    try:
+        done = recheck_page(waiters)
+    except Exception:
+        if len(waiters) < 2:
+            raise
+        done = None
+    if done is not None:
+        return [done]
+    return recheck_one_by_one(waiters) if len(waiters) > 1 else []
+
+
+def recheck_one_by_one(waiters: Sequence[str]) -> list[Recheck]:
+    """Recheck each of these waiters in a transaction of its own, in random order, until the time is up.
+
+    The order is random so that different waiters are reached each time. An error that is not about locks is
+    raised once the others were rechecked.
+    """
+    until = time.monotonic() + LONGEST_ISOLATION
+    rechecks: list[Recheck | None] = []
+    errors: list[Exception] = []
+    for waiter in random.sample(waiters, len(waiters)):
+        if time.monotonic() < until:
+            try:
+                rechecks.append(recheck_page([waiter]))
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return [done for done in rechecks if done]

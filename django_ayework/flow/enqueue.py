@@ -12,13 +12,14 @@ from django_ayework.define.options import check_id, checked
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId
 from django_ayework.flow.after_commit import insert_after_commit, skips_queue, start_after_commit
-from django_ayework.flow.effects import Effects, tell_at_once
+from django_ayework.flow.dependencies import flush
+from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import has_receivers
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.identity import leave_taken, originals, require_dedup_fits
 from django_ayework.flow.new_works import ALONE, NewWork, build_new_work_as, build_new_works, one_of_each
+from django_ayework.flow.notify import publish_due
 from django_ayework.flow.payloads import encode_input
-from django_ayework.flow.recheck import flush
 from django_ayework.flow.requests import Resolved, resolve
 from django_ayework.flow.row_templates import Blank, Drafts, are_plain, blank_of
 from django_ayework.flow.unit_of_work import UnitOfWork
@@ -65,7 +66,7 @@ def insert_plain(blank: Blank, request: WorkRequest[Any, Any]) -> Handle[Any, An
         row = blank.row(id, text, now)
         tell_on_commit(row)
         return handle_of(row, is_new=True)
-    tell_at_once(blank.due)
+    publish_due(blank.due)
     return Handle(id, id, chain_id=id)
 
 

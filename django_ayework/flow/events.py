@@ -22,7 +22,6 @@ from django_ayework.logs import AttemptFacts
 from django_ayework.signals import RobustSignal
 from django_ayework.store.rows import WorkRow
 
-# --- events ---
 # Telling signals and hooks what happened, after commit.
 
 logger = logging.getLogger("django_ayework")
@@ -117,7 +116,6 @@ def resolved_hook(hook: Any) -> Callable[..., Any]:
     return import_string(hook) if isinstance(hook, str) else hook  # type: ignore[no-any-return]
 
 
-# --- backlog ---
 # Who is told of a backlog: the hook ``ON_BACKLOG``.
 
 
@@ -131,7 +129,6 @@ def backlog_policy() -> BacklogPolicy | None:
     )
 
 
-# --- log context ---
 # What log records say of an attempt: its facts, and what the hooks for it add.
 
 

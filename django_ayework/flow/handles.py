@@ -1,4 +1,7 @@
-"""Handles: follow a work from anywhere, and wait for its end."""
+"""Handles: the state of a work from anywhere, and waiting for its end.
+
+A waiting caller reads the database at growing intervals, and at once when it is notified of an end.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from django_ayework.errors import (
 )
 from django_ayework.flow.acting import cancel_group, cancel_works
 from django_ayework.flow.effects import note_waiting
-from django_ayework.flow.notify import hears_others, subscribe_ended, waiters
+from django_ayework.flow.notify import ended_works, receives_remote, subscribe_ended
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.requests import twinned
 from django_ayework.flow.states import find_chain_state, find_state
@@ -40,27 +43,24 @@ from django_ayework.store.database import connection, in_transaction, is_manual,
 from django_ayework.store.groups import find_group, last_step
 from django_ayework.store.rows import WorkRow, find_row
 
-# --- waiting ---
-# Waiting for the end of a work, its group or its chain: by being told, and by looking now and then.
-
-#: Waiting looks at the database this often: soon at first, then less and less. Seconds.
-FIRST_LOOK = 0.005
-SLOWEST_LOOK = 0.25
-#: The same while other processes are heard.
-SLOWEST_LOOK_WHEN_TOLD = 1.0
-#: Seconds between two looks of one who is told that anything may have ended, again and again.
+#: A waiting caller reads the database this often: soon at first, then less and less. Seconds.
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 0.25
+#: The same while notifications of other processes arrive.
+LONGEST_PAUSE_WHEN_NOTIFIED = 1.0
+#: Seconds between two reads of a caller that is notified again and again that anything may have ended.
 LEAST_BETWEEN = 0.02
 
 
 class Wait:
-    """One wait; ``wake`` is called, in any thread, when it is worthwhile to look again."""
+    """One wait; ``wake`` is called, in any thread, when the database is to be read again."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
         self._ids: set[str] = set()
-        self._looked_at = 0.0
+        self._read_at = 0.0
         self._is_sure = False
-        self._hears_others = False
+        self._is_remote = False  # also notified by other processes
 
     def __enter__(self) -> Wait:
         return self
@@ -68,63 +68,60 @@ class Wait:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        waiters.remove(self._ids, self._told)
-        if self._hears_others:
-            hearing.leave()
+        ended_works.unsubscribe(self._ids, self._notified)
+        if self._is_remote:
+            remote_ends.leave()
 
     def go_on(self, row: WorkRow) -> None:
-        """Note that there is no answer yet: be told of the work from now on, if need be by others.
+        """Subscribe to the work's end, as there is no answer yet: in this process first, then in others.
 
-        Many works end before a second look, and for those no connection is opened.
+        Many works end before the second read, and for those no connection is opened.
         """
-        self._looked_at, self._is_sure = time.monotonic(), False
+        self._read_at, self._is_sure = time.monotonic(), False
         if not self._ids:
             self._ids = {row.id, row.group, row.chain}
-            waiters.add(self._ids, self._told)
-        elif not self._hears_others and not in_transaction():
-            self._hears_others = True
-            hearing.join()
+            ended_works.subscribe(self._ids, self._notified)
+        elif not self._is_remote and not in_transaction():
+            self._is_remote = True
+            remote_ends.join()
 
     def gap(self) -> float:
-        """Return how many seconds to leave before another look."""
-        return 0.0 if self._is_sure else self._looked_at + LEAST_BETWEEN - time.monotonic()
+        """Return the seconds to leave before the next read."""
+        return 0.0 if self._is_sure else self._read_at + LEAST_BETWEEN - time.monotonic()
 
     def pauses(self, timeout: Seconds | None) -> Iterator[float | None]:
-        """Yield how long to sleep at most after each look; None when the time is over."""
+        """Yield the longest sleep after each read; None when the time is over."""
         limit = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
-        pause = FIRST_LOOK
+        pause = FIRST_PAUSE
         while True:
             left = pause if limit is None else limit - time.monotonic()
             if left <= 0:
                 yield None
                 return
             yield min(pause, left)
-            slowest = SLOWEST_LOOK_WHEN_TOLD if self._hears_others and hears_others() else SLOWEST_LOOK
-            pause = min(pause * 1.5, slowest)
+            is_notified = self._is_remote and receives_remote()
+            pause = min(pause * 1.5, LONGEST_PAUSE_WHEN_NOTIFIED if is_notified else LONGEST_PAUSE)
 
-    def _told(self, surely: bool) -> None:
+    def _notified(self, surely: bool) -> None:
         self._is_sure = self._is_sure or surely
         self._wake()
 
 
-class AsyncBell:
-    """Wakes a coroutine; any thread may ring it."""
+class AsyncEvent:
+    """An event that wakes a coroutine, and that any thread may set."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
+        self.clear = self._event.clear
 
-    def ring(self) -> None:
-        """Wake whoever waits."""
+    def set(self) -> None:
+        """Wake the coroutine."""
         with suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(self._event.set)
 
-    def clear(self) -> None:
-        """Forget that it was rung."""
-        self._event.clear()
-
     async def wait(self, seconds: float) -> bool:
-        """Wait at most that long; return whether it was rung."""
+        """Wait at most that long; return whether it was set."""
         try:
             await asyncio.wait_for(self._event.wait(), seconds)
         except TimeoutError:
@@ -132,57 +129,49 @@ class AsyncBell:
         return True
 
 
-class Hearing:
-    """One subscription for all who wait in this process."""
+class RemoteEnds:
+    """One subscription to the notifications of other processes for all who wait in this process."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew, as in a forked process."""
         self._lock = threading.Lock()
-        self._number = 0
-        self._end: Callable[[], None] | None = None
+        self._waits = 0
+        self._unsubscribe: Callable[[], None] | None = None
 
     def join(self) -> None:
-        """Note one more who waits."""
+        """Add a wait."""
         with self._lock:
-            self._number += 1
-            if self._end is None:
-                self._end = subscribe_ended(waiters.tell)
+            self._waits += 1
+            if self._unsubscribe is None:
+                self._unsubscribe = subscribe_ended(ended_works.publish)
 
     def leave(self) -> None:
-        """Note that one has ended."""
+        """Remove a wait."""
         with self._lock:
-            self._number -= 1
-            if self._number == 0 and self._end is not None:
-                self._end()
-                self._end = None
+            self._waits -= 1
+            if self._waits == 0 and self._unsubscribe is not None:
+                self._unsubscribe()
+                self._unsubscribe = None
 
 
-hearing = Hearing()
-after_fork_in_child(hearing.forget)
+remote_ends = RemoteEnds()
+after_fork_in_child(remote_ends.reset)
 
-# --- handles ---
-# Handles: follow a work from anywhere, wait for its end.
 
 R_co = TypeVar("R_co", covariant=True)
 G_co = TypeVar("G_co", covariant=True)
-T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """There is no answer yet."""
-
-
-PENDING = Pending()
+#: There is no answer yet.
+PENDING = object()
 
 
 class Handle(handles.Handle[R_co, G_co]):
-    """A handle that looks into the database until there is an answer."""
+    """A handle that reads the database until there is an answer."""
 
-    _noted = False  # that somebody waits for the group
+    _is_noted = False  # that a caller waits for the group
 
     def _find_ids(self) -> tuple[str | None, str | None]:
         """Read the ids of the work's group and chain."""
@@ -226,6 +215,14 @@ class Handle(handles.Handle[R_co, G_co]):
         """See state()."""
         return await sync_to_async(self.state)()
 
+    async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
+        """See chain_state()."""
+        return await sync_to_async(self.chain_state)(start, limit)
+
+    async def acancel(self) -> list[str]:
+        """See cancel()."""
+        return await sync_to_async(self.cancel)()
+
     async def aresult(self, timeout: Seconds | None = None) -> R_co:
         """See result()."""
         return cast(R_co, await self._await(self._own_result, timeout))
@@ -238,48 +235,40 @@ class Handle(handles.Handle[R_co, G_co]):
         """See chain()."""
         return await self._await(self._chain_result, timeout)
 
-    async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
-        """See chain_state()."""
-        return await sync_to_async(self.chain_state)(start, limit)
-
-    async def acancel(self) -> list[str]:
-        """See cancel()."""
-        return await sync_to_async(self.cancel)()
-
     def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
-        """Look until there is an answer: whenever somebody tells of an end, and at growing intervals."""
-        bell = threading.Event()
-        with Wait(bell.set) as wait:
+        """Read until there is an answer: when notified of an end, and at growing intervals."""
+        ended = threading.Event()
+        with Wait(ended.set) as wait:
             for pause in wait.pauses(timeout):
-                bell.clear()
-                answer = self._look(look, wait)
+                ended.clear()
+                answer = self._read(look, wait)
                 if answer is not PENDING:
                     return answer
                 if pause is None:
                     break
-                if bell.wait(pause):
+                if ended.wait(pause):
                     time.sleep(max(0.0, min(wait.gap(), pause)))
         raise too_late(self.id, timeout)
 
     async def _await(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
-        """See _wait(); between two looks the event loop is free."""
-        bell = AsyncBell()
-        with Wait(bell.ring) as wait:
+        """See _wait(); between two reads the event loop is free."""
+        ended = AsyncEvent()
+        with Wait(ended.set) as wait:
             for pause in wait.pauses(timeout):
-                bell.clear()
-                answer = await sync_to_async(self._look)(look, wait)
+                ended.clear()
+                answer = await sync_to_async(self._read)(look, wait)
                 if answer is not PENDING:
                     return answer
                 if pause is None:
                     break
-                if await bell.wait(pause):
+                if await ended.wait(pause):
                     await asyncio.sleep(max(0.0, min(wait.gap(), pause)))
         raise await sync_to_async(too_late)(self.id, timeout)
 
-    def _look(self, look: Callable[[WorkRow], Any], wait: Wait) -> Any:
-        """Look once; refuse to wait for what only the end of our own transaction can bring."""
+    def _read(self, look: Callable[[WorkRow], Any], wait: Wait) -> Any:
+        """Read once. Raises WaitInTransaction if only the caller's commit can bring the answer."""
         row = existing(self.id)
-        self._noted = self._noted or note_waiting(row.group)
+        self._is_noted = self._is_noted or note_waiting(row.group)
         answer = look(row)
         if answer is PENDING and is_uncommitted(self.id):
             raise WaitInTransaction(id=self.id)
@@ -327,7 +316,7 @@ def existing(id: str) -> WorkRow:
 
 
 def too_late(id: str, timeout: Seconds | None) -> WaitTimeout:
-    """Return the error of a wait that is over, saying how things stand."""
+    """Return the error of a wait whose time is over, with the work's status."""
     row = existing(id)
     limit = 0.0 if timeout is None else seconds(timeout, "timeout")
     if is_terminal(row.status):
@@ -339,18 +328,18 @@ def too_late(id: str, timeout: Seconds | None) -> WaitTimeout:
 
 @dataclass(slots=True)
 class Uncommitted:
-    """Works that one transaction inserted; ``block`` is its outermost ``atomic``, to tell it from others."""
+    """Works that one transaction inserted; it is recognised by ``block``, its outermost ``atomic``."""
 
     block: object
     ids: set[str] = field(default_factory=set)
 
 
-#: By connection, what its present transaction inserted.
+#: The works that the present transaction of each connection has inserted.
 _uncommitted: WeakKeyDictionary[BaseDatabaseWrapper, Uncommitted] = WeakKeyDictionary()
 
 
 def remember_uncommitted(ids: Collection[str]) -> None:
-    """Note works that nobody else can see before the transaction commits, if Django tells of that."""
+    """Note works that no other transaction can see before the commit, if Django calls back after that."""
     if in_transaction() and not is_manual(connection()):
         known, block = _uncommitted.get(connection()), outermost_block()
         if known is None or known.block is not block:
@@ -360,7 +349,7 @@ def remember_uncommitted(ids: Collection[str]) -> None:
 
 
 def forget_committed(known: Uncommitted, ids: Collection[str]) -> None:
-    """Note that works are committed; in a test, where ``drain`` calls this, they are not."""
+    """Forget works that are committed; in a test, where ``drain`` calls this, they are not."""
     if not in_transaction():
         known.ids.difference_update(ids)
 

@@ -11,9 +11,8 @@ from django.db import Error
 
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
-from django_ayework.flow.dependencies import Move, close_unopened, ending
+from django_ayework.flow.dependencies import Move, close_unopened, ending, flush, recheck_isolated
 from django_ayework.flow.outcomes import retry_input_of
-from django_ayework.flow.recheck import flush, recheck_isolated
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.controls import EVERYTHING, Scope

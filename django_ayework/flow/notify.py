@@ -1,4 +1,9 @@
-"""Wake-ups: waking workers and waiting callers, in this process and in others."""
+"""Notifications: commits are published to workers and waiting callers, in this process and in others.
+
+Local notifications are function calls, made in the thread that has committed. Remote ones go through the
+project's PubSub (:mod:`django_ayework.ports.pubsub`). Nothing depends on those: a process that receives none
+polls.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias
 
 from django.db import connections
 
+from django_ayework.define.context import AbortReason
 from django_ayework.flow.events import report
 from django_ayework.forking import after_fork_in_child
 from django_ayework.heartbeat import Heartbeat
@@ -33,51 +40,75 @@ from django_ayework.rules.notifications import (
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.sessions import engine_session
 
-# --- here ---
-# Who in this process is to be told: workers of what is due, whoever waits of what has ended.
+P = ParamSpec("P")
 
-DueListener: TypeAlias = Callable[[Due], object]
-#: Called with True if something has ended that it waits for, with False if that may be.
+
+#: Called with True if something has ended that the listener waits for, with False if that is possible.
 EndListener: TypeAlias = Callable[[bool], object]
 
-_workers: set[DueListener] = set()
 
-
-def add_due_listener(listener: DueListener) -> None:
-    """Let this be called whenever works become due, or will be soon, by a commit of this process."""
-    _workers.add(listener)
-
-
-def remove_due_listener(listener: DueListener) -> None:
-    """Forget the listener."""
-    _workers.discard(listener)
-
-
-def notify_due(due: Due) -> None:
-    """Wake the workers of this process."""
-    for listener in list(_workers):
-        listener(due)
-
-
-class Waiters:
-    """Who waits in this process, by the ids of works, groups and chains."""
+class LocalTopic(Generic[P]):
+    """The listeners of this process to one kind of notification; a forked process begins without any."""
 
     def __init__(self) -> None:
-        self.forget()
+        self._reset()
+        after_fork_in_child(self._reset)
 
-    def forget(self) -> None:
-        """Begin anew, as in a forked process: those who waited are in its parent."""
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[P, object]] = []
+
+    def subscribe(self, listener: Callable[P, object]) -> None:
+        """Call the listener with each notification from now on."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[P, object]) -> None:
+        """Remove the listener, if it is there."""
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def listeners(self) -> list[Callable[P, object]]:
+        """Return the listeners of this moment."""
+        if not self._listeners:
+            return []
+        with self._lock:
+            return list(self._listeners)
+
+    def publish(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call every listener."""
+        for listener in self.listeners():
+            listener(*args, **kwargs)
+
+
+#: Works became due, or will be soon, by a commit of this process.
+due_works: LocalTopic[[Due]] = LocalTopic()
+#: Works were taken from the workers that run them, by this process; by id, each with the reason.
+revoked_works: LocalTopic[[dict[str, AbortReason]]] = LocalTopic()
+#: Groups settled in this process, if anybody is to know.
+settled_groups: LocalTopic[[list[str]]] = LocalTopic()
+
+
+class EndedWorks:
+    """The listeners of this process to the ends of single works, groups and chains, by their ids."""
+
+    def __init__(self) -> None:
+        self._reset()
+        after_fork_in_child(self._reset)
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._by_id: dict[str, set[EndListener]] = {}
 
-    def add(self, ids: Collection[str], listener: EndListener) -> None:
-        """Call this when any of these has ended."""
+    def subscribe(self, ids: Collection[str], listener: EndListener) -> None:
+        """Call the listener when any of these has ended."""
         with self._lock:
             for id in ids:
                 self._by_id.setdefault(id, set()).add(listener)
 
-    def remove(self, ids: Collection[str], listener: EndListener) -> None:
-        """Forget the listener."""
+    def unsubscribe(self, ids: Collection[str], listener: EndListener) -> None:
+        """Remove the listener."""
         with self._lock:
             for id in ids:
                 listeners = self._by_id.get(id, set())
@@ -85,8 +116,8 @@ class Waiters:
                 if not listeners:
                     self._by_id.pop(id, None)
 
-    def tell(self, ids: Collection[str] | None) -> None:
-        """Wake those who wait for these; None is for "any"."""
+    def publish(self, ids: Collection[str] | None) -> None:
+        """Call the listeners of these ids; None stands for any."""
         if not self._by_id:
             return
         with self._lock:
@@ -96,16 +127,12 @@ class Waiters:
             listener(ids is not None)
 
 
-waiters = Waiters()
-after_fork_in_child(waiters.forget)
-after_fork_in_child(_workers.clear)
+ended_works = EndedWorks()
 
-# --- outbox ---
-# What this process tells others: at once if it can, and together if there is a lot.
 
-#: Seconds between two messages of a process; what comes meanwhile is sent together.
+#: Seconds between two messages of a process; notifications of the meantime are sent together.
 INTERVAL = 0.005
-#: The same while there is more to tell than names, as all of it says "look".
+#: The same while there are more ids than can be named, as every such message says "poll".
 FLOOD_INTERVAL = 0.025
 #: Messages that may follow one another at once, such as of works that one request enqueues.
 BURST = 4
@@ -114,11 +141,11 @@ IDLE = 2.0
 #: Seconds until the next try when a message could not be sent.
 PAUSE_AFTER_FAILURE = 1.0
 #: Seconds to wait for the thread's end.
-FAREWELL = 2.0
+STOP_TIMEOUT = 2.0
 
 
-class News(NamedTuple):
-    """What a commit, or a claim, is news of."""
+class Notification(NamedTuple):
+    """What a commit, or a claim, has brought about."""
 
     due: Due = Due()
     ended: Collection[str] = ()
@@ -127,7 +154,7 @@ class News(NamedTuple):
 
 
 class Batch:
-    """News that wait to be sent together."""
+    """Notifications that are sent together; ``ended`` and ``revoked`` are None for too many to be named."""
 
     def __init__(self) -> None:
         self.due = Due()
@@ -141,25 +168,25 @@ class Batch:
 
     @property
     def is_flood(self) -> bool:
-        """Whether there is more than can be named."""
+        """Whether there are more ids than can be named."""
         return self.ended is None or self.revoked is None
 
-    def add(self, news: News) -> None:
-        """Add news."""
-        if news.due:
-            self.works += news.due.works
-            if not news.due.is_known_from(self.due):
-                self.due |= news.due
-        self.ended = joined(self.ended, news.ended)
-        self.revoked = joined(self.revoked, news.revoked)
-        self.answered.update(news.answered)
+    def add(self, notification: Notification) -> None:
+        """Add a notification."""
+        if notification.due:
+            self.works += notification.due.works
+            if not notification.due.is_known_from(self.due):
+                self.due |= notification.due
+        self.ended = joined(self.ended, notification.ended)
+        self.revoked = joined(self.revoked, notification.revoked)
+        self.answered.update(notification.answered)
 
     def messages(self, origin: str, number: int = 0) -> list[tuple[str, str]]:
-        """Return what to send on which channel."""
-        messages = (
-            [(DUE, due_to_text(replace(self.due, works=self.works), origin, number))] if self.due else []
-        )
-        if self.answered:  # those beyond what can be named are left out: others look in vain
+        """Return the messages to send, each with its channel."""
+        messages = []
+        if self.due:
+            messages.append((DUE, due_to_text(replace(self.due, works=self.works), origin, number)))
+        if self.answered:  # those beyond what can be named are left out: others poll in vain
             messages.append((ANSWERED, ids_to_text(sorted(self.answered)[:MOST_NAMED], origin)))
         for channel, ids in ((ENDED, self.ended), (REVOKED, self.revoked)):
             if ids is None or ids:
@@ -168,26 +195,27 @@ class Batch:
 
 
 def joined(known: set[str] | None, more: Collection[str]) -> set[str] | None:
-    """Return ids with more of them; None stands for any, and for too many."""
-    if known is None or len(known) + len(more) > MOST_NAMED:
-        return None if known is None or len(known.union(more)) > MOST_NAMED else known.union(more)
+    """Return ids with more of them; None stands for too many."""
+    if known is None:
+        return None
     known.update(more)
-    return known
+    return known if len(known) <= MOST_NAMED else None
 
 
 class Sender:
-    """Sends news after a commit, in the thread that has committed; what follows at once, by a thread.
+    """Sends notifications to other processes: in the thread that has committed, or in a thread of its own.
 
-    That thread and its connection are there only while there is much to tell. Nothing here raises, and
-    nothing is sent twice: others look for themselves now and then.
+    A notification is sent at once if that is quick and the last ones were sent some time ago. Otherwise the
+    thread sends it, together with those that follow. The thread and its connection live while there is much
+    to send. Nothing here raises, and nothing is sent twice: other processes poll now and then.
     """
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Begin anew, as in a forked process: the thread is its parent's, and so is the name."""
-        #: By which this process knows its own messages.
+    def reset(self) -> None:
+        """Begin anew, as in a forked process: the thread and the name are those of its parent."""
+        #: The name by which this process knows its own messages.
         self.origin = secrets.token_hex(6)
         self._changed = threading.Condition(threading.Lock())
         self._batch = Batch()
@@ -195,79 +223,65 @@ class Sender:
         self._next_at = float("-inf")  # when a message may be sent, had all before kept their intervals
         self._numbers = count()
         self._is_failing = False
-        self._is_leaving = False
+        self._is_stopping = False
 
-    def put(self, due: Due, ended: Collection[str] = (), revoked: Collection[str] = ()) -> None:
-        """Tell others soon, unless nobody would hear it."""
-        self._put(News(due, ended, revoked))
-
-    def answer(self, messages: Collection[str]) -> None:
-        """Tell others that what these messages said to be due has been taken."""
-        self._put(News(answered=messages))
-
-    def _put(self, news: News) -> None:
-        """Send news now, or leave it to the thread."""
+    def publish(self, notification: Notification) -> None:
+        """Send a notification soon, unless no other process can receive it."""
         try:
             pubsub = get_pubsub()
-            if reaches_others(pubsub) and (batch := self._take_or_leave(news)):
+            if reaches_others(pubsub) and (batch := self._add(notification, is_quick(pubsub))):
                 self._send(batch)
         except Exception as error:
             self._fail(error)
 
     def flush(self) -> None:
-        """Send what is left, as the process ends."""
+        """Send the rest, as the process ends."""
         with self._changed:
             batch, self._batch = self._batch, Batch()
         if batch:
             self._send(batch)
 
-    def rest(self) -> None:
-        """End the thread once it has sent what there is; wait for it."""
+    def stop(self) -> None:
+        """End the thread once it has sent the rest; wait for it."""
         with self._changed:
-            thread, self._is_leaving = self._thread, True
+            thread, self._is_stopping = self._thread, True
             self._changed.notify()
         if thread is not None:
-            thread.join(FAREWELL)
+            thread.join(STOP_TIMEOUT)
 
-    def _take_or_leave(self, news: News) -> Batch | None:
-        """Return what the caller is to send now; or leave it to the thread, and return None."""
+    def _add(self, notification: Notification, is_quick: bool) -> Batch | None:
+        """Add a notification; return the batch that the caller is to send, None if the thread sends it.
+
+        After a failure the thread sends, until it can: a caller must not wait for a server that is away.
+        """
         with self._changed:
             was_empty = not self._batch
-            self._batch.add(news)
+            self._batch.add(notification)
             now = time.monotonic()
-            if was_empty and now >= self._ready_at and self._may_send_here():
-                return self._taken(now)
-            if was_empty or self._thread is None:
-                self._hand_over()
+            if was_empty and now >= self._ready_at and is_quick and not self._is_failing:
+                return self._take(now)
+            if self._thread is None:
+                self._is_stopping = False
+                self._thread = threading.Thread(target=self._serve, name="ayework-sender", daemon=True)
+                self._thread.start()
+            elif was_empty:
+                self._changed.notify()
             return None
 
-    def _may_send_here(self) -> bool:
-        """Tell whether whoever commits may send: it takes a moment, and worked the last time."""
-        return not self._is_failing and is_quick(get_pubsub())
+    @property
+    def _ready_at(self) -> float:
+        """The time from which the next message may be sent."""
+        return self._next_at - (BURST - 1) * INTERVAL
 
-    def _taken(self, now: float) -> Batch:
-        """Return what is to be sent now; the caller has the lock."""
+    def _take(self, now: float) -> Batch:
+        """Return the batch to send now; the caller has the lock."""
         batch, self._batch = self._batch, Batch()
         interval = FLOOD_INTERVAL if batch.is_flood else INTERVAL
         self._next_at = max(self._next_at, now) + interval
         return batch
 
-    @property
-    def _ready_at(self) -> float:
-        """When the next message may be sent."""
-        return self._next_at - (BURST - 1) * INTERVAL
-
-    def _hand_over(self) -> None:
-        """Let the thread send; the caller has the lock."""
-        if self._thread is None:
-            self._is_leaving = False
-            self._thread = threading.Thread(target=self._serve, name="ayework-outbox", daemon=True)
-            self._thread.start()
-        else:
-            self._changed.notify()
-
     def _serve(self) -> None:
-        """Send what is left here, until nothing has been for a while."""
+        """Send batches, until there has been none for a while."""
         with engine_session():
             try:
                 while batch := self._next():
@@ -276,19 +290,19 @@ class Sender:
                 connections.close_all()
 
     def _next(self) -> Batch | None:
-        """Wait for something to send, and for its time; None when it is time to end."""
+        """Wait for notifications, and for the time to send them; None when the thread is to end."""
         with self._changed:
             while not self._batch:
-                told = not self._is_leaving and self._changed.wait(IDLE)
-                if not told and not self._batch:
+                notified = not self._is_stopping and self._changed.wait(IDLE)
+                if not notified and not self._batch:
                     self._thread = None
                     return None
-            while (left := self._ready_at - time.monotonic()) > 0 and not self._is_leaving:
+            while (left := self._ready_at - time.monotonic()) > 0 and not self._is_stopping:
                 self._changed.wait(left)
-            return self._taken(time.monotonic())
+            return self._take(time.monotonic())
 
     def _send(self, batch: Batch) -> None:
-        """Send news; an error is reported once while it lasts."""
+        """Send a batch; an error is reported once while it lasts."""
         try:
             for channel, message in batch.messages(self.origin, next(self._numbers)):
                 get_pubsub().publish(channel, message)
@@ -297,7 +311,7 @@ class Sender:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Note that a message could not be sent; from then on the thread tries, until it can."""
+        """Note that a message could not be sent."""
         was_failing, self._is_failing = self._is_failing, True
         self._next_at = time.monotonic() + PAUSE_AFTER_FAILURE + BURST * INTERVAL
         if threading.current_thread() is self._thread:
@@ -307,101 +321,91 @@ class Sender:
 
 
 sender = Sender()
-
-
-def notify_others(works: Iterable[WorkRow]) -> None:
-    """Tell workers of other processes that these works are due again."""
-    places = [(row.queue, row.type) for row in works]
-    sender.put(Due(frozenset(places), works=len(places)))
-
-
-after_fork_in_child(sender.forget)
+after_fork_in_child(sender.reset)
 atexit.register(sender.flush)
 
-# --- elsewhere ---
-# What is heard from other processes. Nothing depends on it: whoever hears nothing looks now and then.
 
-Unsubscribe = Callable[[], None]
+def publish_due(due: Due) -> None:
+    """Publish works that were committed by themselves, without any other notification."""
+    due_works.publish(due)
+    sender.publish(Notification(due))
+
+
+def publish_released(works: Iterable[WorkRow]) -> None:
+    """Tell workers of other processes that these works, which this process gives back, are due again."""
+    places = [(row.queue, row.type) for row in works]
+    sender.publish(Notification(Due(frozenset(places), works=len(places))))
+
+
+Unsubscribe: TypeAlias = Callable[[], None]
 
 
 def subscribe_due(listener: Callable[[Due, str], object]) -> Unsubscribe:
-    """Call this with what becomes due by commits of other processes, and the message that says so.
+    """Call this with works that became due by commits of other processes, and with the message's text."""
 
-    Return what ends that.
-    """
-
-    def hear(text: str) -> None:
+    def read(text: str) -> None:
         if due := due_from_text(text, sender.origin):
             listener(due, text)
 
-    return subscribe(DUE, hear)
+    return subscribe(DUE, read)
+
+
+def subscribe_ids(channel: str, listener: Callable[[frozenset[str] | None], object]) -> Unsubscribe:
+    """Call this with the ids in the messages of a channel; None is for any."""
+
+    def read(text: str) -> None:
+        ids = ids_from_text(text, sender.origin)
+        if ids is None or ids:
+            listener(ids)
+
+    return subscribe(channel, read)
+
+
+#: Works, groups and chains that other processes have ended; None is for any.
+subscribe_ended = partial(subscribe_ids, ENDED)
+#: Works that other processes may have taken from the workers that run them; None is for any.
+subscribe_revoked = partial(subscribe_ids, REVOKED)
 
 
 def subscribe_answered(listener: Callable[[frozenset[str]], object]) -> Unsubscribe:
-    """Call this with the numbers of messages whose works others have taken."""
-
-    def hear(text: str) -> None:
-        if answered := ids_from_text(text, sender.origin):
-            listener(answered)
-
-    return subscribe(ANSWERED, hear)
+    """Call this with the numbers of DUE messages whose works other processes have taken."""
+    return subscribe_ids(ANSWERED, lambda numbers: listener(numbers or frozenset()))
 
 
-def subscribe_ended(listener: Callable[[frozenset[str] | None], object]) -> Unsubscribe:
-    """Call this with ids of works, groups and chains that others have ended; None is for any."""
-    return subscribe(ENDED, ids_for(listener))
+def subscribe(channel: str, listener: Callable[[str], None]) -> Unsubscribe:
+    """Subscribe to a channel; return the function that ends that. After an error this process polls."""
+    try:
+        return get_pubsub().subscribe(channel, listener)
+    except Exception as error:
+        report(error, "pubsub", "other processes are not heard, so this one looks for itself")
+        return lambda: None
 
 
-def subscribe_revoked(listener: Callable[[frozenset[str] | None], object]) -> Unsubscribe:
-    """Call this with works that others may have taken from whoever runs them; None is for any."""
-    return subscribe(REVOKED, ids_for(listener))
-
-
-def hears_others() -> bool:
-    """Tell whether other processes are heard at the moment, so that there is less need to look."""
+def receives_remote() -> bool:
+    """Tell whether notifications of other processes arrive at the moment, so that polling may be rarer."""
     return is_live(get_pubsub())
 
 
 def call_later(seconds: float, call: Callable[[], object]) -> None:
-    """Call this after so many seconds, in the thread that listens if the carrier of wake-ups can do that."""
-    by_carrier = getattr(get_pubsub(), "call_later", None)
-    if by_carrier is not None:
-        by_carrier(seconds, call)
+    """Call this after so many seconds, in the PubSub's own thread if it has one."""
+    by_pubsub = getattr(get_pubsub(), "call_later", None)
+    if by_pubsub is not None:
+        by_pubsub(seconds, call)
         return
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
 
 
-def listener() -> Any:
-    """Return the thread by which this process hears others, with its heartbeat; None where there is none."""
+def listening_thread() -> Any:
+    """Return the thread that receives notifications, with its heartbeat; None where there is none."""
     pubsub = get_pubsub()
     return pubsub if isinstance(getattr(pubsub, "heartbeat", None), Heartbeat) else None
 
 
-def rest() -> None:
-    """End threads and connections that nobody needs now, rather than soon."""
-    sender.rest()
-    let_rest = getattr(get_pubsub(), "rest", None)
-    if let_rest is not None:
-        let_rest()
-
-
-def ids_for(listener: Callable[[frozenset[str] | None], object]) -> Callable[[str], None]:
-    """Return what reads a message's ids for a listener."""
-
-    def hear(text: str) -> None:
-        ids = ids_from_text(text, sender.origin)
-        if ids is None or ids:
-            listener(ids)
-
-    return hear
-
-
-def subscribe(channel: str, listener: Callable[[str], None]) -> Unsubscribe:
-    """Subscribe; where that cannot be done, nothing is heard."""
-    try:
-        return get_pubsub().subscribe(channel, listener)
-    except Exception as error:
-        report(error, "pubsub", "other processes are not heard, so this one looks for itself")
-        return lambda: None
+def close_idle() -> None:
+    """End threads and connections that nothing needs now, rather than soon."""
+    sender.stop()
+    close_pubsub = getattr(get_pubsub(), "rest", None)
+    if close_pubsub is not None:
+        close_pubsub()

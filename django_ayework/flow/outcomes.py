@@ -27,7 +27,6 @@ from django_ayework.rules.texts import cut_traceback, error_text
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 
-# --- outputs ---
 # Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.
 
 logger = logging.getLogger("django_ayework")
@@ -104,7 +103,6 @@ def new_work_of_unit(unit: Unit, row: WorkRow, target: AnyWorkType) -> NewWork:
     return build_new_work(target.build(unit.input), given, Lineage.of(row), clock.now())
 
 
-# --- outcomes ---
 # From a plan to what is written: results and contributions as text, new works as rows.
 
 #: From how many new works on it is worthwhile to tell plain ones apart.
@@ -185,7 +183,6 @@ def encoded(type: str, contribution: Contribution) -> Contribution:
     return Contribution(None, contribution.final, append)
 
 
-# --- trials ---
 # The facts a failure is judged by, gathered from a work's row.
 
 

@@ -23,7 +23,6 @@ from django_ayework.store.clock import clock
 from django_ayework.store.connections import read
 from django_ayework.store.rows import WorkRow, statuses_of
 
-# --- assignments ---
 # What a context shows of a work.
 
 
@@ -60,7 +59,6 @@ def assignment_of(row: WorkRow, waited_for: WaitedFor | None = None) -> Assignme
     )  # fmt: skip
 
 
-# --- services ---
 # What a running handler can ask of the engine.
 
 CLAIM_LIFE = timedelta(hours=24)

@@ -21,7 +21,6 @@ from django_ayework.store.dependencies import watched_by, watched_by_all
 from django_ayework.store.groups import last_step, steps_from
 from django_ayework.store.rows import WorkRow, find_row
 
-# --- states ---
 # The state of a work, as users see it.
 
 
@@ -150,7 +149,6 @@ def readable_result(row: WorkRow) -> Any:
         return row.result
 
 
-# --- chains ---
 # The state of a chain, as users see it.
 
 #: Steps of one page.

@@ -1,10 +1,14 @@
-"""Waiters and their edges: what a gate or a blocked work waits for."""
+"""Waiters and their edges: what gates and blocked works wait for.
+
+A waiter has one row with its condition and its counts, and one edge to each work or chain that it watches. An
+edge has the outcome of what it watches, or '' while that is open. Edges and counts are written under the lock
+of their waiter's row (:mod:`django_ayework.store.resolution`).
+"""
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,15 +16,13 @@ from django_ayework.models import Edge, Waiter
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import insert_many
-from django_ayework.store.database import SET, chunked, fetch, has_returning, is_postgresql, rows, vendor
+from django_ayework.store.database import chunked, fetch, is_postgresql, rows, vendor
 from django_ayework.store.insert import can_copy, copy_rows
-from django_ayework.store.parameters import Source, array_text, source_of
-
-# --- waiters ---
-# Waiters and their edges.
+from django_ayework.store.parameters import source_of
 
 WAITER = Waiter._meta.db_table
-#: What is known of an edge at its birth, and from how many of them on COPY is quicker.
+EDGE = Edge._meta.db_table
+#: The columns of a new edge, and the number of edges from which on COPY is quicker.
 EDGE_COLUMNS = ("waiter_id", "watched_id", "chain", "position", "outcome")
 WORTH_COPYING = 200
 
@@ -38,12 +40,12 @@ class WaiterRow(NamedTuple):
 
     @property
     def tally(self) -> Tally:
-        """How the watched works stand."""
+        """The counts that the condition is decided by."""
         return Tally(self.total, self.succeeded, self.missed)
 
 
 class Watch(NamedTuple):
-    """What a new waiter watches: a work, or a whole chain; with its outcome, if it has ended before."""
+    """A work or a whole chain that a waiter watches; with its outcome, if that is known."""
 
     id: str
     chain: bool = False
@@ -51,7 +53,7 @@ class Watch(NamedTuple):
 
 
 def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[Watch]]) -> None:
-    """Insert waiters, and an edge to each watched id in order."""
+    """Insert waiters, and their edges in the order in which ids are watched."""
     rows(Waiter).bulk_create([Waiter(**waiter._asdict()) for waiter in waiters], batch_size=500)
     edges = [
         (waiter, watch.id, watch.chain, place, watch.outcome)
@@ -63,7 +65,7 @@ def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[
 
 
 def lock_waiters(ids: Iterable[str], skip_locked: bool = False) -> dict[str, WaiterRow]:
-    """Lock waiters in id order, so that two settlements that meet at several cannot wait for each other."""
+    """Lock waiters in id order, so that two settlements that share several waiters cannot deadlock."""
     locked: dict[str, WaiterRow] = {}
     for some in chunked(sorted(ids)):
         chosen = rows(Waiter).select_for_update(skip_locked=skip_locked).filter(work_id__in=some)
@@ -79,7 +81,7 @@ def read_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
 
 
 def watched_by(waiter: str) -> list[tuple[str, str]]:
-    """Return the ids a waiter watches, in order, each with its outcome ('' while open)."""
+    """Return the ids that a waiter watches, in order, each with its outcome ('' while open)."""
     edges = rows(Edge).filter(waiter_id=waiter).order_by("position")
     return list(edges.values_list("watched_id", "outcome"))
 
@@ -91,24 +93,18 @@ def missed_by(waiter: str, limit: int) -> list[tuple[str, str]]:
 
 
 def first_open(waiter: str, limit: int) -> list[Watch]:
-    """Return the first works and chains whose end is not known."""
+    """Return the first works and chains whose outcome is not known."""
     edges = rows(Edge).filter(waiter_id=waiter, outcome="").order_by("position")
     return [Watch(*edge) for edge in edges.values_list("watched_id", "chain")[:limit]]
 
 
 def watched_by_all(waiters: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return what each waiter watches, in order."""
+    """Return the ids that each waiter watches, in order."""
     watched: dict[str, list[str]] = defaultdict(list)
     edges = rows(Edge).filter(waiter_id__in=list(waiters)).order_by("waiter_id", "position")
     for waiter, id in edges.values_list("waiter_id", "watched_id"):
         watched[waiter].append(id)
     return {waiter: tuple(ids) for waiter, ids in watched.items()}
-
-
-# --- edges ---
-# Edges: from a waiter to what it watches. They are told how that ended, under the waiter's lock.
-
-EDGE = Edge._meta.db_table
 
 
 class EdgeRow(NamedTuple):
@@ -121,17 +117,8 @@ class EdgeRow(NamedTuple):
     outcome: str
 
 
-class Told(NamedTuple):
-    """So many edges of a waiter were told this outcome, and knew that one before ('' while open)."""
-
-    waiter_id: str
-    before: str
-    after: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
-class News:
+class Outcomes:
     """How works and chains ended, by id; None undoes an end."""
 
     works: Mapping[str, Status | None]
@@ -139,173 +126,40 @@ class News:
 
     @property
     def ids(self) -> set[str]:
-        """Every id there is news of."""
+        """The ids of all works and chains."""
         return {*self.works, *self.chains}
 
     def undoes(self) -> bool:
-        """Tell whether something that had ended is live again."""
+        """Tell whether a work or chain that had ended is live again."""
         return None in self.works.values() or None in self.chains.values()
 
-    def concerns(self, edge: EdgeRow) -> bool:
-        """Tell whether there is news of what the edge watches."""
-        return edge.watched_id in (self.chains if edge.chain else self.works)
-
-    def outcome(self, edge: EdgeRow) -> str:
-        """Return the edge's new outcome."""
-        return str((self.chains if edge.chain else self.works)[edge.watched_id] or "")
+    def of(self, edge: EdgeRow) -> str:
+        """Return the outcome of what an edge watches; the one that it has, if there is no newer one."""
+        ends = self.chains if edge.chain else self.works
+        return str(ends[edge.watched_id] or "") if edge.watched_id in ends else edge.outcome
 
 
-#: The edges to what there is news of, each with what it knew and what it is to know; NULL if there is no news
-#: for it. OFFSET 0 keeps the inner query whole, so that it reads the index once per id: of a gate that was
-#: born a moment ago the planner has no statistics, takes its ids for common ones, and would read every edge.
-#: Edges are known by their place: nobody moves them without their waiter's lock, and no plan reads them all.
-KNOWN = f"""
-SELECT known.place, known.waiter_id, known.outcome AS before, known.after
-FROM unnest(%s::text[], %s::text[], %s::text[]) AS news(watched_id, of_work, of_chain)
-CROSS JOIN LATERAL (
-    SELECT ctid AS place, waiter_id, outcome,
-        CASE WHEN chain THEN news.of_chain ELSE news.of_work END AS after
-    FROM {EDGE} WHERE watched_id = news.watched_id OFFSET 0
-) AS known
-"""
-#: Tells edges of these waiters, as ``told``.
-TELL = f"""
-WITH told AS (
-    UPDATE {EDGE} AS edge
-    SET outcome = stale.after
-    FROM ({KNOWN} WHERE known.waiter_id = ANY(%s::text[]) AND known.outcome <> known.after) AS stale
-    WHERE edge.ctid = stale.place
-    RETURNING edge.waiter_id, stale.before, stale.after
-)
-"""
+#: Joins edges with the ids ``v.v0`` that they watch, so that the index is read once per id. OFFSET 0 keeps
+#: the inner query whole: PostgreSQL has no statistics of edges that were inserted a moment ago, takes their
+#: ids for common ones, and would read every edge. SQLite keeps the order of a CROSS JOIN. MySQL and MariaDB
+#: look for each id of an IN twice, once while they plan; those of a STRAIGHT_JOIN once.
+EDGE_JOINS = {
+    "postgresql": f"CROSS JOIN LATERAL (SELECT * FROM {EDGE} WHERE watched_id = v.v0 OFFSET 0) AS edge",
+    "sqlite": f"CROSS JOIN {EDGE} AS edge ON edge.watched_id = v.v0",
+    "mysql": f"STRAIGHT_JOIN {EDGE} AS edge ON edge.watched_id = v.v0",
+}
 
 
-#: As in KNOWN, OFFSET 0 keeps the planner from reading every edge.
-WATCHERS = f"""
-SELECT DISTINCT known.waiter_id
-FROM unnest(%s::text[]) AS ended(id)
-CROSS JOIN LATERAL (SELECT waiter_id FROM {EDGE} WHERE watched_id = ended.id OFFSET 0) AS known
-"""
-
-
-#: SQLite keeps the order of a CROSS JOIN: it reads the index once per id.
-WATCHERS_SQLITE = f"""
-SELECT DISTINCT edge.waiter_id FROM json_each(%s) AS ended CROSS JOIN {EDGE} AS edge
-WHERE edge.watched_id = ended.value
-"""
-WATCHERS_BY_ID = f"SELECT DISTINCT waiter_id FROM {EDGE} WHERE watched_id IN ({{}})"
-
-
-def watchers_mysql(source: Source) -> str:
-    """Return the same for MySQL and MariaDB, which look for each id of an IN twice: once while they plan."""
-    join = f"{source.sql} STRAIGHT_JOIN {EDGE} AS edge ON edge.watched_id = v.v0"
-    return f"SELECT DISTINCT edge.waiter_id FROM {join}"
+def edges_to(watched: Iterable[str]) -> list[EdgeRow]:
+    """Return all edges to these works and chains."""
+    if not (ids := list(watched)):
+        return []
+    source = source_of([Edge._meta.get_field("watched_id")], [ids])
+    columns = ", ".join(f"edge.{name}" for name in EdgeRow._fields)
+    found = fetch(f"SELECT {columns} FROM {source.sql} {EDGE_JOINS[vendor()]}", source.params, often=True)
+    return list(map(EdgeRow._make, found))
 
 
 def watchers_of(ids: Iterable[str]) -> set[str]:
-    """Return the works that watch any of these ids. Every settlement asks."""
-    wanted = list(ids)
-    if is_postgresql():
-        found = [fetch(WATCHERS, [array_text(some)], often=True) for some in chunked(wanted, SET)]
-    elif has_returning():
-        found = [fetch(WATCHERS_SQLITE, [json.dumps(wanted)])]
-    elif vendor() == "mysql":
-        source = source_of([Edge._meta.get_field("watched_id")], [wanted])
-        found = [fetch(watchers_mysql(source), source.params)]
-    else:
-        statement = WATCHERS_BY_ID.format
-        found = [fetch(statement(", ".join(["%s"] * len(some))), some) for some in chunked(wanted)]
-    return {row[0] for rows_ in found for row in rows_}
-
-
-#: It ends with the first edge that it finds.
-IS_WATCHED = f"""
-SELECT EXISTS (
-    SELECT FROM unnest(%s::text[]) AS ended(id)
-    CROSS JOIN LATERAL (SELECT FROM {EDGE} WHERE watched_id = ended.id OFFSET 0) AS known
-)
-"""
-
-
-def are_watched(ids: Iterable[str]) -> bool:
-    """Tell whether anybody watches any of these ids; on PostgreSQL."""
-    return bool(fetch(IS_WATCHED, [array_text(list(ids))])[0][0])
-
-
-def facts_of(news: News) -> tuple[list[str], list[str | None], list[str | None]]:
-    """Return news by column: ids, outcomes of works, outcomes of chains; None where there is no such news."""
-    ids = list(news.ids)
-    of_works = texts_of(news.works, ids)
-    return ids, of_works, of_works if news.works == news.chains else texts_of(news.chains, ids)
-
-
-def texts_of(ends: Mapping[str, Status | None], ids: Iterable[str]) -> list[str | None]:
-    """Return how these works or chains ended, as texts; None for those of which there is no news."""
-    texts = {end: str(end or "") for end in set(ends.values())}
-    return [texts[ends[id]] if id in ends else None for id in ids]
-
-
-def write_outcomes(waiters: Collection[str], news: News) -> list[Told]:
-    """Write how what is watched ended on the edges of these waiters, which the caller has locked.
-
-    The edges are read here, after the locks, so that no rival's outcome is missed or counted twice.
-    """
-    return (
-        write_outcomes_sqlite(waiters, news) if has_returning() else write_outcomes_one_by_one(waiters, news)
-    )
-
-
-#: The edges that have not heard yet how all of these works, and their chains, ended; NULL is no news. They
-#: are written by their ids: joined with the news itself, all edges would be read for each row anew.
-STALE_SQLITE = f"""
-SELECT edge.id, edge.waiter_id, edge.outcome AS before, CASE WHEN edge.chain THEN %s ELSE %s END AS after
-FROM json_each(%s) AS ended CROSS JOIN {EDGE} AS edge
-WHERE edge.watched_id = ended.value AND edge.outcome <> after
-    AND edge.waiter_id IN (SELECT value FROM json_each(%s))
-"""
-COUNT_SQLITE = f"SELECT waiter_id, before, after, count(*) FROM ({STALE_SQLITE}) GROUP BY 1, 2, 3"
-TELL_SQLITE = f"""
-UPDATE {EDGE} SET outcome = CASE WHEN chain THEN %s ELSE %s END
-WHERE id IN (SELECT id FROM ({STALE_SQLITE}))
-"""
-
-
-def write_outcomes_sqlite(waiters: Collection[str], news: News) -> list[Told]:
-    """Count what each waiter is told, then tell it: the transaction is the only one that writes.
-
-    Most works end alike; for those that do, how is said once.
-    """
-    alike: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
-    for id, of_work, of_chain in zip(*facts_of(news), strict=True):
-        alike[of_chain, of_work].append(id)
-    told: list[Told] = []
-    for ends, ids in alike.items():
-        given = [*ends, json.dumps(ids), json.dumps(list(waiters))]
-        counted = [Told(*row) for row in fetch(COUNT_SQLITE, given)]
-        if counted:
-            fetch(TELL_SQLITE, [*ends, *given])
-        told += counted
-    return told
-
-
-def write_outcomes_one_by_one(waiters: Collection[str], news: News) -> list[Told]:
-    """Read the edges, and write those that have not heard the news yet."""
-    stale: dict[str, list[int]] = defaultdict(list)
-    told: Counter[tuple[str, str, str]] = Counter()
-    for edge in edges_between(waiters, news.ids):
-        if news.concerns(edge) and edge.outcome != (outcome := news.outcome(edge)):
-            stale[outcome].append(edge.id)
-            told[edge.waiter_id, edge.outcome, outcome] += 1
-    for outcome, ids in stale.items():
-        for some in chunked(sorted(ids)):
-            rows(Edge).filter(id__in=some).update(outcome=outcome)
-    return [Told(*what, number) for what, number in told.items()]
-
-
-def edges_between(waiters: Collection[str], watched: Iterable[str]) -> list[EdgeRow]:
-    """Return the edges from these waiters to these ids."""
-    found = []
-    for some in chunked(list(watched)):
-        edges = rows(Edge).filter(watched_id__in=some).values_list(*EdgeRow._fields)
-        found += [EdgeRow._make(edge) for edge in edges if edge[1] in waiters]
-    return found
+    """Return the waiters that watch any of these works and chains."""
+    return {edge.waiter_id for edge in edges_to(ids)}

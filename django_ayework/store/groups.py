@@ -14,7 +14,6 @@ from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import chunked, fetch, is_postgresql, rows
 from django_ayework.store.rows import WorkRow, find_row, rows_of
 
-# --- groups ---
 # Groups: counts and value.
 
 GROUP = Group._meta.db_table
@@ -117,7 +116,6 @@ def delete_emptied(ids: Iterable[str]) -> list[str]:
     return emptied
 
 
-# --- chains ---
 # Chains: a first work and its continuations.
 
 

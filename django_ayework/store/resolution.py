@@ -1,12 +1,16 @@
-"""Writing outcomes to waiters, and rechecking waiters that may have missed one."""
+"""Resolving waiters: outcomes are written on their edges and counted in their rows, under their locks.
+
+Also what rechecks and the sweep read: open edges, and how the works and chains behind them ended.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Exists, F, OuterRef, Q
 
@@ -16,18 +20,12 @@ from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import atomic, chunked, connection, fetch, is_postgresql, rows, vendor
 from django_ayework.store.dependencies import (
     EDGE,
-    KNOWN,
-    TELL,
     WAITER,
-    WATCHERS,
-    News,
-    Told,
+    Outcomes,
     WaiterRow,
-    are_watched,
-    facts_of,
+    edges_to,
     lock_waiters,
     watchers_of,
-    write_outcomes,
 )
 from django_ayework.store.generated_columns import on_timeline
 from django_ayework.store.groups import chain_ends, chains_of_steps
@@ -35,103 +33,41 @@ from django_ayework.store.parameters import array_text
 from django_ayework.store.prepared import keeps_plans
 from django_ayework.store.rows import statuses_of
 
-# --- telling ---
-# Telling waiters how what they watch ended: under their locks their edges are written, and their counts.
-
 #: Ends without success.
 MISSED = [str(status) for status in Status if is_terminal(status) and status != Status.SUCCESS]
 
 
-def resolve_waiters(undecided: Collection[str], news: News) -> dict[str, WaiterRow]:
-    """Lock these waiters, and whoever watches what there is news of; tell them, and recount.
+def resolve_waiters(undecided: Collection[str], outcomes: Outcomes) -> dict[str, WaiterRow]:
+    """Lock these waiters and those that watch what has ended; write the outcomes, and recount.
 
-    Return the rows of all that may be decided now. Every settlement asks, so there is a short way for most
-    of them, which have nobody to decide besides.
+    Return the rows of all waiters that may be decided now. Every settlement calls this, and mostly nobody
+    watches. In sessions of PostgreSQL that keep plans one statement does everything; to plan it each time
+    would take ten times as long as to see that nobody watches.
     """
-    if is_postgresql() and not undecided:
-        told = resolved_at_once(news) if keeps_plans(connection()) else resolve_if_watched(news)
-        if told is not None:
-            return told
-    return record_outcomes(lock_concerned(undecided, news), news)
+    if not undecided and is_postgresql() and keeps_plans(connection()):
+        resolved = resolve_at_once(outcomes)
+        if resolved is not None:
+            return resolved
+    return record_outcomes(lock_waiters({*undecided, *watchers_of(outcomes.ids)}), outcomes)
 
 
-def resolve_if_watched(news: News) -> dict[str, WaiterRow] | None:
-    """Do as told_at_once(), in a session that would plan its statement each time.
-
-    That takes ten times as long as to see that nobody watches, which is so for most works that settle alone.
-    Whoever begins to watch after this look is looked at again, as after any other.
-    """
-    return resolved_at_once(news) if are_watched(news.ids) else {}
-
-
-#: The inner query is run once, before any row is locked; rows are locked in the order in which they come.
-LOCK_CONCERNED = f"""
-SELECT {", ".join(WaiterRow._fields)} FROM {WAITER}
-WHERE work_id = ANY(%s::text[] || ARRAY({WATCHERS}))
-ORDER BY work_id
-FOR UPDATE
-"""
-
-
-def lock_concerned(waiters: Collection[str], news: News) -> dict[str, WaiterRow]:
-    """Lock these waiters, and whoever watches what there is news of, as lock_waiters() does."""
-    ids = list(news.ids)
-    if not is_postgresql():
-        return lock_waiters({*waiters, *watchers_of(ids)})
-    found = fetch(LOCK_CONCERNED, [array_text(list(waiters)), array_text(ids)], often=True)
-    return {row[0]: WaiterRow._make(row) for row in found}
-
-
-#: What the counts of each waiter gain by the edges that were told, as ``counted``.
-COUNTED = """
-counted AS (
-    SELECT waiter_id,
-        sum((after = 'success')::int - (before = 'success')::int) AS succeeded,
-        sum((after = ANY(ends.missed))::int - (before = ANY(ends.missed))::int) AS missed
-    FROM told, (SELECT %s::text[] AS missed) AS ends
-    GROUP BY waiter_id
-)
-"""
-#: Under the waiters' locks, so nobody else counts, nor moves the rows whose places are looked up.
-COUNT = f"""
-UPDATE {WAITER} AS waiter
-SET succeeded = waiter.succeeded + found.succeeded, missed = waiter.missed + found.missed
-FROM (
-    SELECT known.place, counted.succeeded, counted.missed
-    FROM counted CROSS JOIN LATERAL (
-        SELECT ctid AS place FROM {WAITER} WHERE work_id = counted.waiter_id OFFSET 0
-    ) AS known
-) AS found
-WHERE waiter.ctid = found.place
-RETURNING {", ".join(f"waiter.{name}" for name in WaiterRow._fields)}
-"""
-RECORD = f"{TELL}, {COUNTED} {COUNT}"
-
-
-def record_outcomes(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
-    """Write how what is watched ended, and recount; return the locked waiters' rows, mostly none."""
-    if not waiters or not news.ids:
-        return dict(waiters)
-    recorded = record_set_based if is_postgresql() else record_one_by_one
-    return {**waiters, **recorded(waiters, news)}
-
-
-def record_set_based(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
-    """One statement tells the edges and counts them."""
-    params = [
-        *(array_text(column) for column in facts_of(news)),
-        array_text(list(waiters)),
-        array_text(MISSED),
-    ]
-    return {row[0]: WaiterRow._make(row) for row in fetch(RECORD, params, often=True)}
-
-
-#: Finds, locks, tells and counts by one statement, which reads each edge once. It sees everything as it was
-#: when it began, also what it has waited for: so it tells nobody if a waiter's row is another one once it is
-#: locked. Whoever writes edges writes their waiter's row, too: if none has changed, no edge has. The locks
-#: are taken, in order, before the first edge is written, for that asks whether all is ``fresh``.
-AT_ONCE = f"""
-WITH known AS MATERIALIZED ({KNOWN}), seen AS MATERIALIZED (
+#: Finds waiters, locks them, writes their edges and counts, and reads each edge once. The statement sees
+#: everything as it was when it began, also what it has waited for. So it writes nothing if a waiter's row is
+#: another one once it is locked (``fresh``): every transaction that writes edges writes their waiter's row,
+#: too, so if no row has changed, no edge has. The locks are taken, in id order, before the first edge is
+#: written, as that needs ``fresh``. Under the locks nobody moves edges and waiters, so they are found by
+#: their places (ctid), and no plan reads all of them. OFFSET 0: see ``EDGE_JOINS``. An outcome that is NULL
+#: is not known.
+RESOLVE = f"""
+WITH known AS MATERIALIZED (
+    SELECT edge.place, edge.waiter_id, edge.outcome AS before, edge.after
+    FROM unnest(%s::text[], %s::text[], %s::text[]) AS ended(id, of_work, of_chain)
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place, waiter_id, outcome,
+            CASE WHEN chain THEN ended.of_chain ELSE ended.of_work END AS after
+        FROM {EDGE} WHERE watched_id = ended.id OFFSET 0
+    ) AS edge
+), seen AS MATERIALIZED (
     SELECT work_id, ctid AS version FROM {WAITER}
     WHERE work_id = ANY(ARRAY(SELECT DISTINCT waiter_id FROM known))
 ), locked AS MATERIALIZED (
@@ -141,63 +77,85 @@ WITH known AS MATERIALIZED ({KNOWN}), seen AS MATERIALIZED (
     FOR UPDATE
 ), fresh AS MATERIALIZED (
     SELECT NOT EXISTS (SELECT FROM locked WHERE version NOT IN (SELECT version FROM seen)) AS is_so
-), told AS (
+), written AS (
     UPDATE {EDGE} AS edge
     SET outcome = known.after
     FROM known
     WHERE edge.ctid = known.place AND known.before <> known.after AND (SELECT is_so FROM fresh)
     RETURNING edge.waiter_id, known.before, known.after
-), {COUNTED}, recounted AS ({COUNT})
+), counted AS (
+    SELECT waiter_id,
+        sum((after = 'success')::int - (before = 'success')::int) AS succeeded,
+        sum((after = ANY(ends.missed))::int - (before = ANY(ends.missed))::int) AS missed
+    FROM written, (SELECT %s::text[] AS missed) AS ends
+    GROUP BY waiter_id
+), recounted AS (
+    UPDATE {WAITER} AS waiter
+    SET succeeded = waiter.succeeded + found.succeeded, missed = waiter.missed + found.missed
+    FROM (
+        SELECT known.place, counted.succeeded, counted.missed
+        FROM counted CROSS JOIN LATERAL (
+            SELECT ctid AS place FROM {WAITER} WHERE work_id = counted.waiter_id OFFSET 0
+        ) AS known
+    ) AS found
+    WHERE waiter.ctid = found.place
+    RETURNING {", ".join(f"waiter.{name}" for name in WaiterRow._fields)}
+)
 SELECT fresh.is_so, recounted.* FROM fresh LEFT JOIN recounted ON true
 """
 
 
-def resolved_at_once(news: News) -> dict[str, WaiterRow] | None:
-    """Tell whoever watches what there is news of; return the rows of those to whom it is new.
+def resolve_at_once(outcomes: Outcomes) -> dict[str, WaiterRow] | None:
+    """Resolve in one statement of PostgreSQL; return the rows of the waiters whose edges it has written.
 
-    None, with all of them locked and nothing told, if one had to be waited for and has changed meanwhile.
+    None, with all of them locked and nothing written, if one was locked by others and has changed meanwhile.
     """
-    params = [*(array_text(column) for column in facts_of(news)), array_text(MISSED)]
-    found = fetch(AT_ONCE, params, often=True)
+    ids = list(outcomes.ids)
+    columns: list[Sequence[Any]] = [
+        ids,
+        texts_of(outcomes.works, ids),
+        texts_of(outcomes.chains, ids),
+        MISSED,
+    ]
+    found = fetch(RESOLVE, [*map(array_text, columns)], often=True)
     if not found[0][0]:
         return None
     return {row[1]: WaiterRow._make(row[1:]) for row in found if row[1] is not None}
 
 
-def record_one_by_one(waiters: Mapping[str, WaiterRow], news: News) -> dict[str, WaiterRow]:
-    """Tell the edges, then write the counts."""
+def texts_of(ends: Mapping[str, Status | None], ids: Iterable[str]) -> list[str | None]:
+    """Return the outcomes of these works or chains as texts; None for those that are not among the ends."""
+    texts = {end: str(end or "") for end in set(ends.values())}
+    return [texts[ends[id]] if id in ends else None for id in ids]
+
+
+def record_outcomes(waiters: Mapping[str, WaiterRow], outcomes: Outcomes) -> dict[str, WaiterRow]:
+    """Write outcomes on the edges of waiters that the caller has locked, and count them; return their rows.
+
+    The edges are read here, after the locks, so that no rival's outcome is missed or counted twice. A row is
+    written whenever one of its edges is: ``RESOLVE`` relies on that.
+    """
     recounted: dict[str, WaiterRow] = {}
-    for told in write_outcomes(waiters, news):
-        waiter = recounted.get(told.waiter_id, waiters[told.waiter_id])
-        recounted[told.waiter_id] = recount(waiter, told)
-    write_tallies(recounted.values())
-    return recounted
+    written: dict[str, list[int]] = defaultdict(list)
+    for edge in edges_to(outcomes.ids) if waiters else ():
+        if edge.waiter_id in waiters and (outcome := outcomes.of(edge)) != edge.outcome:
+            waiter = recounted.get(edge.waiter_id, waiters[edge.waiter_id])
+            recounted[edge.waiter_id] = recount(waiter, edge.outcome, outcome)
+            written[outcome].append(edge.id)
+    for outcome, ids in written.items():
+        for some in chunked(sorted(ids)):
+            rows(Edge).filter(id__in=some).update(outcome=outcome)
+    counts = {id: {"succeeded": w.succeeded, "missed": w.missed} for id, w in recounted.items()}
+    update_rows(Waiter, counts)
+    return {**waiters, **recounted}
 
 
-def recount(waiter: WaiterRow, told: Told) -> WaiterRow:
-    """Return the waiter with its counts moved by edges that were told."""
-    succeeded = (told.after == Status.SUCCESS) - (told.before == Status.SUCCESS)
-    missed = is_missed(told.after) - is_missed(told.before)
+def recount(waiter: WaiterRow, before: str, after: str) -> WaiterRow:
+    """Return a waiter with its counts moved by one edge."""
     return waiter._replace(
-        succeeded=waiter.succeeded + succeeded * told.number, missed=waiter.missed + missed * told.number
+        succeeded=waiter.succeeded + (after == Status.SUCCESS) - (before == Status.SUCCESS),
+        missed=waiter.missed + (after in MISSED) - (before in MISSED),
     )
-
-
-def is_missed(outcome: str) -> bool:
-    """Tell whether this outcome is an end without success."""
-    return outcome in MISSED
-
-
-def write_tallies(waiters: Iterable[WaiterRow]) -> None:
-    """Write the counts of locked waiters."""
-    update_rows(Waiter, {w.work_id: {"succeeded": w.succeeded, "missed": w.missed} for w in waiters})
-
-
-# --- second looks ---
-# What rechecks and the sweep read: open edges of waiters, and how what they lead to has ended.
-
-#: A page of the sweep: blocked works, and edges that they have unless it is a single one's.
-WAITERS, EDGES = 1000, 20_000
 
 
 class OpenEdge(NamedTuple):
@@ -210,27 +168,27 @@ class OpenEdge(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """How works or chains ended, those that have; of those that are ``held``, nobody can tell now."""
+    """How works or chains ended; ``locked`` are those of which that cannot be told now."""
 
     ended: dict[str, Status]
-    held: set[str]
+    locked: set[str]
 
 
 def waiters_to_recheck(limit: int, after: str = "") -> list[str]:
-    """Return waiters that are to be rechecked: those after this id, then from the first one on."""
+    """Return flagged waiters: those after this id, then from the first one on."""
     flagged = rows(Waiter).filter(recheck=True).order_by("work_id").values_list("work_id", flat=True)
     found = list(flagged.filter(work_id__gt=after)[:limit])
     return found + list(flagged.filter(work_id__lte=after)[: limit - len(found)]) if after else found
 
 
 def clear_recheck(waiters: Iterable[str]) -> None:
-    """Note that these waiters, which the caller has locked, were rechecked."""
+    """Clear the flag of waiters that were rechecked, and that the caller has locked."""
     for some in chunked(list(waiters)):
         rows(Waiter).filter(work_id__in=some).update(recheck=False)
 
 
 def flag_for_recheck(waiters: Sequence[str]) -> int:
-    """Note that a worker is to recheck these waiters; return how many."""
+    """Flag waiters for a recheck by a worker; return how many there are."""
     return rows(Waiter).filter(work_id__in=lock_waiters(waiters)).update(recheck=True)
 
 
@@ -262,25 +220,25 @@ def open_watchers(ids: Sequence[str]) -> list[str]:
 
 
 def settled_statuses(ids: Collection[str]) -> Ends:
-    """Return how these works ended; a row that somebody holds is passed over.
+    """Return how these works ended; locked rows are passed over.
 
     A settlement locks the work before it looks for edges. So once the row of a work can be locked, a
     settlement that has missed a committed edge is over and its outcome is seen; a later one finds the edge.
     Each lock is released at once. A success is final and needs none. SQLite has one writer at a time: no
     settlement is in flight once an edge is committed.
     """
-    seen = statuses_of(sorted(ids))
+    statuses = statuses_of(sorted(ids))
     if vendor() == "sqlite":
-        return Ends(ended_among(seen), set())
-    unlocked = [id for id, status in seen.items() if status is not Status.SUCCESS]
-    held = set(unlocked)
-    for some in chunked(unlocked):
+        return Ends(ended_among(statuses), set())
+    not_final = [id for id, status in statuses.items() if status is not Status.SUCCESS]
+    locked = set(not_final)
+    for some in chunked(not_final):
         with atomic():
             free = rows(Work).select_for_update(skip_locked=True).filter(id__in=some)
-            locked = {id: Status(status) for id, status in free.values_list("id", "status")}
-        seen.update(locked)
-        held -= locked.keys()
-    return Ends(ended_among(seen, held), held)
+            found = {id: Status(status) for id, status in free.values_list("id", "status")}
+        statuses.update(found)
+        locked -= found.keys()
+    return Ends(ended_among(statuses, locked), locked)
 
 
 def ended_among(statuses: dict[str, Status], sparing: Collection[str] = ()) -> dict[str, Status]:
@@ -289,24 +247,28 @@ def ended_among(statuses: dict[str, Status], sparing: Collection[str] = ()) -> d
 
 
 def settled_chains(ids: Collection[str]) -> Ends:
-    """Return how these chains ended; a chain is held while one of its works is.
+    """Return how these chains ended; a chain is locked while one of its works is.
 
     A work that joins a chain after they were read is settled later than the edge was committed.
     """
     if not ids:
         return Ends({}, set())
     chains = chains_of_steps(ids)
-    held = {chains[step] for step in settled_statuses(chains.keys()).held}
-    return Ends(ended_among(ends_of_blockers(ids), held), held)
+    locked = {chains[step] for step in settled_statuses(chains.keys()).locked}
+    return Ends(ended_among(ends_of_blockers(ids), locked), locked)
 
 
 def ends_of_blockers(chain_ids: Iterable[str]) -> dict[str, Status]:
-    """Return the status of the last work of each chain that somebody waits for.
+    """Return the status of the last work of each chain that blocks a work.
 
-    All of them were there when that began, so one that is gone was deleted: it counts as cancelled.
+    All chains were there when the work was queued, so one that is gone was deleted: it counts as cancelled.
     """
     ids = list(chain_ids)
     return dict.fromkeys(ids, Status.CANCELLED) | chain_ends(ids)
+
+
+#: A page of the sweep: so many blocked works, and so many edges unless a single work has more.
+WAITERS, EDGES = 1000, 20_000
 
 
 class Place(NamedTuple):
@@ -350,10 +312,10 @@ def blocked_after(place: Place, limit: int) -> list[Place]:
 
 
 def stranded_among(waiters: Sequence[str]) -> list[str]:
-    """Return those of these waiters that seem to have been left behind.
+    """Return waiters that seem to be stranded: they have an open edge to what has ended, and no flag.
 
-    They have an open edge to what has ended, and no flag. To see that takes several statements, between which
-    things move on: only a recheck under the waiters' locks can tell.
+    This takes several statements, between which other transactions commit: only a recheck under the waiters'
+    locks can tell.
     """
     ended = rows(Work).filter(id=OuterRef("watched_id")).exclude(status__in=[str(s) for s in LIVE])
     edges: list[tuple[str, str, bool]] = []

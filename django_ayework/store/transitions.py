@@ -43,11 +43,15 @@ UNHELD = {"worker": None, "leased_until": None}
 
 
 class Won(NamedTuple):
-    """The success of a work that its worker holds at this delivery; ``result`` is encoded."""
+    """The success of a work that its worker holds at this delivery; ``result`` is encoded.
+
+    ``founded`` are the ids of a group and a chain that the work founds, by column.
+    """
 
     id: str
     delivery: int
     result: str | None
+    founded: Mapping[str, str] = {}
 
 
 def apply(transitions: Sequence[Transition]) -> set[str]:
@@ -84,7 +88,7 @@ def in_turn(transitions: Sequence[Transition]) -> Sequence[Transition]:
 def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]:
     """Let works that this worker runs become successful; return the ids that moved, as :func:`apply` does.
 
-    It is what most transitions are: three columns differ, and everything else is the same for all of them.
+    Three columns differ, and all others are the same for all works that found nothing.
     """
     shared = {
         "status": str(Status.SUCCESS),
@@ -94,11 +98,17 @@ def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]
         "completed_by": worker,
         **UNHELD,
     }
+    alike: dict[tuple[str, ...], list[Won]] = defaultdict(list)
+    for work in sorted(works, key=attrgetter("id")):
+        alike[tuple(work.founded)].append(work)
     moved: set[str] = set()
-    for some in chunked(sorted(works, key=attrgetter("id")), SET):
-        ids, deliveries, results = zip(*some, strict=True)
-        update = Update(ids, {"result": results}, shared, required={"delivery": deliveries})
-        moved |= moved_by(update, Held(frozenset({Status.RUNNING}), worker))
+    for founded, group in alike.items():
+        for some in chunked(group, SET):
+            varying: dict[str, list[str | None]] = {name: [w.founded[name] for w in some] for name in founded}
+            varying["result"] = [work.result for work in some]
+            held = {"delivery": [work.delivery for work in some]}
+            update = Update([work.id for work in some], varying, shared, required=held)
+            moved |= moved_by(update, Held(frozenset({Status.RUNNING}), worker))
     return moved
 
 

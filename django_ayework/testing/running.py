@@ -26,12 +26,13 @@ from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.effects import add_group_listener, remove_group_listener, report_all_unhandled
+from django_ayework.flow.dependencies import recheck_leftovers
+from django_ayework.flow.effects import report_all_unhandled
 from django_ayework.flow.firing import fire_due
 from django_ayework.flow.maintenance import expire_gates
 from django_ayework.flow.new_works import Lineage, build_new_work
+from django_ayework.flow.notify import settled_groups
 from django_ayework.flow.outcomes import as_failure
-from django_ayework.flow.recheck import recheck_leftovers
 from django_ayework.flow.schedules import sync
 from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, Success, settle
@@ -121,7 +122,7 @@ async def adrain(limit: int | None = None, *, raises: bool = True) -> DrainRepor
 def run_due(limit: int | None) -> tuple[DrainReport, dict[str, BaseException]]:
     """Run everything due; return the report, and the errors of failed works by their ids."""
     report, ids, services = DrainReport(), dict[str, None](), DrainServices()
-    add_group_listener(report_all_unhandled)
+    settled_groups.subscribe(report_all_unhandled)
     try:
         run_commit_callbacks()
         while (limit is None or report.ran < limit) and (due := next_due(limit and limit - report.ran)):
@@ -130,7 +131,7 @@ def run_due(limit: int | None) -> tuple[DrainReport, dict[str, BaseException]]:
                 count(report, settlement)
                 ids[delivery.row.id] = None
     finally:
-        remove_group_listener(report_all_unhandled)
+        settled_groups.unsubscribe(report_all_unhandled)
     report.states = [state for id in ids if (state := find_state(id)) is not None]
     return report, services.failures
 

@@ -13,7 +13,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.events import report
-from django_ayework.flow.notify import hears_others
+from django_ayework.flow.notify import receives_remote
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due, Place
@@ -343,7 +343,7 @@ class Claimer:
 
     def would_be_told(self) -> bool:
         """Tell whether the next thing to do is told by others: there is none known, and they are heard."""
-        return not self.busy and not self.held_back and not self.intervals() and hears_others()
+        return not self.busy and not self.held_back and not self.intervals() and receives_remote()
 
 
 def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:

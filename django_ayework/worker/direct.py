@@ -16,8 +16,8 @@ from django_ayework.compat import before_threads_end
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
+from django_ayework.flow.notify import revoked_works
 from django_ayework.flow.services import EngineServices
 from django_ayework.forking import after_fork_in_child
 from django_ayework.heartbeat import Heartbeat
@@ -172,7 +172,7 @@ class DirectPool:
 
     def _open(self) -> None:
         """Start the parts."""
-        add_revocation_listener(self._in_flight.abort)
+        revoked_works.subscribe(self._in_flight.abort)
         self._settler.start()
         self._leases.start()
         self._maintenance.start()
@@ -229,7 +229,7 @@ class DirectPool:
 
     def _close(self) -> None:
         """Stop the parts in the order in which works pass through them."""
-        remove_revocation_listener(self._in_flight.abort)
+        revoked_works.unsubscribe(self._in_flight.abort)
         until = time.monotonic() + get_settings().shutdown_grace
         left = wind_down(self.id, self._in_flight, until)
         self._executor.stop(timeout=1.0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.events import report
-from django_ayework.flow.notify import notify_others
+from django_ayework.flow.notify import publish_released
 from django_ayework.store import transitions
 from django_ayework.worker import bounds
 from django_ayework.worker.delivery import Delivery
@@ -175,7 +175,7 @@ def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
     except Exception as error:
         report(error, "queue", f"{len(deliveries)} works could not be given back")
         return False
-    notify_others(delivery.row for delivery in deliveries)
+    publish_released(delivery.row for delivery in deliveries)
     logger.info("Worker %s gave %d works back.", worker_id, released)
     return True
 

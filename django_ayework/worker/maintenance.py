@@ -16,11 +16,11 @@ from django.db import Error, connections
 
 from django_ayework.conf import get_settings
 from django_ayework.flow.controls import queue_continuous
-from django_ayework.flow.effects import add_group_listener, remove_group_listener, report_unhandled
+from django_ayework.flow.dependencies import recheck_leftovers
+from django_ayework.flow.effects import report_unhandled
 from django_ayework.flow.events import report
 from django_ayework.flow.maintenance import PRUNE_BATCH, expire_gates, prune, reclaim, sweep_page
-from django_ayework.flow.notify import notify_others
-from django_ayework.flow.recheck import recheck_leftovers
+from django_ayework.flow.notify import publish_released, settled_groups
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat, project_code
 from django_ayework.rules.controls import EVERYTHING, Controls, Scope
@@ -158,12 +158,12 @@ class Maintenance:
 
     def start(self) -> None:
         """Start the thread."""
-        add_group_listener(self.group_settled)
+        settled_groups.subscribe(self.group_settled)
         self.thread.start()
 
     def stop(self) -> None:
         """End the threads after their present turn."""
-        remove_group_listener(self.group_settled)
+        settled_groups.unsubscribe(self.group_settled)
         self._stopping.set()
         self._bell.set()
         self._orphans.put(None)
@@ -319,7 +319,7 @@ class Maintenance:
             transitions.release({d.row.id: d.row.delivery for d in withdrawn}, self.worker_id)
         finally:
             self.in_flight.give_back(withdrawn)
-        notify_others(delivery.row for delivery in withdrawn)
+        publish_released(delivery.row for delivery in withdrawn)
 
     def write_progress(self) -> None:
         """Write down the latest progress of running works."""

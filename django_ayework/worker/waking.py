@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from django_ayework.conf import get_settings
 from django_ayework.flow.notify import (
-    add_due_listener,
+    Notification,
     call_later,
-    hears_others,
-    remove_due_listener,
-    rest,
+    close_idle,
+    due_works,
+    receives_remote,
     sender,
     subscribe_answered,
     subscribe_due,
@@ -55,7 +55,7 @@ class Fleet:
     def refresh(self) -> None:
         """Read who is alive, if that is some seconds old and there is anybody to hear messages from."""
         now = time.monotonic()
-        if now - self._read_at < READ_EVERY or not hears_others():
+        if now - self._read_at < READ_EVERY or not receives_remote():
             return
         self._read_at = now
         self._others = tuple(
@@ -165,7 +165,7 @@ class Waking:
 
     def open(self) -> None:
         """Begin to hear."""
-        add_due_listener(self._hear)
+        due_works.subscribe(self._hear)
         self._forget = [
             subscribe_due(self._hear_other),
             subscribe_answered(self._drop),
@@ -188,17 +188,17 @@ class Waking:
             str(each.number) for each in self._taken_by_claim(found, left()) if self._may_answer(each)
         ]
         if answered:
-            sender.answer(answered)
+            sender.publish(Notification(answered=answered))
 
     def close(self) -> None:
         """Hear no more."""
-        remove_due_listener(self._hear)
+        due_works.unsubscribe(self._hear)
         for forget in self._forget:
             forget()
 
     def rest(self) -> None:
         """Leave no thread or connection behind that nobody else needs."""
-        rest()
+        close_idle()
 
     def _hear(self, due: Due) -> None:
         """Wake the worker if it is concerned."""

@@ -18,9 +18,8 @@ from django.db import connections
 from django_ayework import signals
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
-from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
-from django_ayework.flow.notify import listener
+from django_ayework.flow.notify import listening_thread, revoked_works
 from django_ayework.flow.readiness import text_of_small_pool
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
@@ -199,7 +198,7 @@ class Worker:
             self._maintenance.hooks,
             *self._scheduler.threads,
         ]
-        others: tuple[Watched | None, ...] = (self._executor.loop, listener())
+        others: tuple[Watched | None, ...] = (self._executor.loop, listening_thread())
         return [*(each for each in engine if each.was_started), *filter(None, others)]
 
     def _run_in_background(self) -> None:
@@ -214,7 +213,7 @@ class Worker:
         """Listen, and start the claiming thread, which starts the others once the database answers."""
         self._waking.open()
         self._doer_dispatcher.open(self._wake.set)
-        add_revocation_listener(self._in_flight.abort)
+        revoked_works.subscribe(self._in_flight.abort)
         self._claiming.start()
 
     def _watch(self) -> None:
@@ -335,7 +334,7 @@ class Worker:
         """Stop the parts in the order in which works pass through them."""
         self._waking.close()
         self._doer_dispatcher.close()
-        remove_revocation_listener(self._in_flight.abort)
+        revoked_works.unsubscribe(self._in_flight.abort)
         self._stopping.set()
         if self._error is not None:  # nothing was started
             return

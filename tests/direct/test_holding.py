@@ -92,7 +92,7 @@ def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
 
 def test_cancelling_in_another_process_is_noticed(configure, stage, monkeypatch):
     configure(LEASE=3600)  # whose renewal would notice it as well
-    monkeypatch.setattr(crew, "add_revocation_listener", lambda listener: None)
+    monkeypatch.setattr(crew.revoked_works, "subscribe", lambda listener: None)
     monkeypatch.setattr(maintenance, "NOTICED_AFTER", 0.0)
     handle = enqueue(works.until_aborted(), skip_queue=True)
     eventually(lambda: stage.started)

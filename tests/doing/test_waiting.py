@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from django_ayework import cancel, doers, enqueue, enqueue_many, pause, resume
-from django_ayework.flow.effects import remove_revocation_listener
+from django_ayework.flow.notify import revoked_works
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
 from django_ayework.worker import dispatch, maintenance
@@ -52,7 +52,7 @@ def test_a_work_cancelled_elsewhere_while_it_waits_in_a_doer_does_not_run(stage,
     first, second = enqueue_many([own(label="first"), own(label="second")])
     with Worker() as worker:
         eventually(lambda: stage.inside["hold"] == 1 and not pending())
-        remove_revocation_listener(worker._in_flight.abort)  # as if the one who cancels were another process
+        revoked_works.unsubscribe(worker._in_flight.abort)  # as if the one who cancels were another process
         cancel(second.id)
         stage.go.set()
         assert first.result(timeout=20) == "first"

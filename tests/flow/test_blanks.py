@@ -13,7 +13,7 @@ from django.db import transaction
 from django_ayework import BatchItem, Retry, batch_work, dependency, enqueue, registry, work
 from django_ayework.flow.enqueue import new_work_of
 from django_ayework.flow.gates import encoded_input
-from django_ayework.flow.notify import add_due_listener, remove_due_listener
+from django_ayework.flow.notify import due_works
 from django_ayework.flow.row_templates import blank_of
 from django_ayework.models import Work
 from django_ayework.rules.notifications import Due
@@ -124,13 +124,13 @@ class Listing:
 def test_workers_are_told_once_it_is_committed(inside: bool) -> None:
     told: list[Due] = []
     listener = told.append
-    add_due_listener(listener)
+    due_works.subscribe(listener)
     try:
         with transaction.atomic() if inside else nullcontext():
             enqueue(add(a=1, b=1))
             assert bool(told) is not inside
     finally:
-        remove_due_listener(listener)
+        due_works.unsubscribe(listener)
     assert told == [Due(frozenset({("default", add.name)}))]
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from django_ayework import WorkNotFound, enqueue, enqueue_many
-from django_ayework.flow import effects
+from django_ayework.flow.notify import due_works
 from django_ayework.models import Work
 from django_ayework.signals import work_queued
 from tests.app.models import Order
@@ -25,7 +25,7 @@ class Oops(Exception):
 def wakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One entry per wake-up of this process's workers."""
     heard: list[str] = []
-    monkeypatch.setattr(effects, "notify_due", lambda due: heard.append("wake"))
+    monkeypatch.setattr(due_works, "publish", lambda due: heard.append("wake"))
     return heard
 
 

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import Context, Count, Status, complete, dependency, enqueue, enqueue_many, work
-from django_ayework.flow import recheck
+from django_ayework.flow import dependencies
 from django_ayework.models import Edge, Waiter
 from django_ayework.testing import drain
 from django_ayework.testing.running import run_commit_callbacks
@@ -23,7 +23,7 @@ def queues_a_gate(ctx: Context, on: list[str]):
 @pytest.fixture
 def no_rechecks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody gets to a recheck."""
-    monkeypatch.setattr(recheck, "recheck", lambda waiters: None)
+    monkeypatch.setattr(dependencies, "recheck", lambda waiters: None)
 
 
 def succeeded(label: str = "a"):
@@ -84,7 +84,7 @@ def test_a_work_that_has_died_is_left_to_the_recheck(monkeypatch):
     BROKEN.add("a")
     member = succeeded("a")
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         gate = enqueue(dependency([member], [], "all-done"))
     assert gate.state().status is Status.BLOCKED
     drain()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from django_ayework import Status, dependency, enqueue, retry
-from django_ayework.flow import recheck
-from django_ayework.flow.recheck import recheck_leftovers
+from django_ayework.flow import dependencies
+from django_ayework.flow.dependencies import recheck_leftovers
 from django_ayework.models import Waiter
 from django_ayework.store.resolution import Ends
 from django_ayework.testing import drain
@@ -25,7 +25,7 @@ def dead():
 def test_a_maker_killed_after_its_commit_leaves_the_recheck_to_a_worker(monkeypatch: pytest.MonkeyPatch):
     member = dead()
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         gate = enqueue(dependency([member], [step(label="after")], "all-done"))
         run_commit_callbacks()
     assert Waiter.objects.filter(recheck=True).count() == 1
@@ -40,7 +40,7 @@ def test_a_recheck_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch, caplo
 
     member = dead()
     with monkeypatch.context() as broken:
-        broken.setattr(recheck, "settled_statuses", fail)
+        broken.setattr(dependencies, "settled_statuses", fail)
         enqueue(dependency([member], [step(label="after")], "all-done"))
         run_commit_callbacks()
     assert "the database went away" in caplog.text
@@ -52,7 +52,7 @@ def test_a_waiter_whose_recheck_fails_keeps_no_other_from_it(monkeypatch: pytest
     """An error that is not about locks is raised when the others are done."""
     member = dead()
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         gates = [enqueue(dependency([member], [], "all-done")) for _ in range(3)]
         run_commit_callbacks()
     Waiter.objects.filter(work_id=gates[1].id).update(condition="no condition")
@@ -68,7 +68,7 @@ def test_a_member_retried_while_its_end_is_looked_up_does_not_close_the_gate(mon
     BROKEN.add("a")
     member = enqueue(step(label="a"))
     drain()
-    look = recheck.settled_statuses
+    look = dependencies.settled_statuses
 
     def look_then_retry(ids: set[str]) -> Ends:
         found = look(ids)
@@ -76,7 +76,7 @@ def test_a_member_retried_while_its_end_is_looked_up_does_not_close_the_gate(mon
         return found
 
     gate = enqueue(dependency([member], [step(label="after")]))
-    monkeypatch.setattr(recheck, "settled_statuses", look_then_retry)
+    monkeypatch.setattr(dependencies, "settled_statuses", look_then_retry)
     run_commit_callbacks()
     monkeypatch.undo()
     assert gate.state().status is Status.BLOCKED

@@ -24,8 +24,8 @@ from django_ayework import (
 )
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import InvalidInstruction
+from django_ayework.flow.dependencies import recheck_leftovers
 from django_ayework.flow.maintenance import prune, reclaim
-from django_ayework.flow.recheck import recheck_leftovers
 from django_ayework.models import Work
 from django_ayework.rules.states import LIVE, RETRYABLE, Status
 from django_ayework.store.clock import clock

@@ -17,7 +17,7 @@ from django_ayework import (
     work,
 )
 from django_ayework.errors import InvalidOption
-from django_ayework.flow.notify import add_due_listener, remove_due_listener
+from django_ayework.flow.notify import due_works
 from django_ayework.models import Work
 from django_ayework.rules.notifications import Due
 from django_ayework.testing import drain, enqueued, now, perform, time_travel
@@ -227,7 +227,7 @@ def test_given_output_in_the_input_is_kept_by_the_work_that_takes_it_over():
 def test_a_unit_that_becomes_due_wakes_the_workers_of_this_process(django_capture_on_commit_callbacks):
     enqueue(fetch(size=1), unit="z", delay=3 * 3600)
     told: list[Due] = []
-    add_due_listener(told.append)
+    due_works.subscribe(told.append)
     try:
         with django_capture_on_commit_callbacks(execute=True):
             enqueue(fetch(size=2), unit="z", delay=2 * 3600)
@@ -236,4 +236,4 @@ def test_a_unit_that_becomes_due_wakes_the_workers_of_this_process(django_captur
             enqueue(fetch(size=2), unit="z")
         assert told == [Due(frozenset({("default", "out.fetch")}))]
     finally:
-        remove_due_listener(told.append)
+        due_works.unsubscribe(told.append)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
-from django_ayework.flow.recheck import recheck_leftovers
+from django_ayework.flow.dependencies import recheck_leftovers
 from tests.processes import ROOT
 
 #: The name of an act of ``rival_process``, and what it is given.

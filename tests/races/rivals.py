@@ -9,7 +9,7 @@ from datetime import datetime
 
 from django.db import connections
 
-from django_ayework.flow.recheck import recheck_leftovers
+from django_ayework.flow.dependencies import recheck_leftovers
 from django_ayework.flow.settle import Report, Settlement, Success, settle
 from django_ayework.rules.durations import later
 from django_ayework.rules.retry import die

@@ -19,9 +19,9 @@ from django_ayework import (
     enqueue_many,
     work,
 )
-from django_ayework.flow import recheck
+from django_ayework.flow import dependencies
+from django_ayework.flow.dependencies import recheck_leftovers
 from django_ayework.flow.maintenance import prune
-from django_ayework.flow.recheck import recheck_leftovers
 from django_ayework.models import Waiter, Work
 from django_ayework.testing import drain
 from tests.processes import PATIENCE, eventually
@@ -122,7 +122,7 @@ def test_a_gate_that_is_new_under_an_old_id_is_looked_at_as_a_whole(monkeypatch)
         recheck_leftovers()
     delete_chains("gate")
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         gate = enqueue(dependency([member], [], "all-done"), id="gate")
     recheck_leftovers()
     assert (statuses(gate), has_flag(gate)) == (["success"], [False])
@@ -142,7 +142,7 @@ def test_a_gate_that_is_being_cancelled_delays_no_other_over_the_same_work():
 def test_a_locked_waiter_keeps_the_others_of_its_page_from_nothing(monkeypatch):
     member = dead_work()
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         gates = [enqueue(dependency([member, "unborn"], [], "all-done")) for _ in range(2)]
         gates += [enqueue(dependency([member], [], "all-done")) for _ in range(2)]
     with transaction_elsewhere(lambda: cancel(gates[0].id)):
@@ -158,7 +158,7 @@ def test_a_locked_group_keeps_the_others_of_a_page_from_nothing(monkeypatch, cap
     member = dead_work()
     gate, mate = dependency([member], [], "all-done"), step()
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         grouped, _ = enqueue_many([gate, mate], together=True)
         others = [enqueue(dependency([member], [step()], "all-done")) for _ in range(3)]
     with transaction_elsewhere(lambda: complete(mate.id)):
@@ -188,7 +188,7 @@ def test_queueing_a_gate_leaves_it_to_a_worker_when_a_group_behind_it_is_locked(
 def test_a_waiter_that_stays_locked_does_not_starve_those_behind_it(monkeypatch):
     member = dead_work()
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         first = enqueue(dependency([member, "unborn"], [], "all-done"), id="a-first")
         second = enqueue(dependency([member], [], "all-done"), id="b-second")
     with transaction_elsewhere(lambda: cancel(first.id)):
@@ -203,7 +203,7 @@ def test_a_waiter_that_stays_locked_does_not_starve_those_behind_it(monkeypatch)
 def test_watched_works_that_stay_locked_do_not_starve_waiters_behind_them(monkeypatch):
     held, member = enqueue(step(), delay=3600), dead_work()
     with monkeypatch.context() as killed:
-        killed.setattr(recheck, "recheck", lambda waiters: None)
+        killed.setattr(dependencies, "recheck", lambda waiters: None)
         first = enqueue(dependency([held], [], "all-done"), id="a-first")
         second = enqueue(dependency([member], [], "all-done"), id="b-second")
     with transaction_elsewhere(lambda: complete(held.id)):
@@ -232,7 +232,7 @@ def test_a_recheck_is_no_part_of_a_deadlock_with_a_caller(monkeypatch):
     """It comes to a gate that is older than its own while the caller has that one and comes to its own."""
     x, y = enqueue(step(), delay=3600), enqueue(step(), delay=3600)
     old = enqueue(dependency([x, y], [step()], "all-done"), id="a-old")
-    cleared = recheck.clear_recheck
+    cleared = dependencies.clear_recheck
     locked = threading.Event()
 
     def clear_then_wait(waiters) -> None:
@@ -250,7 +250,7 @@ def test_a_recheck_is_no_part_of_a_deadlock_with_a_caller(monkeypatch):
         with transaction.atomic():
             complete(y.id)
 
-    monkeypatch.setattr(recheck, "clear_recheck", clear_then_wait)
+    monkeypatch.setattr(dependencies, "clear_recheck", clear_then_wait)
     with in_thread(queue), in_thread(finish):
         pass
     assert statuses(old) == ["success"]
@@ -290,7 +290,7 @@ def test_after_a_recheck_the_session_waits_for_locks_as_before(fails, monkeypatc
     member = dead_work()
     settings.AYEWORK = {"ON_EVENT": lambda event: hooks.append(waits())}
     with monkeypatch.context() as patched:
-        patched.setattr(recheck, "clear_recheck", note)
+        patched.setattr(dependencies, "clear_recheck", note)
         gate = enqueue(dependency([member], [step()], "all-done"))
     assert during and before not in during
     assert waits() == before

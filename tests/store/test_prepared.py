@@ -19,10 +19,10 @@ from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.errors import InvalidWorkId
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.states import Status
-from django_ayework.store import claims, dependencies, groups, prepared, resolution
+from django_ayework.store import claims, groups, prepared, resolution
 from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
 from django_ayework.store.clock import clock
-from django_ayework.store.dependencies import News
+from django_ayework.store.dependencies import Outcomes
 from django_ayework.store.prepared import WORTHWHILE
 from django_ayework.store.sessions import engine_session
 from tests.app.works import add
@@ -222,7 +222,7 @@ def test_a_session_of_the_engine_makes_each_plan_once():
     """Left to itself the server makes another plan each time a waiter is told."""
     with engine_session(), connection.cursor() as cursor:
         for number in range(10):
-            resolution.resolve_waiters((), News({f"work{number}": Status.SUCCESS}, {}))
+            resolution.resolve_waiters((), Outcomes({f"work{number}": Status.SUCCESS}, {}))
         cursor.execute(
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE '%fresh%'"
         )
@@ -279,10 +279,7 @@ def test_with_server_side_cursors_disabled_nothing_is_prepared(monkeypatch):
             CLAIM_LANES,
             "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'",
         ),
-        (dependencies.WATCHERS, "'{a,b}'"),
-        (resolution.LOCK_CONCERNED, "'{g}', '{a,b}'"),
-        (resolution.RECORD, "'{a}', '{f}', '{success}', '{w}', '{dead}'"),
-        (resolution.AT_ONCE, "'{a}', '{f}', '{success}', '{dead}'"),
+        (resolution.RESOLVE, "'{a}', '{f}', '{success}', '{dead}'"),
         (groups.COUNT, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
 )

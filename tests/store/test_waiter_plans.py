@@ -6,15 +6,24 @@ import pytest
 
 from django_ayework.models import Edge, Group, Waiter
 from django_ayework.rules.states import Status
+from django_ayework.store import resolution
 from django_ayework.store.clock import clock
-from django_ayework.store.dependencies import News, WaiterRow, Watch, insert_waiters, read_waiters
+from django_ayework.store.dependencies import (
+    Outcomes,
+    WaiterRow,
+    Watch,
+    insert_waiters,
+    lock_waiters,
+    read_waiters,
+    watchers_of,
+)
 from django_ayework.store.groups import GroupRow, count_in_group, insert_groups
-from django_ayework.store.resolution import lock_concerned, record_outcomes, resolve_waiters
+from django_ayework.store.resolution import record_outcomes, resolve_waiters
 from tests.store.plans import analyse, plans_of, scans_table
 
 GATES, EACH = 20_000, 2
 WAITERS, EDGES, GROUPS = (model._meta.db_table for model in (Waiter, Edge, Group))
-NEWS = News({f"w{gate}-{place}": Status.SUCCESS for gate in (3, 4) for place in range(EACH)}, {})
+OUTCOMES = Outcomes({f"w{gate}-{place}": Status.SUCCESS for gate in (3, 4) for place in range(EACH)}, {})
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("crowd")]
 
@@ -41,22 +50,24 @@ def assert_scans_nothing(plans: dict[str, list[str]]) -> None:
         assert not any(scans_table(plan, table) for plan in some), some
 
 
-def test_whoever_is_concerned_is_found_through_what_they_watch():
-    plans = {table: plans_of(lambda: lock_concerned({"gate7"}, NEWS), table) for table in (WAITERS, EDGES)}
-    assert_scans_nothing(plans)
-    assert any("ayework_watchers" in plan for plan in plans[EDGES]), plans
+def test_watchers_are_found_through_what_they_watch_and_locked_by_their_keys():
+    edges = plans_of(lambda: watchers_of(OUTCOMES.ids), EDGES)
+    assert_scans_nothing({EDGES: edges, WAITERS: plans_of(lambda: lock_waiters(["gate7"]), WAITERS)})
+    assert any("ayework_watchers" in plan for plan in edges), edges
 
 
 def test_edges_are_told_through_what_they_watch():
     for table, gate in ((EDGES, "gate3"), (WAITERS, "gate4")):
-        plans = plans_of(lambda gate=gate: record_outcomes(read_waiters([gate]), NEWS), table)
+        plans = plans_of(lambda gate=gate: record_outcomes(read_waiters([gate]), OUTCOMES), table)
         assert_scans_nothing({table: plans, "edge": plans})
         assert table == WAITERS or all(are_few(plan) for plan in plans), plans
 
 
-def test_whoever_watches_is_told_through_what_is_watched():
+@pytest.mark.parametrize("keeps_plans", [True, False])
+def test_waiters_are_resolved_through_what_they_watch(keeps_plans, monkeypatch):
+    monkeypatch.setattr(resolution, "keeps_plans", lambda database: keeps_plans)
     for table in (EDGES, WAITERS):
-        plans = plans_of(lambda: resolve_waiters(set(), NEWS), table)
+        plans = plans_of(lambda: resolve_waiters(set(), OUTCOMES), table)
         assert plans
         assert_scans_nothing({table: plans})
         assert table == WAITERS or all(are_few(plan) for plan in plans), plans

@@ -20,12 +20,12 @@ def carrier(settings: Any) -> Any:
 
     carrier = Carrier()
     settings.AYEWORK = {"PUBSUB": carrier, "POLL_INTERVAL": 30}
-    sender.rest()
-    sender.forget()
+    sender.stop()
+    sender.reset()
     yield carrier
     carrier.open()
-    sender.rest()
-    sender.forget()
+    sender.stop()
+    sender.reset()
 
 
 @pytest.fixture

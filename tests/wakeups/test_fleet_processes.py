@@ -26,8 +26,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_works_start_beside_workers_that_are_frozen(process_env, settings):
     """They would not poll before the test is over: whichever of three is to look first, the last one does."""
     settings.AYEWORK = {"POLL_INTERVAL": 600}
-    sender.rest()
-    sender.forget()
+    sender.stop()
+    sender.reset()
     env = process_env | {
         "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
         "TEST_POLL": "600",
@@ -78,6 +78,6 @@ def test_a_process_at_rest_holds_three_connections(process_env):
     with worker_process(env):
         handles = enqueue_many([quick(number=number) for number in range(100)])
         assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(100))
-        sender.rest()
+        sender.stop()
         get_pubsub().close()
         eventually(lambda: count() - before <= 3)

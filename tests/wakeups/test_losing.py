@@ -22,15 +22,15 @@ def env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
     """The environment of processes that are never woken by others; this process wakes nobody either."""
     kind = request.param
     settings.AYEWORK = {"PUBSUB": kind, "POLL_INTERVAL": 0.1}
-    sender.rest()
-    sender.forget()
+    sender.stop()
+    sender.reset()
     yield process_env | {
         "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
         "TEST_PUBSUB": f"{kind.__module__}.{kind.__name__}",
         "TEST_POLL": "0.1",
     }
-    sender.rest()
-    sender.forget()
+    sender.stop()
+    sender.reset()
 
 
 def test_works_run_and_whoever_waits_sees_it(env):

@@ -26,7 +26,7 @@ def test_the_first_messages_are_sent_by_the_committing_thread_and_a_flood_togeth
     assert sorted(places) == sorted((f"q{number}", "shop.add") for number in range(200))
     assert len(carrier.sent) < len(handles)
     assert [len(due.places) for due in carrier.told("due")[: notify.BURST]] == [1] * notify.BURST
-    assert carrier.threads == {threading.current_thread().name, "ayework-outbox"}
+    assert carrier.threads == {threading.current_thread().name, "ayework-sender"}
 
 
 def test_what_still_waits_to_be_told_says_it_for_later_works_too(carrier, monkeypatch):
@@ -48,8 +48,8 @@ def test_too_many_ids_are_told_as_any(carrier, unhurried):
             cancel(handle.id)
     eventually(lambda: carrier.sent)
     batch = notify.Batch()
-    batch.add(notify.News(ended=[handle.id for handle in handles]))
-    batch.add(notify.News(ended=["one more"]))
+    batch.add(notify.Notification(ended=[handle.id for handle in handles]))
+    batch.add(notify.Notification(ended=["one more"]))
     assert batch.is_flood
     assert [channel for channel, _ in batch.messages("here")] == ["ended"]
     assert notify.ids_to_text(None, "here") == batch.messages("here")[0][1]
@@ -75,7 +75,7 @@ def test_a_carrier_that_is_slow_is_never_met_by_the_committing_thread(carrier):
     carrier.is_quick = False
     enqueue(add(a=1, b=2))
     eventually(lambda: carrier.sent)
-    assert carrier.threads == {"ayework-outbox"}
+    assert carrier.threads == {"ayework-sender"}
 
 
 def test_a_carrier_that_reaches_nobody_is_left_alone(carrier):
@@ -108,7 +108,7 @@ def test_after_a_failure_the_committing_thread_does_not_try(carrier):
     sender._is_failing = True
     enqueue(add(a=1, b=2))
     eventually(lambda: carrier.sent)
-    assert carrier.threads == {"ayework-outbox"}
+    assert carrier.threads == {"ayework-sender"}
 
 
 def test_a_thread_that_hangs_keeps_nobody(carrier):

@@ -32,8 +32,8 @@ def env(request: Any, process_env: dict[str, str], settings: Any, database_vendo
     """The environment of processes that are woken in each way there is on this database."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": request.param, "REDIS_URL": url}
-    sender.rest()
-    sender.forget()
+    sender.stop()
+    sender.reset()
     yield (
         process_env
         | {
@@ -44,7 +44,7 @@ def env(request: Any, process_env: dict[str, str], settings: Any, database_vendo
     )
     from django_ayework.ports.pubsub import get_pubsub
 
-    sender.rest()
+    sender.stop()
     get_pubsub().close()
 
 
@@ -133,8 +133,8 @@ def test_who_waits_in_another_process_is_told_of_the_end(
     env_of_messages, resting, tmp_path: Path, monkeypatch
 ):
     """It looks so seldom that it would not see the end before its time is over."""
-    monkeypatch.setattr(handles, "FIRST_LOOK", 600.0)
-    monkeypatch.setattr(handles, "SLOWEST_LOOK", 600.0)
+    monkeypatch.setattr(handles, "FIRST_PAUSE", 600.0)
+    monkeypatch.setattr(handles, "LONGEST_PAUSE", 600.0)
     monkeypatch.setattr(handles.Wait, "go_on", joined_at_once(handles.Wait.go_on))
     handle = enqueue(hold(place=str(tmp_path)))
     source = f"""
@@ -147,7 +147,9 @@ complete({handle.id!r}, "ended elsewhere")
 """
     with subprocess.Popen([sys.executable, "-c", source], env=env_of_messages, cwd=ROOT) as process:
         wait_until_heard = [lambda: (tmp_path / "go").touch()]
-        monkeypatch.setattr(handles.waiters, "tell", telling(handles.waiters.tell, wait_until_heard))
+        monkeypatch.setattr(
+            handles.ended_works, "publish", telling(handles.ended_works.publish, wait_until_heard)
+        )
         assert handle.result(timeout=PATIENCE) == "ended elsewhere"
         assert process.wait(PATIENCE) == 0
 

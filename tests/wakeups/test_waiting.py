@@ -12,8 +12,8 @@ from django.db import connections
 
 from django_ayework import WaitTimeout, cancel, complete, enqueue, enqueue_many
 from django_ayework.flow import handles as waiting
-from django_ayework.flow.handles import hearing
-from django_ayework.flow.notify import Waiters, waiters
+from django_ayework.flow.handles import remote_ends
+from django_ayework.flow.notify import EndedWorks, ended_works
 from django_ayework.rules.notifications import ids_to_text
 from tests.app.works import add
 from tests.processes import eventually
@@ -27,8 +27,8 @@ LONG = 600
 @pytest.fixture
 def seldom(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits looks once, and again only if it is told to."""
-    monkeypatch.setattr(waiting, "FIRST_LOOK", 600.0)
-    monkeypatch.setattr(waiting, "SLOWEST_LOOK", 600.0)
+    monkeypatch.setattr(waiting, "FIRST_PAUSE", 600.0)
+    monkeypatch.setattr(waiting, "LONGEST_PAUSE", 600.0)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def in_thread(act: Any) -> tuple[threading.Thread, list[Any]]:
 
 
 def waits_for(id: str) -> bool:
-    return id in waiters._by_id
+    return id in ended_works._by_id
 
 
 def test_who_waits_is_woken_by_an_end_in_this_process(seldom):
@@ -67,7 +67,7 @@ def test_who_waits_is_woken_by_an_end_in_this_process(seldom):
     complete(handle.id, 5)
     thread.join(10)
     assert got == [5]
-    assert waiters._by_id == {}
+    assert ended_works._by_id == {}
 
 
 def test_who_waits_for_a_group_is_woken_by_its_last_member(seldom):
@@ -75,7 +75,7 @@ def test_who_waits_for_a_group_is_woken_by_its_last_member(seldom):
     thread, got = in_thread(lambda: handles[0].group(timeout=LONG))
     eventually(lambda: waits_for(handles[0].id))
     complete(handles[0].id, 4)
-    eventually(lambda: hearing._number == 1)  # it has looked a second time
+    eventually(lambda: remote_ends._waits == 1)  # it has looked a second time
     assert got == []
     complete(handles[1].id, 5)
     thread.join(10)
@@ -92,7 +92,7 @@ def test_a_coroutine_is_woken_too(seldom):
         return await asyncio.wait_for(task, 10)
 
     assert async_to_sync(wait_and_complete)() == 5
-    assert waiters._by_id == {}
+    assert ended_works._by_id == {}
 
 
 @pytest.mark.parametrize("message", ["the id", "scribble"])
@@ -101,7 +101,7 @@ def test_who_waits_is_woken_by_what_another_process_tells(brisk, carrier, monkey
     thread, got = in_thread(lambda: handle.result(timeout=LONG))
     eventually(lambda: carrier._listeners.channels() == {"ended"})
     with monkeypatch.context() as patch:
-        patch.setattr(waiters, "tell", lambda ids: None)  # as if it had happened elsewhere
+        patch.setattr(ended_works, "publish", lambda ids: None)  # as if it had happened elsewhere
         complete(handle.id, 5)
     assert got == []
     carrier.say("ended", ids_to_text([handle.id], "elsewhere") if message == "the id" else message)
@@ -112,14 +112,14 @@ def test_who_waits_is_woken_by_what_another_process_tells(brisk, carrier, monkey
 
 def test_what_is_told_of_others_wakes_nobody(carrier):
     looks: list[bool] = []
-    waiters.add(["a", "b"], looks.append)
-    waiters.tell(["c"])
+    ended_works.subscribe(["a", "b"], looks.append)
+    ended_works.publish(["c"])
     assert looks == []
-    waiters.tell(["b", "a"])
-    waiters.tell(None)
+    ended_works.publish(["b", "a"])
+    ended_works.publish(None)
     assert looks == [True, False]
-    waiters.remove(["a", "b"], looks.append)
-    waiters.tell(None)
+    ended_works.unsubscribe(["a", "b"], looks.append)
+    ended_works.publish(None)
     assert looks == [True, False]
 
 
@@ -130,7 +130,7 @@ def test_to_be_told_that_it_is_untrue_costs_a_look_and_the_wait_goes_on(seldom, 
     monkeypatch.setattr(type(handle), "_look", lambda self, *args: (looks.append(None), look(self, *args))[1])
     thread, got = in_thread(lambda: handle.result(timeout=LONG))
     eventually(lambda: waits_for(handle.id))
-    waiters.tell([handle.id])
+    ended_works.publish([handle.id])
     eventually(lambda: len(looks) == 2)
     assert got == []
     cancel(handle.id)
@@ -139,12 +139,12 @@ def test_to_be_told_that_it_is_untrue_costs_a_look_and_the_wait_goes_on(seldom, 
 
 
 def test_one_subscription_is_shared_and_ends_with_the_last_who_waits(carrier):
-    hearing.join()
-    hearing.join()
+    remote_ends.join()
+    remote_ends.join()
     assert len(carrier._listeners._by_channel["ended"]) == 1
-    hearing.leave()
+    remote_ends.leave()
     assert carrier._listeners.channels() == {"ended"}
-    hearing.leave()
+    remote_ends.leave()
     assert carrier._listeners.channels() == set()
 
 
@@ -160,7 +160,7 @@ def test_a_wait_that_is_not_told_ends_by_looking(carrier):
     handle = enqueue(add(a=1, b=2))
     with pytest.raises(WaitTimeout):
         handle.result(timeout=0.1)
-    assert waiters._by_id == {}
+    assert ended_works._by_id == {}
     assert carrier._listeners.channels() == set()
 
 
@@ -168,10 +168,10 @@ def test_a_wait_that_is_not_told_ends_by_looking(carrier):
 def test_looks_grow_rare_and_more_so_while_others_are_heard(carrier, is_live, slowest):
     carrier.is_live = is_live
     wait = waiting.Wait(lambda: None)
-    wait._hears_others = True
+    wait._is_remote = True
     pauses = wait.pauses(None)
     seen = [next(pauses) for _ in range(30)]
-    assert seen[0] == waiting.FIRST_LOOK
+    assert seen[0] == waiting.FIRST_PAUSE
     assert seen == sorted(seen)
     assert seen[-1] == slowest
 
@@ -182,9 +182,9 @@ def test_who_is_told_of_anything_again_and_again_keeps_a_gap(carrier):
     row = waiting_row(handle.id)
     with wait:
         wait.go_on(row)
-        waiters.tell(None)
+        ended_works.publish(None)
         assert 0 < wait.gap() <= waiting.LEAST_BETWEEN
-        waiters.tell([handle.id])
+        ended_works.publish([handle.id])
         assert wait.gap() == 0
 
 
@@ -195,7 +195,7 @@ def waiting_row(id: str) -> Any:
 
 
 def test_many_may_come_and_go():
-    some = Waiters()
+    some = EndedWorks()
     some.add(["a"], print)
     some.forget()
     some.tell(["a"])
