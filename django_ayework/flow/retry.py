@@ -31,7 +31,6 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import chunked, in_own_transaction, rows
 from django_ayework.store.deletion import steps_in_group
 from django_ayework.store.dependencies import WaiterRow, missed_by, read_waiters, watched_by
-from django_ayework.store.generated_columns import ended_as
 from django_ayework.store.rows import WorkRow, statuses_of
 from django_ayework.store.transitions import replace_input
 
@@ -231,7 +230,7 @@ def retry_waiter(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | Non
 
 def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
     """Return the ids of dead works, the longest dead first, so that what died first is retried first."""
-    dead = ended_as(rows(Work), Status.DEAD).order_by("moment", "id")
+    dead = rows(Work).filter(status=Status.DEAD).order_by("ended_at", "id")
     if type:
         dead = dead.filter(type=type)
     if reason:

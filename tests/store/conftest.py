@@ -6,13 +6,16 @@ from importlib import import_module
 
 import pytest
 
+from django_ayework.store.database import dialect
+
 
 @pytest.fixture(params=["fast", "portable"])
 def version(request, monkeypatch):
     """Run a test with the statements made for this database, and with those that every database takes."""
     if request.param == "portable":
-        for name in ("bulk", "dependencies", "groups", "resolution", "claims"):
+        for name in ("bulk", "dependencies", "groups", "resolution"):
             module = import_module(f"django_ayework.store.{name}")
             monkeypatch.setattr(module, "is_postgresql", lambda: False, raising=False)
             monkeypatch.setattr(module, "has_returning", lambda: False, raising=False)
-        monkeypatch.setattr(import_module("django_ayework.store.claims"), "vendor", lambda: "any")
+        monkeypatch.setattr(type(dialect()), "has_arrays", False)
+        monkeypatch.setattr(dialect(), "returns_updated", False)
