@@ -21,7 +21,7 @@ from django_ayework.models.work import REASON_CHOICES, REASON_LABELS, STATUS_CHO
 from django_ayework.rules.states import Reason, Status
 from django_ayework.store.clock import clock
 from django_ayework.store.database import rows
-from django_ayework.store.generated_columns import ENDED_AT, ended_as, with_status
+from django_ayework.store.rows import with_status
 
 # --- columns ---
 # Columns of the lists.
@@ -124,7 +124,7 @@ def ended(work: Work) -> str:
     return pages.moment(work.ended_at, clock.now())
 
 
-@admin.display(description=_("died"), ordering=ENDED_AT)
+@admin.display(description=_("died"), ordering="ended_at")
 def died(work: Work) -> str:
     """When the work died."""
     return pages.moment(work.ended_at, clock.now())
@@ -184,8 +184,8 @@ class ReasonFilter(ColumnFilter):
         return list(REASON_CHOICES)
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        """Only the dead have a reason; saying so leads the database to their index."""
-        return ended_as(queryset, Status.DEAD).filter(reason=value)
+        """Only dead works have a reason, and their status has an index."""
+        return queryset.filter(status=Status.DEAD, reason=value)
 
 
 class TypeFilter(ColumnFilter):

@@ -36,7 +36,6 @@ from django_ayework.admin.pages import Links
 from django_ayework.admin.work_page import work_page
 from django_ayework.models import DeadLetter, Work
 from django_ayework.rules.states import LIVE, RETRYABLE, Status
-from django_ayework.store.generated_columns import ENDED_AT, ended_as
 
 # --- works ---
 # Works: the list, and a page for each.
@@ -200,12 +199,12 @@ class DeadLetterAdmin(WorkAdmin):
         columns.died,
     )
     list_filter: ClassVar[Any] = (ReasonFilter, TypeFilter)
-    ordering: ClassVar[Any] = (ENDED_AT.desc(), "-id")
+    ordering: ClassVar[Any] = ("-ended_at", "-id")
     sortable_by = (columns.died.__name__,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the dead, in words that lead the database to their index."""
-        return ended_as(super().get_queryset(request), Status.DEAD)
+        """Return the dead works."""
+        return super().get_queryset(request).filter(status=Status.DEAD)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the plain list: an index leads to the dead."""

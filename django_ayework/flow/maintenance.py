@@ -151,11 +151,7 @@ def prune(limit: int = PRUNE_BATCH) -> int:
     """
     now, deleted = clock.now(), 0
     for status, kept in get_settings().retention.items():
-        own = own_retentions(status)
-        if own:
-            deleted += prune_by_type(status, kept, own, now, limit)
-        elif (before := kept_since(now, kept)) is not None:
-            deleted += deletion.delete_ended(status, before, limit)
+        deleted += prune_by_type(status, kept, own_retentions(status), now, limit)
     entries.delete_expired(now, limit)
     attempts.delete_unseen(now - UNSEEN_WORKERS_KEPT)
     delete_firings(now - FIRINGS_KEPT, limit)
@@ -176,7 +172,7 @@ def prune_by_type(
     for type, oldest in deletion.types_ended(status):
         before = kept_since(now, own.get(type, usual))
         if before is not None and oldest < before:
-            left -= deletion.delete_ended(status, before, left, type)
+            left -= deletion.delete_ended(status, type, before, left)
         if left <= 0:
             break
     return limit - left

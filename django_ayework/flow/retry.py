@@ -28,7 +28,6 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import chunked, own_transaction, rows
 from django_ayework.store.deletion import steps_in_group
 from django_ayework.store.dependencies import WaiterRow, missed_by, read_waiters, watched_by
-from django_ayework.store.generated_columns import ended_as
 from django_ayework.store.rows import WorkRow, statuses_of
 from django_ayework.store.transitions import replace_input
 
@@ -218,5 +217,5 @@ def retryable_in(group_id: str) -> list[str]:
 def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
     """Return the ids of dead works, the longest dead first, so that the first to die is retried first."""
     wanted = {name: value for name, value in (("type", type), ("reason", reason)) if value}
-    dead = ended_as(rows(Work), Status.DEAD).filter(**wanted).order_by("moment", "id")
+    dead = rows(Work).filter(status=Status.DEAD, **wanted).order_by("ended_at", "id")
     return list(dead.values_list("id", flat=True))

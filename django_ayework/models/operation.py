@@ -83,9 +83,7 @@ class WorkerProcess(models.Model):
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField()
     stopped_at = models.DateTimeField(null=True, blank=True)
-    trouble = models.CharField(
-        max_length=500, blank=True, default="", db_default=""
-    )  # stuck threads, in words
+    trouble = models.CharField(max_length=500, blank=True, default="")  # stuck threads, in words
 
     class Meta:
         """The index is over those that have not stopped; it is not touched by heartbeats."""

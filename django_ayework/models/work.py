@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Case, F, Q, When
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_ayework.models.fields import IdentifierField, PartialIndex, PartialUnique, PayloadField
@@ -39,22 +39,6 @@ OUTCOME_LABELS = {
 STATUS_CHOICES = [(status.value, label) for status, label in STATUS_LABELS.items()]
 REASON_CHOICES = [(reason.value, label) for reason, label in REASON_LABELS.items()]
 OUTCOME_CHOICES = [(outcome.value, label) for outcome, label in OUTCOME_LABELS.items()]
-
-# --- work ---
-# The one row of a work, for its whole life.
-
-#: Where any work stands: its status, and the moment that somebody waits for, or has waited for. A rank is
-#: minus the priority: an index that descends in between is of less use to MariaDB, and older ones have none.
-STANDING = {
-    "standing": F("status"),
-    "pending_rank": Case(When(status="pending", then=-F("priority"))),
-    "moment": Case(
-        When(status__in=("pending", "scheduled"), then=F("run_at")),
-        When(status="blocked", then=F("deadline")),
-        When(status="running", then=F("leased_until")),
-        default=F("ended_at"),
-    ),
-}
 
 
 class Work(models.Model):
@@ -98,7 +82,7 @@ class Work(models.Model):
     unit = IdentifierField(max_length=190, null=True, blank=True)
     # What works of equal priority go by, before their age: the unit again where the type is claimed by unit,
     # the turn of a work with a label (``rules.turns``), else nothing.
-    sort_key = IdentifierField(max_length=190, blank=True, default="", db_default="")
+    sort_key = IdentifierField(max_length=190, blank=True, default="")
 
     class Meta:
         """Each index is named after what reads it."""
@@ -112,88 +96,61 @@ class Work(models.Model):
             ),
         )
         indexes = (
-            # Without partial indexes, the one of all works, wherever they stand: one entry moves, not three.
+            # Claims: the pending works of a queue and a type, in the order of claiming.
             PartialIndex(
                 fields=["queue", "type", "-priority", "sort_key", "run_at", "id"],
                 name="ayework_lane",
                 where=Q(status="pending"),
-                stand_ins={
-                    "status": "standing",
-                    "queue": "pending_in",
-                    "type": "pending_type",
-                    "priority": "pending_rank",
-                    "sort_key": "pending_sort_key",
-                    "run_at": "moment",
-                },
-                values=STANDING,
             ),
-            # A new work with a label looks up the last of that label.
+            # Enqueue with a fairness label: the last turn of that label in a lane.
             PartialIndex(
                 fields=["fairness", "queue", "type", "priority", "sort_key"],
                 name="ayework_turn",
                 where=~Q(fairness="") & Q(status="pending"),
-                leading=(),
-                stand_ins={"fairness": "turn_label", "sort_key": "turn"},
             ),
+            # Staging: scheduled works that are due.
+            PartialIndex(fields=["run_at"], name="ayework_due", where=Q(status="scheduled")),
+            # Reclaiming: leases that have lapsed. Only running works are leased, so status need not lead.
             PartialIndex(
-                fields=["run_at"],
-                name="ayework_due",
-                where=Q(status="scheduled"),
-                part_of="ayework_lane",
+                fields=["leased_until"], name="ayework_lapsed", where=Q(status="running"), leading=()
             ),
-            # Nothing but a running work is leased.
+            # Expiring gates, and the sweep, which reads blocked works page by page: many have no deadline, so
+            # the id follows it.
+            PartialIndex(fields=["deadline", "id"], name="ayework_blocked", where=Q(status="blocked")),
+            # Retention: the longest ended works of each type.
             PartialIndex(
-                fields=["leased_until"],
-                name="ayework_lapsed",
-                where=Q(status="running"),
-                part_of="ayework_lane",
-            ),
-            # The sweep takes them page by page: many have no deadline, so the id comes into it.
-            PartialIndex(
-                fields=["deadline", "id"],
-                name="ayework_blocked",
-                where=Q(status="blocked"),
-                part_of="ayework_lane",
-            ),
-            PartialIndex(
-                fields=["status", "ended_at"],
+                fields=["status", "type", "ended_at"],
                 name="ayework_ended",
                 where=Q(ended_at__isnull=False),
                 leading=(),
-                part_of="ayework_lane",
             ),
-            # Where a type has a retention of its own, its ended works are pruned apart from those of others.
-            PartialIndex(
-                fields=["status", "type", "ended_at"],
-                name="ayework_ended_type",
-                where=Q(ended_at__isnull=False),
-                leading=(),
-                stand_ins={"status": "ended_status"},
-            ),
+            # Dead letters, by the time of their death.
+            PartialIndex(fields=["ended_at", "id"], name="ayework_dead", where=Q(status="dead")),
+            # Works of a group.
             PartialIndex(
                 fields=["group_id"], name="ayework_group", where=Q(group_id__isnull=False), leading=()
             ),
+            # Works about an object of the project.
             PartialIndex(
                 fields=["about_type", "about_id"],
                 name="ayework_about",
                 where=Q(about_type__isnull=False),
                 leading=(),
             ),
+            # Deduplication. The end precedes the start: of a key that recurs, all but the last few have
+            # ended.
             PartialIndex(
-                # The end comes before the birth: of a key that recurs, all but the last few have ended.
                 fields=["dedup_type", "dedup_key", "ended_at", "queued_at"],
                 name="ayework_key",
                 where=Q(dedup_key__isnull=False),
                 leading=(),
-                stand_ins={"ended_at": "key_ended_at"},
             ),
+            # The live work of a unit: of a unit that recurs, all works but the last have ended.
             PartialIndex(
-                # The end comes first: of a unit that comes again and again, all but the last have ended.
                 fields=["type", "unit", "ended_at"],
                 name="ayework_unit",
                 where=Q(unit__isnull=False),
                 leading=(),
-                stand_ins={"ended_at": "unit_ended_at"},
             ),
         )
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 
-from django_ayework.forking import after_fork_in_child
-from django_ayework.store.database import connection, fetch
+from django_ayework.store.database import dialect, fetch
 
-#: The database's own clock, by vendor. SQLite runs in this very host.
-DATABASE_NOW = {
-    "postgresql": "SELECT clock_timestamp()",
-    "mysql": "SELECT UTC_TIMESTAMP(6)",
-}
+#: Seconds after which the database is asked again.
 REFRESH_AFTER = 60.0
 
 
@@ -23,11 +17,6 @@ class Clock:
     def __init__(self) -> None:
         self._anchor: tuple[datetime, float] | None = None
         self._shift = timedelta()
-        self.renew_lock()
-
-    def renew_lock(self) -> None:
-        """Make a lock for this process: a thread of its parent may hold the one before."""
-        self._lock = threading.Lock()
 
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
@@ -38,11 +27,14 @@ class Clock:
         return moment + timedelta(seconds=time.monotonic() - tick) + self._shift
 
     def synchronise(self) -> None:
-        """Set the clock to the database's, unless that was done within the last minute."""
+        """Set the clock to the database's, unless that was done within the last minute.
+
+        Threads that measure at the same time do not wait for each other: each sets one attribute, and any of
+        their measurements will do.
+        """
         anchor = self._anchor
         if anchor is None or time.monotonic() - anchor[1] > REFRESH_AFTER:
-            with self._lock:
-                self._anchor = (database_now(), time.monotonic())
+            self._anchor = (database_now(), time.monotonic())
 
     def shift(self, by: timedelta) -> None:
         """Move the clock (tests travel in time)."""
@@ -56,7 +48,7 @@ class Clock:
 
 def database_now() -> datetime:
     """Ask the database for the time."""
-    statement = DATABASE_NOW.get(connection().vendor)
+    statement = dialect().now
     if statement is None:
         return datetime.now(UTC)
     moment: datetime = fetch(statement, ())[0][0]
@@ -64,4 +56,3 @@ def database_now() -> datetime:
 
 
 clock = Clock()
-after_fork_in_child(clock.renew_lock)

@@ -22,7 +22,6 @@ from django_ayework.store.database import (
     stored_moment,
     vendor,
 )
-from django_ayework.store.generated_columns import on_timeline
 from django_ayework.store.lanes import lanes_with_work
 
 Scope: TypeAlias = Literal["type", "queue"]
@@ -111,7 +110,7 @@ def without_lock_waits(type: str) -> Generator[None]:
 
 def running_counts(types: Iterable[str]) -> dict[str, int]:
     """Count the running works of these types in the whole fleet; reads the running works alone."""
-    running = on_timeline(rows(Work), Status.RUNNING).filter(type__in=list(types))
+    running = rows(Work).filter(status=Status.RUNNING, type__in=list(types))
     counted = running.order_by().values("type").annotate(number=Count("id")).values_list("type", "number")
     return dict(counted)
 
@@ -126,7 +125,7 @@ def due_types(types: Iterable[str], now: datetime) -> list[str]:
 def is_due_or_running(type: str) -> bool:
     """Tell whether a work of this type is pending or running; each is looked for where only those are."""
     is_due = any(lane.type == type for lane in lanes_with_work())
-    return is_due or on_timeline(rows(Work), Status.RUNNING).filter(type=type).exists()
+    return is_due or rows(Work).filter(status=Status.RUNNING, type=type).exists()
 
 
 def set_next_at(type: str, next_at: datetime) -> None:

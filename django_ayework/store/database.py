@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
 from functools import cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -25,10 +25,8 @@ from django.db.utils import load_backend
 
 from django_ayework.conf import get_settings
 from django_ayework.store.connections import has_connected
+from django_ayework.store.dialects import Dialect, dialect_of
 from django_ayework.store.prepared import run_prepared
-
-# --- database ---
-# The database that holds the queue: its connection, its transactions, what it can do.
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,6 +86,11 @@ def on_commit(act: Callable[[], object]) -> None:
 def open_transactions() -> int:
     """Return how many transactions and savepoints this thread is inside, one in the other."""
     return len(connection().atomic_blocks) if has_connected() else 0
+
+
+def dialect() -> Dialect:
+    """Return the dialect of the queue's database. Its settings tell, without a connection of this thread."""
+    return dialect_of(connections.settings[alias()]["ENGINE"])
 
 
 def is_postgresql() -> bool:
@@ -157,14 +160,6 @@ def own_transaction(use_case: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-#: PostgreSQL: serialization failure, deadlock. MySQL: deadlock.
-COLLISION_CODES = frozenset({"40001", "40P01", 1213})
-#: The same, and lock timeouts: of PostgreSQL, of MySQL.
-CONTENTION_CODES = COLLISION_CODES | {"55P03", 1205}
-#: PostgreSQL: query canceled. MariaDB: statement timeout. MySQL: query timeout.
-TIMEOUT_CODES = frozenset({"57014", 1969, 3024})
-
-
 def has_collided(error: Error, started: float) -> bool:
     """Tell whether the database ended a transaction at once, for the sake of another one.
 
@@ -172,14 +167,15 @@ def has_collided(error: Error, started: float) -> bool:
     would write, and another one has written or is about to; and it says so after its busy timeout.
     """
     if not is_locked(error):
-        return code_of(error) in COLLISION_CODES
+        return code_of(error) in dialect().collision_codes
     [(timeout,)] = fetch("PRAGMA busy_timeout", ())
     return time.monotonic() - started < float(timeout) / 1000
 
 
 def is_contention(error: Error) -> bool:
     """Tell whether others held what the transaction needs, so that it may succeed later."""
-    return code_of(error) in CONTENTION_CODES or is_locked(error)
+    codes = dialect().collision_codes | dialect().lock_codes
+    return code_of(error) in codes or is_locked(error)
 
 
 def is_locked(error: Error) -> bool:
@@ -189,20 +185,12 @@ def is_locked(error: Error) -> bool:
 
 def has_timed_out(error: Error) -> bool:
     """Tell whether a statement was ended because it took longer than it may."""
-    return code_of(error) in TIMEOUT_CODES
-
-
-#: MySQL: wrong value for a column's character set or type, out of range, too long, a packet too large.
-DATA_CODES = frozenset({1153, 1264, 1292, 1301, 1366, 1406})
-#: PostgreSQL: what is to be stored is more than a row or an index entry can have.
-LIMITS = "54"
+    return code_of(error) in dialect().timeout_codes
 
 
 def is_refused_data(error: Error) -> bool:
     """Tell whether the database has refused the values themselves, and would refuse them again."""
-    code = code_of(error)
-    limits = isinstance(code, str) and code.startswith(LIMITS)
-    return isinstance(error, (DataError, IntegrityError)) or code in DATA_CODES or limits
+    return isinstance(error, (DataError, IntegrityError)) or dialect().refuses_data(code_of(error))
 
 
 def code_of(error: Error) -> object:
@@ -215,32 +203,24 @@ def chunked(items: Sequence[T], size: int = CHUNK) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-# --- brief ---
-# Transactions that hardly wait for locks: for what can as well be done later.
-
-#: PostgreSQL looks for deadlocks after a second (``deadlock_timeout``), and picks any victim. A transaction
-#: that gives up before that is never the reason why a caller's transaction becomes one.
-MILLISECONDS = 250
-POSTGRESQL = f"SET LOCAL lock_timeout = {MILLISECONDS}"
-#: The least that both MariaDB and MySQL take: a second.
-MYSQL = "SET @ayework_lock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1"
-MYSQL_AS_BEFORE = "SET SESSION innodb_lock_wait_timeout = @ayework_lock_wait"
-
-
 def briefly(use_case: Callable[[], T]) -> T | None:
     """Run a use case in a transaction that does not wait long for locks; return None if it would have to.
 
-    Inside a caller's transaction, whose session is the caller's too, it waits as long as any other.
+    It is for work that can as well be done later. Inside a caller's transaction, whose session is the
+    caller's too, it waits as long as any other.
     """
     if in_transaction():
         with atomic():
             return use_case()
+    shorten_here = dialect().shorten_here
+    restore = None if shorten_here else dialect().shorten_session(run)
     with ExitStack() as session:
-        session.enter_context(short_waits())
+        if restore is not None:
+            session.callback(run, restore)
         try:
             with atomic():
-                if connection().vendor == "postgresql":
-                    run(POSTGRESQL)
+                if shorten_here is not None:
+                    run(shorten_here)
                 done = use_case()
                 session.close()  # hooks that run after the commit have the session as it was before
                 return done
@@ -248,25 +228,6 @@ def briefly(use_case: Callable[[], T]) -> T | None:
             if not is_contention(error):
                 raise
             return None
-
-
-@contextmanager
-def short_waits() -> Generator[None]:
-    """Shorten how long the session waits for locks, where a transaction cannot say so for itself."""
-    vendor = connection().vendor
-    if vendor == "mysql":
-        run(MYSQL)
-        restoring = MYSQL_AS_BEFORE
-    elif vendor == "sqlite":
-        restoring = f"PRAGMA busy_timeout = {run('PRAGMA busy_timeout')}"
-        run(f"PRAGMA busy_timeout = {MILLISECONDS}")
-    else:
-        yield
-        return
-    try:
-        yield
-    finally:
-        run(restoring)
 
 
 def run(sql: str) -> object:

@@ -11,11 +11,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.states import LIVE
 from django_ayework.store.database import atomic, chunked, rows
-from django_ayework.store.generated_columns import ended_as, ended_by_type, with_status
 from django_ayework.store.groups import delete_emptied, lock_groups
-
-# --- deletion ---
-# Deleting works: finding those of a chain, locking them, and taking away all that is theirs.
+from django_ayework.store.rows import with_status
 
 
 class Step(NamedTuple):
@@ -58,7 +55,7 @@ def live_steps(type: str | None) -> list[Step]:
     """Read the works that have not ended, of a type or of all types."""
     found: list[Step] = []
     for status in sorted(LIVE):
-        works = with_status(rows(Work), status)
+        works = rows(Work).filter(status=str(status))
         found += selected(works.filter(type=type) if type else works)
     return found
 
@@ -109,20 +106,15 @@ def erase(ids: Sequence[str]) -> int:
     return deleted
 
 
-# --- retention ---
 # Deleting what has been kept long enough.
 
 
-def delete_ended(status: str, before: datetime, limit: int, type: str | None = None) -> int:
-    """Delete up to ``limit`` works of a terminal status that ended before; return how many.
+def delete_ended(status: str, type: str, before: datetime, limit: int) -> int:
+    """Delete up to ``limit`` works of a terminal status and a type that ended before; return how many.
 
-    They are of one type, or of any. The longest ended go first. Works whose group is open, or that a live
-    waiter watches, are kept.
+    The longest ended go first. Works whose group is open, or that a live waiter watches, are kept.
     """
-    if type is None:
-        ended = ended_as(rows(Work), status).filter(moment__lt=before).order_by("moment")
-    else:
-        ended = ended_by_type(rows(Work), status).filter(type=type, ended_at__lt=before).order_by("ended_at")
+    ended = rows(Work).filter(status=status, type=type, ended_at__lt=before).order_by("ended_at")
     with atomic():
         found = list(prunable(ended).values_list("id", "group_id")[:limit])
         deleted = erase([id for id, _ in found])
@@ -132,7 +124,7 @@ def delete_ended(status: str, before: datetime, limit: int, type: str | None = N
 
 
 def prunable(ended: QuerySet[Any]) -> QuerySet[Any]:
-    """Return those of the ended works that nobody may still need, and nobody else has locked."""
+    """Return those of the ended works that nothing may still need, and that no transaction has locked."""
     open_group = rows(Group).filter(id=OuterRef("group_id"), open__gt=0)
     live = rows(Work).filter(id=OuterRef("waiter_id"), status__in=[str(s) for s in LIVE])
     watched = rows(Edge).filter(Exists(live), watched_id__in=[OuterRef("id"), OuterRef("chain_id")])
@@ -144,8 +136,8 @@ def types_ended(status: str) -> Iterator[tuple[str, datetime]]:
 
     Each is found by one entry of an index, however many works a type has.
     """
-    ended = ended_by_type(rows(Work), status).order_by("type", "ended_at").values_list("type", "ended_at")
-    found = ended.first()
+    ended = with_status(rows(Work).order_by("type", "ended_at"), status).values_list("type", "ended_at")
+    found: Any = ended.first()
     while found is not None:
         yield found
         found = ended.filter(type__gt=found[0]).first()

@@ -52,11 +52,7 @@ DIALECTS = {
         number="NULLIF(CAST(({key}) AS INTEGER), 0)",
         text="PRINTF('%%016d', {number})",
     ),
-    #: See ``store.stand_ins``. By MIN it goes to the first entry behind those of works without a turn.
-    "mysql": Dialect(
-        last_of_label=f"SELECT MAX(turn) FROM {WORK} WHERE turn_label = %s AND {LANE}",
-        first_of_lane=f"SELECT MIN(pending_sort_key) FROM {WORK} WHERE standing = 'pending' "
-        "AND pending_in = %s AND pending_type = %s AND pending_rank = 0 - %s AND pending_sort_key > ''",
+    "mysql": POSTGRESQL._replace(
         number="CAST(NULLIF(REGEXP_SUBSTR(({key}), '^[0-9]{{16}}$'), '') AS UNSIGNED)",
         text="LPAD({number}, 16, '0')",
     ),

@@ -15,7 +15,6 @@ from django_ayework.rules.identity import Scope
 from django_ayework.rules.states import Status
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.dependencies import lock_waiters, watchers_of
-from django_ayework.store.generated_columns import StandIn
 from django_ayework.store.rows import WorkRow, lock_rows, rows_of
 
 # --- dedup ---
@@ -59,8 +58,7 @@ class Live(NamedTuple):
 
 def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
     """Return the newest chains of which a work has not ended, whichever of its works that is."""
-    bearers = rows(Work).filter(bearing(search, keys)).alias(ended=StandIn("ended_at", "key_ended_at"))
-    works = bearers.filter(ended__isnull=True)
+    works = rows(Work).filter(bearing(search, keys), ended_at__isnull=True)
     columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
     found = [Live(queued_at, chain_id or id, key or "") for queued_at, id, chain_id, key in columns]
     begun = first_queued_at(chain_id for _, _, chain_id, _ in columns if chain_id)
@@ -103,8 +101,7 @@ def find_live_units(pairs: Iterable[tuple[str, str]]) -> Units:
 
 def live(type: str, units: Sequence[str]) -> QuerySet[Work]:
     """Return the works of a type that have not ended, of these units; the newest of a unit last."""
-    works = rows(Work).filter(type=type, unit__in=units).alias(ended=StandIn("ended_at", "unit_ended_at"))
-    return works.filter(ended__isnull=True).order_by("id")
+    return rows(Work).filter(type=type, unit__in=units, ended_at__isnull=True).order_by("id")
 
 
 def lock_live_units(pairs: Iterable[tuple[str, str]], ended: Collection[str]) -> Units:

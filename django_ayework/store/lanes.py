@@ -1,66 +1,39 @@
-"""Lanes: which queues and types have pending works, and how many."""
+"""What there is to do: lanes with pending works, the works at their heads, counts of what is live.
+
+A lane has the pending works of one queue and one type, in the order of claiming. Live works are few beside
+those retained, and each status has an index of its own, so nothing here reads more than it returns.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Min
 
-from django_ayework.models import Work, WorkerProcess
+from django_ayework.models import Schedule, Waiter, Work, WorkControl, WorkerProcess
+from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.states import LIVE, Status
-from django_ayework.store.database import chunked, fetch, rows, vendor
-from django_ayework.store.generated_columns import ended_as, on_timeline, with_status
+from django_ayework.store.database import chunked, connection, dialect, fetch, rows, stored_moment
 from django_ayework.store.rows import WorkRow
-
-# --- lanes ---
-# Lanes: where claims are taken from. Pending works of one queue and one type stand in one lane, in order.
 
 WORK = Work._meta.db_table
 
-
-class LaneColumns(NamedTuple):
-    """What the lanes' index calls what it has; ``is_pending`` is the condition of being in it."""
-
-    is_pending: str
-    queue: str
-    type: str
-    #: Minus the priority.
-    rank: str
-    sort_key: str
-    run_at: str
-    #: Within a lane: by priority, then by unit where the type is ordered by units, then by age.
-    order: str
-
-    @property
-    def first(self) -> str:
-        """The first works of a lane, for a SELECT: the parameters are its queue, its type, and how many."""
-        in_lane = f"{self.is_pending} AND {self.queue} = %s AND {self.type} = %s"
-        return f"FROM {WORK} WHERE {in_lane} ORDER BY {self.order} LIMIT %s"
-
-
-PARTIAL = LaneColumns(
-    is_pending="status = 'pending'",
-    queue="queue",
-    type="type",
-    rank="-priority",
-    sort_key="sort_key",
-    run_at="run_at",
-    order="priority DESC, sort_key, run_at, id",
+#: The order within a lane: by priority, then by unit or turn where the type has one, then by age.
+IN_LANE = "priority DESC, sort_key, run_at, id"
+#: The first works of a lane, for a SELECT; the parameters are its queue, its type, and how many.
+FIRST_OF_LANE = (
+    f"FROM {WORK} WHERE status = 'pending' AND queue = %s AND type = %s ORDER BY {IN_LANE} LIMIT %s"
 )
-#: See ``store.stand_ins``.
-STAND_INS = LaneColumns(
-    is_pending="standing = 'pending'",
-    queue="pending_in",
-    type="pending_type",
-    rank="pending_rank",
-    sort_key="pending_sort_key",
-    run_at="moment",
-    order="pending_rank, pending_sort_key, moment, id",
-)
+
+#: Queues, or lanes, that one statement names; SQLite allows 500 parts.
+LANES = 100
+#: Queues that one statement finds.
+QUEUES = 500
 
 
 class Lane(NamedTuple):
@@ -68,22 +41,6 @@ class Lane(NamedTuple):
 
     queue: str
     type: str
-
-
-class Head(NamedTuple):
-    """A work at the head of its lane; those of one lane sort as tuples."""
-
-    rank: int
-    sort_key: str
-    run_at: Any  # as the database gives it
-    id: str
-    type: str
-
-
-#: Queues, or lanes, that one statement names; SQLite allows 500 parts.
-LANES = 100
-#: Queues that one statement finds.
-QUEUES = 500
 
 
 def lanes_with_work() -> Iterator[Lane]:
@@ -103,23 +60,23 @@ def pages_of_lanes(queue: str, first: int) -> Iterator[list[Lane]]:
 
 def lanes_behind(queue: str, number: int) -> list[Lane]:
     """Return the lanes of the next queues behind this one that have pending works, at most so many queues."""
-    if vendor() == "mysql":
-        return lanes_by_entries(queue, number)
-    return list(map(Lane._make, fetch(LANES_BEHIND, (queue, number))))
+    if dialect().recurses_by_index:
+        return list(map(Lane._make, fetch(LANES_BEHIND, (queue, number))))
+    return lanes_by_entries(queue, number)
 
 
 def lanes_of(queues: Sequence[str]) -> list[Lane]:
     """Return the lanes of these queues that have pending works, in order; reads no others."""
-    find = lanes_by_rounds if vendor() == "mysql" else lanes_by_recursion
+    find = lanes_by_recursion if dialect().recurses_by_index else lanes_by_rounds
     return [lane for some in chunked(sorted(set(queues)), LANES) for lane in find(some)]
 
 
 #: From each queue, and from each type of a queue, the statement goes on to the next one in the index. It
 #: reads one entry for each, however many works a lane has.
 NEXT_TYPE = f"SELECT MIN(type) FROM {WORK} WHERE status = 'pending' AND queue"
-LANES_HERE = f"""
+LANES_OF_EACH = f"""
 lane(queue, type) AS (
-    SELECT here.queue, ({NEXT_TYPE} = here.queue) FROM here
+    SELECT each.queue, ({NEXT_TYPE} = each.queue) FROM each
     UNION ALL
     SELECT lane.queue, ({NEXT_TYPE} = lane.queue AND type > lane.type) FROM lane WHERE lane.type IS NOT NULL
 )
@@ -127,33 +84,31 @@ SELECT queue, type FROM lane WHERE type IS NOT NULL ORDER BY queue, type
 """
 NEXT_QUEUE = f"SELECT MIN(queue) FROM {WORK} WHERE status = 'pending' AND queue"
 LANES_BEHIND = f"""
-WITH RECURSIVE here(queue, number) AS (
+WITH RECURSIVE each(queue, number) AS (
     SELECT ({NEXT_QUEUE} > %s), 1
     UNION ALL
-    SELECT ({NEXT_QUEUE} > here.queue), here.number + 1 FROM here
-    WHERE here.queue IS NOT NULL AND here.number < %s
-), {LANES_HERE}
+    SELECT ({NEXT_QUEUE} > each.queue), each.number + 1 FROM each
+    WHERE each.queue IS NOT NULL AND each.number < %s
+), {LANES_OF_EACH}
 """
 
 
 def lanes_by_recursion(queues: Sequence[str]) -> list[Lane]:
     """Return the lanes of these queues by one statement."""
-    here = " UNION ALL ".join(["SELECT CAST(%s AS TEXT)"] * len(queues))
-    return list(map(Lane._make, fetch(f"WITH RECURSIVE here(queue) AS ({here}), {LANES_HERE}", queues)))
+    each = " UNION ALL ".join(["SELECT CAST(%s AS TEXT)"] * len(queues))
+    return list(map(Lane._make, fetch(f"WITH RECURSIVE each(queue) AS ({each}), {LANES_OF_EACH}", queues)))
 
 
 #: MySQL and MariaDB use no index for a bound that another row gives. So each statement goes on from what the
-#: one before has found: by so many entries, or by a type for each queue.
+#: one before has found: by so many entries, or by a type for each queue. The planner may miss that an index
+#: of several that begin with the status has the order of the first statement.
 ENTRIES = 200
 NEXT_ENTRIES = f"""
-SELECT pending_in, pending_type FROM {WORK}
-WHERE standing = 'pending' AND (pending_in > %s OR pending_in = %s AND pending_type > %s)
-ORDER BY pending_in, pending_type LIMIT {ENTRIES}
+SELECT queue, type FROM {WORK} FORCE INDEX (ayework_lane)
+WHERE status = 'pending' AND (queue > %s OR queue = %s AND type > %s)
+ORDER BY queue, type LIMIT {ENTRIES}
 """
-FIRST_TYPE = (
-    f"SELECT %s, MIN(pending_type) FROM {WORK} "
-    "WHERE standing = 'pending' AND pending_in = %s AND pending_type > %s"
-)
+FIRST_TYPE = f"SELECT %s, MIN(type) FROM {WORK} WHERE status = 'pending' AND queue = %s AND type > %s"
 
 
 def lanes_by_entries(queue: str, number: int) -> list[Lane]:
@@ -183,39 +138,39 @@ def lanes_by_rounds(queues: Sequence[str]) -> list[Lane]:
     return sorted(lanes)
 
 
+class Head(NamedTuple):
+    """A work at the head of its lane; those of one lane sort as tuples."""
+
+    rank: int  # minus the priority
+    sort_key: str
+    run_at: Any  # as the database gives it
+    id: str
+    type: str
+
+
+HEAD = f"SELECT * FROM (SELECT -priority, sort_key, run_at, id, type {FIRST_OF_LANE}) AS head"
+
+
 def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:
     """Return the first works of the lanes of a queue, of each type as many as its cap, without locks."""
-    lane = lane_columns()
-    columns = f"{lane.rank}, {lane.sort_key}, {lane.run_at}, id, {lane.type}"
-    head = f"SELECT * FROM (SELECT {columns} {lane.first}) AS head"
     heads: list[Head] = []
     for some in chunked(list(caps.items()), LANES):
-        params = [param for lane_ in some for param in (queue, *lane_)]
-        heads += map(Head._make, fetch(" UNION ALL ".join([head] * len(some)), params))
+        params = [param for lane in some for param in (queue, *lane)]
+        heads += map(Head._make, fetch(" UNION ALL ".join([HEAD] * len(some)), params))
     return sorted(heads)
 
 
-def claim_groups_of(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
+def allocate(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
     """Return how many works to take of each lane so that those of the queue come by priority, then age."""
     by_age = sorted(heads, key=lambda head: (head.rank, head.run_at, head.id))
     return Counter(head.type for head in by_age[:limit])
 
 
-def lane_columns() -> LaneColumns:
-    """Return how this database names the columns of the lanes' index."""
-    return STAND_INS if vendor() == "mysql" else PARTIAL
-
-
-# --- ahead ---
-# How many works of a queue go before one of them.
-
-
 def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
     """Count the pending works that a claim takes before this one; ``most + 1`` stands for more than ``most``.
 
-    ``types`` are those that are claimed together with its own. They are the beginnings of the queue's lanes
-    in the order of claiming, so at most that many entries of each are read, however long the queue is. A work
-    that was taken meanwhile has none ahead.
+    ``types`` are those that are claimed together with its own. At most that many entries of each lane are
+    read, however long the queue is. A work that was taken meanwhile has none ahead.
     """
     by_unit = bool(row.sort_key)
     heads = heads_of(row.queue, dict.fromkeys(types, most + 1))
@@ -225,8 +180,66 @@ def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
     return most + 1 if len(ids) > most else 0
 
 
-# --- counts ---
-# Counting what is live. Live rows are few beside those retained, and have indexes of their own.
+# The one query that an idle worker repeats.
+
+
+class Poll(NamedTuple):
+    """What there is to do: the first queue with pending works, the next start, and chores."""
+
+    first_queue: str | None
+    next_start: datetime | None
+    lapsed: bool
+    overdue: bool
+    recheck: bool
+    schedules: bool
+    controls: tuple[int, int]  # moves whenever the controls change
+
+
+def poll(now: datetime, scope: Scope = EVERYTHING) -> Poll:
+    """Ask what there is to do, in one statement. ``lapsed`` is about works of the scope."""
+    moment = stored_moment(now)
+    params = (moment, *scope.queues, *scope.types, *scope.exclude_types, moment)
+    first_queue, next_start, *chores, version, last = fetch(poll_statement(scope), params)[0]
+    lapsed, overdue, recheck, schedules = map(bool, chores)
+    controls = (int(version or 0), int(last or 0))
+    return Poll(first_queue, as_moment(next_start), lapsed, overdue, recheck, schedules, controls)
+
+
+@lru_cache(maxsize=16)
+def poll_statement(scope: Scope) -> str:
+    """Return the statement for a scope, whose names are its parameters.
+
+    Each part reads at most one entry of an index, however large the tables are. Only entries of lapsed leases
+    outside of the scope are passed over.
+    """
+    return f"""
+SELECT
+    (SELECT MIN(queue) FROM {WORK} WHERE status = 'pending'),
+    (SELECT MIN(run_at) FROM {WORK} WHERE status = 'scheduled'),
+    EXISTS(SELECT 1 FROM {WORK} WHERE status = 'running' AND leased_until < %s{within(scope)}),
+    EXISTS(SELECT 1 FROM {WORK} WHERE status = 'blocked' AND deadline < %s),
+    EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
+    EXISTS(SELECT 1 FROM {Schedule._meta.db_table} WHERE due_at IS NOT NULL),
+    (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
+    (SELECT MAX(id) FROM {WorkControl._meta.db_table})
+"""
+
+
+def within(scope: Scope) -> str:
+    """Return the rest of the condition that a work is of this scope; its names are the parameters."""
+    conditions = (("queue IN", scope.queues), ("type IN", scope.types), ("type NOT IN", scope.exclude_types))
+    return "".join(f" AND {is_} ({', '.join(['%s'] * len(names))})" for is_, names in conditions if names)
+
+
+def as_moment(value: datetime | str | None) -> datetime | None:
+    """Return a raw column as an aware datetime."""
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if moment is None or moment.tzinfo is not None:
+        return moment
+    return moment.replace(tzinfo=connection().timezone)
+
+
+# Counts.
 
 
 class Depth(NamedTuple):
@@ -250,7 +263,7 @@ def live_depths(most_scheduled: int) -> list[Depth]:
 
 def scheduled_depths(limit: int) -> list[Depth]:
     """Count the scheduled works by queue, up to ``limit`` of them: those that are due first."""
-    scheduled = on_timeline(rows(Work), Status.SCHEDULED).order_by("moment")
+    scheduled = rows(Work).filter(status=Status.SCHEDULED).order_by("run_at")
     first = list(scheduled.values_list("queue", "run_at")[:limit])
     oldest = dict(reversed(first))
     return [
@@ -261,19 +274,19 @@ def scheduled_depths(limit: int) -> list[Depth]:
 
 def depths_of(status: str) -> list[Depth]:
     """Count the works of one live status by queue."""
-    works = with_status(rows(Work), status).values_list("queue", "status").order_by("queue")
+    works = rows(Work).filter(status=status).values_list("queue", "status").order_by("queue")
     return [Depth._make(row) for row in works.annotate(Count("id"), Min("run_at"))]
 
 
 def lapsed_by_queue(now: datetime) -> dict[str, int]:
     """Count the running works whose lease has lapsed, by queue."""
-    lapsed = on_timeline(rows(Work), Status.RUNNING).filter(moment__lt=now)
+    lapsed = rows(Work).filter(status=Status.RUNNING, leased_until__lt=now)
     return dict(lapsed.values_list("queue").order_by("queue").annotate(Count("id")))
 
 
 def dead_letters(limit: int) -> int:
     """Count dead works, up to ``limit``."""
-    return len(ended_as(rows(Work), Status.DEAD).values_list("id")[:limit])
+    return len(rows(Work).filter(status=Status.DEAD).values_list("id")[:limit])
 
 
 def processes_seen_since(moment: datetime) -> list[WorkerProcess]:

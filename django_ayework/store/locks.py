@@ -21,7 +21,6 @@ from django_ayework.store.database import (
     rows,
     stored_moment,
 )
-from django_ayework.store.generated_columns import on_timeline
 from django_ayework.store.rows import WorkRow, rows_of
 
 # --- leases ---
@@ -98,8 +97,7 @@ def lock_lapsed(
     behind them, they do not count for ``limit``. A lease that lapsed before ``forsaken`` may be of any type
     of the scope.
     """
-    running = on_timeline(rows(Work), Status.RUNNING)
-    lapsed = running.filter(moment__lt=now).order_by("moment")
+    lapsed = rows(Work).filter(status=Status.RUNNING, leased_until__lt=now).order_by("leased_until")
     lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=forsaken), within(scope))
     if sparing:
         lapsed = lapsed.exclude(id__in=sparing)
@@ -120,7 +118,7 @@ def within(scope: Scope) -> Q:
 
 def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
     """Lock blocked works that are past their deadline."""
-    overdue = on_timeline(rows(Work), Status.BLOCKED).filter(moment__lt=now).order_by("moment")
+    overdue = rows(Work).filter(status=Status.BLOCKED, deadline__lt=now).order_by("deadline")
     return rows_of(overdue.select_for_update(skip_locked=True)[:limit])
 
 

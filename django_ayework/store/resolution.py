@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.states import LIVE, Status, is_terminal
@@ -27,7 +27,6 @@ from django_ayework.store.dependencies import (
     lock_waiters,
     watchers_of,
 )
-from django_ayework.store.generated_columns import on_timeline
 from django_ayework.store.groups import chain_ends, chains_of_steps
 from django_ayework.store.parameters import array_text
 from django_ayework.store.prepared import keeps_plans
@@ -301,13 +300,13 @@ def blocked_after(place: Place, limit: int) -> list[Place]:
 
     PostgreSQL sorts what has no deadline, unless it is to come by deadline first; MariaDB sorts it if so.
     """
-    by_id = ("id",) if vendor() == "mysql" else ("at", "id")
-    blocked = on_timeline(rows(Work), Status.BLOCKED).annotate(at=F("moment")).values_list("at", "id")
-    same = Q(moment__isnull=True) if place.deadline is None else Q(moment=place.deadline)
-    later = Q(moment__isnull=False) if place.deadline is None else Q(moment__gt=place.deadline)
+    by_id = ("id",) if vendor() == "mysql" else ("deadline", "id")
+    blocked = rows(Work).filter(status=Status.BLOCKED).values_list("deadline", "id")
+    same = Q(deadline__isnull=True) if place.deadline is None else Q(deadline=place.deadline)
+    later = Q(deadline__isnull=False) if place.deadline is None else Q(deadline__gt=place.deadline)
     found = list(blocked.filter(same, id__gt=place.id).order_by(*by_id)[:limit])
     if len(found) < limit:
-        found += blocked.filter(later).order_by("at", "id")[: limit - len(found)]
+        found += blocked.filter(later).order_by("deadline", "id")[: limit - len(found)]
     return list(map(Place._make, found))
 
 

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from django_ayework.models import Work
 from django_ayework.rules.controls import Place
-from django_ayework.rules.states import LASTING, Status, Transition
+from django_ayework.rules.states import LASTING, Status, Transition, is_terminal
 from django_ayework.store.database import chunked, rows
 
 
@@ -128,6 +128,12 @@ PLACE = {name: position for position, name in enumerate(COLUMNS)}
 def rows_of(works: QuerySet[Work]) -> list[WorkRow]:
     """Run a query over works and return rows."""
     return [WorkRow._make(values) for values in works.values_list(*COLUMNS)]
+
+
+def with_status(works: QuerySet[Work], status: str) -> QuerySet[Work]:
+    """Return the works of a status, in words that lead to its index."""
+    found = works.filter(status=status)
+    return found.filter(ended_at__isnull=False) if is_terminal(status) else found
 
 
 def find_row(id: str) -> WorkRow | None:

@@ -1,4 +1,9 @@
-"""The engine's own sessions with the database, bounded in every wait."""
+"""The engine's own sessions with the database, and what the server says about itself.
+
+The threads that claim, settle and renew leases have connections of their own, outside of any pool. No session
+of theirs waits for ever: for a statement, a lock, or an answer. Handlers have other connections, which are
+left as the project has set them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,15 +22,9 @@ from django.db.migrations.executor import MigrationExecutor
 from django_ayework.conf import get_settings
 from django_ayework.heartbeat import beat_before, current_heartbeat
 from django_ayework.models import Work
-from django_ayework.store.database import alias, connection, fetch
+from django_ayework.store.database import alias, connection, dialect, fetch
+from django_ayework.store.dialects import Bounds, dialect_of, in_ms
 from django_ayework.store.prepared import note_own_session, session_of
-
-# --- sessions ---
-# The engine's own sessions with the database: none waits for ever, for a statement, a lock, or an answer.
-#
-# The threads that claim, settle and keep leases have connections of their own, outside of any pool.
-# Handlers
-# have others, which are left as the project has set them.
 
 #: Seconds that a thread which others need waits for a row that somebody else has locked. Less than
 #: PostgreSQL's deadlock_timeout (1 s): the engine's transaction gives way before a caller's is chosen as the
@@ -34,37 +33,8 @@ LOCK_TIMEOUT = 0.25
 #: Seconds to open a session, unless the project says otherwise.
 CONNECT_TIMEOUT = 10
 
-#: The server tells a pooler's client a process that is not the one it talks to: a pooler lends each
-#: transaction another session, and what is set in one would be left for strangers. JIT costs over a second
-#: on the first statement over many rows, and gains nothing on statements over few. Every statement of ours
-#: has an index; a plan that is kept from when a table was empty would scan it. Rows are looked up one by one,
-#: where a bitmap costs half as much again as the row; without statistics the planner expects more of each.
-#: Plans of prepared statements are kept: the server would make them anew each time where it expects to gain
-#: by that, which takes longer than to run them. A transaction that a vanished process leaves open ends by
-#: itself, and gives its locks back.
-POSTGRESQL = """
-SELECT set_config('statement_timeout', %s, false),
-       set_config('lock_timeout', %s, false),
-       set_config('idle_in_transaction_session_timeout', %s, false),
-       CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', false) END,
-       set_config('enable_seqscan', 'off', false),
-       set_config('enable_bitmapscan', 'off', false),
-       set_config('plan_cache_mode', 'force_generic_plan', false)
-WHERE pg_backend_pid() = %s
-"""
-MARIADB = "SET SESSION max_statement_time = %s, idle_transaction_timeout = %s"
-MYSQL = "SET SESSION max_execution_time = %s"  # covers SELECT alone
-LOCK_WAIT = ", innodb_lock_wait_timeout = 1"
-
 #: Where a connection of the engine's own keeps its bounds.
 ATTRIBUTE = "_ayework_bounds"
-
-
-class Bounds(NamedTuple):
-    """What a session of the engine's own waits for at most, in seconds; None for any time."""
-
-    statement: float | None
-    lock: float | None
 
 
 @contextmanager
@@ -96,7 +66,7 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
     own.settings_dict = deepcopy(own.settings_dict)
     options = own.settings_dict["OPTIONS"]
     options.pop("pool", None)
-    if own.vendor in ("postgresql", "mysql"):
+    if own.vendor in ("postgresql", "mysql"):  # SQLite connects to no server
         options.setdefault("connect_timeout", CONNECT_TIMEOUT)
     own.execute_wrappers.append(beat_before)
     setattr(own, ATTRIBUTE, bounds)
@@ -106,13 +76,16 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
 def set_up_session(sender: object, connection: Any, **kwargs: object) -> None:
     """Set up a session that was just opened, if it is the engine's: one statement per connection."""
     bounds: Bounds | None = getattr(connection, ATTRIBUTE, None)
-    if bounds is None or (setting := statement_for(connection, bounds)) is None:
+    if bounds is None:
+        return
+    dialect = dialect_of(connection.settings_dict["ENGINE"])
+    if (setup := dialect.session_setup(connection, bounds)) is None:
         return
     if (heartbeat := current_heartbeat()) is not None:
         heartbeat.socket = number_of_socket(connection.connection)
     with connection.cursor() as cursor:
-        cursor.execute(*setting)
-        if connection.vendor == "postgresql" and cursor.fetchone() is not None:
+        cursor.execute(*setup)
+        if dialect.has_arrays and cursor.fetchone() is not None:  # no row: a pooler lends its session
             note_own_session(connection)
 
 
@@ -123,38 +96,10 @@ def bound_transaction() -> None:
     """
     database = connection()
     bounds: Bounds | None = getattr(database, ATTRIBUTE, None)
-    if (
-        bounds is None
-        or bounds.lock is None
-        or database.vendor != "postgresql"
-        or session_of(database).is_own
-    ):
+    if bounds is None or bounds.lock is None or not dialect().has_arrays or session_of(database).is_own:
         return
     with database.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [in_ms(bounds.lock)])
-
-
-def statement_for(connection: Any, bounds: Bounds) -> tuple[str, list[Any]] | None:
-    """Return the statement that bounds all later ones, where the database has such a thing."""
-    statement = bounds.statement or 0.0
-    if connection.vendor == "postgresql":
-        server = connection.connection.info.backend_pid
-        return POSTGRESQL, [in_ms(statement), in_ms(bounds.lock or 0.0), in_ms(statement), server]
-    if connection.vendor != "mysql":
-        return None
-    lock_wait = LOCK_WAIT if bounds.lock else ""
-    if connection.mysql_is_mariadb:
-        return MARIADB + lock_wait, [statement, max(1, round(statement)) if statement else 0]
-    return MYSQL + lock_wait, [round(statement * 1000)]
-
-
-def in_ms(seconds: float) -> str:
-    """Return seconds as PostgreSQL's settings have them; 0 is no bound.
-
-    >>> in_ms(2.5), in_ms(0.0)
-    ('2500ms', '0')
-    """
-    return f"{max(1, round(seconds * 1000))}ms" if seconds else "0"
 
 
 def number_of_socket(raw: Any) -> tuple[int, int] | None:
@@ -184,36 +129,18 @@ def cut(known: tuple[int, int] | None) -> bool:
 
 connection_created.connect(set_up_session, dispatch_uid="django_ayework.sessions")
 
-# --- server ---
-# The database server, as somebody who is about to start workers needs to know it.
-
-#: How many connections a server takes, by vendor.
-MOST_CONNECTIONS = {
-    "postgresql": "SELECT current_setting('max_connections')",
-    "mysql": "SELECT @@max_connections",
-}
 #: psycopg's own default.
 POOL_SIZE = 4
 
 
-#: What each server calls its isolation level. On PostgreSQL the driver may choose one for transactions, apart
-#: from that of statements outside of them; MariaDB and MySQL have different names for theirs.
-ISOLATION = {
-    "postgresql": (
-        "SELECT current_setting('transaction_isolation'), current_setting('default_transaction_isolation')"
-    ),
-    "mysql": "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')",
-}
-
-
 def isolation_levels(database: BaseDatabaseWrapper) -> list[str]:
     """Return the isolation levels of a connection: of its transactions, and of statements outside of them."""
-    if database.vendor not in ISOLATION:
+    statement = dialect_of(database.settings_dict["ENGINE"]).isolation_levels
+    if statement is None:
         return []
     with transaction.atomic(using=database.alias), database.cursor() as cursor:
-        cursor.execute(ISOLATION[database.vendor])
-        row = cursor.fetchone()
-    levels = row if database.vendor == "postgresql" else row[1:]
+        cursor.execute(statement)
+        _, *levels = cursor.fetchone()
     return [str(level).lower().replace("-", " ") for level in levels]
 
 
@@ -233,7 +160,7 @@ def missing_migrations() -> list[str]:
 
 def most_connections() -> int | None:
     """Return how many connections the server takes, of everybody; None where there is no such bound."""
-    statement = MOST_CONNECTIONS.get(connection().vendor)
+    statement = dialect().most_connections
     return None if statement is None else int(fetch(statement, ())[0][0])
 
 

@@ -32,7 +32,6 @@ from django_ayework.store.bulk import (
 from django_ayework.store.clock import clock
 from django_ayework.store.database import SET, atomic, chunked, fetch, in_own_transaction, is_postgresql, rows
 from django_ayework.store.fairness import turns_of
-from django_ayework.store.generated_columns import on_timeline
 from django_ayework.store.rows import WorkRow
 
 # --- apply ---
@@ -279,8 +278,7 @@ def stage(now: datetime, limit: int) -> int:
             in_own_transaction(partial(stage_in_turn, in_turn, now))
         return len(found)
     with atomic():
-        scheduled = on_timeline(rows(Work), Status.SCHEDULED)
-        due = scheduled.filter(moment__lte=now).order_by("moment")
+        due = rows(Work).filter(status=Status.SCHEDULED, run_at__lte=now).order_by("run_at")
         found = list(due.select_for_update(skip_locked=True).values_list(*COLUMNS)[:limit])
         places = places_of(found)
         ids = [id for id, *_ in found if id not in places]

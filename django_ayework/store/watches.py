@@ -15,7 +15,7 @@ from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
 from django_ayework.store.attempts import living
 from django_ayework.store.clock import clock
 from django_ayework.store.database import connection
-from django_ayework.store.lanes import QUEUES, STAND_INS, WORK, heads_of, lanes_behind
+from django_ayework.store.lanes import IN_LANE, QUEUES, WORK, heads_of, lanes_behind
 from django_ayework.store.sessions import engine_session
 
 # --- arrivals ---
@@ -38,8 +38,8 @@ COUNT_EVERY, SEEN_WITHIN = 10.0, 25.0
 #: Pending works up to this number are told apart one by one; of more, only the first of each queue and type.
 FEW = 20
 FIRST_FEW = f"""
-SELECT id, {STAND_INS.queue}, {STAND_INS.type} FROM {WORK} WHERE {STAND_INS.is_pending}
-ORDER BY {STAND_INS.queue}, {STAND_INS.type}, {STAND_INS.order} LIMIT {FEW}
+SELECT id, queue, type FROM {WORK} WHERE status = 'pending'
+ORDER BY queue, type, {IN_LANE} LIMIT {FEW}
 """
 #: Where the messages come from: no process that enqueues is called so.
 ORIGIN = "arrivals"

@@ -19,8 +19,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.store import locks, transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.lanes import Lane, lanes_of, pages_of_lanes
-from django_ayework.store.poll import Look, look
+from django_ayework.store.lanes import Lane, Poll, lanes_of, pages_of_lanes, poll
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.allocation import (
     Capacity,
@@ -159,7 +158,7 @@ class Claimer:
         self._is_held_up = False
         self._cut_off = False
         #: Called with what a look has found, and the intervals of continuous types: maintenance sees to it.
-        self.on_look: Callable[[Look, Mapping[str, float]], object] = lambda view, intervals: None
+        self.on_look: Callable[[Poll, Mapping[str, float]], object] = lambda view, intervals: None
         #: Called when the database answers again that was away, for all workers perhaps.
         self.on_return: Callable[[], object] = lambda: None
 
@@ -248,7 +247,7 @@ class Claimer:
         view = self.see(now)
         if view.next_start is not None and view.next_start <= now:
             transitions.stage(now, STAGE_BATCH)
-            view = look(now, self.scope)
+            view = poll(now, self.scope)
         self.heed_controls(view)
         self.on_look(view, self.intervals())
         self.next_start = view.next_start
@@ -263,7 +262,7 @@ class Claimer:
         named = {place for message in self.told.taken for place in message.due.places or ()}
         return busy | {place for place in named if place[1] in self.held_back}
 
-    def heed_controls(self, view: Look) -> None:
+    def heed_controls(self, view: Poll) -> None:
         """Read the controls if they have changed."""
         if view.controls != self._controls_seen:
             self.controls = current_controls()
@@ -281,10 +280,10 @@ class Claimer:
             and registry.find(type) is not None
         }
 
-    def see(self, now: datetime) -> Look:
+    def see(self, now: datetime) -> Poll:
         """Look; tell when the database was away, so that its holders get a moment to renew their leases."""
         try:
-            view = look(now, self.scope)
+            view = poll(now, self.scope)
         except Error:
             self._cut_off = True
             raise

@@ -28,7 +28,7 @@ from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention
-from django_ayework.store.poll import Look
+from django_ayework.store.lanes import Poll
 from django_ayework.store.resolution import Place
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker import bounds
@@ -170,7 +170,7 @@ class Maintenance:
         self.thread.join(bounds.LAST_DUTIES)
         self.hooks.join(bounds.LAST_DUTIES)
 
-    def note(self, view: Look, intervals: Mapping[str, float]) -> None:
+    def note(self, view: Poll, intervals: Mapping[str, float]) -> None:
         """Take over what a look has found to do for the fleet, and the continuous types to queue."""
         found = {name for name in ("lapsed", "recheck", "overdue") if getattr(view, name)}
         if found or intervals:

@@ -25,7 +25,7 @@ from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope, several
 from django_ayework.rules.health import Phase, wrong_with_threads
-from django_ayework.store.poll import Look
+from django_ayework.store.lanes import Poll
 from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
 from django_ayework.worker.claimer import Claimer, Prefetch
@@ -291,7 +291,7 @@ class Worker:
         self._note_lag(has_room=True)
         return self._claimer.pause() if is_rest else 0.0
 
-    def _note_look(self, view: Look, intervals: Mapping[str, float]) -> None:
+    def _note_look(self, view: Poll, intervals: Mapping[str, float]) -> None:
         """Hand on what a look has found to do besides works."""
         self._maintenance.note(view, intervals)
         self._scheduler.note(view.schedules)

@@ -66,7 +66,7 @@ def test_an_index_leads_to_the_dead(operator: Client) -> None:
     DeadLetterFactory()
     queryset = operator.get(address(LIST)).context["cl"].queryset
     if connection.vendor == "sqlite":
-        assert "ayework_ended" in queryset.explain()
+        assert "ayework_dead" in queryset.explain()
 
 
 def test_a_letter_has_a_page(page: Page) -> None:

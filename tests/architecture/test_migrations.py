@@ -1,15 +1,19 @@
-"""The migrations make what the models say."""
+"""The migration makes what the models say, on each database."""
 
 import io
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 
 from django_ayework.models import Edge
 
+pytestmark = pytest.mark.django_db
 
-@pytest.mark.django_db
+MODELS = [model for model in apps.get_app_config("django_ayework").get_models() if not model._meta.proxy]
+
+
 def test_no_migration_is_missing():
     printed = io.StringIO()
     try:
@@ -19,10 +23,69 @@ def test_no_migration_is_missing():
     assert printed.getvalue().strip() == "No changes detected"
 
 
-@pytest.mark.django_db
+def test_there_are_tables_for_the_models_alone():
+    tables = set(connection.introspection.table_names())
+    assert {table for table in tables if table.startswith("django_ayework_")} == {
+        model._meta.db_table for model in MODELS
+    }
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_table_has_the_columns_of_its_model(model):
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_table_description(cursor, model._meta.db_table)
+    assert {column.name: bool(column.null_ok) for column in found} == {
+        field.column: field.null for field in model._meta.local_fields
+    }
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_table_has_the_indexes_and_constraints_of_its_model(model):
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_constraints(cursor, model._meta.db_table)
+    named = {name: details["columns"] for name, details in found.items() if name.startswith("ayework_")}
+    assert named == expected_names(model)
+    other = {name: details for name, details in found.items() if name not in named and details["columns"]}
+    kept = [details for details in other.values() if is_index(details)]
+    assert {(*details["columns"],) for details in kept} == expected_columns(model)
+
+
+def expected_names(model) -> dict[str, list[str]]:
+    """Return the columns of what the model names."""
+    items = [*model._meta.indexes, *model._meta.constraints]
+    items = [item.for_database(connection) if hasattr(item, "for_database") else item for item in items]
+    fields = {item.name: [name.removeprefix("-") for name in item.fields] for item in items}
+    return {name: [model._meta.get_field(each).column for each in names] for name, names in fields.items()}
+
+
+def is_index(details) -> bool:
+    return (details["index"] or details["unique"]) and not details["primary_key"]
+
+
+def expected_columns(model) -> set[tuple[str, ...]]:
+    """Return the columns that have an index or a constraint of their own, without a name in the model."""
+    fields = model._meta.local_fields
+    return {(field.column,) for field in fields if (field.unique or field.db_index) and not field.primary_key}
+
+
+@pytest.mark.vendors("postgresql", "sqlite")
+def test_indexes_of_some_rows_have_no_others():
+    definitions = {
+        "postgresql": "SELECT indexname, indexdef FROM pg_indexes",
+        "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'index'",
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(definitions[connection.vendor])
+        found = dict(cursor.fetchall())
+    items = [item for model in MODELS for item in (*model._meta.indexes, *model._meta.constraints)]
+    partial = [item.name for item in items if hasattr(item, "for_database")]
+    assert partial
+    assert [name for name in partial if " WHERE " not in found[name]] == []
+
+
 @pytest.mark.vendors("postgresql")
 def test_pages_of_edges_have_room_for_what_is_written_once_more():
-    """Otherwise every edge that is told moves to another page, and into all indexes anew."""
+    """Otherwise the outcome of every edge moves it to another page, and into all indexes anew."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT reloptions FROM pg_class WHERE relname = %s", [Edge._meta.db_table])
         assert cursor.fetchone()[0] == ["fillfactor=50"]

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from functools import partial
 from itertools import product
 
 import pytest
@@ -12,7 +13,6 @@ from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.controls import Place as TurnPlace
 from django_ayework.rules.controls import Scope
 from django_ayework.store import claims, deletion, lanes, transitions
-from django_ayework.store.claims import heads_in, lock_heads
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic
 from django_ayework.store.deletion import erase, lock_steps, steps_among
@@ -23,15 +23,14 @@ from django_ayework.store.lanes import (
     Lane,
     dead_letters,
     depths_of,
-    heads_of,
     lanes_behind,
     lanes_of,
+    poll,
     processes_seen_since,
     scheduled_depths,
     works_ahead,
 )
 from django_ayework.store.locks import lock_lapsed, lock_overdue, renew
-from django_ayework.store.poll import look
 from django_ayework.store.resolution import Place, blocked_after
 from django_ayework.store.rows import find_row
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
@@ -52,20 +51,15 @@ NUMBERS = {
 COLUMNS = (
     "type, queue, reason, priority, fairness, input, options, error, attempt, delivery, chain_index, "
     "queued_at, run_at, "
-    "id, status, ended_at, dedup_key, dedup_type"
+    "sort_key, id, status, ended_at, dedup_key, dedup_type"
 )
-
-
-def there(index: str) -> str:
-    """Return what an index of works by their status is part of, without partial indexes."""
-    return index if connection.features.supports_partial_indexes else "ayework_lane"
 
 
 #: What leads to all live works of a status.
 INDEX_OF_LIVE = [
     ("pending", "ayework_lane"),
-    ("running", there("ayework_lapsed")),
-    ("blocked", there("ayework_blocked")),
+    ("running", "ayework_lapsed" if connection.features.supports_partial_indexes else "ayework_lane"),
+    ("blocked", "ayework_blocked"),
 ]
 
 
@@ -95,7 +89,7 @@ def crowd() -> None:
             cast = "CAST(%s AS timestamptz)" if connection.vendor == "postgresql" else "%s"
             cursor.execute(
                 f"INSERT INTO django_ayework_work ({COLUMNS}) "
-                f"SELECT 'shop.add', 'default', '', 0, '', '{{}}', '{{}}', '', 0, 0, 0, {cast}, {cast}, "
+                f"SELECT 'shop.add', 'default', '', 0, '', '{{}}', '{{}}', '', 0, 0, 0, {cast}, {cast}, '', "
                 f"{name}, '{status}', {cast}, {key}, 'shop.add' "
                 f"FROM ({NUMBERS[connection.vendor]}) AS numbers",
                 [moment(now), moment(run_at), moment(ended_at) if ended_at else None],
@@ -126,13 +120,13 @@ class TestPlans:
         analyse("django_ayework_work")
         for place in (Place(None, ""), Place(None, "w"), Place(soon, "w")):
             plans = plans_of(lambda place=place: blocked_after(place, 5))
-            assert_reads_through(there("ayework_blocked"), plans)
+            assert_reads_through("ayework_blocked", plans)
             sorts = [plan for plan in plans if re.search("filesort|Sort|TEMP B-TREE", plan)]
             assert not sorts
 
     def test_staging_reads_due_works(self):
         WorkFactory.create_batch(3, status="scheduled")
-        assert_reads_through(there("ayework_due"), plans_of(lambda: transitions.stage(clock.now(), 100)))
+        assert_reads_through("ayework_due", plans_of(lambda: transitions.stage(clock.now(), 100)))
 
     def test_reclaiming_reads_lapsed_leases(self):
         past = clock.now() - timedelta(minutes=1)
@@ -141,7 +135,7 @@ class TestPlans:
             plans = plans_of(
                 lambda: lock_lapsed(clock.now(), 100, ("x", "y"), ("shop.add", "shop.pay"), past)
             )
-            assert_reads_through(there("ayework_lapsed"), plans)
+            assert_reads_through("ayework_lapsed", plans)
 
     @pytest.mark.parametrize(
         "scope",
@@ -153,9 +147,9 @@ class TestPlans:
         WorkFactory.create_batch(3, status="running", worker="w", leased_until=past)
         with atomic():
             plans = plans_of(lambda: lock_lapsed(clock.now(), 100, ("x",), ("shop.add",), past, scope))
-            assert_reads_through(there("ayework_lapsed"), plans)
-        plans = plans_of(lambda: look(clock.now(), scope))
-        assert_reads_through(there("ayework_lapsed"), plans)
+            assert_reads_through("ayework_lapsed", plans)
+        plans = plans_of(lambda: poll(clock.now(), scope))
+        assert_reads_through("ayework_lapsed", plans)
 
     def test_renewing_reads_the_works_held(self):
         held = {work.id: 0 for work in WorkFactory.create_batch(40, status="running", worker="w")}
@@ -172,25 +166,22 @@ class TestPlans:
     def test_expiring_gates_reads_overdue_ones(self):
         with atomic():
             plans = plans_of(lambda: lock_overdue(clock.now(), 100))
-            assert_reads_through(there("ayework_blocked"), plans)
+            assert_reads_through("ayework_blocked", plans)
 
     def test_an_idle_look_reads_indexes_only(self):
-        plans = plans_of(lambda: look(clock.now()))
-        assert_reads_through(there("ayework_blocked"), plans)
+        plans = plans_of(lambda: poll(clock.now()))
+        assert_reads_through("ayework_blocked", plans)
 
     @pytest.mark.vendors("mysql")
     def test_an_idle_look_goes_through_a_few_entries(self):
         WorkFactory.create_batch(20)
-        assert entries_read(lambda: look(clock.now())) < 20
+        assert entries_read(lambda: poll(clock.now())) < 20
 
     @pytest.mark.vendors("mysql")
-    def test_the_heads_of_lanes_are_found_in_their_index_alone(self):
-        WorkFactory.create_batch(20)
-        [first] = plans_of(lambda: lock_heads("default", heads_in("default", {"shop.add": 5}, 5)))
-        assert "w eq_ref PRIMARY" in first
-        [heads] = plans_of(lambda: heads_of("default", {"shop.add": 5, "shop.pay": 5}))
-        lanes = [line for plan in (first, heads) for line in plan.splitlines() if "ayework_lane" in line]
-        assert [line.endswith("Using where; Using index") for line in lanes] == [True] * 3, (first, heads)
+    def test_a_claim_goes_through_the_entries_of_what_it_takes(self):
+        WorkFactory.create_batch(400)
+        claim = partial(claims.claim, "default", {"shop.add": 5}, 5, "w", clock.now(), clock.now())
+        assert entries_read(claim) < 40
 
     @pytest.mark.parametrize("find", [lambda: lanes_behind("", 50), lambda: lanes_of(["mail", "fax"])])
     def test_lanes_are_found_in_their_index(self, find):
@@ -244,17 +235,12 @@ class TestPlans:
             assert entries_read(lambda: turns_of(places, clock.now())) < 40
         assert turns_of(places, clock.now()) == ["1767225600010000", *["1767225600001000"] * 2]
 
-    def test_pruning_reads_ended_works_in_order(self):
-        before = clock.now() - timedelta(days=1)
-        plans = plans_of(lambda: deletion.delete_ended("success", before, 100))
-        assert_reads_through(there("ayework_ended"), plans[:1])
-
     def test_pruning_one_type_reads_ended_works_of_that_type_alone(self):
         before = clock.now() + timedelta(minutes=1)
         for count, ended_at in ((20, clock.now()), (200, before + timedelta(hours=1))):
             WorkFactory.create_batch(count, type="shop.tick", status="success", ended_at=ended_at)
-        plans = plans_of(lambda: deletion.delete_ended("success", before, 100, "shop.tick"))
-        assert_reads_through("ayework_ended_type", plans[:1])
+        plans = plans_of(lambda: deletion.delete_ended("success", "shop.tick", before, 100))
+        assert_reads_through("ayework_ended", plans[:1])
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans[:1]), (
             plans
         )
@@ -264,7 +250,7 @@ class TestPlans:
         WorkFactory(type="shop.tick", status="success", ended_at=clock.now())
         plans = plans_of(lambda: list(deletion.types_ended("success")))
         assert len(plans) == 3
-        assert_reads_through("ayework_ended_type", plans)
+        assert_reads_through("ayework_ended", plans)
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
         assert [type for type, _ in deletion.types_ended("success")] == ["shop.add", "shop.tick"]
 
@@ -283,12 +269,12 @@ class TestPlans:
 
     def test_counting_scheduled_works_reads_the_first_of_them(self):
         plans = plans_of(lambda: scheduled_depths(100))
-        assert_reads_through(there("ayework_due"), plans)
+        assert_reads_through("ayework_due", plans)
         assert not any("filesort" in plan or "Sort" in plan or "TEMP B-TREE" in plan for plan in plans), plans
 
     def test_listing_dead_letters_reads_those_alone(self):
         WorkFactory.create_batch(3, status="dead")
-        assert_reads_through(there("ayework_ended"), plans_of(lambda: dead_letters(10)))
+        assert_reads_through("ayework_dead", plans_of(lambda: dead_letters(10)))
 
     def test_works_ahead_are_the_beginning_of_their_lane(self):
         last = WorkFactory.create_batch(20)[-1]
@@ -360,11 +346,7 @@ def let_thousands_wait(label: str) -> None:
 
 
 def assert_finds_turns(plans: list[str]) -> None:
-    if connection.vendor == "mysql":  # it looks at one entry instead of planning to read
-        reads = [line for plan in plans for line in plan.splitlines() if "SUBQUERY" in line]
-        assert reads and all(
-            line.endswith(("Select tables optimized away", "No matching min/max row")) for line in reads
-        ), plans
+    if connection.vendor == "mysql":  # whose plans tell less: the callers count the entries that it reads
         return
     for index in ("ayework_turn", "ayework_lane"):
         assert_reads_through(index, plans)

@@ -14,18 +14,9 @@ from django_ayework import enqueue, enqueue_many
 from django_ayework.store import claims
 from django_ayework.store.clock import clock
 from tests.app.works import add
-from tests.store.plans import entries_read, plans_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("postgresql", "mysql")]
 MANY = 300
-
-
-@pytest.fixture(autouse=True)
-def searches_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each search counts as one that has passed over many works."""
-    monkeypatch.setattr(claims, "SLOW", 0.0)
-    monkeypatch.setattr(claims, "REMEMBERED", 60.0)
-    claims.places.clear()
 
 
 @contextmanager
@@ -80,28 +71,3 @@ def test_more_urgent_works_go_first_and_none_of_them_is_passed_over():
         assert claimed(2) == behind[:2]
         urgent = [queued(priority=5) for _ in range(3)]
         assert claimed(5) == [*urgent, *behind[2:4]]
-
-
-def test_a_work_before_the_place_is_found_when_nothing_stands_behind_it():
-    with queued_and_not_committed(priority=9):
-        with queued_and_not_committed(priority=5) as before:
-            assert claimed() == []
-            behind = queued()
-            assert claimed() == [behind]
-        assert claimed() == sorted(before)[:8]
-
-
-@pytest.mark.vendors("mysql")
-def test_a_claim_begins_behind_them_once_it_has_passed_over_them():
-    with queued_and_not_committed():
-        queued()
-        assert len(claimed()) == 1
-        queued()
-        plans = plans_of(claimed)
-        assert not any("filesort" in plan or "w ALL" in plan for plan in plans), plans
-        queued()
-        [place] = claims.places.values()
-        params = ("default", add.name, *place.params, 8)
-        assert "range ayework_lane" in plans_of(lambda: claims.fetch(claims.LOCK_LANE_FROM, params))[0]
-        assert entries_read(lambda: claims.fetch(claims.LOCK_LANE_FROM, params)) < 20
-        assert entries_read(claimed) < MANY
