@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from django_ayework import cancel, complete, delete_chains, enqueue
-from django_ayework.flow import effects
+from django_ayework.flow.notify import revoked_works
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
 from django_ayework.worker import delivery
@@ -40,7 +40,7 @@ def test_a_worker_elsewhere_notices_by_itself(stage, monkeypatch, act, reason, s
     handle = enqueue(until_aborted())
     with running_worker():
         eventually(lambda: stage.started)
-        monkeypatch.setattr(effects, "_revocation_listeners", set())
+        monkeypatch.setattr(revoked_works, "_listeners", [])
         act(handle.id)
         eventually(lambda: stage.seen)
     assert stage.seen == [reason]
@@ -62,7 +62,7 @@ def test_that_a_cancelled_work_comes_too_late_is_information(stage, monkeypatch,
     with running_worker():
         eventually(lambda: stage.started)
         if not is_told:
-            monkeypatch.setattr(effects, "_revocation_listeners", set())
+            monkeypatch.setattr(revoked_works, "_listeners", [])
             monkeypatch.setattr(delivery, "abort_lost", lambda doubtful: None)
         cancel(handle.id)
         stage.go.set()

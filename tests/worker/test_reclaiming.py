@@ -140,7 +140,7 @@ def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_
 
     with running_worker() as worker:
         with monkeypatch.context() as away:
-            away.setattr(claimer, "look", fail)
+            away.setattr(claimer, "poll", fail)
             eventually(lambda: worker._claimer._cut_off)
             reclaimed.clear()
         eventually(lambda: not worker._claimer._cut_off)
