@@ -70,11 +70,11 @@ def connect_doers() -> None:
 
     providers.providers.now = clock.now
     providers.providers.report = report
-    providers.providers.tidy = tidy_connections
-    providers.providers.leave = databases.close_all
+    providers.providers.tidy_connections = tidy_connections
+    providers.providers.close_connections = databases.close_all
     providers.providers.backlog_policy = backlog_policy
-    providers.providers.fleet_hit = kv.hit
-    providers.providers.fleet_peek = kv.peek
+    providers.providers.shared_hit = kv.hit
+    providers.providers.shared_peek = kv.peek
 
 
 def connect_intake() -> None:

@@ -12,8 +12,8 @@ Nothing here needs Django until a task runs, so settings and ``works.py`` can bu
 from django_ayework.doers.base import Doer, Hints, TellsRoom
 from django_ayework.doers.bounded import age, balanced, priority, unlimited
 from django_ayework.doers.rate_limited import rate_limited
-from django_ayework.rules.backpressure import BacklogInfo
 from django_ayework.rules.controls import Candidate, weights
+from django_ayework.rules.health import BacklogInfo
 from django_ayework.rules.rates import Allowed, Denied, FixedWindow, SlidingWindow, TokenBucket
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django_ayework.rules.backpressure import BacklogInfo
+from django_ayework.rules.health import BacklogInfo
 from django_ayework.rules.rates import HitResult, Name, Rate
 
 logger = logging.getLogger("django_ayework")
@@ -15,7 +15,7 @@ logger = logging.getLogger("django_ayework")
 
 @dataclass(frozen=True, slots=True)
 class BacklogPolicy:
-    """Whom to tell of a backlog, after how many seconds, and every how many again (None: once)."""
+    """The hook for a backlog; it is called after so many seconds, and every so many again (None: once)."""
 
     tell: Callable[[BacklogInfo], object]
     after: float
@@ -27,23 +27,23 @@ def log(error: BaseException, phase: str, message: str) -> None:
     logger.error("%s (%s phase): %s", message, phase, error, exc_info=error)
 
 
-def no_fleet(rate: Rate, name: Name) -> HitResult:
-    """Say that limits of the fleet need Django."""
+def no_store(rate: Rate, name: Name) -> HitResult:
+    """Raise: shared limits need Django."""
     raise RuntimeError("a limit with shared=True needs the setting STORE; call django.setup() first.")
 
 
 class Providers:
-    """The functions connected so far. Without Django errors are logged, and nobody hears of a backlog."""
+    """The functions provided so far. Without Django errors are logged, and no backlog is reported."""
 
     now: Callable[[], datetime] = staticmethod(lambda: datetime.now(UTC))
     report: Callable[[BaseException, str, str], None] = staticmethod(log)
     #: Called in a doer's thread around each task, and when the thread ends.
-    tidy: Callable[[], object] = staticmethod(lambda: None)
-    leave: Callable[[], object] = staticmethod(lambda: None)
+    tidy_connections: Callable[[], object] = staticmethod(lambda: None)
+    close_connections: Callable[[], object] = staticmethod(lambda: None)
     backlog_policy: Callable[[], BacklogPolicy | None] = staticmethod(lambda: None)
-    #: Count a start for the whole fleet under a name, or only look.
-    fleet_hit: Callable[[Rate, Name], HitResult] = staticmethod(no_fleet)
-    fleet_peek: Callable[[Rate, Name], HitResult] = staticmethod(no_fleet)
+    #: Count a start under a name for all processes, or only look at the count.
+    shared_hit: Callable[[Rate, Name], HitResult] = staticmethod(no_store)
+    shared_peek: Callable[[Rate, Name], HitResult] = staticmethod(no_store)
 
 
 providers = Providers()
@@ -64,25 +64,25 @@ def report(error: BaseException, message: str) -> None:
 
 
 def guarded(act: Callable[[], object], message: str) -> None:
-    """Act; report whatever it raises."""
+    """Call ``act``; report whatever it raises."""
     try:
         act()
     except BaseException as error:
         report(error, message)
 
 
-def perform(task: Callable[[], object]) -> None:
+def run_task(task: Callable[[], object], message: str = "a task of a doer raised") -> None:
     """Run a task in a doer's thread. It meets no broken connection, and leaves none behind."""
-    tidy()
-    guarded(task, "a task of a doer raised")
-    tidy()
+    tidy_connections()
+    guarded(task, message)
+    tidy_connections()
 
 
-def tidy() -> None:
-    """Drop this thread's broken and outlived connections."""
-    guarded(providers.tidy, "a connection could not be closed")
+def tidy_connections() -> None:
+    """Close this thread's broken and outdated connections."""
+    guarded(providers.tidy_connections, "a connection could not be closed")
 
 
-def leave() -> None:
-    """Close this thread's connections: it ends."""
-    guarded(providers.leave, "a connection could not be closed")
+def close_connections() -> None:
+    """Close all connections of this thread, which ends."""
+    guarded(providers.close_connections, "a connection could not be closed")

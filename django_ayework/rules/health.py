@@ -1,13 +1,15 @@
-"""Whether a worker makes progress, how many connections it needs, and when a process is started again."""
+"""The health of workers: progress, connections, restarts, slower claims under pressure, and a backlog."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import builtins
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-# --- health ---
-# Health: whether a worker makes progress, and whether it takes works.
+from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.retry import is_number
 
 
 class Phase(StrEnum):
@@ -97,9 +99,6 @@ def signs_of_nobody(phase: Phase, silent: Mapping[str, float] | None = None) -> 
     )  # fmt: skip
 
 
-# --- budget ---
-# How many database connections workers use.
-
 #: What the engine's own threads in one process are for; each has one connection, outside of any pool. At rest
 #: those that claim and settle keep theirs.
 OWN = ("claiming", "settling", "keeping leases", "maintenance")
@@ -153,9 +152,6 @@ class Budget:
         return self.usual * 2 if self.replaced and self.processes > 1 else self.usual
 
 
-# --- restarts ---
-# When a process that died is started again.
-
 #: A process that lived for less than this many seconds died quickly.
 QUICK = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -179,3 +175,142 @@ def restart_pause(quick_deaths: int) -> float:
     if quick_deaths < 2:
         return 0.0
     return min(FIRST_PAUSE * 2.0 ** min(quick_deaths - 2, 10), LONGEST_PAUSE)
+
+
+#: Decimal places of a delay: without rounding, steps up and down would not meet again.
+PLACES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PressureInfo:
+    """The argument of a backpressure hook: works running in this process, and attempts so far by type."""
+
+    active: int
+    succeeded: Mapping[str, int]
+    failed: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    """How fast a delay grows and shrinks; durations in seconds."""
+
+    base: float
+    factor: float
+    step: float
+    max: float
+    min: float
+    max_fail_rate: float
+
+    def after(self, delay: float, fail_rate: float) -> float:
+        """Return the delay that follows a delay, given the share of attempts that failed meanwhile.
+
+        >>> pacing = Pacing(base=0.1, factor=2, step=0.1, max=30, min=0, max_fail_rate=0)
+        >>> pacing.after(0.1, fail_rate=0.5), pacing.after(0.4, fail_rate=0)
+        (0.2, 0.3)
+        """
+        if fail_rate > self.max_fail_rate:
+            grown = delay * self.factor if delay else self.base
+            return round(builtins.min(self.max, builtins.max(self.base, grown)), PLACES)
+        return round(builtins.max(self.min, delay - self.step), PLACES)
+
+
+def adaptive_delay(
+    base: Seconds = 0.1,
+    factor: float = 2,
+    step: Seconds | None = None,
+    max: Seconds = 30,
+    min: Seconds = 0,
+    max_fail_rate: float = 0,
+    types: Iterable[str] | None = None,
+) -> Callable[[PressureInfo], float]:
+    """Return a backpressure hook, which returns how many seconds to wait before the next claim.
+
+    Each call looks at the attempts since the call before. If the share that failed is above
+    ``max_fail_rate``, the delay grows by ``factor``, from ``base`` up to ``max``; otherwise it shrinks by
+    ``step`` (``base``, unless given) down to ``min``, which it starts at. ``types`` are the work types to
+    look at: all, unless given. Durations are seconds or timedelta.
+
+    Raises TypeError or ValueError for values that cannot be used.
+
+    >>> delay = adaptive_delay(types=["shop.charge"])
+    >>> delay(PressureInfo(active=3, succeeded={"shop.charge": 4}, failed={"shop.charge": 1}))
+    0.1
+    >>> delay(PressureInfo(active=3, succeeded={"shop.charge": 9}, failed={"shop.charge": 1}))
+    0.0
+    """
+    pacing = checked_pacing(base, factor, base if step is None else step, max, min, max_fail_rate)
+    watched = None if types is None else {types} if isinstance(types, str) else set(types)
+    delay = pacing.min
+    before: dict[str, int] = {"succeeded": 0, "failed": 0}
+
+    def since_last_call(name: str, counts: Mapping[str, int]) -> int:
+        total = sum(count for type, count in counts.items() if watched is None or type in watched)
+        last, before[name] = before[name], total
+        return total - last if total >= last else total  # a smaller count has begun anew
+
+    def hook(info: PressureInfo) -> float:
+        nonlocal delay
+        succeeded = since_last_call("succeeded", info.succeeded)
+        failed = since_last_call("failed", info.failed)
+        delay = pacing.after(delay, failed / (succeeded + failed) if failed else 0.0)
+        return delay
+
+    return hook
+
+
+def checked_pacing(
+    base: Seconds, factor: float, step: Seconds, max: Seconds, min: Seconds, max_fail_rate: float
+) -> Pacing:
+    """Return the pacing; raise for values that make no sense."""
+    if not (is_number(factor) and 1 <= factor < math.inf):
+        raise ValueError(f"expected factor to be a number, 1 or more, got: {factor!r}.")
+    if not (is_number(max_fail_rate) and 0 <= max_fail_rate <= 1):
+        raise ValueError(f"expected max_fail_rate to be between 0 and 1, got: {max_fail_rate!r}.")
+    pacing = Pacing(
+        base=seconds(base, "base"),
+        factor=factor,
+        step=seconds(step, "step"),
+        max=seconds(max, "max"),
+        min=seconds(min, "min"),
+        max_fail_rate=max_fail_rate,
+    )
+    if pacing.min > pacing.max:
+        raise ValueError(f"expected min to be at most max, got: min={min!r}, max={max!r}.")
+    return pacing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogInfo:
+    """The argument of ``ON_BACKLOG``: how much runs and waits, and for how many seconds some has waited.
+
+    ``queued`` is None where the number is not known.
+    """
+
+    active: int
+    queued: int | None
+    behind_for: float
+
+
+class Episode:
+    """A time in which something waits without a break, from ``since`` on.
+
+    It is reported once it has lasted for ``after`` seconds, and again ``every`` so many seconds, or once.
+    Moments are seconds on any clock that does not step back.
+
+    >>> episode = Episode(since=100.0, after=10, every=None)
+    >>> episode.reported(105.0), episode.reported(110.0), episode.reported(500.0)
+    (None, 10.0, None)
+    """
+
+    def __init__(self, since: float, after: float, every: float | None) -> None:
+        self.since = since
+        self.every = every
+        #: The moment of the next report; None for no more.
+        self.due_at: float | None = since + after
+
+    def reported(self, now: float) -> float | None:
+        """Return how long it has lasted if a report is due now, and set the moment of the next one."""
+        if self.due_at is None or now < self.due_at:
+            return None
+        self.due_at = None if self.every is None else now + self.every
+        return now - self.since

@@ -19,8 +19,7 @@ from django.db import connections
 from django_ayework.flow.events import backlog_policy, report
 from django_ayework.flow.readiness import require_usable_database
 from django_ayework.models import WorkerProcess
-from django_ayework.rules.backpressure import BacklogInfo, Episode
-from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of
+from django_ayework.rules.health import ALIVE, BacklogInfo, Episode, Health, Phase, Signs, health_of
 from django_ayework.store import attempts
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import depths_of
@@ -184,7 +183,7 @@ class Lag:
             return
         now = self._seconds()
         self._episode = self._episode or Episode(now, policy.after, policy.every)
-        behind_for = self._episode.told(now)
+        behind_for = self._episode.reported(now)
         if behind_for is None:
             return
         waiting = queued(serves)

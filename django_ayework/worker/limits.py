@@ -18,8 +18,8 @@ from django_ayework.flow.events import report, resolved_hook
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.states import state_of
 from django_ayework.heartbeat import project_code
-from django_ayework.rules.backpressure import PressureInfo
 from django_ayework.rules.durations import later
+from django_ayework.rules.health import PressureInfo
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.states import Outcome
 from django_ayework.rules.texts import if_renamed, parked_again

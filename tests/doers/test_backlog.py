@@ -11,9 +11,8 @@ import pytest
 from django_ayework import doers
 from django_ayework.doers import BacklogInfo
 from django_ayework.doers.base import BacklogWatch
-from django_ayework.doers.bounded import Bounded
+from django_ayework.doers.bounded import bounded, by_age
 from django_ayework.doers.rate_limited import Limits, LocalLimiter, RateLimited
-from django_ayework.rules.controls import by_age
 from django_ayework.rules.rates import FixedWindow
 from tests.doers.kit import PATIENCE, Inline, Time
 
@@ -36,11 +35,11 @@ def heard(settings: Any) -> Heard:
 def watched(time: Time):
     """A watch over a load that is set by hand."""
     load = [0, 0]
-    watch = BacklogWatch(lambda: (load[0], load[1]), time.alarm, time.seconds)
+    watch = BacklogWatch(lambda: (load[0], load[1]), time.timer, time.seconds)
 
     def hold(active: int, queued: int, seconds: float = 0.0) -> None:
         load[:] = active, queued
-        watch.look()
+        watch.update()
         time.advance(seconds)
 
     return hold
@@ -65,7 +64,7 @@ def test_it_is_told_again_every_so_often(watched, heard, settings):
 def test_a_moment_without_waiting_tasks_begins_anew(watched, heard, time):
     watched(2, 1, seconds=9)
     watched(2, 0)
-    assert time.alarms[0].due_at is None
+    assert time.timers[0].due_at is None
     watched(2, 1, seconds=9)
     assert heard == []
     watched(2, 1, seconds=1)
@@ -80,10 +79,10 @@ def test_each_episode_is_told_of(watched, heard):
     assert [info.behind_for for info in heard] == [10, 10]
 
 
-def test_a_backlog_that_is_gone_when_the_alarm_rings_is_not_told_of(time, heard):
+def test_a_backlog_that_is_gone_when_the_timer_rings_is_not_told_of(time, heard):
     load = [1, 1]
-    watch = BacklogWatch(lambda: (load[0], load[1]), time.alarm, time.seconds)
-    watch.look()
+    watch = BacklogWatch(lambda: (load[0], load[1]), time.timer, time.seconds)
+    watch.update()
     load[:] = 1, 0  # and nobody has looked since
     time.advance(10)
 
@@ -95,7 +94,7 @@ def test_nothing_is_set_up_while_nobody_wants_to_know(watched, settings, time, k
     settings.AYEWORK = keys
     watched(1, 1, seconds=100)
 
-    assert time.alarms[0].due_at is None
+    assert time.timers[0].due_at is None
 
 
 def test_a_hook_without_a_time_is_not_called(watched, heard, settings):
@@ -124,7 +123,7 @@ def test_settings_that_cannot_be_used_disturb_no_doer(watched, settings):
 
 
 def test_a_bounded_doer_tells_of_tasks_that_wait_for_a_place(stage, time, heard):
-    doer = Bounded(by_age, 2, watch=partial(BacklogWatch, alarms=time.alarm, seconds=time.seconds))
+    doer = bounded(by_age, 2, None, partial(BacklogWatch, timers=time.timer, seconds=time.seconds))
     for name in "abcde":
         doer.submit(stage.task(name))
     time.advance(10)
@@ -138,8 +137,8 @@ def test_a_bounded_doer_tells_of_tasks_that_wait_for_a_place(stage, time, heard)
 
 def test_a_rate_limited_doer_tells_of_tasks_that_wait_for_the_limit(time, heard):
     limits = Limits(LocalLimiter(partial(FixedWindow, 1, 100), time.now), None, None)
-    watch = partial(BacklogWatch, alarms=time.alarm, seconds=time.seconds)
-    doer = RateLimited(1, limits, Inline(), time.alarm, watch)
+    watch = partial(BacklogWatch, timers=time.timer, seconds=time.seconds)
+    doer = RateLimited(1, limits, Inline(), time.timer, watch)
     for _ in range(3):
         doer.submit(lambda: None)
     time.advance(99)

@@ -12,8 +12,7 @@ import pytest
 from django.db import connection
 
 from django_ayework import doers
-from django_ayework.doers import threads as alarm
-from django_ayework.doers import threads as pool
+from django_ayework.doers import base
 from tests.doers.kit import PATIENCE
 
 MAKERS = {
@@ -161,8 +160,7 @@ def test_a_task_leaves_no_connection_behind(make):
 
 def test_many_submit_at_once_and_every_task_runs_once(make, monkeypatch):
     """Threads end as soon as they are idle, so that ending and beginning meet all the time."""
-    monkeypatch.setattr(pool, "LINGER", 0.0)
-    monkeypatch.setattr(alarm, "LINGER", 0.0)
+    monkeypatch.setattr(base, "LINGER", 0.0)
     doer, lock, ran, running, peaks = make(), threading.Lock(), Counter(), Counter(), [0]
     rivals, each = 4, 150
 

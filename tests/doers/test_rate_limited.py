@@ -26,7 +26,7 @@ def test_the_second_is_released_when_the_window_ends(kit):
     kit.submit(doer, "a", "b")
 
     assert kit.run() == ["a"]
-    assert kit.time.alarms[0].delay == 0.06
+    assert kit.time.timers[0].delay == 0.06
     assert kit.run(0.06) == ["b"]
 
 
@@ -53,7 +53,7 @@ def test_submitting_counts_nothing_and_starts_nothing_in_the_callers_thread(kit)
     kit.submit(doer, "a")
 
     assert kit.ran == []
-    assert kit.time.alarms[0].delay == 0
+    assert kit.time.timers[0].delay == 0
 
 
 def test_hints_are_passed_on_to_the_inner_doer(kit):
@@ -125,7 +125,7 @@ def test_it_comes_back_for_the_soonest_that_may_start(kit):
     kit.submit(doer, "b1", "b2", fairness="b")
     kit.run()
 
-    assert kit.time.alarms[0].delay == 6
+    assert kit.time.timers[0].delay == 6
 
 
 def test_a_label_that_is_beyond_its_limit_is_asked_about_once_in_a_round(kit):
@@ -181,18 +181,18 @@ def test_a_key_function_that_raises_is_reported_once_and_loses_no_task(kit, repo
     assert reported == [("division by zero", "queue")] * 2
 
 
-# The alarm
+# The timer
 
 
-def test_there_is_one_alarm_and_it_is_set_only_while_something_waits(kit):
+def test_there_is_one_timer_and_it_is_set_only_while_something_waits(kit):
     doer = kit.doer(limit=1)
     kit.submit(doer, *"abc")
     kit.run()
-    assert len(kit.time.alarms) == 1
-    assert kit.time.alarms[0].delay == 1
+    assert len(kit.time.timers) == 1
+    assert kit.time.timers[0].delay == 1
     kit.run(2)
     assert kit.ran == ["a", "b", "c"]
-    assert kit.time.alarms[0].delay is None
+    assert kit.time.timers[0].delay is None
 
 
 def test_it_never_looks_more_often_than_the_floor(kit):
@@ -200,7 +200,7 @@ def test_it_never_looks_more_often_than_the_floor(kit):
     kit.submit(doer, *"abc")
     kit.run()
 
-    assert kit.time.alarms[0].delay == RETRY_FLOOR == 0.05
+    assert kit.time.timers[0].delay == RETRY_FLOOR == 0.05
 
 
 def test_a_new_task_is_looked_at_once_though_others_wait_for_long(kit):
@@ -209,5 +209,5 @@ def test_a_new_task_is_looked_at_once_though_others_wait_for_long(kit):
     kit.run()
     kit.submit(doer, "b1", fairness="b")
 
-    assert kit.time.alarms[0].delay == 0
+    assert kit.time.timers[0].delay == 0
     assert kit.run() == ["b1"]

@@ -13,7 +13,7 @@ def test_a_full_inner_doer_is_given_nothing_more_until_it_tells_of_room(kit):
     kit.run()
     assert len(inner.tasks) == 1
     inner.run_one()
-    assert kit.time.alarms[0].delay == 0
+    assert kit.time.timers[0].delay == 0
     kit.run()
     assert len(inner.tasks) == 1
     assert kit.ran == ["a"]
@@ -36,7 +36,7 @@ def test_an_inner_doer_that_tells_nothing_is_asked_every_so_often(kit):
     doer = kit.doer(limit=10, inner=inner)
     kit.submit(doer, "a")
     kit.run()
-    assert kit.time.alarms[0].delay == RETRY_FLOOR
+    assert kit.time.timers[0].delay == RETRY_FLOOR
     inner.room = 1
     assert kit.run(RETRY_FLOOR) == ["a"]
 
@@ -49,7 +49,7 @@ def test_one_label_that_waits_for_long_does_not_keep_it_from_asking_for_room(kit
     kit.run()
 
     assert len(inner.tasks) == 2
-    assert kit.time.alarms[0].delay == RETRY_FLOOR
+    assert kit.time.timers[0].delay == RETRY_FLOOR
 
 
 def test_room_of_the_inner_doer_is_passed_on_to_whoever_listens(kit):

@@ -9,10 +9,10 @@ import pytest
 from django_ayework.doers.rate_limited import (
     LONGEST_PAUSE,
     RETRY_FLOOR,
-    FleetLimiter,
     Limits,
     LocalLimiter,
     RateLimited,
+    SharedLimiter,
 )
 from django_ayework.ports.kv.local import LocalStore
 from django_ayework.rules.rates import Denied, FixedWindow
@@ -26,7 +26,7 @@ def test_an_error_of_the_store_is_reported_and_costs_the_floor_but_no_task(kit, 
     kit.submit(doer, *"ab")
     assert kit.run() == []
     assert reported == [("no store", "queue")]
-    assert kit.time.alarms[0].delay == RETRY_FLOOR
+    assert kit.time.timers[0].delay == RETRY_FLOOR
 
     assert kit.run(RETRY_FLOOR) == ["a", "b"]
 
@@ -36,8 +36,8 @@ def test_while_errors_go_on_it_asks_less_and_less_often(kit, reported):
     kit.submit(doer, "a")
     delays = []
     for _ in range(10):
-        kit.run(kit.time.alarms[0].delay)
-        delays.append(kit.time.alarms[0].delay)
+        kit.run(kit.time.timers[0].delay)
+        delays.append(kit.time.timers[0].delay)
 
     assert delays == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
     assert max(delays) == LONGEST_PAUSE
@@ -53,7 +53,7 @@ def test_after_a_success_it_begins_with_the_floor_again(kit, reported):
     kit.submit(doer, "b")
     kit.run()
 
-    assert kit.time.alarms[0].delay == RETRY_FLOOR
+    assert kit.time.timers[0].delay == RETRY_FLOOR
 
 
 def test_a_label_whose_count_cannot_be_read_is_no_license_to_start(kit, reported):
@@ -76,7 +76,7 @@ def test_a_count_that_others_got_ahead_of_is_tried_again_after_the_floor(kit):
     kit.submit(doer, "a")
     kit.run()
 
-    assert kit.time.alarms[0].delay == RETRY_FLOOR
+    assert kit.time.timers[0].delay == RETRY_FLOOR
 
 
 # The fleet
@@ -88,8 +88,8 @@ def fleet(kit, settings):
     settings.AYEWORK = {"STORE": LocalStore()}
 
     def doer(limit, window, key=None, per_label=None) -> RateLimited:
-        overall = FleetLimiter(partial(FixedWindow, limit, window))
-        labels = FleetLimiter(partial(FixedWindow, *per_label)) if per_label else None
+        overall = SharedLimiter(partial(FixedWindow, limit, window))
+        labels = SharedLimiter(partial(FixedWindow, *per_label)) if per_label else None
         return kit.of(Limits(overall, labels, key), limit)
 
     return doer

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from django_ayework.rules.controls import by_age, by_balance, by_priority, next_of
+from django_ayework.doers.bounded import by_age, by_balance, by_priority
 from tests.rules.moments import NOON
 
 
@@ -22,7 +22,7 @@ def chosen(order, tasks, running=()):
     """The names in the order in which they are chosen, if what runs stays the same."""
     left, names = list(tasks), []
     while left:
-        found = next_of(left, order, Counter(running))
+        found = min(left, key=lambda task: order(task, Counter(running)))
         left.remove(found)
         names.append(found.name)
     return names
