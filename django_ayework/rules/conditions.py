@@ -10,9 +10,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.states import Status, is_terminal
 
-# --- conditions ---
-# When a gate opens: conditions over the works it watches.
-
 
 @dataclass(frozen=True, slots=True)
 class Count:
@@ -143,10 +140,6 @@ def condition_from_plain(plain: object) -> Condition:
         return Count(plain[0], plain[1])
     require_condition(plain)
     return plain  # type: ignore[return-value]  # just checked
-
-
-# --- folding ---
-# The value of a group, folded from what its members contribute.
 
 
 class Contribution(NamedTuple):

@@ -1,4 +1,4 @@
-"""What governs types and queues at run time, and how a claim is divided among types."""
+"""What governs types and queues at run time, how a claim is divided among types, and the turns of labels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import NamedTuple, Protocol
-
-# --- controls ---
-# What governs types and queues at run time: declared in code, overruled by operators.
 
 DEFAULT_WEIGHT = 20
 
@@ -49,10 +46,6 @@ class Controls:
     def permits(self, queue: str, type: str) -> bool:
         """Tell whether neither the queue nor the type is paused."""
         return queue not in self.paused_queues and not self.of(type).paused
-
-
-# --- weighting ---
-# Whose turn it is: scores for a weighted choice among those that want to run.
 
 
 class Candidate(Protocol):
@@ -107,10 +100,6 @@ def weights(candidates: Iterable[Candidate]) -> list[float]:
     ]
 
 
-# --- rationing ---
-# How many works of each type a claim may take: limits first, then priorities and weights.
-
-
 @dataclass(frozen=True, slots=True)
 class Contender:
     """A type that wants its share; ``pending`` is how many of its works are running."""
@@ -160,10 +149,6 @@ def allocated(
     return dict(shares)
 
 
-# --- scope ---
-# Which works a worker serves.
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Queues and types to serve, all when empty, and types to leave to others.
@@ -203,14 +188,10 @@ def several(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-# --- turns ---
-# Turns: works of one fairness label after another, where works of several labels wait in a lane.
-#
-# A turn is a number. Works of equal priority are claimed by their turns, and each work of a label has
-# another
-# one. A label that begins to wait gets the turn that the lane has come to. So a flood of one label takes
-# up
-# many turns, and the first work of another label is in the next one.
+# Works of equal priority are claimed by their turns, so that fairness labels alternate. A turn
+# is a number, and each work of a label has another one. A label that begins to wait gets the turn that the
+# lane has come to. So a flood of one label takes up many turns, and the first work of another label is in the
+# next one.
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Texts of so many digits sort as their numbers do.

@@ -10,9 +10,6 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 from django_ayework.errors import InvalidOption, InvalidWorkId, did_you_mean
 from django_ayework.rules.durations import Seconds, seconds
 
-# --- ids ---
-# Ids of works: sortable by birth when we make them, any short word when the user does.
-
 MAX_LENGTH = 64
 WORK_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")
 
@@ -47,9 +44,6 @@ def require_work_id(value: object) -> str:
     )
 
 
-# --- units ---
-# Units: names of what works of one type are about; there is one live work per unit.
-
 MAX_UNIT_LENGTH = 190
 
 
@@ -71,9 +65,6 @@ def require_unit(value: object) -> str:
         raise ValueError(f"expected a unit's name to have no spaces around it, got: {value!r:.80}")
     return value
 
-
-# --- dedup ---
-# Deduplication by key: when an enqueue gives a work that is there instead of a new one.
 
 Scope: TypeAlias = Literal["incomplete", "any"]
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from zlib import crc32
 
-# --- news ---
-# News: what one process tells others, as short texts. Whoever cannot read one looks for itself.
-
 #: A queue, and a type of which it has works.
 Place: TypeAlias = tuple[str, str]
 
@@ -127,19 +124,11 @@ def to_text(origin: str, names: list[Any] | None, *rest: Any) -> str:
     return text if len(text) <= LONGEST else json.dumps([origin, None, *rest])
 
 
-# --- direct ---
-# How works are told that run in the process that enqueued them.
-
 #: What the id begins with under which a process holds works that skipped the queue; workers have none.
 DIRECT = "direct-"
 
-# --- fleet ---
-# In which order the workers of a fleet look for what a message says is due: few at once, others only
-# later.
-#
-# Each worker computes its own delay from the message and from the workers that it knows of. Nothing
-# depends on
-# it that all of them know the same.
+# The order in which the workers of a fleet poll after a message: few at once, others only later. Each worker
+# computes its own delay from the message and from the workers that it knows of. They need not know the same.
 
 #: Workers that look at once besides one for each work that is due: one may be busy, or gone.
 SPARE = 1

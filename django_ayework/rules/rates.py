@@ -11,9 +11,6 @@ from django_ayework.errors import did_you_mean
 from django_ayework.rules.durations import Seconds, require_aware, seconds
 from django_ayework.rules.retry import LONGEST, is_whole
 
-# --- verdict ---
-# What a hit on a limit is told.
-
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
@@ -39,8 +36,6 @@ class Denied:
 
 HitResult: TypeAlias = Allowed | Denied
 
-# --- rate ---
-# What the ways to count have in common.
 
 #: What has been counted, as whole numbers: small enough to be kept by a store.
 State: TypeAlias = tuple[int, ...]
@@ -133,10 +128,6 @@ def require_window(window: Seconds) -> int:
     return max(1, round(min(length, LONGEST) * IN_A_SECOND))
 
 
-# --- fixed window ---
-# Counting in windows that begin with a hit.
-
-
 class FixedWindow(Rate):
     """At most ``limit`` hits from the first one until ``window`` has passed; then a new window begins.
 
@@ -157,10 +148,6 @@ class FixedWindow(Rate):
             start, count = self.state
             return start, count + 1
         return at, 1
-
-
-# --- sliding window ---
-# Counting in aligned windows, the one before fading out.
 
 
 class SlidingWindow(Rate):
@@ -204,10 +191,6 @@ class SlidingWindow(Rate):
         return max(0, self.window - room * self.window // before) if before else 0
 
 
-# --- token bucket ---
-# Counting tokens that come back evenly.
-
-
 class TokenBucket(Rate):
     """A bucket of ``limit`` tokens, full at first; a hit takes one, and ``limit`` come back per ``window``.
 
@@ -235,9 +218,6 @@ class TokenBucket(Rate):
         now = max(at, since)
         return min(full, level + (now - since) * self.limit), now
 
-
-# --- algorithms ---
-# The ways to count, by name.
 
 Algorithm: TypeAlias = Literal["fixed", "sliding", "token"]
 

@@ -16,9 +16,6 @@ from croniter import CroniterBadDateError, croniter
 from django_ayework.errors import CronError, did_you_mean
 from django_ayework.rules.durations import require_aware
 
-# --- expression ---
-# Reading a cron expression: what is accepted is what is meant, anything else is refused with its place.
-
 #: What the nicknames stand for (crontab(5)).
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -169,9 +166,6 @@ def iterator_of(cron: Cron, start: datetime) -> croniter:
     return croniter(" ".join(cron.fields), start)
 
 
-# --- moments ---
-# From wall-clock time to moments: the two nights a year on which a clock does not tell them one by one.
-
 #: What becomes of occurrences in an hour that a clock change leaves out.
 Dst: TypeAlias = Literal["skip", "shift"]
 
@@ -243,9 +237,6 @@ def end_of_gap(missing: datetime, zone: tzinfo) -> datetime:
             early = middle
     return late.replace(microsecond=0).astimezone(zone)
 
-
-# --- timing ---
-# When a schedule has occurrences: by a cron expression, or every so many seconds.
 
 #: The smallest difference between two moments.
 INSTANT = timedelta(microseconds=1)
@@ -319,9 +310,6 @@ class Timing:
             window *= 2
         return list(self.between(first - INSTANT, now))[-number:]
 
-
-# --- catching up ---
-# What becomes of occurrences whose time has come, and of those that nobody was there for.
 
 CatchUp: TypeAlias = Literal["none", "last", "all"]
 Overlap: TypeAlias = Literal["allow", "skip", "queue"]

@@ -9,9 +9,6 @@ from typing import Final, TypeGuard
 
 from django_ayework.rules.controls import Place
 
-# --- states ---
-# The states of a work and the moves between them.
-
 
 class Status(StrEnum):
     """Where a work stands. The last three are *terminal*: the work is done.
@@ -91,9 +88,6 @@ def is_terminal(status: Status | str | None) -> TypeGuard[Status]:
     """
     return status in TERMINAL
 
-
-# --- transitions ---
-# A move from one status to another, as a value. ``store.transitions`` alone carries it out.
 
 #: Columns that a transition may leave as they are.
 LASTING = ("attempt", "run_at", "deadline", "group_id", "chain_id")
