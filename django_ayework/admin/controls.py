@@ -1,4 +1,4 @@
-"""Controls: pausing, limiting and weighting types and queues while workers run."""
+"""Controls: types and queues are paused, limited and weighted while workers run."""
 
 from __future__ import annotations
 
@@ -8,35 +8,32 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from django_ayework.admin.columns import declared_queues
+from django_ayework.admin import pages
+from django_ayework.admin.lists import QueueAdmin, declared_queues
 from django_ayework.define.registry import registry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.controls import control_of, write
 from django_ayework.models import WorkControl
-from django_ayework.rules.controls import TypeControl
-from django_ayework.store.database import alias
-
-# --- control form ---
-# The form of a control.
 
 if TYPE_CHECKING:
     Form = forms.ModelForm[WorkControl]
 else:
     Form = forms.ModelForm
 
-#: What can be decided about a type alone.
+#: Columns that apply to types, and not to queues.
 OF_TYPES = ("priority", "weight", "max_running", "max_claimed", "continuous", "interval")
+PAUSED = ngettext_lazy("%(count)d was paused.", "%(count)d were paused.", "count")
+RESUMED = ngettext_lazy("%(count)d was resumed.", "%(count)d were resumed.", "count")
 
 
 class WorkControlForm(Form):
-    """A control of a type that is known, or of any queue."""
+    """The form of a control of a registered type, or of any queue."""
 
     class Meta:
-        """Everything but what the engine writes."""
+        """All columns that the engine does not write."""
 
         model = WorkControl
         fields = ("scope", "name", "paused", *OF_TYPES)
@@ -58,7 +55,7 @@ class WorkControlForm(Form):
             self.fields["continuous"].widget.choices = choices
 
     def clean_weight(self) -> int | None:
-        """Refuse a weight with which a type would never be served; pausing says that better."""
+        """Refuse a weight of 0, with which a type would never be served: that is a pause."""
         weight: int | None = self.cleaned_data["weight"]
         if weight == 0:
             raise forms.ValidationError(_("A weight is at least 1; pause the type to stop it."))
@@ -72,7 +69,7 @@ class WorkControlForm(Form):
         return interval
 
     def clean(self) -> dict[str, Any]:
-        """Refuse types that are not known, and of queues everything but pausing."""
+        """Refuse unknown types, and for a queue everything but a pause."""
         cleaned = super().clean() or self.cleaned_data
         scope, name = cleaned.get("scope", self.instance.scope), cleaned.get("name", self.instance.name)
         if scope == "type" and name and registry.find(name) is None and not self.instance.pk:
@@ -84,7 +81,7 @@ class WorkControlForm(Form):
 
 
 class Suggesting(forms.TextInput):
-    """A text that may be one of these."""
+    """A text field with suggestions."""
 
     template_name = "admin/django_ayework/suggesting.html"
 
@@ -97,44 +94,30 @@ class Suggesting(forms.TextInput):
         return {**super().get_context(name, value, attrs), "suggestions": self.suggestions}
 
 
-# --- controls ---
-# Controls: pausing, limiting and weighting types and queues while workers run.
-
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[WorkControl]
-else:
-    Base = admin.ModelAdmin
-
-
 @admin.display(description=gettext_lazy("state"), ordering="paused")
 def state(control: WorkControl) -> str:
     """Whether works are claimed."""
-    kind, word = ("blocked", _("paused")) if control.paused else ("alive", _("served"))
-    return format_html('<span class="ayework-status ayework-{}">{}</span>', kind, word)
+    return pages.badge("blocked", _("paused")) if control.paused else pages.badge("alive", _("served"))
 
 
 @admin.display(description=gettext_lazy("as declared"))
 def declared(control: WorkControl) -> str:
-    """What the code says, which counts for everything that is left empty."""
+    """The values that the code declares, which apply where the control's own are empty."""
     work_type = registry.find(control.name) if control.scope == "type" else None
     if work_type is None:
-        return "–"
-    return in_words(control_of(work_type.settings, None))
-
-
-def in_words(control: TypeControl) -> str:
-    """Return a type's declaration in words."""
-    told = [
-        _("weight %(number)s") % {"number": control.weight},
-        _("at most %(number)s running") % {"number": control.max_running} if control.max_running else "",
-        "" if control.interval is None else _("every %(number)g s") % {"number": control.interval},
-    ]
-    return ", ".join(filter(None, told))
+        return pages.NOTHING
+    values = control_of(work_type.settings, None)
+    words = [_("weight %(number)s") % {"number": values.weight}]
+    if values.max_running:
+        words.append(_("at most %(number)s running") % {"number": values.max_running})
+    if values.interval is not None:
+        words.append(_("every %(number)g s") % {"number": values.interval})
+    return ", ".join(words)
 
 
 @admin.register(WorkControl)
-class WorkControlAdmin(Base):
-    """Types and queues that operators have decided about. Every worker heeds them within a poll."""
+class WorkControlAdmin(QueueAdmin):
+    """The controls of types and queues. Every worker applies a change within a poll."""
 
     form = WorkControlForm
     fields: ClassVar[Any] = ("scope", "name", "paused", *OF_TYPES, declared)
@@ -144,30 +127,21 @@ class WorkControlAdmin(Base):
     ordering = ("scope", "name")
     actions: Any = ("pause_selected", "resume_selected")
 
-    class Media:
-        """Colours, for light and dark themes."""
-
-        css = {"all": ("django_ayework/admin.css",)}  # noqa: RUF012  # as Django spells it
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkControl]:
-        """Return the rows of the queue's database, whatever the routers say."""
-        return super().get_queryset(request).using(alias())
-
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        """What a control is about does not change."""
+        """The type or queue of a control does not change."""
         return (*self.readonly_fields, "scope", "name") if obj else self.readonly_fields
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Suggest the names that the code knows."""
+        """Suggest the registered types and their queues."""
         form = super().get_form(request, obj, change, **kwargs)
         if "name" in form.base_fields:
             form.base_fields["name"].widget = Suggesting([*registry.names(), *declared_queues()])
         return form
 
     def save_model(self, request: HttpRequest, obj: WorkControl, form: Any, change: bool) -> None:
-        """Write what was decided, so that workers read it."""
-        decided = {name: form.cleaned_data[name] for name in ("paused", *OF_TYPES)}
-        write("queue" if obj.scope == "queue" else "type", obj.name, **decided)
+        """Write the control, so that workers read it."""
+        values = {name: form.cleaned_data[name] for name in ("paused", *OF_TYPES)}
+        write("queue" if obj.scope == "queue" else "type", obj.name, **values)
         obj.pk = self.get_queryset(request).get(scope=obj.scope, name=obj.name).pk
 
     @admin.action(
@@ -185,14 +159,9 @@ class WorkControlAdmin(Base):
         self.set_paused(request, controls, False)
 
     def set_paused(self, request: HttpRequest, controls: QuerySet[WorkControl], paused: bool) -> None:
-        """Write it for each, and into its history."""
+        """Write and log the change of each control, and show how many there were."""
         changed = list(controls.exclude(paused=paused))
         for control in changed:
             write("queue" if control.scope == "queue" else "type", control.name, paused=paused)
             self.log_change(request, control, _("Paused.") if paused else _("Resumed."))
-        told = (
-            ngettext("%(count)d was paused.", "%(count)d were paused.", len(changed))
-            if paused
-            else ngettext("%(count)d was resumed.", "%(count)d were resumed.", len(changed))
-        )
-        self.message_user(request, told % {"count": len(changed)})
+        self.message_user(request, (PAUSED if paused else RESUMED) % {"count": len(changed)})

@@ -1,4 +1,7 @@
-"""What a page consists of: sections, links, stored values and moments as text."""
+"""The parts of a page: sections, texts for people, links, stored values.
+
+A value is a text, or HTML made by ``format_html``; templates escape the former.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,12 @@ from django_ayework.rules.conditions import Condition, Count
 from django_ayework.rules.explain.reasons import duration
 from django_ayework.rules.retry import RetryPolicy
 
-# --- sections ---
-# What a page consists of. Values are texts, or HTML made by ``format_html``; templates escape the former.
+NOTHING = "–"
+#: Characters of one stored value that a page shows.
+SHOWN = 10_000
+
+
+# Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +77,12 @@ class Page:
     sections: Sequence[Section]
 
 
-# --- words ---
-# Texts that people read: moments, durations, shortened ids, policies.
+# Texts
 
-NOTHING = "–"
+
+def badge(kind: str, word: Any) -> str:
+    """Return a state in its colour, as HTML."""
+    return format_html('<span class="ayework-status ayework-{}">{}</span>', kind, word)
 
 
 def short(id: str) -> str:
@@ -91,8 +100,13 @@ def first_line(text: str, length: int) -> str:
     return Truncator(lines[0]).chars(length) if lines else ""
 
 
+def error_line(text: str, length: int = 140) -> str:
+    """Return the first line of an error as HTML, shortened."""
+    return format_html('<span class="ayework-error">{}</span>', first_line(text, length))
+
+
 def full_moment(at: datetime | None) -> str:
-    """Return a moment to the second, in the reader's time zone."""
+    """Return a moment to the second, in the current time zone."""
     return NOTHING if at is None else date_format(localtime(at), "j M Y H:i:s T")
 
 
@@ -120,35 +134,30 @@ def policy(retry: RetryPolicy) -> str:
     attempts = ngettext("%(count)d attempt", "%(count)d attempts", retry.attempts) % {"count": retry.attempts}
     if retry.attempts == 1:
         return attempts
-    waits = _(
+    text = _(
         "%(attempts)s; the first wait is %(base)s, each next one %(factor)g times as long, at most %(max)s"
     )
-    said = waits % {
-        "attempts": attempts,
-        "base": duration(retry.base),
-        "factor": retry.factor,
-        "max": duration(retry.max),
-    }
+    waits = {"base": duration(retry.base), "factor": retry.factor, "max": duration(retry.max)}
+    text %= {"attempts": attempts, **waits}
     if not retry.jitter:
-        return said
-    return _("%(policy)s, less up to %(share)d %% at random") % {"policy": said, "share": retry.jitter * 100}
+        return text
+    return _("%(policy)s, less up to %(share)d %% at random") % {"policy": text, "share": retry.jitter * 100}
 
 
 def condition(condition: Condition) -> str:
-    """Return what a gate waits for as words."""
+    """Return a gate's condition in words."""
     if isinstance(condition, Count):
         many = _("%(count)d succeeded") if condition.of == "success" else _("%(count)d ended")
         return many % {"count": condition.n}
     return _("all succeeded") if condition == "all-success" else _("all ended")
 
 
-# --- links ---
-# Links to other pages of the admin, for those who may open them.
+# Links
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Makes links for one reader. A page that the reader may not open is named without a link."""
+    """Makes links for one user. A page that the user may not open is named without a link."""
 
     site: AdminSite
     request: HttpRequest
@@ -181,7 +190,7 @@ class Links:
         return self.address(Work, "history", id)
 
     def address(self, model: type[Model], page: str, *keys: str) -> str | None:
-        """Return the address of a page, or None when it is not there or not for this reader."""
+        """Return the address of a page, or None when there is none or the user may not open it."""
         if not self.may_view(model):
             return None
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
@@ -191,7 +200,7 @@ class Links:
             return None
 
     def may_view(self, model: type[Model]) -> bool:
-        """Tell whether the model has a page that the reader may open."""
+        """Tell whether the model has a page that the user may open."""
         try:
             model_admin: Any = self.site.get_model_admin(model)
         except NotRegistered:
@@ -204,11 +213,7 @@ def linked(address: str | None, text: str) -> str:
     return text if address is None else format_html('<a href="{}">{}</a>', address, text)
 
 
-# --- payloads ---
-# Stored inputs, results and values, for people to read.
-
-#: Characters of one value that a page shows.
-SHOWN = 10_000
+# Stored values
 
 
 def shown(text: str | None, codec: Codec) -> str:
@@ -217,7 +222,7 @@ def shown(text: str | None, codec: Codec) -> str:
 
 
 def boxed(text: str) -> str:
-    """Return a text as HTML that keeps its lines; a long one is cut, and its length told."""
+    """Return a text as HTML that keeps its lines; a long text is cut, with a note of its length."""
     if len(text) <= SHOWN:
         return format_html('<pre class="ayework-text">{}</pre>', text)
     note = _("The first %(shown)d of %(size)d characters.") % {"shown": SHOWN, "size": len(text)}
@@ -225,7 +230,7 @@ def boxed(text: str) -> str:
 
 
 def readable(text: str, codec: Codec) -> str:
-    """Return a stored value laid out over lines; what cannot be decoded is shown as it is stored."""
+    """Return a stored value laid out over lines; a value that cannot be decoded is shown as it is stored."""
     try:
         return printable(laid_out(codec.decode(text)))
     except Exception:  # a codec, or a value's own __str__, may raise anything
@@ -233,7 +238,7 @@ def readable(text: str, codec: Codec) -> str:
 
 
 def laid_out(value: object) -> str:
-    """Return a decoded value as indented JSON, in which what JSON has no word for is a text."""
+    """Return a decoded value as indented JSON; a part that JSON cannot express becomes a text."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):  # such as keys that are not texts
@@ -241,5 +246,5 @@ def laid_out(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that can be sent: lone surrogates are spelled out."""
+    """Return a text that can be encoded: lone surrogates are spelled out."""
     return text.encode("utf-8", "backslashreplace").decode()

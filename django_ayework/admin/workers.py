@@ -1,8 +1,7 @@
-"""Worker processes: which are alive."""
+"""Worker processes: the list, and a page for each."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -12,8 +11,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ayework.admin import columns, pages
-from django_ayework.admin.lists import ReadOnlyAdmin
+from django_ayework.admin import lists, pages
 from django_ayework.flow.overview import GONE_AFTER
 from django_ayework.models import WorkerProcess
 from django_ayework.store.clock import clock
@@ -21,21 +19,15 @@ from django_ayework.store.clock import clock
 
 @admin.display(description=gettext_lazy("state"))
 def state(process: WorkerProcess) -> str:
-    """Whether the process lives, as far as its heartbeat tells."""
-    now = clock.now()
+    """Whether the process is alive, by its heartbeat."""
     if process.stopped_at is not None:
-        return life("stopped", _("stopped"), _("at {}"), process.stopped_at, now)
-    if now - process.seen_at > GONE_AFTER:
-        return life("silent", _("silent"), _("since {}"), process.seen_at, now)
-    return life("alive", _("alive"), _("seen {}"), process.seen_at, now)
-
-
-def life(kind: str, word: str, phrase: str, at: datetime, now: datetime) -> str:
-    """Return a state and since when, as HTML."""
-    when = format_html(phrase, pages.moment(at, now))
-    return format_html(
-        '<span class="ayework-status ayework-{}">{}</span> <small>{}</small>', kind, word, when
-    )
+        kind, word, since, at = "stopped", _("stopped"), _("at {}"), process.stopped_at
+    elif clock.now() - process.seen_at > GONE_AFTER:
+        kind, word, since, at = "silent", _("silent"), _("since {}"), process.seen_at
+    else:
+        kind, word, since, at = "alive", _("alive"), _("seen {}"), process.seen_at
+    moment = format_html(since, pages.moment(at, clock.now()))
+    return format_html("{} <small>{}</small>", pages.badge(kind, word), moment)
 
 
 @admin.display(description=gettext_lazy("queues"))
@@ -46,18 +38,12 @@ def queues(process: WorkerProcess) -> str:
 
 @admin.display(description=gettext_lazy("running"))
 def running(process: WorkerProcess) -> str:
-    """How many works it runs, of how many it could."""
+    """How many works it runs, and its concurrency."""
     return f"{process.running} / {process.concurrency}"
 
 
-@admin.display(description=gettext_lazy("started"))
-def started(process: WorkerProcess) -> str:
-    """When it started."""
-    return pages.moment(process.started_at, clock.now())
-
-
 @admin.register(WorkerProcess)
-class WorkerProcessAdmin(ReadOnlyAdmin):
+class WorkerProcessAdmin(lists.ReadOnlyAdmin):
     """Workers, the last started first."""
 
     fields: ClassVar[Any] = (
@@ -74,10 +60,19 @@ class WorkerProcessAdmin(ReadOnlyAdmin):
         "trouble",
     )
     readonly_fields: ClassVar[Any] = (state, queues, running)
-    list_display = (columns.short_id, "host", "pid", "name", queues, running, started, state)
+    list_display = (
+        lists.short_id,
+        "host",
+        "pid",
+        "name",
+        queues,
+        running,
+        lists.moment_column("started_at", gettext_lazy("started"), "started"),
+        state,
+    )
     ordering = ("-id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the workers, judged by the database's clock, as they wrote by it."""
+        """Return the workers; their heartbeats are compared with the database's clock, which wrote them."""
         clock.synchronise()
         return super().get_queryset(request)

@@ -63,9 +63,9 @@ def test_a_refusal_is_told_and_undoes_nothing(operator: Client) -> None:
 
 
 def test_many_refusals_are_told_in_short(operator: Client) -> None:
-    ids = [enqueue(add(a=1, b=2)).id for _ in range(actions.TOLD + 5)]
+    ids = [enqueue(add(a=1, b=2)).id for _ in range(actions.REFUSALS_SHOWN + 5)]
     told_of = told(press(operator, ids, "work_changelist"))
-    assert len(told_of) == actions.TOLD + 1
+    assert len(told_of) == actions.REFUSALS_SHOWN + 1
     assert told_of[-1] == "5 more were refused."
 
 

@@ -8,7 +8,7 @@ from django.test import Client
 
 from django_ayework import cancel, enqueue, enqueue_many
 from django_ayework.admin import lists
-from django_ayework.admin.columns import search
+from django_ayework.admin.lists import search
 from django_ayework.models import Work
 from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address, die, ids_on

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from django.core.management.base import CommandError
 
-from django_ayework.management.worker_options import WorkerOptions, add_worker_options, worker_options
+from django_ayework.management.commands.ayework_worker import (
+    WorkerOptions,
+    add_worker_options,
+    worker_options,
+)
 
 
 def read(*arguments: str) -> WorkerOptions:
