@@ -14,7 +14,7 @@ from django_ayework.define.handles import WorkState
 from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AlreadyCompleted, NotTriggerable, WorkNotFound
-from django_ayework.flow.dependencies import fire, flush, read, unreleased_ids
+from django_ayework.flow.dependencies import fire, flush, unreleased_ids
 from django_ayework.flow.gates import promised_in
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.requests import twinned
@@ -30,7 +30,7 @@ from django_ayework.store.database import atomic, chunked, in_own_transaction, r
 from django_ayework.store.deletion import Step, live_steps, lock_steps, steps_in_group, steps_with_ids
 from django_ayework.store.dependencies import WaiterRow, lock_waiters, watchers_of
 from django_ayework.store.groups import last_step
-from django_ayework.store.rows import WorkRow, find_row, lock_rows
+from django_ayework.store.rows import WorkRow, find_row, find_rows, lock_rows
 
 # --- locking ---
 # Taking hold of works, to act on them by hand.
@@ -106,7 +106,7 @@ def lock_all(steps: Sequence[Step]) -> list[Step]:
 
 def gates_among(steps: Iterable[Step]) -> list[WorkRow]:
     """Read the gates among these works; what they are to release never changes."""
-    return read([step.id for step in steps if step.type == GATE_TYPE])
+    return list(find_rows(step.id for step in steps if step.type == GATE_TYPE).values())
 
 
 def require_group(id: str, act: str) -> None:

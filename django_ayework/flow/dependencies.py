@@ -30,14 +30,13 @@ from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
 from django_ayework.flow.requests import decode_options
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.flow.units import insert_outputs
-from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
 from django_ayework.rules.decisions import error_text, resolve_deadline, waiting_status
 from django_ayework.rules.states import Reason, Status, Transition, is_terminal
 from django_ayework.store import transitions
 from django_ayework.store.attempts import insert_attempts
 from django_ayework.store.clock import clock
-from django_ayework.store.database import briefly, chunked, rows
+from django_ayework.store.database import briefly, chunked
 from django_ayework.store.dependencies import Outcomes, WaiterRow, lock_waiters, missed_by
 from django_ayework.store.resolution import (
     OpenEdge,
@@ -53,7 +52,7 @@ from django_ayework.store.resolution import (
     settled_statuses,
     waiters_to_recheck,
 )
-from django_ayework.store.rows import WorkRow, rows_of, statuses_of
+from django_ayework.store.rows import WorkRow, find_rows, statuses_of
 
 #: Waiters in one transaction.
 PAGE = 500
@@ -95,7 +94,8 @@ def decide_waiters(unit_of_work: UnitOfWork, waiters: Mapping[str, WaiterRow], u
     """Move those of these locked waiters that their counts decide; ``undone`` if ends were undone."""
     decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
     moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]
-    moves = [move for row in read(moving) if (move := move_of(row, decided[row.id], unit_of_work.now))]
+    works = [row for _, row in sorted(find_rows(moving).items())]
+    moves = [move for row in works if (move := move_of(row, decided[row.id], unit_of_work.now))]
     moved = transitions.apply([move.transition for move in moves])
     for move in moves:
         if move.transition.id in moved:
@@ -108,11 +108,6 @@ def decision_of(waiter: WaiterRow) -> Decision:
     if decision is Decision.NEVER and waiter.on_unmet == "wait":
         return Decision.WAIT
     return decision
-
-
-def read(ids: list[str]) -> list[WorkRow]:
-    """Read the works of waiters."""
-    return [row for some in chunked(ids) for row in rows_of(rows(Work).filter(id__in=some).order_by("id"))]
 
 
 @dataclass(frozen=True, slots=True)

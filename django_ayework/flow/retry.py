@@ -118,7 +118,7 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
         ended_at=None,
         completed_by=None,
     )
-    blockers = tuple(id for id, _ in watched_by(row.id)) if options.blocked else ()
+    blockers = watched_by(row.id) if options.blocked else ()
     unit_of_work.insert([NewWork(new, blockers=blockers)])
     flush(unit_of_work)
     remember_uncommitted([new.id])

@@ -68,7 +68,7 @@ def looked_up(state: WorkState) -> WorkState:
 def dependents_of(row: WorkRow) -> tuple[str, ...]:
     """Return the ids that the gate which released this work had waited for."""
     gate = gate_of(row, decode_options(row.options))
-    return () if gate is None else tuple(id for id, _ in watched_by(gate))
+    return () if gate is None else watched_by(gate)
 
 
 def gate_of(row: WorkRow, options: StoredOptions) -> str | None:
@@ -79,7 +79,7 @@ def gate_of(row: WorkRow, options: StoredOptions) -> str | None:
 def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:
     """Return the ids of the chains that block, or had blocked, this work."""
     blocked = decode_options(row.options).blocked
-    return tuple(id for id, _ in watched_by(row.id)) if blocked else ()
+    return watched_by(row.id) if blocked else ()
 
 
 def states_of(rows: Sequence[WorkRow]) -> list[WorkState]:

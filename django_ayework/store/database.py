@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
 from functools import cache
@@ -19,7 +19,7 @@ from django.db import (
     transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.db.models.manager import Manager
 from django.db.utils import load_backend
 
@@ -202,6 +202,12 @@ def code_of(error: Error) -> object:
 def chunked(items: Sequence[T], size: int = CHUNK) -> list[Sequence[T]]:
     """Return the items in slices of at most ``size``."""
     return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def found_in(query: QuerySet[Any, T], field: str, values: Iterable[Any]) -> Iterator[T]:
+    """Yield the rows of a query whose field has one of these values; each statement asks for some of them."""
+    for some in chunked(list(values)):
+        yield from query.filter(**{f"{field}__in": some})
 
 
 # --- brief ---

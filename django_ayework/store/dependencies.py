@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from django.db.models import QuerySet
+
 from django_ayework.models import Edge, Waiter
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import insert_many
-from django_ayework.store.database import chunked, fetch, is_postgresql, rows, vendor
+from django_ayework.store.database import fetch, found_in, is_postgresql, rows, vendor
 from django_ayework.store.insert import can_copy, copy_rows
 from django_ayework.store.parameters import source_of
 
@@ -66,24 +68,33 @@ def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[
 
 def lock_waiters(ids: Iterable[str], skip_locked: bool = False) -> dict[str, WaiterRow]:
     """Lock waiters in id order, so that two settlements that share several waiters cannot deadlock."""
-    locked: dict[str, WaiterRow] = {}
-    for some in chunked(sorted(ids)):
-        chosen = rows(Waiter).select_for_update(skip_locked=skip_locked).filter(work_id__in=some)
-        chosen = chosen.order_by("work_id")
-        locked.update((row[0], WaiterRow._make(row)) for row in chosen.values_list(*WaiterRow._fields))
-    return locked
+    waiters = rows(Waiter).select_for_update(skip_locked=skip_locked).order_by("work_id")
+    return waiters_among(waiters, sorted(ids))
 
 
 def read_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
     """Read waiters without locking them."""
-    chosen = rows(Waiter).filter(work_id__in=list(ids)).values_list(*WaiterRow._fields)
-    return {row[0]: WaiterRow._make(row) for row in chosen}
+    return waiters_among(rows(Waiter).all(), ids)
 
 
-def watched_by(waiter: str) -> list[tuple[str, str]]:
-    """Return the ids that a waiter watches, in order, each with its outcome ('' while open)."""
-    edges = rows(Edge).filter(waiter_id=waiter).order_by("position")
-    return list(edges.values_list("watched_id", "outcome"))
+def waiters_among(waiters: QuerySet[Waiter], ids: Iterable[str]) -> dict[str, WaiterRow]:
+    """Return those of these waiters that a query finds."""
+    found = found_in(waiters.values_list(*WaiterRow._fields), "work_id", ids)
+    return {row[0]: WaiterRow._make(row) for row in found}
+
+
+def watched_by(waiter: str) -> tuple[str, ...]:
+    """Return the ids that a waiter watches, in order."""
+    return watched_by_all([waiter]).get(waiter, ())
+
+
+def watched_by_all(waiters: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the ids that each waiter watches, in order."""
+    watched: dict[str, list[str]] = defaultdict(list)
+    edges = rows(Edge).order_by("waiter_id", "position").values_list("waiter_id", "watched_id")
+    for waiter, id in found_in(edges, "waiter_id", waiters):
+        watched[waiter].append(id)
+    return {waiter: tuple(ids) for waiter, ids in watched.items()}
 
 
 def missed_by(waiter: str, limit: int) -> list[tuple[str, str]]:
@@ -96,15 +107,6 @@ def first_open(waiter: str, limit: int) -> list[Watch]:
     """Return the first works and chains whose outcome is not known."""
     edges = rows(Edge).filter(waiter_id=waiter, outcome="").order_by("position")
     return [Watch(*edge) for edge in edges.values_list("watched_id", "chain")[:limit]]
-
-
-def watched_by_all(waiters: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the ids that each waiter watches, in order."""
-    watched: dict[str, list[str]] = defaultdict(list)
-    edges = rows(Edge).filter(waiter_id__in=list(waiters)).order_by("waiter_id", "position")
-    for waiter, id in edges.values_list("waiter_id", "watched_id"):
-        watched[waiter].append(id)
-    return {waiter: tuple(ids) for waiter, ids in watched.items()}
 
 
 class EdgeRow(NamedTuple):

@@ -1,4 +1,4 @@
-"""Groups and chains."""
+"""Groups, with their counts and their value, and chains: a first work and its continuations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef
 from django_ayework.models import Group, Work
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import update_rows
-from django_ayework.store.database import chunked, fetch, is_postgresql, rows
+from django_ayework.store.database import chunked, fetch, found_in, is_postgresql, rows
 from django_ayework.store.rows import WorkRow, find_row, rows_of
 
 # Groups: counts and value.
@@ -31,7 +31,7 @@ class GroupRow(NamedTuple):
     done_at: datetime | None = None
 
     def adding(self, open: int, total: int, dead: int, now: datetime) -> GroupRow:
-        """Return the group with so many more members, or less; it is done when the last one ends."""
+        """Return the group with these changes of its counts; it is done when its last member ends."""
         still_open = self.open + open
         return self._replace(
             open=still_open,
@@ -52,24 +52,18 @@ def insert_groups(groups: Iterable[GroupRow]) -> None:
 
 def lock_groups(ids: Iterable[str]) -> dict[str, GroupRow]:
     """Lock groups in id order."""
-    locked: dict[str, GroupRow] = {}
-    for some in chunked(sorted(ids)):
-        chosen = rows(Group).select_for_update().filter(id__in=some).order_by("id")
-        locked.update((row[0], GroupRow._make(row)) for row in chosen.values_list(*GroupRow._fields))
-    return locked
+    groups = rows(Group).select_for_update().order_by("id").values_list(*GroupRow._fields)
+    return {row[0]: GroupRow._make(row) for row in found_in(groups, "id", sorted(ids))}
 
 
 def write_groups(groups: Iterable[GroupRow]) -> None:
     """Write locked groups."""
-    changes = {}
-    for group in groups:
-        columns = group._asdict()
-        changes[columns.pop("id")] = columns
-    for some in chunked(list(changes.items())):
+    changes = [(group.id, {name: getattr(group, name) for name in GroupRow._fields[1:]}) for group in groups]
+    for some in chunked(changes):
         update_rows(Group, dict(some))
 
 
-#: The same as ``GroupRow.gaining`` and ``GroupRow.saying`` say, under the row's lock.
+#: The same as ``GroupRow.adding`` and ``GroupRow.saying``, under the row's lock.
 COUNT = f"""
 UPDATE {GROUP}
 SET open = open + %s, total = total + %s, dead = dead + %s,
@@ -83,9 +77,9 @@ RETURNING {", ".join(f'"{name}"' for name in GroupRow._fields)}
 def count_in_group(
     id: str, open: int, total: int, dead: int, now: datetime, value: str | None = None, final: bool = False
 ) -> GroupRow | None:
-    """Let a group gain so many members, and this value if one is given; lock it, and return it.
+    """Add to a group's counts, and set its value if one is given; lock the group, and return it.
 
-    None if it is not there.
+    None if there is no such group.
     """
     if is_postgresql():
         found = fetch(COUNT, (open, total, dead, value, final, open, open, now, id), often=True)
@@ -107,23 +101,20 @@ def delete_emptied(ids: Iterable[str]) -> list[str]:
 
     The caller has locked them: of two transactions that delete the last works of one, the later sees it.
     """
-    emptied: list[str] = []
-    members = rows(Work).filter(group_id=OuterRef("id"))
-    for some in chunked(sorted(ids)):
-        emptied += rows(Group).filter(~Exists(members), id__in=some).values_list("id", flat=True)
+    empty = (
+        rows(Group).filter(~Exists(rows(Work).filter(group_id=OuterRef("id")))).values_list("id", flat=True)
+    )
+    emptied = list(found_in(empty, "id", sorted(ids)))
     for some in chunked(emptied):
         rows(Group).filter(id__in=some).delete()
     return emptied
 
 
-# Chains: a first work and its continuations.
-
-
 def last_step(chain_id: str) -> WorkRow | None:
     """Read the last work of a chain; None when there is no such chain.
 
-    The first work is read first: a step ends and its continuation is born in one commit, so if none is seen
-    in the later statement, there was none when the step was read.
+    The first work is read first: a step ends and its continuation is inserted in one commit. So if none is
+    seen in the later statement, there was none when the step was read.
     """
     first = find_row(chain_id)
     steps = rows_of(rows(Work).filter(chain_id=chain_id).order_by("-chain_index")[:1])
@@ -153,18 +144,14 @@ def chain_ends(chain_ids: Iterable[str]) -> dict[str, Status]:
 
 def chains_of(work_ids: Iterable[str]) -> dict[str, str]:
     """Read the chains of those works that exist."""
-    found: dict[str, str] = {}
-    for some in chunked(list(work_ids)):
-        pairs = rows(Work).filter(id__in=some).values_list("id", "chain_id")
-        found.update((id, chain_id or id) for id, chain_id in pairs)
-    return found
+    return {
+        id: chain_id or id
+        for id, chain_id in found_in(rows(Work).values_list("id", "chain_id"), "id", work_ids)
+    }
 
 
 def chains_of_steps(chain_ids: Iterable[str]) -> dict[str, str]:
     """Return the chain of each work of these chains; its id is that of a first work, which may be gone."""
     wanted = list(chain_ids)
-    found = dict(zip(wanted, wanted, strict=True))
-    for some in chunked(wanted):
-        later = rows(Work).filter(chain_id__in=some).values_list("id", "chain_id")
-        found.update((id, chain_id or id) for id, chain_id in later)
-    return found
+    later = found_in(rows(Work).values_list("id", "chain_id"), "chain_id", wanted)
+    return {**dict(zip(wanted, wanted, strict=True)), **{id: chain_id or id for id, chain_id in later}}

@@ -17,7 +17,16 @@ from django.db.models import Exists, F, OuterRef, Q
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.states import LIVE, Status, is_terminal
 from django_ayework.store.bulk import update_rows
-from django_ayework.store.database import atomic, chunked, connection, fetch, is_postgresql, rows, vendor
+from django_ayework.store.database import (
+    atomic,
+    chunked,
+    connection,
+    fetch,
+    found_in,
+    is_postgresql,
+    rows,
+    vendor,
+)
 from django_ayework.store.dependencies import (
     EDGE,
     WAITER,
@@ -111,13 +120,8 @@ def resolve_at_once(outcomes: Outcomes) -> dict[str, WaiterRow] | None:
     None, with all of them locked and nothing written, if one was locked by others and has changed meanwhile.
     """
     ids = list(outcomes.ids)
-    columns: list[Sequence[Any]] = [
-        ids,
-        texts_of(outcomes.works, ids),
-        texts_of(outcomes.chains, ids),
-        MISSED,
-    ]
-    found = fetch(RESOLVE, [*map(array_text, columns)], often=True)
+    ends = [array_text(texts_of(each, ids)) for each in (outcomes.works, outcomes.chains)]
+    found = fetch(RESOLVE, [array_text(ids), *ends, array_text(MISSED)], often=True)
     if not found[0][0]:
         return None
     return {row[1]: WaiterRow._make(row[1:]) for row in found if row[1] is not None}
@@ -192,31 +196,22 @@ def flag_for_recheck(waiters: Sequence[str]) -> int:
     return rows(Waiter).filter(work_id__in=lock_waiters(waiters)).update(recheck=True)
 
 
-def open_edges(waiters: Sequence[str]) -> list[OpenEdge]:
+def open_edges(waiters: Iterable[str]) -> list[OpenEdge]:
     """Return the edges of these waiters whose outcome is not known."""
-    found: list[OpenEdge] = []
-    for some in chunked(waiters):
-        edges = rows(Edge).filter(waiter_id__in=some, outcome="")
-        found += map(OpenEdge._make, edges.values_list(*OpenEdge._fields))
-    return found
+    edges = rows(Edge).filter(outcome="").values_list(*OpenEdge._fields)
+    return [OpenEdge._make(edge) for edge in found_in(edges, "waiter_id", waiters)]
 
 
-def edges_by_id(ids: Sequence[int]) -> list[tuple[OpenEdge, str]]:
-    """Return those of these edges that are there, each with its outcome."""
-    found: list[tuple[OpenEdge, str]] = []
-    for some in chunked(ids):
-        edges = rows(Edge).filter(id__in=some).values_list(*OpenEdge._fields, "outcome")
-        found += [(OpenEdge._make(edge), outcome) for *edge, outcome in edges]
-    return found
+def edges_by_id(ids: Iterable[int]) -> list[tuple[OpenEdge, str]]:
+    """Return those of these edges that exist, each with its outcome."""
+    edges = rows(Edge).values_list(*OpenEdge._fields, "outcome")
+    return [(OpenEdge._make(edge), outcome) for *edge, outcome in found_in(edges, "id", ids)]
 
 
-def open_watchers(ids: Sequence[str]) -> list[str]:
+def open_watchers(ids: Iterable[str]) -> list[str]:
     """Return the waiters that have an open edge to any of these ids."""
-    found: set[str] = set()
-    for some in chunked(ids):
-        edges = rows(Edge).filter(watched_id__in=some, outcome="")
-        found.update(edges.values_list("waiter_id", flat=True))
-    return sorted(found)
+    edges = rows(Edge).filter(outcome="").values_list("waiter_id", flat=True)
+    return sorted(set(found_in(edges, "watched_id", ids)))
 
 
 def settled_statuses(ids: Collection[str]) -> Ends:
@@ -318,13 +313,11 @@ def stranded_among(waiters: Sequence[str]) -> list[str]:
     locks can tell.
     """
     ended = rows(Work).filter(id=OuterRef("watched_id")).exclude(status__in=[str(s) for s in LIVE])
-    edges: list[tuple[str, str, bool]] = []
-    for some in chunked(waiters):
-        open_to_ended = rows(Edge).filter(Exists(ended), waiter_id__in=some, outcome="")
-        edges += open_to_ended.values_list("waiter_id", "watched_id", "chain")
+    open_to_ended = rows(Edge).filter(Exists(ended), outcome="")
+    edges = list(
+        found_in(open_to_ended.values_list("waiter_id", "watched_id", "chain"), "waiter_id", waiters)
+    )
     ends = chain_ends({id for _, id, chain in edges if chain})
     suspects = {waiter for waiter, id, chain in edges if not chain or is_terminal(ends.get(id))}
-    found: list[str] = []
-    for some in chunked(sorted(suspects)):
-        found += rows(Waiter).filter(work_id__in=some, recheck=False).values_list("work_id", flat=True)
-    return sorted(found)
+    unflagged = rows(Waiter).filter(recheck=False).values_list("work_id", flat=True)
+    return sorted(found_in(unflagged, "work_id", suspects))

@@ -126,8 +126,8 @@ def test_what_is_told_of_others_wakes_nobody(carrier):
 def test_to_be_told_that_it_is_untrue_costs_a_look_and_the_wait_goes_on(seldom, monkeypatch):
     handle = enqueue(add(a=1, b=2))
     looks: list[object] = []
-    look = type(handle)._look
-    monkeypatch.setattr(type(handle), "_look", lambda self, *args: (looks.append(None), look(self, *args))[1])
+    look = type(handle)._read
+    monkeypatch.setattr(type(handle), "_read", lambda self, *args: (looks.append(None), look(self, *args))[1])
     thread, got = in_thread(lambda: handle.result(timeout=LONG))
     eventually(lambda: waits_for(handle.id))
     ended_works.publish([handle.id])
@@ -196,8 +196,8 @@ def waiting_row(id: str) -> Any:
 
 def test_many_may_come_and_go():
     some = EndedWorks()
-    some.add(["a"], print)
-    some.forget()
-    some.tell(["a"])
-    some.remove(["a"], print)
+    some.subscribe(["a"], print)
+    some._reset()
+    some.publish(["a"])
+    some.unsubscribe(["a"], print)
     assert some._by_id == {}
