@@ -1,4 +1,4 @@
-"""Signals, hooks and log context: announcing what happened, after the commit."""
+"""Events: signals and hooks that are called after the commit, error reports, hooks for the log context."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from django_ayework.logs import AttemptFacts
 from django_ayework.signals import RobustSignal
 from django_ayework.store.rows import WorkRow
 
-# Telling signals and hooks what happened, after commit.
-
 logger = logging.getLogger("django_ayework")
 
 
@@ -40,7 +38,7 @@ SIGNALS: dict[Kind, RobustSignal] = {
 
 
 def has_receivers(kind: Kind, type: str) -> bool:
-    """Tell whether anybody listens, so that a silent system pays nothing."""
+    """Tell whether an event of this type has receivers; without any, no event is made."""
     work_type = registry.find(type)
     return bool(
         SIGNALS[kind].receivers
@@ -50,7 +48,7 @@ def has_receivers(kind: Kind, type: str) -> bool:
 
 
 def group_done_has_receivers() -> bool:
-    """Tell whether anybody wants to know of settled groups."""
+    """Tell whether settled groups have receivers."""
     settings = get_settings()
     return bool(signals.group_done.receivers or settings.on_event or settings.unhandled_group)
 
@@ -61,7 +59,7 @@ def work_event(kind: Kind, row: WorkRow, at: datetime, **extra: Any) -> WorkEven
 
 
 def announce(event: WorkEvent) -> None:
-    """Tell the signal's receivers, the type's hook and the settings' hook; none of them can disturb."""
+    """Send the signal, then call the type's hook and the settings' hook; their errors are reported."""
     announce_signal(event)
     work_type = registry.find(event.type) if event.type else None
     hooks = (work_type.settings.on_event if work_type else None, get_settings().on_event)
@@ -78,7 +76,7 @@ def announce_signal(event: WorkEvent) -> None:
         facts = {"work": event.work, **event.extra}
     signal, sender = SIGNALS[event.kind], event.type or ""
     if isinstance(event.work, WaitingState) and signal.is_awaited(sender):
-        looked_up(event.work)  # here, as it cannot be read in the transaction of a test by an event loop
+        looked_up(event.work)  # now: async receivers cannot read in the transaction of a test
     with project_code():
         responses = signal.send_robust(sender=sender, **facts)
     for receiver, response in responses:
@@ -97,9 +95,9 @@ def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
 
 
 def report(error: BaseException, phase: str, message: str, brief: bool = False) -> None:
-    """Log an error of the engine's surroundings, and tell ``ON_ERROR``, which cannot disturb either.
+    """Log an error around the engine, and call ``ON_ERROR``, whose own errors are logged.
 
-    ``brief`` leaves the traceback out: it was logged before, and the trouble goes on.
+    ``brief`` leaves the traceback out: it was logged before, and the problem goes on.
     """
     logger.error("%s (%s phase): %s", message, phase, error, exc_info=None if brief else error)
     on_error = get_settings().on_error
@@ -116,20 +114,14 @@ def resolved_hook(hook: Any) -> Callable[..., Any]:
     return import_string(hook) if isinstance(hook, str) else hook  # type: ignore[no-any-return]
 
 
-# Who is told of a backlog: the hook ``ON_BACKLOG``.
-
-
 def backlog_policy() -> BacklogPolicy | None:
-    """Return whom to tell and when, as the settings say; None when nobody is to be told."""
+    """Return when ``ON_BACKLOG`` is called; None without such a hook."""
     settings = get_settings()
     if settings.on_backlog is None or settings.backlog_after is None:
         return None
     return BacklogPolicy(
         partial(guarded, settings.on_backlog), settings.backlog_after, settings.backlog_every
     )
-
-
-# What log records say of an attempt: its facts, and what the hooks for it add.
 
 
 def log_hooks(work_type: AnyWorkType) -> list[Any]:
@@ -139,33 +131,28 @@ def log_hooks(work_type: AnyWorkType) -> list[Any]:
 
 
 def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, Any]) -> AttemptFacts:
-    """Return what the records of an attempt say; the type's own hook wins over that of the settings.
+    """Return the facts in the log records of an attempt; the type's own hook wins over the settings' hook.
 
-    A hook that fails is reported and adds nothing. What the type redacts, hooks are not shown.
+    A hook that fails is reported and adds nothing. Hooks get the arguments without what the type redacts.
     """
     if not (hooks := log_hooks(work_type)):
         return AttemptFacts(row.id, row.type, row.attempt, row.group)
     context: dict[str, Any] = {}
     for hook in hooks:
         shown = dict(arguments_for_people(work_type, arguments))
-        context.update(told_by(hook, shown, row.type))
+        context.update(context_from(hook, shown, row.type))
     return AttemptFacts(id=row.id, type=row.type, attempt=row.attempt, group=row.group, context=context)
 
 
-def told_by(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]:
-    """Ask one hook."""
+def context_from(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]:
+    """Call one hook for the log context; None is an empty mapping."""
     try:
-        told = resolved_hook(hook)(input, type)
-        return {str(name): value for name, value in require_mapping(told).items()}
+        context = resolved_hook(hook)(input, type)
+        if context is not None and not isinstance(context, Mapping):
+            raise TypeError(
+                f"expected log_context to answer with a mapping of names to values, got: {context!r}."
+            )
+        return {str(name): value for name, value in (context or {}).items()}
     except BaseException as error:
         report(error, "hook", f"the hook {hook!r} for the log context of {type} failed")
         return {}
-
-
-def require_mapping(told: Any) -> Mapping[Any, Any]:
-    """Return what a hook answered; nothing is an empty mapping."""
-    if told is None:
-        return {}
-    if not isinstance(told, Mapping):
-        raise TypeError(f"expected log_context to answer with a mapping of names to values, got: {told!r}.")
-    return told

@@ -86,7 +86,7 @@ class LocalTopic(Generic[P]):
 due_works: LocalTopic[[Due]] = LocalTopic()
 #: Works were taken from the workers that run them, by this process; by id, each with the reason.
 revoked_works: LocalTopic[[dict[str, AbortReason]]] = LocalTopic()
-#: Groups settled in this process, if anybody is to know.
+#: Groups settled in this process, and settled groups have receivers.
 settled_groups: LocalTopic[[list[str]]] = LocalTopic()
 
 

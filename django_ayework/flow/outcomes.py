@@ -1,4 +1,8 @@
-"""From what a handler returned to what is written."""
+"""Outcomes of attempts: results, contributions and new works of a success, encoded; the facts of a failure.
+
+Works are chained by data, too: what a work has output becomes works of the type that its own names with
+``then=``.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +30,16 @@ from django_ayework.rules.outputs import Unit, units_of
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 
-# Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.
-
 logger = logging.getLogger("django_ayework")
 
-#: Dropped parts of one output that are told of one by one.
-MOST_TOLD = 10
+#: Dropped parts of one output that are logged one by one.
+MOST_LOGGED = 10
 
 
 def outputs_of(plan: Plan, row: WorkRow) -> tuple[NewWork, ...]:
     """Return the works that a success outputs.
 
-    Nothing in an output fails the work that gave it; what is dropped is logged.
+    Nothing in an output fails its work; parts that are dropped are logged.
     """
     work_type = registry.find(row.type)
     then = work_type.settings.then if work_type is not None else None
@@ -56,9 +58,9 @@ def outputs_of(plan: Plan, row: WorkRow) -> tuple[NewWork, ...]:
 
 
 def effective_output(plan: Plan, row: WorkRow, work_type: AnyWorkType) -> object:
-    """Return the ``output`` of the effective data: of the returned mapping, else given, else of the input.
+    """Return the output: that of a returned mapping, else the one of ctx.output, else that of the input.
 
-    A returned mapping without one says that there is none (go-coordinate's rule, behaviour C8).
+    A returned mapping without ``output`` means that there is none (go-coordinate's rule, behaviour C8).
     """
     if plan.own is not None and isinstance(plan.own.value, Mapping):
         if plan.output is not NOTHING:
@@ -83,17 +85,17 @@ def new_works_of_output(output: object, row: WorkRow, target: AnyWorkType) -> tu
         except BaseException as error:  # options(...) of the target may raise anything
             dropped.append(f"{unit.name!r}: {error_text(error)}")
     if dropped:
-        told = "; ".join(dropped[:MOST_TOLD]) + ("; …" if len(dropped) > MOST_TOLD else "")
-        told = quotes_for_people(told, row.type, target.name)
+        parts = "; ".join(dropped[:MOST_LOGGED]) + ("; …" if len(dropped) > MOST_LOGGED else "")
+        parts = quotes_for_people(parts, row.type, target.name)
         logger.warning(
             "Of the output of work %s (%s) for %s, %d could not be queued: %s",
-            row.id, row.type, target.name, len(dropped), told,
+            row.id, row.type, target.name, len(dropped), parts,
         )  # fmt: skip
     return tuple(new_works)
 
 
 def new_work_of_unit(unit: Unit, row: WorkRow, target: AnyWorkType) -> NewWork:
-    """Return the work of a unit, which is what it is known by: no other deduplication applies."""
+    """Return the work of a unit, by which it is recognised: no other deduplication applies."""
     given: dict[str, Any] = {"unit": unit.name, "dedup": None}
     if unit.priority is not None:
         given["priority"] = unit.priority
@@ -102,38 +104,36 @@ def new_work_of_unit(unit: Unit, row: WorkRow, target: AnyWorkType) -> NewWork:
     return build_new_work(target.build(unit.input), given, Lineage.of(row), clock.now())
 
 
-# From a plan to what is written: results and contributions as text, new works as rows.
-
-#: From how many new works on it is worthwhile to tell plain ones apart.
+#: The number of new works from which on plain ones become drafts.
 MANY = 100
 
 Requests: TypeAlias = Sequence[WorkRequest[Any, Any]]
 
 
 def success_from(plan: Plan, row: WorkRow) -> Success:
-    """Encode a plan: the own result with the type's codec, what the group gets with the settings'.
+    """Encode a plan: the result with the type's codec, contributions with the settings' codec.
 
-    Inputs of drafts are left for later. Raises NotEncodable or PayloadTooLarge.
+    The inputs of drafts are encoded later. Raises NotEncodable or PayloadTooLarge.
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
     new_works, drafts = new_works_of(plan, row) if plan.works or plan.continuation else ((), None)
     outputs = outputs_of(plan, row)
-    differs = any(word.append or word is not plan.own for word in plan.contributions)
+    differs = any(each.append or each is not plan.own for each in plan.contributions)
     if row.group_id is None and not new_works and not drafts and not outputs and not differs:
         return Success(result)
     same = plan.own if codec is get_settings().codec else None  # its text is the result's
     contributions = tuple(
-        Contribution(result, word.final) if word is same and not word.append else encoded(row.type, word)
-        for word in plan.contributions
+        Contribution(result, each.final) if each is same and not each.append else encoded(row.type, each)
+        for each in plan.contributions
     )
     return Success(result, contributions, new_works, outputs, differs, drafts)
 
 
 def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Success:
-    """Encode what a handler returned that could say nothing else, of a type without ``then=``.
+    """Encode the value that a handler without a context returned, of a type without ``then=``.
 
-    It is the result, and the contribution to the group; None is neither. As success_from() of its plan.
+    The value is the result, and the contribution to the group; None is neither. Does as success_from().
     """
     if value is None:
         return Success()
@@ -148,15 +148,15 @@ def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Suc
 def new_works_of(plan: Plan, row: WorkRow) -> tuple[tuple[NewWork, ...], Drafts | None]:
     """Return the works that a plan queues, the continuation of the chain last; drafts of very many."""
     now, lineage = clock.now(), Lineage.of(row)
-    works, drafts = (plan.works, None) if len(plan.works) < MANY else told_apart(plan.works, now, lineage)
+    works, drafts = (plan.works, None) if len(plan.works) < MANY else split_plain(plan.works, now, lineage)
     new_works = tuple(build_new_works(works, lineage, now)) if works else ()
     if plan.continuation is not None:
         new_works = *new_works, build_new_work(plan.continuation, {}, Lineage.continuing(row), now)
     return new_works, drafts
 
 
-def told_apart(works: Requests, now: datetime, lineage: Lineage) -> tuple[Requests, Drafts | None]:
-    """Return the works that must be born one by one, and drafts of the others."""
+def split_plain(works: Requests, now: datetime, lineage: Lineage) -> tuple[Requests, Drafts | None]:
+    """Return the works that must be inserted one by one, and drafts of the others."""
     plain = plain_kinds(works)
     if not plain:
         return works, None
@@ -182,11 +182,8 @@ def encoded(type: str, contribution: Contribution) -> Contribution:
     return Contribution(None, contribution.final, append)
 
 
-# The facts a failure is judged by, gathered from a work's row.
-
-
 def retry_input_of(row: WorkRow, now: datetime) -> RetryInput:
-    """Return the facts that a row's failure is judged by."""
+    """Return the facts by which the failure of an attempt is judged."""
     return RetryInput(
         attempt=row.attempt,
         policy=decode_options(row.options).retry,
@@ -197,7 +194,7 @@ def retry_input_of(row: WorkRow, now: datetime) -> RetryInput:
 
 
 def as_failure(settlement: Settlement, error: BaseException) -> Settlement:
-    """Return an outcome that cannot be written as a failed attempt, so that it shows and is retried."""
+    """Return a failed attempt in place of an outcome that cannot be written, so that it is retried."""
     cause = error.cause if isinstance(error, ContributionFailed) else error
     decision = judge(cause, None, retry_input_of(settlement.row, clock.now()))
     return settlement._replace(

@@ -1,4 +1,4 @@
-"""What a running handler can ask of the engine."""
+"""What a running handler can read of its work, and ask of the engine: keys, statuses, progress."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from django_ayework.store.clock import clock
 from django_ayework.store.connections import read
 from django_ayework.store.rows import WorkRow, statuses_of
 
-# What a context shows of a work.
-
 
 class WaitedFor:
-    """What a work had waited for, which may be very many ids: read once it is asked for, and kept."""
+    """The works that a work had waited for, perhaps very many: read at the first access, and kept."""
 
     def __init__(self, row: WorkRow) -> None:
         self._row = row
@@ -59,14 +57,12 @@ def assignment_of(row: WorkRow, waited_for: WaitedFor | None = None) -> Assignme
     )  # fmt: skip
 
 
-# What a running handler can ask of the engine.
-
 CLAIM_LIFE = timedelta(hours=24)
 MAX_KEY_LENGTH = 180
 
 
 class EngineServices:
-    """The services of one process; progress is kept here until somebody writes it down."""
+    """The services of one process; progress is kept here until the worker writes it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,16 +98,16 @@ class EngineServices:
 
     @property
     def has_progress(self) -> bool:
-        """Whether there is any to be written."""
+        """Whether there is progress to be written."""
         return bool(self._progress)
 
     def latest_progress(self, id: str) -> str | None:
-        """Return what is to be written of one work, without forgetting it."""
+        """Return the progress of one work, and keep it."""
         with self._lock:
             return self._progress.get(id)
 
     def take_progress(self, ids: Iterable[str] | None = None) -> dict[str, str]:
-        """Return what is to be written (of these works, or of all), and forget it."""
+        """Return the progress of these works, or of all, and forget it."""
         with self._lock:
             wanted = list(self._progress) if ids is None else [id for id in ids if id in self._progress]
             return {id: self._progress.pop(id) for id in wanted}

@@ -1,4 +1,4 @@
-"""The state of a work and of a chain, as users see it."""
+"""The states of works and chains, as users see them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from django_ayework.store.dependencies import watched_by, watched_by_all
 from django_ayework.store.groups import last_step, steps_from
 from django_ayework.store.rows import WorkRow, find_row
 
-# The state of a work, as users see it.
-
 
 def find_state(id: str) -> WorkState | None:
     """Read a work's state, or None when no work has this id."""
@@ -31,7 +29,7 @@ def find_state(id: str) -> WorkState | None:
 
 
 class WaitingState(WorkState):
-    """The state of a work that waits, or has waited, for others, which are read when they are asked for."""
+    """The state of a work that waits, or has waited, for others; their ids are read at the first access."""
 
     __slots__ = ("_row",)
     _row: WorkRow
@@ -43,7 +41,7 @@ class WaitingState(WorkState):
         object.__setattr__(self, "_row", row)
 
     def __getattr__(self, name: str) -> Any:
-        """Read what is asked for the first time."""
+        """Read the ids of other works at the first access."""
         if name not in WAITED_FOR:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = read(partial(WAITED_FOR[name], self._row))
@@ -60,7 +58,7 @@ class WaitingState(WorkState):
 
 
 def looked_up(state: WorkState) -> WorkState:
-    """Read now what the work waits for, or has waited for."""
+    """Read the ids of the works that it waits for, or has waited for, now."""
     _ = state.dependents, state.blockers
     return state
 
@@ -83,7 +81,7 @@ def blocker_ids_of(row: WorkRow) -> tuple[str, ...]:
 
 
 def states_of(rows: Sequence[WorkRow]) -> list[WorkState]:
-    """Return rows as users see them; what works wait or had waited for is read at once for all of them."""
+    """Return the states of rows; the ids that they wait or had waited for are read for all at once."""
     options = {row.id: decode_options(row.options) for row in rows}
     gates = {row.id: gate for row in rows if (gate := gate_of(row, options[row.id]))}
     blocked = {id for id, option in options.items() if option.blocked}
@@ -95,7 +93,7 @@ def states_of(rows: Sequence[WorkRow]) -> list[WorkState]:
     return states
 
 
-#: What is read of a work when it is asked for.
+#: The fields that are read at the first access.
 WAITED_FOR: dict[str, Callable[[WorkRow], tuple[str, ...]]] = {
     "dependents": dependents_of,
     "blockers": blocker_ids_of,
@@ -103,7 +101,7 @@ WAITED_FOR: dict[str, Callable[[WorkRow], tuple[str, ...]]] = {
 
 
 def state_of(row: WorkRow) -> WorkState:
-    """Return a row as users see it; what it waits for, which may be very many ids, is not read yet."""
+    """Return the state of a row; the ids that it waits for, perhaps very many, are not read yet."""
     options = decode_options(row.options)
     succeeded = row.status == Status.SUCCESS
     last_error = None if succeeded else row.error or None
@@ -148,8 +146,6 @@ def readable_result(row: WorkRow) -> Any:
     except BaseException:  # a codec of the project's own may raise anything
         return row.result
 
-
-# The state of a chain, as users see it.
 
 #: Steps of one page.
 LARGEST_PAGE = 1000

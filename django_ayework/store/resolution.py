@@ -172,7 +172,7 @@ class OpenEdge(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """How works or chains ended; ``locked`` are those of which that cannot be told now."""
+    """How works or chains ended; those that are ``locked`` may be ending at this moment."""
 
     ended: dict[str, Status]
     locked: set[str]
