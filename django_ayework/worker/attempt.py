@@ -26,7 +26,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.events import FailureInfo, Kind
 from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.define.types import INPUT, BatchItem, Middleware
+from django_ayework.define.types import INPUT, BatchItem
 from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
 from django_ayework.flow.events import (
     announce,
@@ -109,8 +109,8 @@ async def arun(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
     has_advice = advice_hook(call.work_type) is not None
     with await in_thread_if(bool(log_hooks(call.work_type)), call.logged):
         try:
-            conclude = partial(call.concluded, await call.awaited())
-            return ended + await in_thread_if(has_advice and call.judges_outputs, conclude)
+            conclude = partial(call.concluded, await call.awaited())  # may judge works of a batch
+            return ended + await in_thread_if(has_advice and call.is_batch, conclude)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and AbortReason.SHUTDOWN in call.reasons():
                 raise
@@ -161,10 +161,7 @@ def opened(
 
 
 def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Settlement:
-    """Return the attempt, or the settlement of an expired, unknown or unreadable work.
-
-    A work whose handler cannot run for another reason than its input is given its attempt back.
-    """
+    """Return the attempt, or the settlement of an expired, unknown or unreadable work."""
     row = delivery.row
     if row.deadline is not None and has_expired(row.deadline, clock.now()):
         return Settlement(row, replace(expire(), counts=False))
@@ -204,14 +201,13 @@ def is_parked(row: WorkRow) -> bool:
 class HandlerCall:
     """The call of a handler for one attempt."""
 
-    #: Whether the failures of single works are judged when the handler has returned.
-    judges_outputs = False
+    is_batch = False
 
     def __init__(self, attempts: Sequence[Attempt], stored: bool) -> None:
         self.attempts = attempts
         self.attempt = attempts[0]
         self.work_type = self.attempt.work_type
-        self.middlewares = self._middlewares()
+        self.middlewares = [] if self.is_batch else middlewares_of(self.work_type)
         #: Both are None if nothing would use them.
         self.context: Context | None = None
         self.transactions: AttemptTransactions | None = None
@@ -314,9 +310,6 @@ class HandlerCall:
             return self.transactions.conclude(self.context, output)
         return settlement_of(self.work_type, attempt.delivery.row, output)
 
-    def _middlewares(self) -> list[Middleware]:
-        return middlewares_of(self.work_type)
-
     def _call_handler(self) -> Any:
         if self.work_type.takes_context:
             return self.work_type.handler(self.context, **self.attempt.arguments)
@@ -338,14 +331,11 @@ UNSURROUNDED = nullcontext()
 class BatchCall(HandlerCall):
     """The call of a handler for the attempts of a batch. Batches have no context and no middlewares."""
 
-    judges_outputs = True
+    is_batch = True
 
     def logged(self) -> AbstractContextManager[None]:
         """Return an empty block: the records tell of no single work."""
         return nullcontext()
-
-    def _middlewares(self) -> list[Middleware]:
-        return []
 
     def called(self) -> Any:
         """Call the handler with the items; of an async handler this is a coroutine."""

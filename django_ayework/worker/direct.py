@@ -1,4 +1,8 @@
-"""First attempts of works that skip the queue, in the process that enqueued them."""
+"""First attempts of works that skip the queue, in the process that enqueued them.
+
+Committed works arrive at the :class:`Intake`, which gives them to a :class:`DirectPool` of threads. Works
+that the pool has no room for stay in the queue.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +37,23 @@ from django_ayework.worker import bounds
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import delivered
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.executor import Executor, Load, was_given_back
+from django_ayework.worker.executor import Executor, Load
 from django_ayework.worker.in_flight import InFlight, ends_in_time, wind_down
 from django_ayework.worker.leases import LeaseThread
+from django_ayework.worker.limits import Pressure
 from django_ayework.worker.maintenance import Maintenance
-from django_ayework.worker.settler import Settler
+from django_ayework.worker.settler import CompletionHandler, Settler
 from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog
 
-# --- claiming ---
-# Claiming of works that skip the queue: these and no others, within what operators allow.
+logger = logging.getLogger("django_ayework")
+
+#: Seconds without a work after which the threads end, and their connections with them.
+IDLE = 5.0
 
 
 def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
-    """Lease works that nobody has claimed yet; what is paused, at a limit or declined stays in the queue."""
+    """Lease these works unless somebody has claimed them; paused, limited or declined ones stay queued."""
     controls, now = current_controls(), clock.now()
     permitted = [row for row in works if controls.permits(row.queue, row.type)]
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
@@ -57,46 +64,32 @@ def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
 def claim_within(
     works: Sequence[WorkRow], limited: list[str], controls: Controls, worker: str, now: datetime
 ) -> list[WorkRow]:
-    """Lock the limited types' rows, then count what runs, then claim what there is room for.
+    """Lease works in the order in which they were enqueued, as many as limits leave room for.
 
-    As workers do: the count, in a later statement than the lock, misses no claim of a rival's. Works of a
-    type whose row is locked elsewhere are left to workers.
+    The limited types' rows are locked first, then the running works counted, as workers do: the count, in a
+    later statement than the lock, misses no claim of a rival's. Works of a type whose row is locked elsewhere
+    are left to workers.
     """
     contended = set(limited).difference(hold_type_controls(limited, now)) if limited else set()
     works = [row for row in works if row.type not in contended]
-    running = running_counts(limited) if limited else {}
-    room = capped(Counter(row.type for row in works), controls, running)
+    room = capped(Counter(row.type for row in works), controls, running_counts(limited) if limited else {})
     fitting = []
     for row in works:
         if room[row.type] > 0:
             room[row.type] -= 1
-            fitting.append(row)
-    return claim_some(fitting, worker, now)
-
-
-def claim_some(works: Sequence[WorkRow], worker: str, now: datetime) -> list[WorkRow]:
-    """Lease works for as long as the settings say, in the order in which they were enqueued."""
-    if not works:
+            fitting.append(row.id)
+    if not fitting:
         return []
     leased_until = later(now, get_settings().lease)
-    claimed = {row.id: row for row in claims.claim_new([row.id for row in works], worker, now, leased_until)}
-    return [claimed[row.id] for row in works if row.id in claimed]
-
-
-# --- crew ---
-# The threads that run works which skip the queue; there are none while no such work runs.
-
-logger = logging.getLogger("django_ayework")
-
-#: Seconds without a work after which the threads end, and their connections with them.
-IDLE = 5.0
+    claimed = {row.id: row for row in claims.claim_new(fitting, worker, now, leased_until)}
+    return [claimed[id] for id in fitting if id in claimed]
 
 
 class DirectPool:
-    """Claims the works it is given and runs them, ``concurrency`` at a time.
+    """Threads that claim the works they are given and run them, ``concurrency`` at a time.
 
-    It has the parts of a worker, but looks for no work by itself. A work it has no room for is left in the
-    queue, so that as many threads are started as works may run at a time, and nothing waits here for long.
+    The pool has the parts of a worker, but does not poll. It takes no more works than may run at a time, so
+    nothing waits here for long.
     """
 
     def __init__(self, concurrency: int) -> None:
@@ -110,8 +103,10 @@ class DirectPool:
         self.is_over = False
         self._services = EngineServices()
         self._in_flight = InFlight(self._notify)
+        self._completion = CompletionHandler(self._in_flight, Pressure(), self._notify)
         self._executor = Executor(concurrency, self._services, self._finished)
-        self._settler = Settler(self._services, self._in_flight.settle)
+        self._settler = Settler(self._services, self._completion.settled)
+        self._completion.submit = self._settler.submit
         self._leases = LeaseThread(self.id, self._in_flight)
         self._maintenance = Maintenance(self.id, self._in_flight, self._services, None)
         self._claiming = EngineThread("direct", self._serve)
@@ -162,7 +157,7 @@ class DirectPool:
             self._close()
 
     def _watch(self) -> None:
-        """Look after the threads until they have ended; when one is lost, works are for another crew."""
+        """Watch the threads until they have ended; when one is lost, the next works go to a new pool."""
         while not self._claiming.has_ended:
             self._watchdog.look()
             if self._watchdog.lost:
@@ -182,8 +177,8 @@ class DirectPool:
         with self._changed:
             while not self._stopping and not self._given:
                 heartbeat.beat(rest=IDLE)
-                told = self._changed.wait(IDLE)
-                if not told and not self._taken and not self._in_flight.all():
+                was_notified = self._changed.wait(IDLE)
+                if not was_notified and not self._taken and not self._in_flight.all():
                     break
             self.is_over = self._stopping or not self._given
             works = [] if self.is_over else list(self._given)
@@ -210,15 +205,8 @@ class DirectPool:
         self._make_room(len(works) - started)
 
     def _finished(self, load: Load, outcomes: list[Ended]) -> None:
-        """Pass outcomes on to be settled, unless the attempt has done so (slots call this)."""
-        for delivery, settlement in outcomes:
-            delivery.ended = True
-            if settlement is not None and not delivery.settled:
-                self._settler.submit(delivery, settlement)
-            elif not delivery.withdrawn:
-                self._in_flight.settle([delivery])
-        if not was_given_back(load):
-            self._in_flight.finish()
+        """Pass outcomes on to be settled (slots call this)."""
+        self._completion.finished(load, outcomes)
         self._make_room(1)
 
     def _make_room(self, works: int) -> None:
@@ -241,18 +229,14 @@ class DirectPool:
             logger.error("%d works that skipped the queue are left to their leases.", left)
 
 
-# --- intake ---
-# Where works that skip the queue arrive, from whichever thread has committed them.
-
-
 class Intake:
-    """Gives works to the crew of this process, and forms a new one when the last has ended."""
+    """Gives committed works to the pool of this process, and makes a new pool when the last has ended."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, as in a forked process, which has none of the threads and perhaps a locked lock."""
+        """Begin anew, as in a forked process, which has no threads and perhaps a locked lock."""
         self._lock = threading.Lock()
         self._pool: DirectPool | None = None
         self._is_closed = False
@@ -275,7 +259,7 @@ class Intake:
         return self._pool is None or self._pool.is_over
 
     def close(self) -> None:
-        """Take no more works, and ask the crew to end; return at once."""
+        """Take no more works, and ask the pool to end; return at once."""
         with self._lock:
             self._is_closed = True
             if self._pool is not None:
@@ -289,6 +273,5 @@ class Intake:
 
 intake = Intake()
 after_fork_in_child(intake.forget)
-# Before the executors of asyncio are shut down, without which async handlers cannot reach their ends. Python
-# itself ends them by the same list, which it goes through backwards; atexit comes after that.
+# Without the executors of asyncio, async handlers cannot reach their ends.
 before_threads_end(intake.stop)

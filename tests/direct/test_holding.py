@@ -15,7 +15,6 @@ from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import direct, maintenance
-from django_ayework.worker import direct as crew
 from tests.direct.works import quick, stops
 from tests.processes import eventually
 from tests.worker import works
@@ -92,7 +91,7 @@ def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
 
 def test_cancelling_in_another_process_is_noticed(configure, stage, monkeypatch):
     configure(LEASE=3600)  # whose renewal would notice it as well
-    monkeypatch.setattr(crew, "add_revocation_listener", lambda listener: None)
+    monkeypatch.setattr(direct, "add_revocation_listener", lambda listener: None)
     monkeypatch.setattr(maintenance, "NOTICED_AFTER", 0.0)
     handle = enqueue(works.until_aborted(), skip_queue=True)
     eventually(lambda: stage.started)
@@ -156,7 +155,7 @@ def test_a_process_may_let_none_skip(configure, stage):
 
 
 def test_threads_end_when_nothing_comes_and_others_start_when_something_does(monkeypatch):
-    monkeypatch.setattr(crew, "IDLE", 0.05)
+    monkeypatch.setattr(direct, "IDLE", 0.05)
     others = set(threads("ayework-"))  # of tests before this one, which linger
     for _ in range(2):
         enqueue(quick()).result(WAIT)
@@ -239,13 +238,13 @@ def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
 def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
     heard = []
     configure(ON_ERROR=lambda error, phase: heard.append(str(error)), SKIP_QUEUE_CONCURRENCY=1)
-    submit = crew.Executor.submit
+    submit = direct.Executor.submit
 
     def fail(*arguments):
-        monkeypatch.setattr(crew.Executor, "submit", submit)
+        monkeypatch.setattr(direct.Executor, "submit", submit)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(crew.Executor, "submit", fail)
+    monkeypatch.setattr(direct.Executor, "submit", fail)
     lost = enqueue(quick(number=1))
     eventually(lambda: heard == ["can't start new thread"] and lost.state().status == "pending")
     assert lost.state().attempt == 0
