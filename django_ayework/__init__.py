@@ -10,6 +10,7 @@ from django_ayework.define.handles import ChainState, Handle, WorkState
 from django_ayework.define.instructions import Instruction, Queue, Result, Void
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest, dependency
+from django_ayework.define.schedules import schedule
 from django_ayework.define.types import BatchItem, WorkType
 from django_ayework.errors import (
     Abort,
@@ -39,6 +40,7 @@ from django_ayework.rules.conditions import Count, condition_met
 from django_ayework.rules.explain.reasons import Explanation
 from django_ayework.rules.identity import Dedup
 from django_ayework.rules.retry import Retry
+from django_ayework.rules.schedules import next_after, parse_cron
 from django_ayework.rules.states import Status
 
 if TYPE_CHECKING:
@@ -69,51 +71,20 @@ if TYPE_CHECKING:
         retry,
         trigger,
     )
-    from django_ayework.define.schedules import schedule
-    from django_ayework.rules.schedules import next_after, parse_cron
     from django_ayework.worker.worker import Worker
-
-#: Names that need Django's models: imported when first used, so that INSTALLED_APPS can load this package.
-LAZY = {
-    "acancel": "django_ayework.api",
-    "acomplete": "django_ayework.api",
-    "adelete_chains": "django_ayework.api",
-    "atrigger": "django_ayework.api",
-    "cancel": "django_ayework.api",
-    "complete": "django_ayework.api",
-    "completing": "django_ayework.api",
-    "delete_chains": "django_ayework.api",
-    "trigger": "django_ayework.api",
-    "aenqueue": "django_ayework.api",
-    "aenqueue_many": "django_ayework.api",
-    "aexplain": "django_ayework.api",
-    "alimit": "django_ayework.api",
-    "apause": "django_ayework.api",
-    "aresume": "django_ayework.api",
-    "aretry": "django_ayework.api",
-    "enqueue": "django_ayework.api",
-    "enqueue_many": "django_ayework.api",
-    "enqueue_on": "django_ayework.api",
-    "explain": "django_ayework.api",
-    "get_handle": "django_ayework.api",
-    "limit": "django_ayework.api",
-    "next_after": "django_ayework.rules.schedules",
-    "parse_cron": "django_ayework.rules.schedules",
-    "pause": "django_ayework.api",
-    "resume": "django_ayework.api",
-    "retry": "django_ayework.api",
-    "schedule": "django_ayework.define.schedules",
-    "Worker": "django_ayework.worker.worker",
-}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a lazy name from its module."""
-    if name not in LAZY:
+    """Import a function of ``api``, or the Worker, on first use.
+
+    They need Django's models, which cannot be imported before this package is loaded as an installed app.
+    """
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(LAZY[name]), name)
+    module = "django_ayework.worker.worker" if name == "Worker" else "django_ayework.api"
+    return getattr(import_module(module), name)
 
 
 __all__ = [

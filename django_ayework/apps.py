@@ -8,7 +8,7 @@ from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
 from django_ayework.define.ids import new_id
-from django_ayework.define.providers import providers
+from django_ayework.define.requests import providers, show_warnings, watch
 
 
 def app_label_of(module: str) -> str | None:
@@ -50,8 +50,6 @@ def watch_requests() -> None:
     import sys
 
     from django.conf import settings
-
-    from django_ayework.define.requests import show_warnings, watch
 
     if settings.DEBUG or "pytest" in sys.modules or sys.argv[1:2] == ["test"]:
         watch.start()

@@ -196,15 +196,23 @@ def require_one_moment(name: str, delay: object, run_at: object) -> None:
         )
 
 
-NO_MEANINGS: Mapping[str, str] = {}
 #: Names of other packages that are no longer than this count only if they are spelled exactly.
 SHORT = 3
 
 
-def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] = NO_MEANINGS) -> str:
+def by_other_name(other_names: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return what to write here, by the name it has in other packages.
+
+    >>> by_other_name({"run_at": ["eta", "run_after"]})
+    {'eta': 'run_at', 'run_after': 'run_at'}
+    """
+    return {name: meant for meant, names in other_names.items() for name in names}
+
+
+def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] | None = None) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty text.
 
-    ``meanings`` are names of other packages, and what they are called here: a name, or an expression.
+    ``meanings`` gives for names of other packages what to write here: a name, or an expression.
 
     >>> did_you_mean("QUEUE", ["QUEUES", "LEASE"])
     " Did you mean 'QUEUES'?"
@@ -213,16 +221,16 @@ def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] = 
     >>> did_you_mean("retires", ["expires"], {"retries": "retry=Retry(attempts=…)"})
     ' Did you mean retry=Retry(attempts=…)?'
     """
-    elsewhere = [other for other in meanings if len(other) > SHORT or other == name]
-    nearest = difflib.get_close_matches(name, [*known, *elsewhere], n=1, cutoff=0.6)
+    meanings = meanings or {}
+    others = [other for other in meanings if len(other) > SHORT or other == name]
+    nearest = difflib.get_close_matches(name, [*known, *others], n=1, cutoff=0.6)
     if not nearest:
         return ""
-    meant = meanings.get(nearest[0], "")
-    is_expression = meant and not meant.isidentifier()
-    return f" Did you mean {meant if is_expression else repr(meant or nearest[0])}?"
+    meant = meanings.get(nearest[0], nearest[0])
+    return f" Did you mean {repr(meant) if meant.isidentifier() or nearest[0] == meant else meant}?"
 
 
 def no_attribute(owner: str, name: str, known: Iterable[str], meanings: Mapping[str, str]) -> AttributeError:
-    """Return the error of an attribute that is not there, with the nearest one; none for private names."""
+    """Return the error for a missing attribute, with the nearest one; none is suggested for private names."""
     hint = "" if name.startswith("_") else did_you_mean(name, known, meanings)
     return AttributeError(f"{owner} object has no attribute {name!r}{'.' if hint else ''}{hint}")

@@ -1,18 +1,19 @@
-"""All types of work, by name."""
+"""All types of work of this process, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
 
+from django_ayework.define.requests import providers
 from django_ayework.define.types import BatchType, WorkType
-from django_ayework.errors import UnknownWorkType, did_you_mean
+from django_ayework.errors import ImproperWork, UnknownWorkType, did_you_mean
 from django_ayework.rules.explain.reasons import listed
 
 AnyWorkType: TypeAlias = WorkType[..., Any, Any]
 AnyBatchType: TypeAlias = BatchType[..., Any, Any]
 
-#: How many modules a message names.
+#: How many modules a message names at most.
 MOST_MODULES = 20
 
 
@@ -23,7 +24,7 @@ class Registry:
         self._types: dict[str, AnyWorkType] = {}
         self.clashes: dict[str, tuple[str, str]] = {}
         self._targets: set[str | None] = set()
-        #: Another number whenever there are other types.
+        #: Grows with every change.
         self.version = 0
 
     def register(self, work_type: AnyWorkType) -> None:
@@ -41,7 +42,7 @@ class Registry:
         self._note_targets()
 
     def _note_targets(self) -> None:
-        """Work out once which types others chain to: every claim asks."""
+        """Note which types are named by another's ``then=``; claims need the set often."""
         self.version += 1
         self._targets = {known.settings.then for known in self._types.values()}
 
@@ -66,9 +67,9 @@ class Registry:
         return found
 
     def order_of(self, name: str) -> Literal["time", "unit"]:
-        """Return what works of a type go by when their priority is the same.
+        """Return the order in which works of a type are claimed when their priority is the same.
 
-        A type that others chain to (``then=``) goes by unit unless it says otherwise.
+        The default is "unit" for types named by another's ``then=``, and "time" for others.
         """
         found = self._types.get(name)
         if found is not None and found.settings.order is not None:
@@ -80,7 +81,7 @@ class Registry:
         return sorted(self._types)
 
     def loaded(self) -> str:
-        """Return in which modules the types are defined that are known here, as a sentence."""
+        """Return the modules that define the registered types, as a sentence."""
         modules = sorted({work_type.handler.__module__ for work_type in self._types.values()})
         if not modules:
             return "No module that defines works is loaded here."
@@ -88,6 +89,19 @@ class Registry:
 
     def __iter__(self) -> Iterator[AnyWorkType]:
         return iter(list(self._types.values()))
+
+
+def default_name(handler: Callable[..., Any], decorator: str) -> str:
+    """Return ``"<app_label>.<function name>"``; raise when the function is in no installed app."""
+    label = providers.app_label_of(handler.__module__)
+    if label is None:
+        is_loaded = hasattr(providers, "enqueue")
+        hint = "" if is_loaded else " (django_ayework itself is not loaded: is it in INSTALLED_APPS?)"
+        raise ImproperWork(
+            f"{handler.__module__}.{handler.__qualname__} is in no installed app, so it has no name; "
+            f'give one: {decorator}(name="...").{hint}'
+        )
+    return f"{label}.{handler.__name__}"
 
 
 def origin(work_type: AnyWorkType) -> str:

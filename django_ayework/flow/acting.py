@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any
 
 from django_ayework.define.context import AbortReason, Context
-from django_ayework.define.events import Kind
-from django_ayework.define.handles import WorkState
-from django_ayework.define.plans import Plan, plan_of, root_of
+from django_ayework.define.handles import Kind, WorkState
+from django_ayework.define.instructions import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AlreadyCompleted, NotTriggerable, WorkNotFound
 from django_ayework.flow.dependencies import fire, read, unreleased_ids

@@ -8,10 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django_ayework.define.options import check_name, check_priority
+from django_ayework.define.options import WorkSettings, check_limit, check_name, check_priority, check_weight
 from django_ayework.define.registry import registry
-from django_ayework.define.type_options import check_limit, check_weight
-from django_ayework.define.types import WorkSettings
 from django_ayework.errors import AyeworkError
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.events import report

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from django.db import Error
 
-from django_ayework.define.events import Kind
+from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.gates import decode_releases, gate_timeout, promised_in
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_works

@@ -9,8 +9,7 @@ from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
-from django_ayework.define.events import Kind, WorkEvent
-from django_ayework.define.handles import WorkState
+from django_ayework.define.handles import Kind, WorkEvent, WorkState
 from django_ayework.define.registry import registry
 from django_ayework.flow.events import announce, group_done_has_receivers, guarded, has_receivers, work_event
 from django_ayework.flow.notify import notify_due, sender, waiters

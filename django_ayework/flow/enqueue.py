@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from django_ayework.define.events import Kind
+from django_ayework.define.handles import Kind
 from django_ayework.define.options import check_id, checked
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.errors import InvalidWorkId

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
-from django_ayework.define.events import Kind, WorkEvent
+from django_ayework.define.handles import Kind, WorkEvent
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.doers.providers import BacklogPolicy
 from django_ayework.flow.payloads import arguments_for_people

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from django_ayework.conf import get_settings
-from django_ayework.define.context import NOTHING
-from django_ayework.define.plans import Plan
+from django_ayework.define.instructions import NOTHING, Plan
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.requests import WorkRequest
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works, likeness

@@ -10,8 +10,6 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from asgiref.sync import sync_to_async
-
 from django_ayework.define.context import Assignment
 from django_ayework.flow.blockers import blockers_of
 from django_ayework.flow.requests import decode_options
@@ -79,19 +77,11 @@ class EngineServices:
         now = clock.now()
         return entries.set_if_absent(claim_key(key), "", now, now + CLAIM_LIFE)
 
-    async def aclaim(self, key: str) -> bool:
-        """See claim()."""
-        return await sync_to_async(self.claim)(key)
-
     def states(self, ids: Iterable[str]) -> list[Status | None]:
         """Return the status of each work, in order; None for an unknown one."""
         wanted = list(ids)
         found = statuses_of(wanted)
         return [found.get(id) for id in wanted]
-
-    async def astates(self, ids: Iterable[str]) -> list[Status | None]:
-        """See states()."""
-        return await sync_to_async(self.states)(ids)
 
     def note_failure(self, id: str, error: BaseException) -> None:
         """Note what failed an attempt; the testing kit shows it."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.db import InterfaceError, OperationalError
 
-from django_ayework.define.events import Kind
+from django_ayework.define.handles import Kind
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.new_works import NewWork

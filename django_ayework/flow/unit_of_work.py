@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django_ayework.conf import get_settings
-from django_ayework.define.events import Kind
+from django_ayework.define.handles import Kind
 from django_ayework.flow.blockers import Watches, blocked, watched_by_gates
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.events import group_done_has_receivers, has_receivers

@@ -17,8 +17,8 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
-from django_ayework.define.events import FailureInfo, Kind
-from django_ayework.define.plans import MESSAGES, is_list_of_works
+from django_ayework.define.handles import FailureInfo, Kind
+from django_ayework.define.instructions import MESSAGES, is_list_of_works
 from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.errors import Abort, Aborted, Defer, Reschedule
 from django_ayework.flow.events import (

@@ -13,11 +13,11 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.db import connections
 
 from django_ayework.conf import get_settings, imported
-from django_ayework.define.context import Context
-from django_ayework.define.plans import forgetting, is_all_it_says, plan_of
+from django_ayework.define.context import Context, enrich
+from django_ayework.define.instructions import forgetting, is_all_it_says, plan_of
+from django_ayework.define.options import Middleware
 from django_ayework.define.registry import AnyWorkType
 from django_ayework.define.requests import watch
-from django_ayework.define.types import Middleware, enrich
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.events import report
 from django_ayework.flow.outcomes import success_from, success_of_value

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error, InterfaceError, OperationalError
 
 from django_ayework.define.context import AbortReason, Context
-from django_ayework.define.plans import forgetting, root_of
+from django_ayework.define.instructions import forgetting, root_of
 from django_ayework.define.registry import AnyWorkType
 from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.events import report

@@ -42,10 +42,6 @@ def test_each_of_them_is_there():
     assert [name for name in django_ayework.__all__ if not hasattr(django_ayework, name)] == []
 
 
-def test_what_is_imported_when_first_used_is_public():
-    assert set(django_ayework.LAZY) <= set(django_ayework.__all__)
-
-
 def test_a_name_that_is_not_there_is_missed_in_the_usual_words():
     try:
         django_ayework.enque  # noqa: B018

@@ -133,7 +133,7 @@ def test_names_of_the_contexts_own_are_never_replaced(caplog):
 
     state = run(forged, strict_return=False, middleware=[plain("m", id="x", attempt=9, result=None, kept=1)])
     assert state.result == [state.id, 1, {"kept": 1}, "mine"]
-    assert "passed on 'attempt', 'id', 'result', which the context says itself" in caplog.text
+    assert "passed on 'attempt', 'id', 'result', which are attributes of the context" in caplog.text
 
 
 def test_extras_cannot_be_written_by_the_handler():

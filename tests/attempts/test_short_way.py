@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from django_ayework import Abort, Aborted, Context, Defer, Reschedule, Retry, signals, work
 from django_ayework.define.context import AbortReason
-from django_ayework.define.plans import EMPTY, Plan
+from django_ayework.define.instructions import EMPTY, Plan
 from django_ayework.define.types import WorkType
 from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.outcomes import success_from, success_of_value

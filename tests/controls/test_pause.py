@@ -77,9 +77,12 @@ def test_an_unknown_type_is_refused_with_the_nearest():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"max_running": -1}, "expected max_running to be a whole number, 0 for no limit, got: -1"),
+        (
+            {"max_running": -1},
+            "max_running to be a whole number from 0 to 2147483647, 0 for no limit, got: -1",
+        ),
         ({"max_running": 1.5}, "got: 1.5"),
-        ({"weight": 0}, "expected weight to be a whole number above 0, got: 0"),
+        ({"weight": 0}, "expected weight to be a whole number from 1 to 2147483647, got: 0"),
         ({"weight": True}, "got: True"),
         ({"priority": "high"}, "expected priority to be a whole number"),
     ],

@@ -8,8 +8,6 @@ import re
 import tomllib
 from dataclasses import fields
 from importlib import import_module
-from types import SimpleNamespace
-from typing import Any, cast, get_overloads
 
 import pytest
 from django.core.management import find_commands, get_commands, load_command_class
@@ -17,11 +15,9 @@ from django.core.management import find_commands, get_commands, load_command_cla
 import django_ayework
 from django_ayework import WorkState, conf, errors, models, signals, testing
 from django_ayework.define.context import Context
-from django_ayework.define.decorators import REFUSED, BatchDecorator, WorkDecorator
-from django_ayework.define.events import Kind
-from django_ayework.define.handles import Handle
-from django_ayework.define.options import ENQUEUE_OPTIONS, EnqueueOptions
-from django_ayework.define.types import WorkSettings
+from django_ayework.define.decorators import REFUSED, BatchOptions, WorkOptions
+from django_ayework.define.handles import Handle, Kind
+from django_ayework.define.options import ENQUEUE_OPTIONS, EnqueueOptions, WorkSettings
 from django_ayework.rules.explain.reasons import Code
 from django_ayework.rules.states import Reason
 from django_ayework.worker.worker import Worker
@@ -92,7 +88,7 @@ def test_the_default_of_a_setting(key):
 
 def test_every_hook_has_a_section():
     headings = re.findall(r"^### `(\w+)\(", page("reference/signals-and-hooks.md").read_text(), re.MULTILINE)
-    hooks = {key for key, name in conf.KEYS.items() if conf.READERS[name] is conf.hook}
+    hooks = {key for key, name in conf.KEYS.items() if conf.READERS[name] is conf.read_hook}
     assert sorted(headings) == sorted(hooks)
     assert {key for key, row in settings_table().items() if row[1] == "hook"} == hooks - {"ID"}
 
@@ -100,7 +96,7 @@ def test_every_hook_has_a_section():
 def test_the_options_of_work():
     documented = {names(row[0])[0]: names(row[1]) for row in table("guides/describing-works.md", "Options")}
     known = {field.name: field.default for field in fields(WorkSettings)}
-    assert set(documented) == {"name", *known} == keywords_of(WorkDecorator)
+    assert set(documented) == {"name", *known} == set(WorkOptions.__annotations__)
     flags = {name for name, default in known.items() if default is False}
     assert {name for name, default in documented.items() if default == ["False"]} == flags
 
@@ -109,20 +105,13 @@ def test_the_options_of_batch_work():
     told = section("guides/batches.md", "Options")
     taken, refused = told.split("is refused when the decorator runs")
     documented = {name for name in names(taken.split("\n\n")[0]) if name != "@work"}
-    assert documented == keywords_of(BatchDecorator)
+    assert documented == set(BatchOptions.__annotations__)
     assert set(REFUSED) <= set(names(told))
     assert set(REFUSED).isdisjoint(documented)
     assert {"name", *(field.name for field in fields(WorkSettings))} == (
         documented - {"size", "max_wait"} | set(REFUSED)
     )
     assert refused
-
-
-def keywords_of(decorator: Any) -> set[str]:
-    """Return the options that type checkers know of a decorator: those of the last form of its call."""
-    call = SimpleNamespace(__module__=decorator.__module__, __qualname__=f"{decorator.__name__}.__call__")
-    parameters = inspect.signature(get_overloads(cast(Any, call))[-1]).parameters
-    return set(parameters) - {"self"}
 
 
 def test_the_options_of_enqueue():

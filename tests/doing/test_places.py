@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from django_ayework import batch_work, doers, work
 from django_ayework.conf import get_settings
-from django_ayework.define.type_options import check_doer
+from django_ayework.define.options import check_doer
 from django_ayework.errors import InvalidOption
 from django_ayework.rules.controls import Controls
 from django_ayework.store.lanes import Lane

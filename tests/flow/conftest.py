@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ayework import Retry, WorkState
-from django_ayework.define.events import WorkEvent
+from django_ayework.define.handles import WorkEvent
 
 Configure = Callable[..., None]
 

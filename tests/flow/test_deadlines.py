@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_ayework import AttemptTimeout, Context, Defer, Retry, WorkFailed, WorkState, enqueue, work
-from django_ayework.define.events import WorkEvent
+from django_ayework.define.handles import WorkEvent
 from django_ayework.models import Attempt
 from django_ayework.testing import now
 from django_ayework.testing.factories import WorkFactory

@@ -19,7 +19,7 @@ from django_ayework import (
     enqueue_many,
     work,
 )
-from django_ayework.define.events import Kind
+from django_ayework.define.handles import Kind
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.store.deletion import erase

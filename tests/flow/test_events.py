@@ -10,7 +10,7 @@ import pytest
 from django.db import connections, transaction
 
 from django_ayework import Context, Defer, Retry, dependency, enqueue, enqueue_many, retry, work
-from django_ayework.define.events import WorkEvent
+from django_ayework.define.handles import WorkEvent
 from django_ayework.models import Work
 from django_ayework.testing import now
 from tests.app.works import add, fail

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_ayework import WorkState, dependency, enqueue, get_handle
-from django_ayework.define.events import WorkEvent
+from django_ayework.define.handles import WorkEvent
 from django_ayework.models import Work
 from django_ayework.signals import work_queued, work_succeeded
 from django_ayework.testing import enqueued

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Model
 
-from django_ayework.define.events import Kind, WorkEvent
+from django_ayework.define.handles import Kind, WorkEvent
 from django_ayework.models import Work
 from django_ayework.rules.states import LIVE, RETRYABLE, Status
 from tests.invariants import Tables
