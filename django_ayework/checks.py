@@ -156,7 +156,7 @@ def check_paths() -> Iterator[CheckMessage]:
 
 @register("ayework")
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E011: two schedules of one name, of which one would never fire."""
+    """E011: two schedules have one name; only the one declared later would fire."""
     return [
         Error(
             f"Two schedules are named {name!r}: {first} and {second}.",
@@ -169,7 +169,7 @@ def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register("ayework")
 def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W003: a type chains to one that is not there, so what it outputs would be dropped."""
+    """W003: ``then=`` names an unknown type, so the output would be dropped."""
     return [
         Warning(
             f"{work_type.name!r} has then={work_type.settings.then!r}, but no work is named so; "
@@ -185,7 +185,7 @@ def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 @register("ayework")
 def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W007: a module defines works, and nothing imports it. Whatever the URLs import counts as imported."""
+    """W007: a module defines works, and nothing imports it. The URL configuration is imported first."""
     with suppress(Exception):  # as the checks of URLs do, which may run before or after this one
         import_module(django_settings.ROOT_URLCONF)
     return [
