@@ -179,7 +179,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("order", ["name", 7, True])
     def test_another_order_is_refused(self, order):
-        with pytest.raises(InvalidOption, match='expected order to be "time" or "unit"'):
+        with pytest.raises(InvalidOption, match="expected order to be 'time' or 'unit'"):
             work(name="out.wrong", order=order)(lambda: None)
 
 
