@@ -95,4 +95,4 @@ def test_a_handlers_instructions_take_no_such_option():
         finally:
             registry.unregister("direct.case")
         assert isinstance(error, TypeError)
-        assert "takes no skip_queue=: what a handler queues is committed by its worker" in str(error)
+        assert "takes no skip_queue=: the worker commits the works that a handler queues" in str(error)

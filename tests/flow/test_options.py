@@ -150,8 +150,14 @@ def test_naive_moments_are_refused(name: str) -> None:
         ({"delay": "5"}, "expected delay to be seconds (a number) or a timedelta, got: '5' (str)."),
         ({"expires": float("nan")}, "expected expires to be 0 seconds or more, got: nan."),
         ({"timeout": True}, "expected timeout to be seconds (a number) or a timedelta, got: True (bool)."),
-        ({"priority": 1.5}, "expected priority to be a whole number within ±2147483647, got: 1.5."),
-        ({"priority": 2**31}, "expected priority to be a whole number within ±2147483647, got: 2147483648."),
+        (
+            {"priority": 1.5},
+            "expected priority to be a whole number from -2147483647 to 2147483647, got: 1.5.",
+        ),
+        (
+            {"priority": 2**31},
+            "expected priority to be a whole number from -2147483647 to 2147483647, got: 2147483648.",
+        ),
         ({"retry": {"attempts": 2}}, "expected retry to be a Retry(...), got: {'attempts': 2}."),
         ({"queue": ""}, "expected queue to be a text of 1 to 64 printable characters, got: ''."),
         ({"run_at": "noon"}, "expected run_at to be an aware datetime, got: 'noon' (str)."),
