@@ -19,9 +19,10 @@ from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import retry as retrying
 from django_ayework.flow.acting import complete, completing
 from django_ayework.flow.controls import limit, pause, resume
+from django_ayework.flow.enqueue import refuse_arguments, request_of
 from django_ayework.flow.explain import explain
 from django_ayework.flow.handles import get_handle
-from django_ayework.flow.requests import called_from_async_code, refuse_arguments, request_of, twinned
+from django_ayework.flow.requests import called_from_async_code, twinned
 from django_ayework.rules.explain.reasons import Explanation
 from django_ayework.rules.identity import require_work_id
 

@@ -15,7 +15,7 @@ from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AlreadyCompleted, NotTriggerable, WorkNotFound
 from django_ayework.flow.dependencies import fire, read, unreleased_ids
-from django_ayework.flow.gates import promised_in
+from django_ayework.flow.gates import stored_release_ids
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.recheck import flush
 from django_ayework.flow.requests import twinned
@@ -99,9 +99,9 @@ def lock_all(steps: Sequence[Step]) -> list[Step]:
     """
     waiting = {step.id for step in steps if step.status == Status.BLOCKED}
     live = [step for step in steps if not is_terminal(step.status)]
-    promised = [id for gate in gates_among(live) for id in promised_in(gate.input)]
+    releases = [id for gate in gates_among(live) for id in stored_release_ids(gate.input)]
     held = lock_steps(step.id for step in steps if step.id not in waiting)
-    lock_waiters({*(step.id for step in steps), *watchers_of([*(step.id for step in live), *promised])})
+    lock_waiters({*(step.id for step in steps), *watchers_of([*(step.id for step in live), *releases])})
     return held + lock_steps(waiting)
 
 

@@ -11,7 +11,7 @@ from django.db import Error
 
 from django_ayework.define.events import Kind
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.flow.gates import decode_releases, gate_timeout, promised_in
+from django_ayework.flow.gates import decode_releases, gate_timeout, stored_release_ids
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
 from django_ayework.flow.requests import decode_options
 from django_ayework.flow.unit_of_work import UnitOfWork
@@ -167,7 +167,7 @@ def release(unit_of_work: UnitOfWork, move: Move) -> None:
     """Book a gate that opened."""
     if move.row.group_id is None and move.new_works:
         unit_of_work.groups.founded(move.row.id)
-    unit_of_work.strays |= unit_of_work.insert(move.new_works, promised=True)
+    unit_of_work.unresolved |= unit_of_work.insert(move.new_works, released=True)
     after = move.row.after(move.transition)
     unit_of_work.ended(after, move.transition.status)
     unit_of_work.effects.happened(Kind.SUCCEEDED, after)
@@ -195,6 +195,6 @@ def unreleased_ids(*works: WorkRow) -> Iterable[str]:
 
     One that somebody else has queued lives a life of its own.
     """
-    promised = [id for row in works if row.type == GATE_TYPE for id in promised_in(row.input)]
-    queued = statuses_of(promised)
-    return [id for id in promised if id not in queued]
+    releases = [id for row in works if row.type == GATE_TYPE for id in stored_release_ids(row.input)]
+    queued = statuses_of(releases)
+    return [id for id in releases if id not in queued]

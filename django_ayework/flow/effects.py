@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,6 +66,15 @@ class Effects:
         self.awaits_worker(row)
         self.happened(Kind.QUEUED, row)
 
+    def all_queued(self, rows: Sequence[WorkRow]) -> None:
+        """Note new works."""
+        for row in rows:
+            self.awaits_worker(row)
+        types = {row.type for row in rows}
+        if any(has_receivers(Kind.QUEUED, type) for type in types):
+            for row in rows:
+                self.happened(Kind.QUEUED, row)
+
     def awaits_worker(self, row: WorkRow) -> None:
         """Note a work that workers may claim now, or later."""
         if row.status == Status.PENDING:
@@ -117,12 +126,6 @@ class Effects:
         waiters.tell(self.ended)
         if not in_transaction():
             sender.put(due, self.ended, self.revoked)
-
-
-def tell_at_once(due: Due) -> None:
-    """Wake workers for works that were committed by themselves, of which nobody is to hear anything else."""
-    notify_due(due)
-    sender.put(due)
 
 
 _revocation_listeners: set[Callable[[dict[str, AbortReason]], object]] = set()

@@ -1,24 +1,47 @@
-"""The works a gate will release, as stored in its input."""
+"""Gates and blockers: the works that a gate will release, as stored in its input, and what new waiters watch.
+
+A waiter is a gate, which watches works, or a work with blockers: chains that must succeed before it may
+start, and whose results it is given.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_ayework.define.options import checked
 from django_ayework.define.registry import registry
 from django_ayework.define.requests import GateRequest, WorkRequest, dependency
-from django_ayework.errors import InvalidWorkId, NotDecodable
-from django_ayework.flow.payloads import codec_of, encode_input, releases_for_people, sized, storable
+from django_ayework.errors import ChainNotFound, InvalidWorkId, NotDecodable
+from django_ayework.flow.payloads import (
+    codec_of,
+    decode_value,
+    encode_input,
+    releases_for_people,
+    sized,
+    storable,
+)
+from django_ayework.rules.codec import Codec
 from django_ayework.rules.conditions import condition_from_plain, condition_to_plain
 from django_ayework.rules.identity import require_work_id
 from django_ayework.rules.retry import Retry
+from django_ayework.rules.states import Status
+from django_ayework.store.dependencies import Watch, watched_by_all
+from django_ayework.store.groups import chain_ends, last_steps
+from django_ayework.store.rows import statuses_of
+
+if TYPE_CHECKING:
+    from django_ayework.flow.new_works import NewWork
 
 MAX_TYPE_LENGTH = 128
+
+Watches = dict[str, tuple[Watch, ...]]
+
+# The works that a gate will release
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,11 +51,11 @@ class StoredRequest(WorkRequest[Any, Any]):
     encoded: str = ""
 
 
-def encoded_input(request: WorkRequest[Any, Any]) -> str:
-    """Return a request's input as text. Raises NotEncodable or PayloadTooLarge."""
+def encoded_input(request: WorkRequest[Any, Any], codec: Codec | None = None) -> str:
+    """Return a request's input as text, by the codec of its type. Raises NotEncodable or PayloadTooLarge."""
     if isinstance(request, StoredRequest):
         return request.encoded
-    return encode_input(request.type, request.input, codec_of(registry.find(request.type)))
+    return encode_input(request.type, request.input, codec or codec_of(registry.find(request.type)))
 
 
 def encode_releases(requests: Sequence[WorkRequest[Any, Any]], timeout: float | None) -> str:
@@ -87,30 +110,31 @@ def gate_timeout(text: str) -> float | None:
     return float(timeout) if isinstance(timeout, (int, float)) else None
 
 
-def promised_ids(requests: Iterable[WorkRequest[Any, Any]]) -> Iterator[str]:
+def release_ids(requests: Iterable[WorkRequest[Any, Any]]) -> Iterator[str]:
     """Return the ids of these works, and of all that gates among them would release in turn."""
     for request in requests:
         yield request.id
         if isinstance(request, GateRequest):
-            yield from promised_ids(request.releases)
+            yield from release_ids(request.releases)
 
 
-def promised_in(text: str) -> Iterator[str]:
-    """Return the same of a gate as stored, passing over what cannot be read."""
-    try:
-        yield from promised_in_plain(parsed(text)["queue"])
-    except NotDecodable:
-        return
+def stored_release_ids(text: str) -> Iterator[str]:
+    """Return the ids of all works that a stored gate would release, nested gates included.
+
+    Releases that cannot be read are passed over.
+    """
+    with contextlib.suppress(NotDecodable):
+        yield from plain_release_ids(parsed(text)["queue"])
 
 
-def promised_in_plain(releases: Any) -> Iterator[str]:
-    """Return the ids of works as plain data."""
+def plain_release_ids(releases: Any) -> Iterator[str]:
+    """Return the same of works as plain data."""
     for plain in releases if isinstance(releases, list) else ():
         if isinstance(plain, dict):
             with contextlib.suppress(InvalidWorkId):
                 yield require_work_id(plain.get("id"))
             if isinstance(gate := plain.get("gate"), dict):
-                yield from promised_in_plain(gate.get("releases"))
+                yield from plain_release_ids(gate.get("releases"))
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -174,3 +198,78 @@ def read_options(plain: Mapping[str, Any]) -> dict[str, Any]:
         label, key = options["about"]
         options["about"] = (read_text(label, 128), read_text(key, 64))
     return options
+
+
+# What waiters watch
+
+
+def blocked(
+    new_works: Sequence[NewWork], continuing: Collection[str] = (), released: bool = False
+) -> tuple[list[NewWork], Watches]:
+    """Return the works with those that must wait as blocked, and what each work with blockers watches.
+
+    ``continuing`` are chains whose last work has ended, and whose next is not inserted yet: they have not
+    ended.
+
+    Raises ChainNotFound for a blocker that neither exists nor is inserted with them. Not for works that a
+    gate has ``released``: their blockers may have been deleted since, which count as cancelled (a recheck
+    finds that), and the settlement that opens the gate must not fail for that.
+    """
+    wanted = {id for new_work in new_works for id in new_work.blockers}
+    if not wanted:
+        return list(new_works), {}
+    ends = {**chain_ends(wanted), **dict.fromkeys(wanted.intersection(continuing), Status.PENDING)}
+    if not released:
+        require_chains(new_works, {new_work.row.id for new_work in new_works}.union(ends))
+    watches = {new_work.row.id: watched(new_work, ends) for new_work in new_works if new_work.blockers}
+    return [waiting(new_work, watches.get(new_work.row.id, ())) for new_work in new_works], watches
+
+
+def require_chains(new_works: Sequence[NewWork], known: set[str]) -> None:
+    """Raise unless every blocker is known."""
+    for new_work in new_works:
+        for id in new_work.blockers:
+            if id not in known:
+                raise ChainNotFound(
+                    f"expected the blockers of {new_work.row.type!r} to be chains that exist, got: {id!r}; "
+                    "queue it first, or use a gate, which may watch ids that do not exist yet.",
+                    id=id,
+                )
+
+
+def watched(new_work: NewWork, ends: dict[str, Status]) -> tuple[Watch, ...]:
+    """Return what a work watches, with the outcomes of chains that have succeeded.
+
+    A chain that has ended otherwise may be retried in another transaction right now: the recheck decides.
+    """
+    succeeded = {id for id in new_work.blockers if ends.get(id) is Status.SUCCESS}
+    return tuple(Watch(id, True, str(Status.SUCCESS) if id in succeeded else "") for id in new_work.blockers)
+
+
+def watched_by_gates(gates: Iterable[GateRequest[Any]], private: Collection[str]) -> Watches:
+    """Return what gates watch, with the outcomes of works that have succeeded, as for blockers.
+
+    Works that are ``private`` to the transaction need no query: they cannot have run yet.
+    """
+    watched = {gate.id: gate.watched for gate in gates}
+    statuses = statuses_of({id for ids in watched.values() for id in ids if id not in private})
+    succeeded = {id for id, status in statuses.items() if status is Status.SUCCESS}
+    return {
+        gate: tuple(Watch(id, outcome=str(Status.SUCCESS) if id in succeeded else "") for id in ids)
+        for gate, ids in watched.items()
+    }
+
+
+def waiting(new_work: NewWork, watches: Iterable[Watch]) -> NewWork:
+    """Return the work as blocked, unless all it watches has succeeded."""
+    if all(watch.outcome == Status.SUCCESS for watch in watches):
+        return new_work
+    return new_work._replace(row=new_work.row._replace(status=Status.BLOCKED))
+
+
+def blockers_of(waiters: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """Return the results of each work's blockers, in the order they were given."""
+    watching = watched_by_all(waiters)
+    steps = last_steps({id for ids in watching.values() for id in ids})
+    results = {id: decode_value(row.result, codec_of(registry.find(row.type))) for id, row in steps.items()}
+    return {waiter: tuple(results.get(id) for id in ids) for waiter, ids in watching.items()}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import NOTHING
 from django_ayework.define.plans import Plan
 from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.define.requests import WorkRequest
-from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works, likeness
+from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works
 from django_ayework.flow.payloads import codec_of, decode_input, encode_result, quotes_for_people
 from django_ayework.flow.requests import decode_options
-from django_ayework.flow.row_templates import Drafts, plain_kinds
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.heartbeat import project_code
@@ -106,30 +104,25 @@ def new_work_of_unit(unit: Unit, row: WorkRow, target: AnyWorkType) -> NewWork:
 # --- outcomes ---
 # From a plan to what is written: results and contributions as text, new works as rows.
 
-#: From how many new works on it is worthwhile to tell plain ones apart.
-MANY = 100
-
-Requests: TypeAlias = Sequence[WorkRequest[Any, Any]]
-
 
 def success_from(plan: Plan, row: WorkRow) -> Success:
     """Encode a plan: the own result with the type's codec, what the group gets with the settings'.
 
-    Inputs of drafts are left for later. Raises NotEncodable or PayloadTooLarge.
+    Raises NotEncodable or PayloadTooLarge.
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
-    new_works, drafts = new_works_of(plan, row) if plan.works or plan.continuation else ((), None)
+    new_works = new_works_of(plan, row) if plan.works or plan.continuation else ()
     outputs = outputs_of(plan, row)
     differs = any(word.append or word is not plan.own for word in plan.contributions)
-    if row.group_id is None and not new_works and not drafts and not outputs and not differs:
+    if row.group_id is None and not new_works and not outputs and not differs:
         return Success(result)
     same = plan.own if codec is get_settings().codec else None  # its text is the result's
     contributions = tuple(
         Contribution(result, word.final) if word is same and not word.append else encoded(row.type, word)
         for word in plan.contributions
     )
-    return Success(result, contributions, new_works, outputs, differs, drafts)
+    return Success(result, contributions, new_works, outputs, differs)
 
 
 def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Success:
@@ -147,26 +140,13 @@ def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Suc
     return Success(result, (Contribution(result) if same else encoded(row.type, Contribution(value)),))
 
 
-def new_works_of(plan: Plan, row: WorkRow) -> tuple[tuple[NewWork, ...], Drafts | None]:
-    """Return the works that a plan queues, the continuation of the chain last; drafts of very many."""
-    now, lineage = clock.now(), Lineage.of(row)
-    works, drafts = (plan.works, None) if len(plan.works) < MANY else told_apart(plan.works, now, lineage)
-    new_works = tuple(build_new_works(works, lineage, now)) if works else ()
+def new_works_of(plan: Plan, row: WorkRow) -> tuple[NewWork, ...]:
+    """Return the works that a plan queues, the continuation of the chain last."""
+    now = clock.now()
+    new_works = build_new_works(plan.works, Lineage.of(row), now)
     if plan.continuation is not None:
-        new_works = *new_works, build_new_work(plan.continuation, {}, Lineage.continuing(row), now)
-    return new_works, drafts
-
-
-def told_apart(works: Requests, now: datetime, lineage: Lineage) -> tuple[Requests, Drafts | None]:
-    """Return the works that must be born one by one, and drafts of the others."""
-    plain = plain_kinds(works)
-    if not plain:
-        return works, None
-    many: list[WorkRequest[Any, Any]] = []
-    others: list[WorkRequest[Any, Any]] = []
-    for work in works:
-        (many if likeness(work) in plain else others).append(work)
-    return others, Drafts(many, now, lineage)
+        new_works.append(build_new_work(plan.continuation, {}, Lineage.continuing(row), now))
+    return tuple(new_works)
 
 
 def encoded(type: str, contribution: Contribution) -> Contribution:

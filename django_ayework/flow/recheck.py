@@ -10,8 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 from django_ayework.flow.dependencies import cascade, decide_waiters
+from django_ayework.flow.identity import insert_outputs
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.flow.units import insert_outputs
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.attempts import insert_attempts
 from django_ayework.store.clock import clock
@@ -113,8 +113,8 @@ def flush(unit_of_work: UnitOfWork) -> None:
     insert_attempts(unit_of_work.attempts)
     if unit_of_work.rechecks:
         unit_of_work.effects.after.append(partial(recheck, unit_of_work.rechecks))
-    if unit_of_work.strays:
-        unit_of_work.effects.after.append(partial(recheck_watchers, sorted(unit_of_work.strays)))
+    if unit_of_work.unresolved:
+        unit_of_work.effects.after.append(partial(recheck_watchers, sorted(unit_of_work.unresolved)))
     unit_of_work.effects.release_on_commit()
 
 

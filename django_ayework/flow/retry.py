@@ -14,14 +14,15 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AyeworkError, NotRetryable
 from django_ayework.flow.acting import lock_work, require_group
 from django_ayework.flow.dependencies import Move, deadline_anew, decision_of, reopen, waiting_again
+from django_ayework.flow.enqueue import request_of
 from django_ayework.flow.handles import Handle, remember_uncommitted
+from django_ayework.flow.identity import require_free_unit
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import codec_of, encode_input
 from django_ayework.flow.recheck import flush
-from django_ayework.flow.requests import decode_options, encode_options, request_of
+from django_ayework.flow.requests import decode_options, encode_options
 from django_ayework.flow.states import gate_of
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.flow.units import require_free_unit
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.decisions import error_before

@@ -13,7 +13,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_ayework.define.context import Assignment
-from django_ayework.flow.blockers import blockers_of
+from django_ayework.flow.gates import blockers_of
 from django_ayework.flow.requests import decode_options
 from django_ayework.flow.states import dependents_of
 from django_ayework.rules.decisions import error_before

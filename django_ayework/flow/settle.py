@@ -15,7 +15,6 @@ from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.effects import Effects
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.recheck import flush
-from django_ayework.flow.row_templates import Drafts
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
@@ -43,12 +42,6 @@ class Success(NamedTuple):
     new_works: tuple[NewWork, ...] = ()  # a continuation comes last
     outputs: tuple[NewWork, ...] = ()  # works of the type that its own names with then=
     needs_group: bool = False  # the group's value differs from the work's own result
-    drafts: Drafts | None = None  # other new works, which need nothing but their rows
-
-    @property
-    def queues(self) -> bool:
-        """Whether it queues works in its group."""
-        return bool(self.new_works or self.drafts)
 
 
 class Settlement(NamedTuple):
@@ -240,7 +233,7 @@ def founded_by(row: WorkRow, success: Success) -> dict[str, Any]:
 
 def group_after(row: WorkRow, success: Success) -> str | None:
     """Return the group of a work that succeeded; one that was alone and queues others founds its own."""
-    if row.group_id is None and (success.queues or success.outputs or success.needs_group):
+    if row.group_id is None and (success.new_works or success.outputs or success.needs_group):
         return row.id
     return row.group_id
 
@@ -285,7 +278,7 @@ def record_all(unit_of_work: UnitOfWork, won: Sequence[Settlement]) -> None:
 
 def brings_more(row: WorkRow, success: Success) -> bool:
     """Tell whether a success brings more than the end of its work, and a word on the group it is in."""
-    return success.queues or bool(success.outputs) or group_after(row, success) != row.group_id
+    return bool(success.new_works or success.outputs) or group_after(row, success) != row.group_id
 
 
 def continues(ending: Success | AttemptDecision) -> bool:
@@ -305,8 +298,8 @@ def record_success(unit_of_work: UnitOfWork, row: WorkRow, success: Success) -> 
         if row.group_id is None:
             unit_of_work.groups.founded(group_id)
         unit_of_work.groups.contributed(group_id, row.id, success.contributions)
-    if success.queues:
-        require_new_steps(success, unit_of_work.insert(success.new_works, success.drafts))
+    if success.new_works:
+        require_new_steps(success, unit_of_work.insert(success.new_works))
     unit_of_work.outputs += success.outputs
     if unit_of_work.effects.have_receivers(Kind.SUCCEEDED, row.type):
         row = row.after(success_of(row, success, unit_of_work.now))

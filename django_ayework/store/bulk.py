@@ -6,14 +6,12 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from django.db.models import Model
 
-from django_ayework.store.database import CHUNK, chunked, connection, fetch, has_returning, is_postgresql
-from django_ayework.store.parameters import Source, adapted_column, array_type, portions, source_of
-from django_ayework.store.rows import COLUMNS, PLACE, WorkRow
+from django_ayework.store.database import CHUNK, connection, fetch, has_returning, is_postgresql
+from django_ayework.store.parameters import Source, portions, source_of
 
 # --- bulk ---
 # Writing many rows at once: one UPDATE, joined with the values.
@@ -84,11 +82,6 @@ def parts_of(update: Update) -> Iterator[Update]:
 def quoted(name: str) -> str:
     """Return the name of a table or column as the database writes it."""
     return connection().ops.quote_name(name)
-
-
-def columns_of(model: type[Model], names: Sequence[str]) -> str:
-    """Return the columns of fields as a list in SQL."""
-    return ", ".join(quoted(field_of(model, name).column) for name in names)
 
 
 def tells_moved() -> bool:
@@ -254,106 +247,3 @@ def sizes_of(update: Update) -> list[int]:
         sum(len(column[place]) for column in texts if isinstance(column[place], str))
         for place in range(len(update.keys))
     ]
-
-
-# --- insertion ---
-# New rows by column: what all of them share is said once, what differs is read from a few parameters.
-
-#: Rows of one statement.
-AT_ONCE = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class ByColumn:
-    """Rows by column: ``shared`` has one value for all, ``varying``, of which there is some, one for each."""
-
-    shared: dict[str, Any]
-    varying: dict[str, tuple[Any, ...]]
-
-    @property
-    def names(self) -> list[str]:
-        """The columns, those that vary first."""
-        return [*self.varying, *self.shared]
-
-
-def insert_many(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows, each with the values of these columns as they are stored, past the model's instances.
-
-    Those cost more than the rest for works that wait for thousands of others.
-    """
-    for some in chunked(rows, AT_ONCE):
-        sql, params, many = insertion(model, by_columns(names, some))
-        with connection().cursor() as cursor:
-            cursor.executemany(sql, params) if many else cursor.execute(sql, params)
-
-
-def by_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
-    """Return rows, of which there must be some, by column."""
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    shared = {name: column[0] for name, column in columns.items() if column.count(column[0]) == len(column)}
-    varying = {name: column for name, column in columns.items() if name not in shared}
-    return ByColumn(shared, varying) if varying else ByColumn({}, columns)
-
-
-def insertion(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bool]:
-    """Return an INSERT of rows, its parameters, and whether those are a list for each row."""
-    fields = {name: field_of(model, name) for name in columns.names}
-    source = source_of([fields[name] for name in columns.varying], list(columns.varying.values()))
-    if source.loses_text:
-        return insertion_row_by_row(model, columns)
-    values = [f"v.v{number}" for number in range(len(columns.varying))]
-    values += [mark_of(fields[name]) for name in columns.shared]
-    # WHERE tells SQLite that an ON CONFLICT behind it is no condition of a join.
-    sql = f"INSERT INTO {into(model, columns.names)} SELECT {', '.join(values)} FROM {source.sql} WHERE true"
-    return sql, [*adapted_shared(model, columns), *source.params], False
-
-
-def insertion_row_by_row(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bool]:
-    """An INSERT that any database runs, for each row."""
-    marks = ", ".join(["%s"] * len(columns.names))
-    sql = f"INSERT INTO {into(model, columns.names)} VALUES ({marks})"
-    given = [adapted_column(field_of(model, name), column) for name, column in columns.varying.items()]
-    return sql, list(zip(*given, *map(repeat, adapted_shared(model, columns)), strict=False)), True
-
-
-def adapted_shared(model: type[Model], columns: ByColumn) -> list[Any]:
-    """Return the values that all rows share, as the database takes them."""
-    return [adapted_column(field_of(model, name), [value])[0] for name, value in columns.shared.items()]
-
-
-def into(model: type[Model], names: Sequence[str]) -> str:
-    """Return a table and columns of it, as INSERT and COPY want them."""
-    return f"{quoted(model._meta.db_table)} ({columns_of(model, names)})"
-
-
-def mark_of(field: Any) -> str:
-    """Return the placeholder of a value that all rows share; PostgreSQL has to be told its type."""
-    return f"%s::{array_type(field).removesuffix('[]')}" if is_postgresql() else "%s"
-
-
-# --- columns ---
-# New works by column: what all of them share is said once, what none of them has is left out.
-
-#: Empty at birth, so left to the column's NULL.
-UNSET_WHEN_NEW = frozenset(
-    {"result", "progress", "worker", "leased_until", "started_at", "ended_at", "completed_by"}
-)
-INSERTED = tuple(name for name in COLUMNS if name not in UNSET_WHEN_NEW)
-
-#: Takes from a row the values to insert.
-values_of = itemgetter(*(PLACE[name] for name in INSERTED))
-
-
-def by_column(works: Sequence[WorkRow]) -> ByColumn:
-    """Return the columns of works, of which there must be some; one that is NULL in all is left out."""
-    shared: dict[str, Any] = {}
-    varying: dict[str, tuple[Any, ...]] = {}
-    every = tuple(zip(*works, strict=True))
-    for name in INSERTED:
-        column = every[PLACE[name]]
-        first = column[0]
-        if name == "id" or column.count(first) < len(column):
-            varying[name] = column
-        elif first is not None:
-            shared[name] = first
-    return ByColumn(shared, varying)

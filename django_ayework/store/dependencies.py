@@ -11,16 +11,15 @@ from typing import NamedTuple
 from django_ayework.models import Edge, Waiter
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import Status
-from django_ayework.store.bulk import insert_many
 from django_ayework.store.database import SET, chunked, fetch, has_returning, is_postgresql, rows, vendor
-from django_ayework.store.insert import can_copy, copy_rows
+from django_ayework.store.insert import insert_rows
 from django_ayework.store.parameters import Source, array_text, source_of
 
 # --- waiters ---
 # Waiters and their edges.
 
 WAITER = Waiter._meta.db_table
-#: What is known of an edge at its birth, and from how many of them on COPY is quicker.
+#: The columns of a new edge, and from how many edges on COPY is quicker.
 EDGE_COLUMNS = ("waiter_id", "watched_id", "chain", "position", "outcome")
 WORTH_COPYING = 200
 
@@ -58,8 +57,7 @@ def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[
         for waiter, watches in watched.items()
         for place, watch in enumerate(watches)
     ]
-    copies = len(edges) >= WORTH_COPYING and is_postgresql() and can_copy()
-    (copy_rows if copies else insert_many)(Edge, EDGE_COLUMNS, edges)
+    insert_rows(Edge, EDGE_COLUMNS, edges, copy_from=WORTH_COPYING)
 
 
 def lock_waiters(ids: Iterable[str], skip_locked: bool = False) -> dict[str, WaiterRow]:

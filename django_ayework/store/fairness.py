@@ -1,4 +1,7 @@
-"""The order of works with a fairness label, as SQL."""
+"""The order of works with a fairness label, as SQL: the next turn of a label in its lane.
+
+A turn is a number that is stored as text, the sort key of the work.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,15 @@ from typing import NamedTuple
 from django_ayework.models import Work
 from django_ayework.rules.controls import Place, first_turn, turn_text
 from django_ayework.rules.states import Status
-from django_ayework.store.bulk import ByColumn, adapted_shared, by_column, field_of, into, mark_of
 from django_ayework.store.database import chunked, fetch, vendor
 from django_ayework.store.lanes import LANES
-from django_ayework.store.parameters import source_of
 from django_ayework.store.rows import WorkRow
 
 WORK = Work._meta.db_table
 
 
 class Dialect(NamedTuple):
-    """How a database finds the sort keys that tell the turn of a new work, and what makes them numbers."""
+    """How a database finds the sort keys that give the turn of a new work, and turns them into numbers."""
 
     last_of_label: str
     first_of_lane: str
@@ -35,8 +36,8 @@ LAST_OF_LABEL = (
     f"SELECT sort_key FROM {WORK} {{by}} WHERE status = 'pending' AND NOT (fairness = '') AND fairness = %s "
     f"AND {LANE} ORDER BY sort_key DESC LIMIT 1"
 )
-#: A sort key that is no turn is the unit of a work whose type went by unit: it has no number. A turn has 16
-#: digits (``rules.turns``).
+#: A turn has 16 digits (``rules.controls``). Any other sort key is a unit, of a work whose type went by unit:
+#: it has no number.
 POSTGRESQL = Dialect(
     last_of_label=LAST_OF_LABEL.format(by=""),
     first_of_lane=f"SELECT sort_key FROM {WORK} WHERE status = 'pending' AND {LANE} AND sort_key > '' "
@@ -46,13 +47,13 @@ POSTGRESQL = Dialect(
 )
 DIALECTS = {
     "postgresql": POSTGRESQL,
-    #: It would go through the lane.
+    #: SQLite would scan the lane without the hint.
     "sqlite": POSTGRESQL._replace(
         last_of_label=LAST_OF_LABEL.format(by="INDEXED BY ayework_turn"),
         number="NULLIF(CAST(({key}) AS INTEGER), 0)",
         text="PRINTF('%%016d', {number})",
     ),
-    #: See ``store.stand_ins``. By MIN it goes to the first entry behind those of works without a turn.
+    #: See ``store.generated_columns``. By MIN it reads the first entry behind those of works without a turn.
     "mysql": Dialect(
         last_of_label=f"SELECT MAX(turn) FROM {WORK} WHERE turn_label = %s AND {LANE}",
         first_of_lane=f"SELECT MIN(pending_sort_key) FROM {WORK} WHERE standing = 'pending' "
@@ -62,12 +63,9 @@ DIALECTS = {
     ),
 }
 
-#: A field whose values are numbers.
-NUMBER = field_of(Work, "attempt")
-
 
 def takes_turn(row: WorkRow) -> bool:
-    """Tell whether a new work waits in turn with those of other labels."""
+    """Tell whether a new work takes turns with works of other labels."""
     return bool(row.fairness) and row.status == Status.PENDING and row.place is not None
 
 
@@ -75,7 +73,7 @@ def takes_turn(row: WorkRow) -> bool:
 def next_turn(vendor: str) -> str:
     """Return the next turn in a place as an expression; its parameters are :func:`params_of`.
 
-    Places are parameters: MySQL and MariaDB would go through the lane for one that another row gives.
+    Places are parameters: MySQL and MariaDB would scan the lane for a place that another row gives.
     """
     dialect = DIALECTS[vendor]
     last = dialect.number.format(key=dialect.last_of_label)
@@ -91,7 +89,12 @@ def params_of(place: Place, first: int) -> tuple[object, ...]:
 
 def next_key(vendor: str) -> str:
     """Return the sort key of a new work as an expression; its parameters are :func:`key_params`."""
-    return DIALECTS[vendor].text.format(number=next_turn(vendor))
+    return turn_as_key(next_turn(vendor), vendor)
+
+
+def turn_as_key(turn: str, vendor: str) -> str:
+    """Return a turn that is given as an expression as a sort key."""
+    return DIALECTS[vendor].text.format(number=turn)
 
 
 def key_params(row: WorkRow) -> tuple[object, ...]:
@@ -100,7 +103,7 @@ def key_params(row: WorkRow) -> tuple[object, ...]:
 
 
 def place_of(row: WorkRow) -> Place:
-    """Return where a work takes turns that does."""
+    """Return the place of a work that takes turns."""
     return Place(row.queue, row.type, row.priority, row.fairness)
 
 
@@ -116,35 +119,6 @@ def of_few_places(works: Iterable[WorkRow]) -> Iterator[list[WorkRow]]:
         places.add(place_of(work))
     if portion:
         yield portion
-
-
-def insertion_in_turn(works: Sequence[WorkRow]) -> tuple[str, list[object]] | None:
-    """Return an INSERT of works that take turns, and its parameters; None if it would lose a text.
-
-    It finds the next turn of each place once, and sees what was there before it, so works are numbered here.
-    """
-    places = [place_of(work) for work in works]
-    numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
-    columns, first = by_column(works), min(int(work.sort_key) for work in works)
-    varying = {name: column for name, column in columns.varying.items() if name != "sort_key"}
-    shared = {name: value for name, value in columns.shared.items() if name != "sort_key"}
-    source = source_of(
-        [*(field_of(Work, name) for name in varying), NUMBER, NUMBER],
-        [*varying.values(), [numbers[place] for place in places], numbered(places)],
-    )
-    if source.loses_text:
-        return None
-    values = {name: f"v.v{number}" for number, name in enumerate(varying)}
-    values |= {name: mark_of(field_of(Work, name)) for name in shared}
-    values["sort_key"] = DIALECTS[vendor()].text.format(number=f"t.turn + v.v{len(varying) + 1}")
-    turns = select_turns(numbers.values())
-    # WHERE tells SQLite that an ON CONFLICT behind it is no condition of a join.
-    sql = (
-        f"INSERT INTO {into(Work, [*values])} SELECT {', '.join(values.values())} "
-        f"FROM {source.sql} JOIN ({turns}) AS t ON t.number = v.v{len(varying)} WHERE true"
-    )
-    params = [param for place in numbers for param in params_of(place, first)]
-    return sql, [*adapted_shared(Work, ByColumn(shared, varying)), *source.params, *params]
 
 
 def select_turns(numbers: Iterable[int]) -> str:

@@ -1,4 +1,13 @@
-"""Inserting works."""
+"""INSERT: one row, or many by the quickest statement that the database and its driver have.
+
+Many rows go column by column. What all of them share is sent once; the columns that differ are a few
+parameters, from which one statement reads any number of rows. PostgreSQL takes them by COPY from some number
+of rows on. COPY has no ON CONFLICT, so one id that is taken fails all rows; the works are then inserted as on
+other databases.
+
+A work whose id is taken is left out without breaking the caller's transaction: by ON CONFLICT, and on MySQL
+and MariaDB by the error, which undoes the statement alone.
+"""
 
 from __future__ import annotations
 
@@ -14,101 +23,262 @@ from django.db import IntegrityError
 from django.db.models import Model
 
 from django_ayework.models import Work
-from django_ayework.store.bulk import (
-    INSERTED,
-    ByColumn,
-    by_column,
-    by_columns,
-    insertion,
-    insertion_row_by_row,
-    into,
-    values_of,
-)
+from django_ayework.store.bulk import field_of, quoted
 from django_ayework.store.database import CHUNK, atomic, chunked, code_of, connection, is_postgresql
-from django_ayework.store.fairness import insertion_in_turn, key_params, next_key, of_few_places, takes_turn
-from django_ayework.store.parameters import portions
+from django_ayework.store.fairness import (
+    key_params,
+    next_key,
+    numbered,
+    of_few_places,
+    params_of,
+    place_of,
+    select_turns,
+    takes_turn,
+    turn_as_key,
+)
+from django_ayework.store.parameters import adapted_column, array_type, portions, source_of
 from django_ayework.store.prepared import BACKEND, asks_for_backend, note_backend, run_prepared
-from django_ayework.store.rows import WorkRow, statuses_of
+from django_ayework.store.rows import COLUMNS, WorkRow, statuses_of
 
-# --- copying ---
-# COPY: the quickest way for many rows into PostgreSQL.
-#
-# It knows no ON CONFLICT: one id that is taken fails all rows. The text format is used, for it says every
-# value
-# as the server itself would write it, so nothing depends on a column's width.
-
-#: Rows handed over at a time: the server stores some while the next are made.
+#: Rows of one statement that reads them from parameters.
+AT_ONCE = 2000
+#: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
+MANY = 10
+#: Rows handed over to COPY at a time: the server stores them while the next are made.
 PIECE = 500
+#: What MySQL and MariaDB call a row that exists already, by any unique key.
+DUPLICATE_ENTRY = 1062
+
+
+class IdsTaken(Exception):
+    """Some of the ids exist already; rolls the savepoint back."""
+
+
+def insert_works(works: Sequence[WorkRow]) -> set[str]:
+    """Insert works of distinct ids in the caller's transaction; return the ids that existed already.
+
+    A single work is a single statement.
+    """
+    if len(works) == 1:
+        return set() if insert_one(works[0]) else {works[0].id}
+    in_turn = any(map(takes_turn, works))
+    if len(works) >= MANY and not in_turn and can_copy() and was_copied(works):
+        return set()
+    try:
+        with atomic():
+            for some in portions_of(works):
+                made = insert_by_turn(some) if in_turn else insert_from_source(some)
+                if made < len(some):
+                    raise IdsTaken
+    except IdsTaken:
+        taken = set(statuses_of(work.id for work in works))
+        fresh = [work for work in works if work.id not in taken]
+        return taken | insert_works(fresh) if fresh else taken
+    return set()
+
+
+def portions_of(works: Sequence[WorkRow]) -> Iterator[Sequence[WorkRow]]:
+    """Return works in portions that are small enough for one statement each."""
+    for part in portions([len(work.input) for work in works], most=CHUNK):
+        yield works[part]
+
+
+def insert_rows(
+    model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]], copy_from: int
+) -> None:
+    """Insert rows, each with the stored values of these columns; by COPY from ``copy_from`` rows on.
+
+    Instances of the model would cost more than everything else for works that wait for thousands of others.
+    """
+    if len(rows) >= copy_from and can_copy():
+        copy(model, by_column(names, rows), len(rows))
+        return
+    for some in chunked(rows, AT_ONCE):
+        sql, params, many = insertion(model, by_column(names, some))
+        with connection().cursor() as cursor:
+            cursor.executemany(sql, params) if many else cursor.execute(sql, params)
+
+
+# One work
+
+
+def insert_one(work: WorkRow) -> int:
+    """Insert a work; return how many rows that made, which is 0 when the id is taken."""
+    database, in_turn = connection(), takes_turn(work)
+    values = work._replace(sort_key="") if in_turn else work
+    sql = statement(database.vendor, tuple([True if value else value for value in values]), in_turn)
+    params: list[Any] = [value for value in values if value]
+    if database.vendor != "postgresql":  # whose driver takes moments as they are
+        adapt = database.ops.adapt_datetimefield_value
+        params = [adapt(value) if isinstance(value, datetime) else value for value in params]
+    return rows_made(database, sql, [*params, *key_params(work)] if in_turn else params, needs_plan=in_turn)
+
+
+@functools.lru_cache(maxsize=256)
+def statement(vendor: str, filled: tuple[object, ...], in_turn: bool = False) -> str:
+    """Return an INSERT of one work.
+
+    ``filled`` has True for each column that is a parameter, else its empty value: each parameter costs the
+    driver as much as a column costs the server. The text is cached, as drivers look up prepared statements by
+    it. The sort key of a work that is ``in_turn`` comes last, as the database finds it.
+    """
+    given = {name: value for name, value in zip(COLUMNS, filled, strict=True) if value is not None}
+    values = {name: "%s" if value is True else repr(value) for name, value in given.items()}
+    if in_turn:
+        del values["sort_key"]
+        values["sort_key"] = next_key(vendor)
+    made = ", ".join(values.values())
+    # MySQL allows no VALUES that read the table they are for.
+    source = f"SELECT {made} FROM DUAL" if in_turn and vendor == "mysql" else f"VALUES ({made})"
+    return passing_over(vendor, f"INSERT INTO {into(Work, list(values))} {source}")
+
+
+# Rows by column
+
+
+@dataclass(frozen=True, slots=True)
+class ByColumn:
+    """Rows by column: ``shared`` has one value for all, ``varying``, of which there is some, one for each."""
+
+    shared: dict[str, Any]
+    varying: dict[str, tuple[Any, ...]]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, those that vary first."""
+        return [*self.varying, *self.shared]
+
+
+def by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
+    """Return rows, of which there must be some, by column; a column that is NULL in all is left out."""
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    varying = {name: column for name, column in columns.items() if column.count(column[0]) < len(column)}
+    varying = varying or {names[0]: columns[names[0]]}
+    shared = {name: column[0] for name, column in columns.items() if name not in varying}
+    return ByColumn({name: value for name, value in shared.items() if value is not None}, varying)
+
+
+def insertion(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bool]:
+    """Return an INSERT of rows, its parameters, and whether those are a list for each row."""
+    fields = {name: field_of(model, name) for name in columns.names}
+    source = source_of([fields[name] for name in columns.varying], list(columns.varying.values()))
+    if source.loses_text:
+        return insertion_row_by_row(model, columns)
+    values = [f"v.v{number}" for number in range(len(columns.varying))]
+    values += [mark_of(fields[name]) for name in columns.shared]
+    # WHERE tells SQLite that an ON CONFLICT behind it is no condition of a join.
+    sql = f"INSERT INTO {into(model, columns.names)} SELECT {', '.join(values)} FROM {source.sql} WHERE true"
+    return sql, [*adapted_shared(model, columns), *source.params], False
+
+
+def insertion_row_by_row(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bool]:
+    """Return an INSERT for each row, which any database runs."""
+    marks = ", ".join(["%s"] * len(columns.names))
+    sql = f"INSERT INTO {into(model, columns.names)} VALUES ({marks})"
+    given = [adapted_column(field_of(model, name), column) for name, column in columns.varying.items()]
+    return sql, list(zip(*given, *map(repeat, adapted_shared(model, columns)), strict=False)), True
+
+
+def adapted_shared(model: type[Model], columns: ByColumn) -> list[Any]:
+    """Return the values that all rows share, as the database takes them."""
+    return [adapted_column(field_of(model, name), [value])[0] for name, value in columns.shared.items()]
+
+
+def into(model: type[Model], names: Iterable[str]) -> str:
+    """Return a table and columns of it, as INSERT and COPY want them."""
+    columns = ", ".join(quoted(field_of(model, name).column) for name in names)
+    return f"{quoted(model._meta.db_table)} ({columns})"
+
+
+def mark_of(field: Any) -> str:
+    """Return the placeholder of a value that all rows share; PostgreSQL has to be told its type."""
+    return f"%s::{array_type(field).removesuffix('[]')}" if is_postgresql() else "%s"
+
+
+def insert_from_source(works: Sequence[WorkRow]) -> int:
+    """Insert works by one statement that reads them from a few parameters; return how many rows it made."""
+    return insert_unless_taken(*insertion(Work, by_column(COLUMNS, works)))
+
+
+def insert_by_turn(works: Sequence[WorkRow]) -> int:
+    """Insert works of which some take turns; return how many rows that made."""
+    others = [work for work in works if not takes_turn(work)]
+    made = sum(map(insert_in_turn, of_few_places(filter(takes_turn, works))))
+    return made + (insert_from_source(others) if others else 0)
+
+
+def insert_in_turn(works: Sequence[WorkRow]) -> int:
+    """Insert works that take turns; return how many rows that made.
+
+    The statement finds the next turn of each place once, and sees no row of its own. So works of one place
+    are numbered here.
+    """
+    places = [place_of(work) for work in works]
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
+    columns, first = by_column(COLUMNS, works), min(int(work.sort_key) for work in works)
+    columns.varying.pop("sort_key", None)
+    columns.shared.pop("sort_key", None)
+    varying, number = columns.varying, field_of(Work, "attempt")
+    source = source_of(
+        [*(field_of(Work, name) for name in varying), number, number],
+        [*varying.values(), [numbers[place] for place in places], numbered(places)],
+    )
+    if source.loses_text:
+        return sum(map(insert_one, works))
+    values = {name: f"v.v{place}" for place, name in enumerate(varying)}
+    values |= {name: mark_of(field_of(Work, name)) for name in columns.shared}
+    values["sort_key"] = turn_as_key(f"t.turn + v.v{len(varying) + 1}", connection().vendor)
+    sql = (
+        f"INSERT INTO {into(Work, values)} SELECT {', '.join(values.values())} FROM {source.sql} "
+        f"JOIN ({select_turns(numbers.values())}) AS t ON t.number = v.v{len(varying)} WHERE true"
+    )
+    turns = [param for place in numbers for param in params_of(place, first)]
+    return insert_unless_taken(sql, [*adapted_shared(Work, columns), *source.params, *turns], many=False)
+
+
+# COPY, in the text format: every value is as the server itself would write it, so nothing depends on a
+# column's width.
 
 NULL = r"\N"
-#: What the format gives a meaning of its own. The backslash comes first: the others bring one.
+#: Characters with a meaning in the format. The backslash comes first, as the others are escaped by one.
 SPECIAL = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 
 def can_copy() -> bool:
-    """Tell whether the driver is psycopg 3, whose cursors copy."""
+    """Tell whether this is PostgreSQL by psycopg 3, whose cursors copy."""
+    if not is_postgresql():
+        return False
     driver: Any = connection()
     return bool(driver.Database.__name__ == "psycopg")
 
 
+def was_copied(works: Sequence[WorkRow]) -> bool:
+    """Insert works by COPY; return False, with nothing inserted, when an id is taken."""
+    with suppress(IntegrityError), atomic():
+        copy_works(works)
+        return True
+    return False
+
+
 def copy_works(works: Sequence[WorkRow]) -> None:
-    """Insert works in the caller's transaction, which must be at a savepoint.
+    """Insert works by COPY, in a savepoint of the caller: a taken id is an error."""
+    copy(Work, by_column(COLUMNS, works), len(works))
 
-    One COPY goes on for as long as works have no further columns. Raises IntegrityError when an id is taken,
-    and whatever the works raise when they are looked at.
-    """
+
+def copy(model: type[Model], columns: ByColumn, number: int) -> None:
+    """Insert so many rows by COPY in the caller's transaction."""
     database = connection()
     database.validate_no_broken_transaction()
-    failures: list[Exception] = []
-    pieces = pieces_of(works, failures)
-    names: list[str] = []
-    piece = next(pieces, None)
-    while piece is not None:
-        names += [name for name in piece.names if name not in names]
-        sql = f"COPY {into(Work, names)} FROM STDIN"
-        with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
-            while piece is not None and set(names).issuperset(piece.names):
-                copy.write(lines_of(piece, names))
-                piece = next(pieces, None)
-    for failure in failures:
-        raise failure
-
-
-def copy_rows(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows, each with the values of these columns, in the caller's transaction."""
-    database = connection()
-    database.validate_no_broken_transaction()
-    sql = f"COPY {into(model, names)} FROM STDIN"
-    with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
-        for some in chunked(rows, PIECE):
-            copy.write(lines_of(by_columns(names, some), names))
-
-
-def pieces_of(works: Sequence[WorkRow], failures: list[Exception]) -> Iterator[ByColumn]:
-    """Return the works by column, some at a time; end with a failure, which goes to ``failures``.
-
-    Raised in the middle of a COPY it would be told to the server, whose log is no place for what is queued.
-    """
-    try:
-        for start in range(0, len(works), PIECE):
-            yield by_column(works[start : start + PIECE])
-    except Exception as failure:
-        failures.append(failure)
-
-
-def lines_of(piece: ByColumn, names: Sequence[str]) -> str:
-    """Return works as lines with these columns; what all of them end in is made once."""
-    last = max(place for place, name in enumerate(names) if name in piece.varying)
-    columns = [
-        texts_of(piece.varying[name]) if name in piece.varying else repeat(text_of(piece.shared.get(name)))
-        for name in names[: last + 1]
-    ]
-    end = "".join(f"\t{text_of(piece.shared.get(name))}" for name in names[last + 1 :]) + "\n"
-    return end.join(map("\t".join, zip(*columns, strict=False))) + end
+    sql = f"COPY {into(model, columns.names)} FROM STDIN"
+    end = "".join(f"\t{text_of(value)}" for value in columns.shared.values()) + "\n"
+    with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as stream:
+        for start in range(0, number, PIECE):
+            texts = [texts_of(column[start : start + PIECE]) for column in columns.varying.values()]
+            stream.write(end.join(map("\t".join, zip(*texts, strict=True))) + end)
 
 
 def texts_of(values: Sequence[Any]) -> Iterable[str]:
-    """Return the values of a column as text; most have nothing to escape, which is seen at one glance."""
+    """Return the values of a column as text. Usually there is nothing to escape, which one test finds."""
     if set(map(type, values)) == {str} and not any(map("".join(values).__contains__, SPECIAL)):
         return values
     return map(text_of, values)
@@ -132,131 +302,7 @@ def text_of(value: Any) -> str:
     return text
 
 
-# --- inserts ---
-# Inserting works.
-
-#: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
-MANY = 10
-
-#: What MySQL and MariaDB call a row that is there already, by any unique key.
-DUPLICATE_ENTRY = 1062
-
-#: How a value that means nothing is written into a statement.
-LITERALS = {"": "''", 0: "0"}
-
-
-class IdsTaken(Exception):
-    """Some of the ids exist already; rolls the savepoint back."""
-
-
-def insert_works(works: Sequence[WorkRow], samples: Sequence[WorkRow] | None = None) -> set[str]:
-    """Insert works of distinct ids in the caller's transaction; return the ids that existed already.
-
-    A single one is a single statement. An existing id never breaks the caller's transaction. ``samples``, if
-    given, has one of each kind.
-    """
-    if len(works) == 1:
-        return set() if insert_one(works[0]) else {works[0].id}
-    in_turn = any(map(takes_turn, works if samples is None else samples))
-    if len(works) >= MANY and not in_turn and is_postgresql() and can_copy() and copied(works):
-        return set()
-    try:
-        with atomic():
-            for some in portions_of(works):
-                made = insert_by_turn(some) if in_turn else insert_from_source(some)
-                if made < len(some):
-                    raise IdsTaken
-    except IdsTaken:
-        taken = set(statuses_of(work.id for work in works))
-        fresh = [work for work in works if work.id not in taken]
-        return taken | insert_works(fresh) if fresh else taken
-    return set()
-
-
-def portions_of(works: Sequence[WorkRow]) -> Iterator[Sequence[WorkRow]]:
-    """Return works in portions that go into one statement each; their rows may be made one by one."""
-    for start in range(0, len(works), CHUNK):
-        some = works[start : start + CHUNK]
-        for part in portions([len(work.input) for work in some], most=CHUNK):
-            yield some[part]
-
-
-def copied(works: Sequence[WorkRow]) -> bool:
-    """Insert works by COPY; False, with nothing inserted, when an id is taken."""
-    with suppress(IntegrityError), atomic():
-        copy_works(works)
-        return True
-    return False
-
-
-def insert_one(work: WorkRow) -> int:
-    """Insert a work, by a statement that is made once for works with the same columns filled.
-
-    Returns 0 when its id is taken, else 1.
-    """
-    database = connection()
-    if takes_turn(work):
-        values = values_of(work._replace(sort_key=""))
-        sql = statement_of(database.vendor, values, in_turn=True)
-        return rows_made(database, sql, [*params_of(database, values), *key_params(work)], needs_plan=True)
-    values = values_of(work)
-    return rows_made(database, statement_of(database.vendor, values), params_of(database, values))
-
-
-def params_of(database: Any, values: Sequence[Any]) -> list[Any]:
-    """Return those of the values that are something, as the driver takes them."""
-    params = [value for value in values if value]
-    if database.vendor != "postgresql":  # whose driver takes moments as they are
-        adapt = database.ops.adapt_datetimefield_value
-        params = [adapt(value) if isinstance(value, datetime) else value for value in params]
-    return params
-
-
-def statement_of(vendor: str, values: Sequence[Any], in_turn: bool = False) -> str:
-    """Return an INSERT of these values, of which it is given those that are something."""
-    return statement(vendor, tuple([True if value else value for value in values]), in_turn)
-
-
-@functools.lru_cache(maxsize=256)
-def statement(vendor: str, filled: tuple[object, ...], in_turn: bool = False) -> str:
-    """Return an INSERT that passes over an id that is taken.
-
-    ``filled`` has True for each column to be given, else its empty value. It is the same text each time: the
-    driver looks up what it knows of it, and a text remembers its hash. The sort key of a work that is
-    ``in_turn`` comes last, as the database finds it.
-    """
-    given = {name: value for name, value in zip(INSERTED, filled, strict=True) if value is not None}
-    values = {name: "%s" if value is True else LITERALS[value] for name, value in given.items()}
-    if in_turn:
-        del values["sort_key"]
-        values["sort_key"] = next_key(vendor)
-    made = ", ".join(values.values())
-    # MySQL lets no VALUES read the table that they are for.
-    source = f"SELECT {made} FROM DUAL" if in_turn and vendor == "mysql" else f"VALUES ({made})"
-    return passing_over(vendor, f"INSERT INTO {into(Work, list(values))} {source}")
-
-
-def insert_by_turn(works: Sequence[WorkRow]) -> int:
-    """Insert works of which some take turns; return how many rows that made."""
-    others = [work for work in works if not takes_turn(work)]
-    made = sum(map(insert_in_turn, of_few_places(filter(takes_turn, works))))
-    return made + (insert_from_source(others) if others else 0)
-
-
-def insert_in_turn(works: Sequence[WorkRow]) -> int:
-    """Insert works that take turns by one statement, which numbers those of a label; return as for others."""
-    insertion = insertion_in_turn(works)
-    return insert_unless_taken(*insertion, many=False) if insertion else sum(map(insert_one, works))
-
-
-def insert_from_source(works: Sequence[WorkRow]) -> int:
-    """Insert works by one statement that reads them from a few parameters; return how many rows it made."""
-    return insert_unless_taken(*insertion(Work, by_column(works)))
-
-
-def insert_rows(works: Sequence[WorkRow]) -> int:
-    """Insert works by a statement for each; return how many rows they made."""
-    return insert_unless_taken(*insertion_row_by_row(Work, by_column(works)))
+# Statements
 
 
 def insert_unless_taken(sql: str, params: Sequence[Any], many: bool) -> int:
@@ -273,65 +319,34 @@ def passing_over(vendor: str, sql: str) -> str:
 def rows_made(
     database: Any, sql: str, params: Sequence[Any], many: bool = False, needs_plan: bool = False
 ) -> int:
-    """Run such an INSERT; return how many rows it made.
-
-    MySQL makes none when an id is taken: it undoes the statement, not the transaction.
-    """
+    """Run such an INSERT; return how many rows it made: none on MySQL when an id is taken."""
     try:
-        return executed(database, sql, params, many, needs_plan)
+        if many or database.vendor != "postgresql":
+            with database.cursor() as cursor:
+                cursor.executemany(sql, params) if many else cursor.execute(sql, params)
+                return int(cursor.rowcount)
+        return executed_on_postgresql(database, sql, params, needs_plan)
     except IntegrityError as error:
         if database.vendor == "mysql" and is_taken_id(error):
             return 0
         raise
 
 
+def executed_on_postgresql(database: Any, sql: str, params: Sequence[Any], needs_plan: bool) -> int:
+    """Run a statement, prepared if possible; return how many rows were made."""
+    if (prepared := run_prepared(database, sql, params, needs_plan)) is not None:
+        return int(prepared.rowcount)
+    asks = asks_for_backend(database)
+    with database.cursor() as cursor:
+        cursor.execute(sql + BACKEND if asks else sql, params)
+        if asks:
+            note_backend(database, cursor.fetchone())
+        return int(cursor.rowcount)
+
+
 def is_taken_id(error: IntegrityError) -> bool:
-    """Tell whether MySQL refused a row for its id, and not for anything else.
+    """Tell whether MySQL refused a row for its id, and for nothing else.
 
     It names the key at the end of the message: ``PRIMARY``, and MySQL 8 the table before it.
     """
     return code_of(error) == DUPLICATE_ENTRY and str(error.args[-1]).endswith(("'PRIMARY'", ".PRIMARY'"))
-
-
-def executed(database: Any, sql: str, params: Sequence[Any], many: bool, needs_plan: bool) -> int:
-    """Run a statement, or the same one for many rows; return how many rows were made."""
-    if not many and (prepared := run_prepared(database, sql, params, needs_plan)) is not None:
-        return int(prepared.rowcount)
-    asks = not many and asks_for_backend(database)
-    with database.cursor() as cursor:
-        if asks:
-            cursor.execute(sql + BACKEND, params)
-            note_backend(database, cursor.fetchone())
-        else:
-            cursor.executemany(sql, params) if many else cursor.execute(sql, params)
-        return int(cursor.rowcount)
-
-
-# --- blanks ---
-# An INSERT to fill in, for works whose rows differ in what is their own only.
-
-
-@dataclass(frozen=True, slots=True)
-class BlankInsert:
-    """An INSERT without a work's id, its input, and the moment at which it is queued and due."""
-
-    sql: str
-    before: tuple[Any, ...]  # the parameters between id and input
-    between: tuple[Any, ...]  # those between input and queued_at, which run_at follows
-    after: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, vendor: str, sample: WorkRow) -> BlankInsert:
-        """Return the INSERT of works as this one, of which id and input must be something."""
-        values = values_of(sample)
-        given = {name: value for name, value in zip(INSERTED, values, strict=True) if value}
-        names, params = [*given], tuple(given.values())
-        input, queued_at = names.index("input"), names.index("queued_at")
-        sql = statement_of(vendor, values)
-        return cls(sql, params[1:input], params[input + 1 : queued_at], params[queued_at + 2 :])
-
-    def insert(self, database: Any, id: str, input: str, now: datetime) -> int:
-        """Insert a work; return 0 when its id is taken, else 1."""
-        moment = now if database.vendor == "postgresql" else database.ops.adapt_datetimefield_value(now)
-        params = (id, *self.before, input, *self.between, moment, moment, *self.after)
-        return rows_made(database, self.sql, params)

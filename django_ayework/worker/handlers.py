@@ -21,8 +21,7 @@ from django_ayework.define.types import Middleware, enrich
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.events import report
 from django_ayework.flow.outcomes import success_from, success_of_value
-from django_ayework.flow.row_templates import Drafts
-from django_ayework.flow.settle import Settlement, Success
+from django_ayework.flow.settle import Settlement
 from django_ayework.store.connections import has_connected, left_behind
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.interruption import forget_connection
@@ -137,10 +136,7 @@ def end_connections(load: object) -> None:
 
 
 def settlement_of(work_type: AnyWorkType, context: Context, row: WorkRow, returned: object) -> Settlement:
-    """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt.
-
-    Inputs of very many new works are encoded when they are written, unless encode_all() does so before.
-    """
+    """Turn what the handler returned into what is to be written; what cannot be stored fails the attempt."""
     require_plain(work_type, returned)
     require_none_dropped(work_type, row)
     if work_type.settings.then is None and is_all_it_says(returned, context):
@@ -189,15 +185,3 @@ def require_plain_act(work_type: AnyWorkType, stage: str, returned: Any) -> None
             f"{work_type.name}: ctx.a{stage}({name}) expects a plain function, as Django's transactions "
             f"are for plain code, and {name}() returned a coroutine; write it with def."
         )
-
-
-def encode_all(settlement: Settlement) -> Settlement:
-    """Encode what is left to be encoded. Raises NotEncodable or PayloadTooLarge."""
-    if (drafts := drafts_of(settlement)) is not None:
-        drafts.encode()
-    return settlement
-
-
-def drafts_of(settlement: Settlement) -> Drafts | None:
-    """Return the new works whose rows are still to be made."""
-    return settlement.ending.drafts if isinstance(settlement.ending, Success) else None

@@ -27,7 +27,7 @@ from django_ayework.store.database import atomic, connection, is_contention, ope
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.delivery import Delivery, loss_of, warn_if_late
-from django_ayework.worker.handlers import encode_all, require_plain_act, settlement_of
+from django_ayework.worker.handlers import require_plain_act, settlement_of
 from django_ayework.worker.interruption import forget_connection
 from django_ayework.worker.threads import Recovery
 
@@ -219,7 +219,7 @@ class AttemptTransactions:
             self._settle(settlement, self._open)
             self.settlement = settlement
             return settlement
-        return encode_all(settlement)
+        return settlement
 
     def outcome(self, returned: object) -> Any:
         """Return the outcome: what complete's block gave, else what the handler returned."""

@@ -66,7 +66,7 @@ def test_children_and_their_gate_are_inserted_as_quickly(drain: Any, database_ve
     table = connection.ops.quote_name(Work._meta.db_table)
     new_works = [sql for query in queries if (sql := query["sql"]).find(table) > 0 and "UPDATE" not in sql]
     inserts = [sql for sql in new_works if "INSERT INTO" in sql or "COPY" in sql]
-    assert len(inserts) == 2, "one for the children, one for the gate"
+    assert len(inserts) == 1, "the children and the gate together"
     assert ("COPY" in inserts[0]) is (database_vendor == "postgresql")
     assert Work.objects.count() == 102
 

@@ -1,14 +1,17 @@
-"""A handler that queues very many works: they are made into rows late, and are the same for that."""
+"""A handler that queues very many works of several kinds, with gates and a continuation among them."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from django_ayework import Context, Retry, dependency, enqueue, work
-from django_ayework.flow import outcomes, unit_of_work
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow import unit_of_work
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.signals import work_queued
 from tests.app.works import add, notify
@@ -16,20 +19,7 @@ from tests.flow.conftest import Configure
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-CHILDREN = outcomes.MANY + 20
-#: What is told of a work by its place in a plan rather than by its id.
-SAME = (
-    "type",
-    "queue",
-    "status",
-    "priority",
-    "fairness",
-    "input",
-    "options",
-    "chain_index",
-    "dedup_key",
-    "unit",
-)
+CHILDREN = 120
 
 
 @work(name="t.children.own", options=lambda n: {"priority": n % 3, "fairness": f"tenant {n % 2}"})
@@ -96,34 +86,32 @@ def children_of(row: Any) -> list[Any]:
     return list(Work.objects.filter(parent_id=row.id).order_by("id"))
 
 
-def test_they_are_what_they_would_be_if_they_were_few(drain: Any, monkeypatch: Any) -> None:
-    stories = []
-    for many in (CHILDREN * 2, 1):
-        monkeypatch.setattr(outcomes, "MANY", many)
-        row = queued_by(parent(), drain)
-        children = children_of(row)
-        assert row.status == "success", row.error
-        assert {child.group_id for child in children} == {row.group_id} == {row.id}
-        group = Group.objects.get(id=row.id)
-        assert (group.total, group.open) == (len(children) + 1, len(children))
-        told = [tuple(getattr(child, name) for name in SAME) for child in children if child.type != ""]
-        waits = [child.run_at - child.queued_at for child in children]
-        gates = Waiter.objects.filter(work_id__in=[child.id for child in children]).order_by("work_id")
-        stories.append(
-            (
-                Counter(text for text in map(without_releases, told)),
-                Counter(waits),
-                [(gate.total, gate.recheck) for gate in gates],
-            )
-        )
-        Work.objects.all().delete()
-    assert stories[0] == stories[1]
-    assert len(stories[0][0]) > CHILDREN
-
-
-def without_releases(told: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a gate is to release has ids of its own."""
-    return told if told[2] != "blocked" else (*told[:5], *told[6:])
+def test_works_of_all_kinds_join_the_group_of_their_parent(drain: Any) -> None:
+    row = queued_by(parent(), drain)
+    children = children_of(row)
+    assert row.status == "success", row.error
+    assert {child.group_id for child in children} == {row.group_id} == {row.id}
+    group = Group.objects.get(id=row.id)
+    assert (group.total, group.open) == (len(children) + 1, len(children))
+    assert Counter(child.type for child in children) == {
+        "shop.add": 24 + 3,
+        "shop.notify": 24,
+        "t.children.later": 24,
+        "t.children.urgent": 24,
+        "t.children.own": 24,
+        GATE_TYPE: 2,
+    }
+    later, own = (
+        [child for child in children if child.type == f"t.children.{name}"] for name in ("later", "own")
+    )
+    assert {(child.priority, child.deadline - child.queued_at) for child in later} == {
+        (3, timedelta(hours=2))
+    }
+    assert Counter((child.priority, child.fairness) for child in own) == Counter(
+        (n % 3, f"tenant {n % 2}") for n in range(4, CHILDREN, 5)
+    )
+    nested, following = Waiter.objects.filter(condition=json.dumps("all-success")).order_by("-total")[:2]
+    assert not nested.recheck and not following.recheck
 
 
 @work(name="t.children.twins")

@@ -13,11 +13,13 @@ from django_ayework.store import insert as inserts
 from django_ayework.store.database import atomic
 from django_ayework.store.insert import (
     PIECE,
+    by_column,
     copy_works,
     insert_from_source,
     insert_one,
-    insert_rows,
+    insert_unless_taken,
     insert_works,
+    insertion_row_by_row,
 )
 from django_ayework.store.rows import COLUMNS, WorkRow, rows_of
 from tests.app.models import Order
@@ -99,9 +101,13 @@ def one_by_one(works: Sequence[WorkRow]) -> None:
         assert insert_one(work) == 1
 
 
+def row_by_row(works: Sequence[WorkRow]) -> None:
+    insert_unless_taken(*insertion_row_by_row(Work, by_column(COLUMNS, works)))
+
+
 WAYS: dict[str, tuple[Way, tuple[str, ...]]] = {
     "one": (one_by_one, ("sqlite", "postgresql", "mysql")),
-    "rows": (insert_rows, ("sqlite", "postgresql", "mysql")),
+    "rows": (row_by_row, ("sqlite", "postgresql", "mysql")),
     "source": (insert_from_source, ("sqlite", "postgresql", "mysql")),
     "copy": (copy_works, ("postgresql",)),
     "quickest": (insert_works, ("sqlite", "postgresql", "mysql")),
