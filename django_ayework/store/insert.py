@@ -110,7 +110,9 @@ def insert_one(work: WorkRow) -> int:
     params: list[Any] = [value for value in values if value]
     if database.vendor != "postgresql":  # whose driver takes moments as they are
         adapt = database.ops.adapt_datetimefield_value
-        params = [adapt(value) if isinstance(value, datetime) else value for value in params]
+        # Each moment once: most works have the same one in two columns, and to adapt it is dear.
+        moments = {moment: adapt(moment) for moment in {v for v in params if isinstance(v, datetime)}}
+        params = [moments[value] if isinstance(value, datetime) else value for value in params]
     return rows_made(database, sql, [*params, *key_params(work)] if in_turn else params, needs_plan=in_turn)
 
 
