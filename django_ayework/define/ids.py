@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from django_ayework.forking import after_fork_in_child
+from django_ayework.compat import after_fork_in_child
 from django_ayework.rules.identity import require_work_id, uuid7
 
 #: How many ids' chance is drawn at a time: each draw asks the system.

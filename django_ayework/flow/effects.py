@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.define.events import Kind, WorkEvent
@@ -16,7 +17,6 @@ from django_ayework.flow.events import announce, group_done_has_receivers, guard
 from django_ayework.flow.notify import notify_due, sender, waiters
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import state_of
-from django_ayework.forking import after_fork_in_child
 from django_ayework.models import Work
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.rules.states import Status

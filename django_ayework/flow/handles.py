@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from asgiref.sync import sync_to_async
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.define import handles
 from django_ayework.define.handles import ChainState, WorkState
@@ -33,7 +34,6 @@ from django_ayework.flow.notify import hears_others, subscribe_ended, waiters
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.requests import twinned
 from django_ayework.flow.states import find_chain_state, find_state
-from django_ayework.forking import after_fork_in_child
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import connection, in_transaction, is_manual, on_commit

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from django.db import connections
 
+from django_ayework.compat import after_fork_in_child
 from django_ayework.flow.events import report
-from django_ayework.forking import after_fork_in_child
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others

@@ -6,7 +6,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
-from django_ayework.forking import after_fork_in_child
+from django_ayework.compat import after_fork_in_child
 from django_ayework.store.database import connection, fetch
 
 #: The database's own clock, by vendor. SQLite runs in this very host.

@@ -36,12 +36,11 @@ from django_ayework.store.attempts import write_progress
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.allocation import claim_groups_of
+from django_ayework.worker.allocation import claim_groups_of, size_of
 from django_ayework.worker.attempt import Opened, awaited, carried_out, is_parked, run
 from django_ayework.worker.batch import Batch, BatchRun, Ended, awaited_run, run_batch
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.dispatch import size_of
 from django_ayework.worker.worker import Worker
 
 # --- calling ---

@@ -1,4 +1,7 @@
-"""How a child process of a supervisor starts, and how the two hear of each other."""
+"""How a child process of a supervisor starts, and how the two communicate.
+
+They share a heartbeat pipe: the child writes how its worker is, and each end learns of the other's end.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +15,45 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from django.db import connections
-from django.utils.autoreload import get_child_arguments
 
+from django_ayework.compat import close_pool, this_command
 from django_ayework.rules.health import Phase, Signs
 from django_ayework.worker import bounds
-from django_ayework.worker.serving import leave, signals_held_back
+from django_ayework.worker.process import leave, signals_held_back
 from django_ayework.worker.worker import Worker
 
-# --- line ---
-# The line between a supervisor and a child: signs of life go up, and each learns of the other's end.
+logger = logging.getLogger("django_ayework")
 
-#: Seconds to wait for a supervisor that does not listen.
-PATIENCE = 1.0
+# --- the heartbeat pipe -----------------------------------------------------------------------------------
 
 
-def line() -> tuple[socket.socket, socket.socket]:
-    """Return both ends of a line: the supervisor's, which never blocks, and the child's."""
+def heartbeat_pipe() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a pipe: the supervisor's, which never blocks, and the child's."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     return ours, theirs
 
 
-def send(end: socket.socket, signs: Signs) -> None:
-    """Tell the supervisor how a worker is; one that does not listen misses it."""
+def send_signs(end: socket.socket, signs: Signs) -> None:
+    """Write how a worker is; a supervisor that does not read misses it."""
     with suppress(OSError):
         end.sendall(json.dumps(asdict(signs)).encode() + b"\n")
 
 
-class Listener:
-    """The supervisor's end."""
+def signs_from(text: bytes) -> Signs | None:
+    """Return signs as they were sent; None for a text that was cut short."""
+    try:
+        received = json.loads(text)
+        return Signs(**{**received, "phase": Phase(received["phase"]), "dead": tuple(received["dead"])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+class PipeReader:
+    """The supervisor's end of a heartbeat pipe."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -51,21 +61,11 @@ class Listener:
         self.has_ended = False
 
     def fileno(self) -> int:
-        """Return what to wait for."""
+        """Return the descriptor to wait for."""
         return self._end.fileno()
 
     def latest(self) -> Signs | None:
-        """Read all that has come; return the latest signs, if there are new ones."""
-        latest = None
-        for text in self._lines():
-            latest = signs_from(text) or latest
-        return latest
-
-    def close(self) -> None:
-        """Hang up: the child takes it that its supervisor has gone."""
-        self._end.close()
-
-    def _lines(self) -> list[bytes]:
+        """Read all that was sent; return the latest signs, if there are new ones."""
         with suppress(BlockingIOError):
             while not self.has_ended:
                 try:
@@ -75,56 +75,80 @@ class Listener:
                 self._rest += received
                 self.has_ended = not received
         *lines, self._rest = self._rest.split(b"\n")
-        return lines
+        return next(filter(None, map(signs_from, reversed(lines))), None)
+
+    def close(self) -> None:
+        """Close the end: to the child its supervisor has gone."""
+        self._end.close()
 
 
-def signs_from(text: bytes) -> Signs | None:
-    """Return signs as they were sent; None for what was cut short."""
-    try:
-        told = json.loads(text)
-        return Signs(**{**told, "phase": Phase(told["phase"]), "dead": tuple(told["dead"])})
-    except (ValueError, TypeError, KeyError):
-        return None
+class SupervisorLink:
+    """Sends the supervisor how a worker is, and stops the worker in order when the supervisor has gone."""
+
+    def __init__(self, end: socket.socket, worker: Worker) -> None:
+        #: Whether the supervisor is there.
+        self.holds = True
+        self._end = end
+        self._worker = worker
+        self._lock = threading.Lock()
+        end.settimeout(bounds.BEAT)
+        worker.health.listeners.append(self.send)
+        threading.Thread(target=self._serve, name="ayework-supervised", daemon=True).start()
+
+    def send(self) -> None:
+        """Send how the worker is."""
+        with self._lock:
+            send_signs(self._end, self._worker.health.signs())
+
+    def _serve(self) -> None:
+        """Send again and again, until the other end is closed, which never sends anything."""
+        while self.holds:
+            self.send()
+            try:
+                self.holds = bool(self._end.recv(1))
+            except TimeoutError:
+                pass
+            except OSError:
+                self.holds = False
+        logger.warning("The supervisor of worker %s has gone; the worker stops.", self._worker.id)
+        self._worker.request_stop()
 
 
-# --- births ---
-# How a child comes into being: by a fork, or by running the same command again.
+# --- starting ---------------------------------------------------------------------------------------------
 
-#: How a child that runs the command again learns whose it is: its end of the line, and its place.
-INHERITANCE = "AYEWORK_SUPERVISED"
+#: By this variable a child that runs the command again learns its end of the pipe, and its number.
+SUPERVISED = "AYEWORK_SUPERVISED"
 
-#: A child's life: given its end of the line and its place, it returns the exit status.
-Life = Callable[[socket.socket, int], int]
+#: What a child does: given its end of the pipe and its number, it returns the exit status.
+ChildMain = Callable[[socket.socket, int], int]
 
 
 class Closable(Protocol):
-    """What a child must not keep of its parent."""
+    """Something of its parent's that a child must close."""
 
-    def close(self) -> None:
-        """Close it."""
-
-
-class StartedChild(NamedTuple):
-    """A new child, as its parent sees it."""
-
-    pid: int
-    line: Listener
+    def close(self) -> None: ...
 
 
-def start_child(place: int, life: Life, parents: Sequence[Closable]) -> StartedChild:
-    """Start a child; what is its parent's alone, it closes. Raises OSError when the system has no room."""
-    forget_connections()
-    ours, theirs = line()
+def start_child(number: int, main: ChildMain, parents: Sequence[Closable]) -> tuple[int, PipeReader]:
+    """Start a child, which closes what is its parent's alone; return its process id and the pipe.
+
+    Raises OSError when the system has no room for another process.
+    """
+    close_connections()
+    ours, theirs = heartbeat_pipe()
     try:
         with theirs, signals_held_back():
-            pid = forked(place, life, theirs, [ours, *parents]) if forks() else spawned(place, theirs)
+            if can_fork():
+                pid = fork_child(number, main, theirs, [ours, *parents])
+            else:
+                pid = spawn_child(number, theirs)
     except BaseException:
         ours.close()
         raise
-    return StartedChild(pid, Listener(ours))
+    return pid, PipeReader(ours)
 
 
-def forks() -> bool:
+def can_fork() -> bool:
     """Tell whether a fork is safe: other threads would be cut off in the child, perhaps holding a lock.
 
     On macOS the system's own libraries start such threads.
@@ -132,16 +156,15 @@ def forks() -> bool:
     return hasattr(os, "fork") and sys.platform != "darwin" and threading.active_count() == 1
 
 
-def forget_connections() -> None:
-    """Close connections and pools that were opened before: parent and child would talk on one."""
+def close_connections() -> None:
+    """Close connections and pools that were opened before: parent and child would use the same ones."""
     connections.close_all()
     for connection in connections.all(initialized_only=True):
-        if connection.settings_dict.get("OPTIONS", {}).get("pool"):
-            connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's
+        close_pool(connection)
 
 
-def forked(place: int, life: Life, theirs: socket.socket, parents: Sequence[Closable]) -> int:
-    """Fork; in the child, live, and end."""
+def fork_child(number: int, main: ChildMain, theirs: socket.socket, parents: Sequence[Closable]) -> int:
+    """Fork; in the child, work, and end."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -152,7 +175,7 @@ def forked(place: int, life: Life, theirs: socket.socket, parents: Sequence[Clos
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for thing in parents:
             thing.close()
-        status = life(theirs, place)
+        status = main(theirs, number)
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
@@ -160,58 +183,20 @@ def forked(place: int, life: Life, theirs: socket.socket, parents: Sequence[Clos
     raise AssertionError("unreachable")
 
 
-def spawned(place: int, theirs: socket.socket) -> int:
+def spawn_child(number: int, theirs: socket.socket) -> int:
     """Run the command that this process runs once more, as a child."""
     theirs.set_inheritable(True)
-    arguments = [str(argument) for argument in get_child_arguments()]
-    environment = {**os.environ, INHERITANCE: f"{theirs.fileno()},{place}"}
+    arguments = this_command()
+    environment = {**os.environ, SUPERVISED: f"{theirs.fileno()},{number}"}
     return os.posix_spawn(arguments[0], arguments, environment, setsigmask=[])
 
 
 def inherited() -> tuple[socket.socket, int] | None:
-    """Return what this process was given if it is such a child: its end of the line, and its place."""
-    told = os.environ.pop(INHERITANCE, None)
-    if told is None:
+    """Return the end of the pipe and the number of a child that runs the command again; None for others."""
+    value = os.environ.pop(SUPERVISED, None)
+    if value is None:
         return None
-    descriptor, place = map(int, told.split(","))
+    descriptor, number = map(int, value.split(","))
     end = socket.socket(fileno=descriptor)
     end.set_inheritable(False)
-    return end, place
-
-
-# --- tie ---
-# What ties a worker to its supervisor, in the child.
-
-logger = logging.getLogger("django_ayework")
-
-
-class Tie:
-    """Tells the supervisor how the worker is, and stops the worker in order when the supervisor has gone."""
-
-    def __init__(self, end: socket.socket, worker: Worker) -> None:
-        #: Whether the supervisor is there.
-        self.holds = True
-        self._end = end
-        self._worker = worker
-        self._lock = threading.Lock()
-        end.settimeout(bounds.BEAT)
-        worker.vitals.listeners.append(self.tell)
-        threading.Thread(target=self._hold, name="ayework-tie", daemon=True).start()
-
-    def tell(self) -> None:
-        """Tell how the worker is."""
-        with self._lock:
-            send(self._end, self._worker.vitals.signs())
-
-    def _hold(self) -> None:
-        """Tell again and again, until the other end of the line is closed; nothing is ever said there."""
-        while self.holds:
-            self.tell()
-            try:
-                self.holds = bool(self._end.recv(1))
-            except TimeoutError:
-                pass
-            except OSError:
-                self.holds = False
-        logger.warning("The supervisor of worker %s has gone; the worker stops.", self._worker.id)
-        self._worker.request_stop()
+    return end, number

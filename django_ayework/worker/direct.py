@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import time
@@ -13,13 +12,13 @@ from functools import partial
 
 from django.db import connections
 
+from django_ayework.compat import after_fork_in_child, before_threads_end
 from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
 from django_ayework.flow.services import EngineServices
-from django_ayework.forking import after_fork_in_child
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Controls, capped
 from django_ayework.rules.durations import later
@@ -34,12 +33,11 @@ from django_ayework.worker.batch import Ended
 from django_ayework.worker.claimer import delivered
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.executor import Executor, Load, was_given_back
-from django_ayework.worker.in_flight import InFlight, ends_in_time, wind_down
-from django_ayework.worker.leases import LeaseThread
-from django_ayework.worker.maintenance import Maintenance
+from django_ayework.worker.health import CHECK_EVERY, Watchdog
+from django_ayework.worker.in_flight import InFlight, LeaseThread, ends_in_time, wind_down
+from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.threads import EngineThread
-from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog
 
 # --- claiming ---
 # Claiming of works that skip the queue: these and no others, within what operators allow.
@@ -113,9 +111,9 @@ class DirectPool:
         self._executor = Executor(concurrency, self._services, self._finished)
         self._settler = Settler(self._services, self._in_flight.settle)
         self._leases = LeaseThread(self.id, self._in_flight)
-        self._maintenance = Maintenance(self.id, self._in_flight, self._services, None)
+        self._maintenance = MaintenanceThread(self.id, self._in_flight, self._services)
         self._claiming = EngineThread("direct", self._serve)
-        threads = [self._claiming, self._settler.thread, self._leases.thread, self._maintenance.thread]
+        threads = [self._claiming, self._settler, self._leases, self._maintenance]
         self._watchdog = Watchdog(self._in_flight, lambda: [each for each in threads if each.was_started])
         self._watching = threading.Thread(target=self._watch, name="ayework-watchdog", daemon=True)
 
@@ -164,11 +162,11 @@ class DirectPool:
     def _watch(self) -> None:
         """Look after the threads until they have ended; when one is lost, works are for another crew."""
         while not self._claiming.has_ended:
-            self._watchdog.look()
+            self._watchdog.check()
             if self._watchdog.lost:
                 self.is_over = True
                 self.request_stop()
-            self._claiming.join(LOOK_EVERY)
+            self._claiming.join(CHECK_EVERY)
 
     def _open(self) -> None:
         """Start the parts."""
@@ -289,6 +287,5 @@ class Intake:
 
 intake = Intake()
 after_fork_in_child(intake.forget)
-# Before the executors of asyncio are shut down, without which async handlers cannot reach their ends. Python
-# itself ends them by the same list, which it goes through backwards; atexit comes after that.
-getattr(threading, "_register_atexit", atexit.register)(intake.stop)
+# Before the executors of asyncio are shut down, without which async handlers cannot reach their ends.
+before_threads_end(intake.stop)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from django_ayework.conf import get_settings
 from django_ayework.define.registry import AnyBatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.events import report
+from django_ayework.worker.allocation import doer_of
 from django_ayework.worker.batch import Batch
 from django_ayework.worker.delivery import Delivery, look_after
 from django_ayework.worker.executor import Executor, Load, deliveries_in, without_outcome
 from django_ayework.worker.in_flight import InFlight
 
-# --- gathering ---
-# Where works wait for their batch: until it is full, or its first work has waited long enough.
+# --- gathering batches ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -40,8 +38,7 @@ class Gathering:
     def add(self, delivery: Delivery, batch_type: AnyBatchType) -> Batch | None:
         """Let a work wait for others of its type; return its batch if that is full now."""
         type, now = delivery.row.type, self._tick()
-        fresh = Buffer(batch_type.size, now + batch_type.max_wait)
-        buffer = self._buffers.setdefault(type, fresh)
+        buffer = self._buffers.setdefault(type, Buffer(batch_type.size, now + batch_type.max_wait))
         buffer.deliveries.append(delivery)
         return self._take(type) if len(buffer.deliveries) >= buffer.size else None
 
@@ -71,65 +68,11 @@ class Gathering:
         return Batch(self._buffers.pop(type).deliveries)
 
 
-# --- sizes ---
-# How many works go into one slot: of a batch type as many as a batch has, else one.
-
-#: Works of a type in one claim, unless a single batch is larger.
-MOST_AT_ONCE = 1000
-#: No batch gathers.
-NO_ROOM: Mapping[str, int] = {}
-
-
-def size_of(type: str) -> int:
-    """Return how many works of a type one slot takes."""
-    batch_type = registry.batch(type)
-    return batch_type.size if batch_type else 1
-
-
-def works_in(type: str, slots: int, room: Mapping[str, int]) -> int:
-    """Return how many works of a type so many slots take.
-
-    ``room`` is what the batch that gathers takes besides: it has its slot.
-    """
-    size = size_of(type)
-    return min(slots * size, max(size, MOST_AT_ONCE)) + room.get(type, 0)
-
-
-def slots_of(type: str, works: int, room: Mapping[str, int]) -> int:
-    """Return how many slots so many works of a type take."""
-    return -(-max(0, works - room.get(type, 0)) // size_of(type))
-
-
-def slots_for(types: Iterable[str], room: Mapping[str, int]) -> int:
-    """Return how many slots works of these types take."""
-    return sum(slots_of(type, works, room) for type, works in Counter(types).items())
-
-
-# --- sources ---
-# What runs the works of a type: its own doer, the doer of the settings, or else the worker's slots.
-
-
-def doer_of(type: str) -> Doer | None:
-    """Return what runs the works of a type; None for slots, which run batches without a doer of their own."""
-    work_type = registry.find(type)
-    if work_type is None:
-        return None
-    doer: Doer | None = work_type.settings.doer
-    return doer if registry.batch(type) else doer or get_settings().doer
-
-
-def doers_in_use() -> list[Doer]:
-    """Return the doers of all registered types, each once."""
-    found = {id(doer): doer for work_type in registry if (doer := doer_of(work_type.name)) is not None}
-    return list(found.values())
-
-
-# --- doing ---
-# Works that a doer runs, for one worker.
+# --- doers ------------------------------------------------------------------------------------------------
 
 #: How many works of one worker doers may hold, running and waiting; those that wait are kept from others.
 MOST_HELD = 512
-#: Seconds a work may have waited in a doer without being looked at again before it runs.
+#: Seconds a work may have waited in a doer without being checked for a loss again before it runs.
 DOERS_TRUSTED_FOR = 0.5
 
 
@@ -140,17 +83,18 @@ class DoerDispatcher:
         self._in_flight = in_flight
         self._executor = executor
         self._doers: list[Doer] = []
-        self._forget: list[Callable[[], None]] = []
+        self._unsubscribe: list[Callable[[], None]] = []
 
     def open(self, on_room: Callable[[], object]) -> None:
         """Call this function whenever a doer may have room for more, until ``close``."""
-        self._doers = doers_in_use()
-        self._forget = [doer.on_room(on_room) for doer in self._doers if isinstance(doer, TellsRoom)]
+        in_use = {id(doer): doer for known in registry if (doer := doer_of(known.name)) is not None}
+        self._doers = list(in_use.values())
+        self._unsubscribe = [doer.on_room(on_room) for doer in self._doers if isinstance(doer, TellsRoom)]
 
     def close(self) -> None:
-        """Listen no more."""
-        for forget in self._forget:
-            forget()
+        """Unsubscribe."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
 
     def room(self, doer: Doer) -> int:
         """Return how many more works a doer may be given now; none while it cannot say."""
@@ -166,11 +110,11 @@ class DoerDispatcher:
         return min(sum(map(self.room, self._doers)), MOST_HELD)
 
     def submit(self, load: Load, doer: Doer) -> None:
-        """Hand a work or a batch over. What the doer refuses counts as waiting for a slot: it goes back."""
+        """Hand over a load. If the doer refuses it, it counts as waiting for a slot, and so goes back."""
         deliveries = deliveries_in(load)
         row = deliveries[0].row
         try:
-            doer.submit(partial(self._do, load), row.fairness or None, row.priority, row.queued_at)
+            doer.submit(partial(self._run, load), row.fairness or None, row.priority, row.queued_at)
         except BaseException as error:
             report(error, "queue", f"{doer!r} refused {load}, which goes back")
             for delivery in deliveries:
@@ -178,8 +122,8 @@ class DoerDispatcher:
             if isinstance(load, Batch):
                 self._in_flight.finish(in_doer=True)
 
-    def _do(self, load: Load) -> None:
-        """Run in this thread of a doer, unless it was lost or cancelled while it waited."""
+    def _run(self, load: Load) -> None:
+        """Run in this thread of a doer, unless the work was lost or cancelled while it waited."""
         look_after(deliveries_in(load), DOERS_TRUSTED_FOR)
         if isinstance(load, Delivery) and load.signal.aborted and load.start():
             self._executor.finished(load, without_outcome(load))
@@ -187,41 +131,39 @@ class DoerDispatcher:
             self._executor.run_here(load)  # a batch leaves out what was lost
 
 
-# --- dispatch ---
-# From claims to slots: single works at once, those of a batch type together.
+# --- dispatching ------------------------------------------------------------------------------------------
 
-#: Seconds that works may have gathered without being looked at again before they run.
+#: Seconds that works may have gathered without being checked for a loss again before they run.
 TRUSTED_FOR = 0.05
 
 
-class Dispatch:
+class Dispatcher:
     """Hands claimed works to the slots, or to doers. For one thread.
 
     A batch counts as one from its first work on, so that a slot is left for it.
     """
 
-    def __init__(
-        self,
-        in_flight: InFlight,
-        executor: Executor,
-        doer_dispatcher: DoerDispatcher,
-        tick: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, in_flight: InFlight, executor: Executor, doer_dispatcher: DoerDispatcher) -> None:
         self._in_flight = in_flight
         self._executor = executor
         self._doer_dispatcher = doer_dispatcher
-        self._gathering = Gathering(tick)
+        self._gathering = Gathering()
 
     def hand_out(self, deliveries: list[Delivery]) -> None:
-        """Take in claimed works, and start what can start."""
+        """Take in claimed works, and start those that can start."""
         kinds = {type: (registry.batch(type), doer_of(type)) for type in {each.type for each in deliveries}}
+        single = []
         for delivery in deliveries:
             batch_type, delivery.doer = kinds[delivery.type]
             delivery.in_batch = batch_type is not None
             if delivery.in_batch or delivery.doer is not None:
                 delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
+            else:
+                single.append(delivery)
         self._in_flight.add(deliveries)
-        self._executor.submit(each for each in deliveries if not each.in_batch and each.doer is None)
+        self._executor.submit(single)
+        if len(single) == len(deliveries):
+            return
         for delivery in deliveries:
             batch_type, doer = kinds[delivery.type]
             if batch_type is not None:
@@ -229,21 +171,13 @@ class Dispatch:
             elif doer is not None:
                 self._doer_dispatcher.submit(delivery, doer)
 
-    def _gather(self, delivery: Delivery, batch_type: AnyBatchType) -> None:
-        """Let a work wait for others of its type, and start its batch if that is full now."""
-        if self._gathering.is_empty(delivery.type):
-            self._in_flight.begin_batch(delivery.doer is not None)
-        batch = self._gathering.add(delivery, batch_type)
-        if batch is not None:
-            self._submit(batch)
-
     def hand_out_due(self) -> None:
         """Start the batches whose first work has waited long enough."""
         for batch in self._gathering.due():
             self._submit(batch)
 
     def hand_out_rest(self) -> None:
-        """Start batches there is a place for, as nothing more is claimed; the others may be given back."""
+        """Start batches there is a slot for, as nothing more is claimed; the others may be given back."""
         for batch in self._gathering.all():
             doer = batch.deliveries[0].doer
             if (self._executor.free if doer is None else self._doer_dispatcher.room(doer)) > 0:
@@ -256,18 +190,27 @@ class Dispatch:
         return self._gathering.room()
 
     def pause(self) -> float:
-        """Return in how many seconds a batch is due that gathers."""
+        """Return in how many seconds a gathering batch is due."""
         return self._gathering.pause()
+
+    def _gather(self, delivery: Delivery, batch_type: AnyBatchType) -> None:
+        """Let a work wait for others of its type, and start its batch if that is full now."""
+        if self._gathering.is_empty(delivery.type):
+            self._in_flight.begin_batch(delivery.doer is not None)
+        batch = self._gathering.add(delivery, batch_type)
+        if batch is not None:
+            self._submit(batch)
 
     def _submit(self, batch: Batch) -> None:
         look_after(batch.deliveries, TRUSTED_FOR)
         doer = batch.deliveries[0].doer
-        for delivery in batch.deliveries if doer is None else ():
-            delivery.ready_at = time.monotonic()
+        if doer is None:
+            for delivery in batch.deliveries:
+                delivery.ready_at = time.monotonic()
         self._start(batch, doer)
 
-    def _start(self, load: Load, doer: Doer | None) -> None:
+    def _start(self, batch: Batch, doer: Doer | None) -> None:
         if doer is None:
-            self._executor.submit([load])
+            self._executor.submit([batch])
         else:
-            self._doer_dispatcher.submit(load, doer)
+            self._doer_dispatcher.submit(batch, doer)

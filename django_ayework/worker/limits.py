@@ -1,42 +1,41 @@
-"""When a worker claims less or nothing: its own limits, backpressure, acceptance, unknown types."""
+"""When a worker claims less or nothing: limits, backpressure, acceptance, unknown types; and backlogs."""
 
 from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
 from django_ayework.conf import get_settings
 from django_ayework.define.registry import registry
-from django_ayework.flow.events import report, resolved_hook
+from django_ayework.flow.events import backlog_policy, report, resolved_hook
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.states import state_of
 from django_ayework.heartbeat import project_code
-from django_ayework.rules.backpressure import PressureInfo
+from django_ayework.rules.backpressure import BacklogInfo, Episode, PressureInfo
 from django_ayework.rules.decisions import OFFER_AGAIN, if_renamed, parked_again
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Outcome
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.rows import WorkRow
-from django_ayework.worker.attempt import is_parked
+from django_ayework.store.lanes import depths_of
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.threads import resident_bytes
-
-# --- limits ---
-# When a worker has done enough, and makes room for another process.
 
 logger = logging.getLogger("django_ayework")
 
+# --- a worker's own limits --------------------------------------------------------------------------------
+
 MEGABYTE = 2**20
-#: Seconds between two looks at the memory.
-LOOK_EVERY = 1.0
+#: Seconds between two measurements of the memory.
+MEASURE_EVERY = 1.0
 
 
 class Limits:
@@ -45,9 +44,9 @@ class Limits:
     def __init__(self, max_works: int | None, max_memory: int | None) -> None:
         self.max_works = max_works
         self.max_memory = max_memory
-        #: What was reached, in words; once it is, it stays so.
+        #: The limit that was reached, in words; empty until then.
         self.reached = ""
-        self._looked_at = float("-inf")
+        self._measured_at = float("-inf")
 
     def room(self, wanted: int, attempts: int) -> int:
         """Return how many of the wanted works may be claimed after so many attempts."""
@@ -75,21 +74,39 @@ class Limits:
 
     def _by_memory(self) -> str:
         now = time.monotonic()
-        if self.max_memory is None or now - self._looked_at < LOOK_EVERY:
+        if self.max_memory is None or now - self._measured_at < MEASURE_EVERY:
             return ""
-        self._looked_at = now
+        self._measured_at = now
         megabytes = resident_bytes() / MEGABYTE
         if megabytes <= self.max_memory:
             return ""
         return f"{megabytes:.0f} MB are in use, more than {self.max_memory}"
 
 
-# --- pressure ---
-# Pressure: the hook ``BACKPRESSURE`` is asked before each claim whether to hold back, and for how long.
+STATM = Path("/proc/self/statm")
 
 
-class Pressure:
-    """Counts how attempts of this process end, and asks the hook; one worker has one."""
+def resident_bytes() -> int:
+    """Return how much memory the process holds now; where the system does not tell, the most it ever held.
+
+    Linux tells in ``/proc``. macOS and others tell the peak alone, so there one spike counts for ever.
+    """
+    try:
+        import resource
+    except ImportError:  # neither Linux nor macOS
+        return 0
+    try:
+        return int(STATM.read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+# --- backpressure -----------------------------------------------------------------------------------------
+
+
+class Backpressure:
+    """Counts how attempts of one worker end, and asks the hook ``BACKPRESSURE`` whether to claim."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -99,14 +116,18 @@ class Pressure:
         self._until = float("-inf")
 
     def count(self, settlement: Settlement) -> None:
-        """Count an attempt by its type and end, if anybody asks; a deferral is neither of both."""
+        """Count an attempt by its type and end, if there is a hook; a deferral is neither of both."""
         if get_settings().backpressure is None:
             return
-        if not isinstance(settlement.ending, Success) and settlement.ending.outcome is Outcome.DEFERRED:
+        ending = settlement.ending
+        if isinstance(ending, Success):
+            counts = self._succeeded
+        elif ending.outcome is Outcome.DEFERRED:
             return
-        ends = self._succeeded if isinstance(settlement.ending, Success) else self._failed
+        else:
+            counts = self._failed
         with self._lock:
-            ends[settlement.row.type] += 1
+            counts[settlement.row.type] += 1
 
     def pause(self, active: int) -> float:
         """Return for how many seconds nothing is to be claimed; 0 for go on.
@@ -119,28 +140,60 @@ class Pressure:
         if hook is None or left > 0:
             return max(0.0, left)
         try:
-            pause = float(answer(resolved_hook(hook), self.info(active)) or 0)
+            pause = float(self._ask(resolved_hook(hook), active) or 0)
         except BaseException as error:
             report(error, "queue", "BACKPRESSURE failed; nothing is claimed for a poll")
             pause = get_settings().poll_interval
         self._until = self._seconds() + pause
         return max(0.0, pause)
 
-    def info(self, active: int) -> PressureInfo:
-        """Return what the hook is given."""
+    def _ask(self, hook: Callable[..., Any], active: int) -> Any:
+        """Call the hook, which may be async."""
         with self._lock:
-            return PressureInfo(active=active, succeeded=dict(self._succeeded), failed=dict(self._failed))
+            info = PressureInfo(active=active, succeeded=dict(self._succeeded), failed=dict(self._failed))
+        ask = async_to_sync(hook) if inspect.iscoroutinefunction(hook) else hook
+        with project_code():
+            return ask(info)
 
 
-def answer(hook: Callable[..., Any], info: PressureInfo) -> Any:
-    """Ask the hook, which may be async."""
-    asked = async_to_sync(hook) if inspect.iscoroutinefunction(hook) else hook
-    with project_code():
-        return asked(info)
+class BacklogMonitor:
+    """Calls ``ON_BACKLOG`` once a worker has been behind for too long.
+
+    A worker is behind while works could fill more room than it has.
+    """
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._episode: Episode | None = None
+
+    def note(self, behind: bool, active: int, serves: Callable[[str], bool]) -> None:
+        """Note one turn of the claiming loop. A turn with room for everything it found ends the episode."""
+        policy = backlog_policy() if behind else None
+        if policy is None:
+            self._episode = None
+            return
+        now = self._seconds()
+        self._episode = self._episode or Episode(now, policy.after, policy.every)
+        behind_for = self._episode.told(now)
+        if behind_for is None:
+            return
+        waiting = queued(serves)
+        if waiting == 0:  # the slots are full, and that is all there is to do
+            self._episode = None
+            return
+        policy.tell(BacklogInfo(active=active, queued=waiting, behind_for=behind_for))
 
 
-# --- acceptance ---
-# Acceptance: a worker may decline works that it has claimed, for others to take.
+def queued(serves: Callable[[str], bool]) -> int | None:
+    """Count the works that are due in the queues served; None when the database cannot say."""
+    try:
+        return sum(depth.works for depth in depths_of("pending") if serves(depth.queue))
+    except Exception as error:
+        report(error, "queue", "the works that are due could not be counted")
+        return None
+
+
+# --- claimed works that go back ---------------------------------------------------------------------------
 
 
 def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
@@ -153,13 +206,16 @@ def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
     if hook is None:
         return list(deliveries)
     accept = resolved_hook(hook)
-    declined = [delivery for delivery in deliveries if not is_accepted(delivery, accept)]
+    taken, declined = [], {}
+    for delivery in deliveries:
+        if is_accepted(delivery, accept):
+            taken.append(delivery)
+        else:
+            declined[delivery.row.id] = delivery.row.delivery
     if declined:
         again_at = later(clock.now(), get_settings().poll_interval)
-        transitions.release(
-            {delivery.row.id: delivery.row.delivery for delivery in declined}, worker_id, again_at
-        )
-    return [delivery for delivery in deliveries if delivery not in declined]
+        transitions.release(declined, worker_id, again_at)
+    return taken
 
 
 def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
@@ -172,31 +228,13 @@ def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
         return False
 
 
-# --- parking ---
-# Parking: a work of a type unknown here is offered again later, as another worker may know it.
-
-
-def told_apart(claimed: Iterable[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
-    """Return the works that can run here, and those that may be for others."""
-    known: list[Delivery] = []
-    unknown: list[Delivery] = []
-    for delivery in claimed:
-        (unknown if is_parked(delivery.row) else known).append(delivery)
-    return known, unknown
-
-
 def park(deliveries: Iterable[Delivery], worker_id: str) -> None:
-    """Give claimed works back, to be offered again in a while."""
-    for delivery in deliveries:
-        park_row(delivery.row, worker_id)
-
-
-def park_row(row: WorkRow, worker_id: str) -> None:
-    """Give a claimed work back, to be offered again in a while."""
-    now = clock.now()
-    logger.warning(
-        "Work %s has the type %r, which is unknown here. %s %s",
-        row.id, row.type, if_renamed(row.type, registry.names()), registry.loaded(),
-    )  # fmt: skip
-    error = parked_again(row.error, now)
-    transitions.release({row.id: row.delivery}, worker_id, now + OFFER_AGAIN, error)
+    """Give back works of types that are unknown here; they are offered again later, to others too."""
+    for row in (delivery.row for delivery in deliveries):
+        now = clock.now()
+        logger.warning(
+            "Work %s has the type %r, which is unknown here. %s %s",
+            row.id, row.type, if_renamed(row.type, registry.names()), registry.loaded(),
+        )  # fmt: skip
+        error = parked_again(row.error, now)
+        transitions.release({row.id: row.delivery}, worker_id, now + OFFER_AGAIN, error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import selectors
@@ -24,48 +23,53 @@ from django_ayework.rules.health import (
     signs_of_nobody,
 )
 from django_ayework.worker import bounds
-from django_ayework.worker.child import Closable, Life, StartedChild, start_child
-from django_ayework.worker.health import HealthServer, Report
-from django_ayework.worker.serving import REFUSED, StopSignals, handle_signals
-from django_ayework.worker.threads import Bell
-
-# --- children ---
-# Children, and the places they take: a place has one child at work, and perhaps one that retires.
+from django_ayework.worker.child import ChildMain, Closable, PipeReader, start_child
+from django_ayework.worker.health import HealthReport, HealthServer
+from django_ayework.worker.process import (
+    REFUSED,
+    StopSignals,
+    WakePipe,
+    freeze_loaded_objects,
+    handle_signals,
+)
 
 logger = logging.getLogger("django_ayework")
+
+# --- children ---------------------------------------------------------------------------------------------
 
 
 class Child:
     """One worker process, as its supervisor sees it. Times are monotonic seconds."""
 
-    def __init__(self, started: StartedChild) -> None:
-        self.pid = started.pid
-        self.line = started.line
-        self.started_at = self.heard_at = time.monotonic()
-        self.told = signs_of_nobody(Phase.STARTING, {"starting": 0.0})
+    def __init__(self, pid: int, pipe: PipeReader) -> None:
+        self.pid = pid
+        self.pipe = pipe
+        self.started_at = self.received_at = time.monotonic()
+        #: The signs that it sent last.
+        self.received = signs_of_nobody(Phase.STARTING, {"starting": 0.0})
         self.exit_code: int | None = None
         self._is_killed = False
 
-    def listen(self) -> None:
-        """Take in what it tells."""
-        if (told := self.line.latest()) is not None:
-            self.told, self.heard_at = told, time.monotonic()
+    def receive(self) -> None:
+        """Read the signs it has sent."""
+        if (signs := self.pipe.latest()) is not None:
+            self.received, self.received_at = signs, time.monotonic()
 
     def signs(self) -> Signs:
-        """Return how it is; what it told some time ago has been so for longer by now."""
-        since = time.monotonic() - self.heard_at
-        silent = {name: seconds + since for name, seconds in self.told.silent.items()}
-        return replace(self.told, pid=self.pid, silent=silent)
+        """Return how it is; a thread that was silent some time ago has been so for longer by now."""
+        since = time.monotonic() - self.received_at
+        silent = {name: seconds + since for name, seconds in self.received.silent.items()}
+        return replace(self.received, pid=self.pid, silent=silent)
 
     @property
     def retires(self) -> bool:
         """Whether it makes room for another: it has done enough, and claims no more."""
-        return self.told.phase in (Phase.RETIRING, Phase.RETIRED) and not self.is_barren
+        return self.received.phase in (Phase.RETIRING, Phase.RETIRED) and self.has_worked
 
     @property
-    def is_barren(self) -> bool:
-        """Whether it has run nothing."""
-        return not self.told.attempts and not self.told.running
+    def has_worked(self) -> bool:
+        """Whether it has run anything."""
+        return bool(self.received.attempts or self.received.running)
 
     def stop(self) -> None:
         """Ask it to stop in order."""
@@ -79,25 +83,37 @@ class Child:
             self._send(signal.SIGKILL)
 
     def has_ended(self) -> bool:
-        """Look whether it has ended; its ``exit_code`` is negative for a signal that killed it."""
+        """Tell whether it has ended; its ``exit_code`` is negative for a signal that killed it."""
         if self.exit_code is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # somebody else has waited for it
+            except ChildProcessError:  # other code of this process has waited for it
                 pid, status = self.pid, 0
             if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
-                self.listen()
-                self.line.close()
+                self.receive()
+                self.pipe.close()
         return self.exit_code is not None
+
+    def cause_of_end(self) -> str:
+        """Return in words how it ended."""
+        if self.received.phase is Phase.STOPPED:
+            return "somebody told it to stop"
+        if self.received.phase is Phase.RETIRED:
+            return "it retired before it ran anything (is --max-memory too small?)"
+        if self.exit_code is None or self.exit_code >= 0:
+            return f"exit status {self.exit_code}"
+        with suppress(ValueError):
+            return signal.Signals(-self.exit_code).name
+        return f"signal {-self.exit_code}"
 
     def _send(self, number: int) -> None:
         if self.exit_code is None:
             os.kill(self.pid, number)
 
 
-class Place:
-    """One of the processes that there are to be, whoever takes it at the moment."""
+class ProcessSlot:
+    """One of the processes that there are to be: one child at work, and perhaps one that retires."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -107,46 +123,46 @@ class Place:
         self._quick_deaths = 0
 
     def is_vacant(self, now: float) -> bool:
-        """Tell whether to start a child: nobody is at work here, and at most one still retires."""
-        settled = len(self.children) > 1 or any(not child.retires for child in self.children)
-        return not settled and not self.is_done and now >= self.start_at
+        """Tell whether to start a child: none is at work here, and at most one still retires."""
+        is_taken = len(self.children) > 1 or any(not child.retires for child in self.children)
+        return not is_taken and not self.is_done and now >= self.start_at
 
-    def give_to(self, started: StartedChild) -> None:
-        """Let a new child take the place."""
-        self.children.append(Child(started))
-        logger.info("Process %d of the supervisor is %d.", self.number, started.pid)
+    def start(self, main: ChildMain, parents: list[Closable]) -> None:
+        """Start a child; put that off if the system has no room for another process."""
+        try:
+            child = Child(*start_child(self.number, main, parents))
+        except OSError as error:
+            self._put_off(0.0)
+            when = self._when()
+            logger.error("Process %d could not be started (%s); next try %s.", self.number, error, when)
+            return
+        self.children.append(child)
+        logger.info("Process %d of the supervisor is %d.", self.number, child.pid)
 
-    def bury(self, child: Child) -> None:
+    def note_end(self, child: Child) -> None:
         """Note the end of a child, and when the next one may start."""
         self.children.remove(child)
-        if child.told.phase is Phase.FINISHED:
+        if child.received.phase is Phase.FINISHED:
             self.is_done = True
-        elif child.told.phase is Phase.RETIRED and not child.is_barren:
+        elif child.received.phase is Phase.RETIRED and child.has_worked:
             self._quick_deaths = 0
         elif child.retires:  # its successor is there
-            logger.error("Process %d died while it retired: %s.", child.pid, how(child))
+            cause = child.cause_of_end()
+            logger.error("Process %d died while it retired: %s.", child.pid, cause)
         else:
-            self._mourn(child)
-
-    def delay(self, error: OSError) -> None:
-        """Note that no child could be started."""
-        self._put_off(0.0)
-        logger.error("Process %d could not be started (%s); next try %s.", self.number, error, self._when())
+            lived = time.monotonic() - child.started_at
+            self._put_off(lived)
+            logger.error(
+                "Process %d (number %d) has ended after %.0f s: %s. It is replaced %s.",
+                child.pid, self.number, lived, child.cause_of_end(), self._when(),
+            )  # fmt: skip
 
     def health(self) -> Health:
-        """Judge whoever is at work here."""
+        """Judge the child that is at work here."""
         working = [child for child in self.children if not child.retires]
         if working:
             return health_of(working[-1].signs(), bounds.STALL)
         return Health(live=True, ready=False, reasons=(f"it is to be started {self._when()}",))
-
-    def _mourn(self, child: Child) -> None:
-        lived = time.monotonic() - child.started_at
-        self._put_off(lived)
-        logger.error(
-            "Process %d (number %d) has ended after %.0f s: %s. It is replaced %s.",
-            child.pid, self.number, lived, how(child), self._when(),
-        )  # fmt: skip
 
     def _put_off(self, lived: float) -> None:
         self._quick_deaths = quick_deaths(self._quick_deaths, lived)
@@ -157,43 +173,29 @@ class Place:
         return f"in {seconds:.0f} s" if seconds > 0 else "at once"
 
 
-def how(child: Child) -> str:
-    """Return in words how a child ended."""
-    if child.told.phase is Phase.STOPPED:
-        return "somebody told it to stop"
-    if child.told.phase is Phase.RETIRED:
-        return "it retired before it ran anything (is --max-memory too small?)"
-    if child.exit_code is None or child.exit_code >= 0:
-        return f"exit status {child.exit_code}"
-    with suppress(ValueError):
-        return signal.Signals(-child.exit_code).name
-    return f"signal {-child.exit_code}"
+# --- the supervisor ---------------------------------------------------------------------------------------
 
-
-# --- supervisor ---
-# The supervisor: keeps so many children alive, and passes on what its operator wants.
-
-#: Seconds to sleep at most when there is no news.
-LOOK_EVERY = 1.0
+#: Seconds to sleep at most when nothing happens.
+CHECK_EVERY = 1.0
 
 
 class Supervisor:
     """Runs ``size`` children in one thread, as a process with several cannot safely fork.
 
-    Each child lives the ``life`` it is given: a worker tied to this supervisor. The first signal is passed
-    on, the second ends all of them at once.
+    Each child runs ``main``: a worker with a link to this supervisor. The first signal is passed on, the
+    second ends all of them at once.
     """
 
-    def __init__(self, size: int, life: Life, server: HealthServer | None = None) -> None:
-        self.places = [Place(number) for number in range(1, size + 1)]
-        self.life = life
+    def __init__(self, size: int, main: ChildMain, server: HealthServer | None = None) -> None:
+        self.slots = [ProcessSlot(number) for number in range(1, size + 1)]
+        self.main = main
         self.server = server
-        self._heard = StopSignals()
+        self._signals = StopSignals()
         self._stop_by: float | None = None
         self._in_order = True
-        self._bell = Bell()
+        self._pipe = WakePipe()
         if server is not None:
-            server.ask = self.report
+            server.report = self.report
 
     def run(self) -> int:
         """Keep the children alive until told to stop, or until a burst is over; return the exit status.
@@ -201,77 +203,68 @@ class Supervisor:
         It is 0 when all of them stopped in order, 1 when one did not or refused to start, and 128 and the
         number of the signal after a second signal.
         """
-        with closing(self._bell):
-            self._hear()
-            gc.freeze()  # what is here before the first fork stays shared, as no collection touches it
+        with closing(self._pipe):
+            self._pipe.wake_on_signals()
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+            handle_signals(self._note_signal)
+            freeze_loaded_objects()  # before the first fork, so that children share the memory for longer
             while not self._is_over():
                 self._act_on_signals()
-                self._fill_places()
-                self._await_news()
-                self._bury_the_dead()
-        return 128 + self._heard.numbers[1] if self._heard.is_urgent else int(not self._in_order)
+                self._fill_slots()
+                self._wait()
+                self._note_ends()
+        return 128 + self._signals.numbers[1] if self._signals.is_urgent else int(not self._in_order)
 
-    def report(self) -> Report:
+    def report(self) -> HealthReport:
         """Return how all of them are."""
         signs = [child.signs() for child in self._children()]
         if self._stop_by is not None:
             return Health(live=True, ready=False, reasons=("the supervisor is stopping",)), signs
-        members = [(f"process {place.number}", place.health()) for place in self.places]
+        members = [(f"process {slot.number}", slot.health()) for slot in self.slots]
         return health_of_all(members), signs
 
-    def _hear(self) -> None:
-        """Listen to the operator, and to the end of children."""
-        self._bell.hear_signals()
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        handle_signals(self._note)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._heard.note(number)
+    def _note_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals.note(number)
 
     def _is_over(self) -> bool:
         if self._children():
             return False
-        return self._stop_by is not None or all(place.is_done for place in self.places)
+        return self._stop_by is not None or all(slot.is_done for slot in self.slots)
 
     def _act_on_signals(self) -> None:
         """Stop the children in order, then those that are left by force: at a second signal, or too late."""
-        if self._heard.numbers and self._stop_by is None:
+        if self._signals.numbers and self._stop_by is None:
             self._stop()
-        if self._stop_by is not None and (self._heard.is_urgent or time.monotonic() > self._stop_by):
+        if self._stop_by is not None and (self._signals.is_urgent or time.monotonic() > self._stop_by):
             for child in self._children():
                 child.kill()
 
     def _stop(self) -> None:
         """Ask all children to stop in order."""
-        self._stop_by = time.monotonic() + patience()
+        grace = get_settings().shutdown_grace + bounds.FAREWELL + bounds.PATIENCE
+        self._stop_by = time.monotonic() + grace
         logger.info("The supervisor stops %d processes.", len(self._children()))
         for child in self._children():
             child.stop()
 
-    def _fill_places(self) -> None:
-        """Start what is to be there."""
+    def _fill_slots(self) -> None:
+        """Start the children that are missing."""
         if self._stop_by is not None:
             return
-        for place in self.places:
-            if place.is_vacant(time.monotonic()):
-                self._fill(place)
+        for slot in self.slots:
+            if slot.is_vacant(time.monotonic()):
+                parents: list[Closable] = [self._pipe, *(child.pipe for child in self._children())]
+                if self.server is not None:
+                    parents.append(self.server)
+                slot.start(self.main, parents)
 
-    def _fill(self, place: Place) -> None:
-        mine: list[Closable] = [self._bell, *(child.line for child in self._children())]
-        if self.server is not None:
-            mine.append(self.server)
-        try:
-            place.give_to(start_child(place.number, self.life, mine))
-        except OSError as error:
-            place.delay(error)
-
-    def _await_news(self) -> None:
-        """Sleep until a child tells something, a signal comes, somebody asks, or it is time to act."""
+    def _wait(self) -> None:
+        """Sleep until a child sends signs, a signal or a request comes, or it is time to act."""
         with selectors.DefaultSelector() as selector:
             for child in self._children():
-                if not child.line.has_ended:
-                    selector.register(child.line, selectors.EVENT_READ, child.listen)
-            selector.register(self._bell, selectors.EVENT_READ, self._bell.hush)
+                if not child.pipe.has_ended:
+                    selector.register(child.pipe, selectors.EVENT_READ, child.receive)
+            selector.register(self._pipe, selectors.EVENT_READ, self._pipe.clear)
             if self.server is not None:
                 selector.register(self.server, selectors.EVENT_READ, self.server.answer)
             for key, _ in selector.select(self._pause()):
@@ -279,26 +272,22 @@ class Supervisor:
 
     def _pause(self) -> float:
         now = time.monotonic()
-        moments = [place.start_at for place in self.places if not place.children and not place.is_done]
-        return max(0.0, min([LOOK_EVERY, *(moment - now for moment in moments)]))
+        moments = [slot.start_at for slot in self.slots if not slot.children and not slot.is_done]
+        return max(0.0, min([CHECK_EVERY, *(moment - now for moment in moments)]))
 
-    def _bury_the_dead(self) -> None:
-        for place in self.places:
-            for child in [child for child in place.children if child.has_ended()]:
-                if self._stop_by is None and child.exit_code == REFUSED:
-                    place.children.remove(child)
+    def _note_ends(self) -> None:
+        """Note which children have ended; one that refuses to work on the database stops all of them."""
+        for slot in self.slots:
+            for child in [child for child in slot.children if child.has_ended()]:
+                if self._stop_by is None and child.exit_code != REFUSED:
+                    slot.note_end(child)
+                    continue
+                slot.children.remove(child)
+                if self._stop_by is None:
                     self._in_order = False
                     self._stop()
-                elif self._stop_by is None:
-                    place.bury(child)
                 else:
-                    place.children.remove(child)
                     self._in_order = self._in_order and child.exit_code in (0, -signal.SIGTERM)
 
     def _children(self) -> list[Child]:
-        return [child for place in self.places for child in place.children]
-
-
-def patience() -> float:
-    """Return how many seconds children have to stop."""
-    return get_settings().shutdown_grace + bounds.FAREWELL + bounds.PATIENCE
+        return [child for slot in self.slots for child in slot.children]

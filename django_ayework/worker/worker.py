@@ -1,8 +1,8 @@
 """The worker: claims works, runs them, settles them, and leaves nothing behind when it stops.
 
 Its threads: *claiming* takes works from the queue, slots run them, *settling* writes their outcomes, *leases*
-keeps them while they run, *maintenance* does everything else. The thread that calls :meth:`Worker.run` looks
-after all of them, and asks the database nothing until they have ended.
+keeps them while they run, *maintenance* does everything else. The thread that calls :meth:`Worker.run` is the
+watchdog of all of them, and asks the database nothing until they have ended.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
@@ -20,28 +20,34 @@ from django_ayework.conf import get_settings
 from django_ayework.define.ids import new_uuid7
 from django_ayework.flow.effects import add_revocation_listener, remove_revocation_listener
 from django_ayework.flow.events import report
-from django_ayework.flow.notify import listener
+from django_ayework.flow.notify import listener, rest
 from django_ayework.flow.readiness import text_of_small_pool
 from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope, several
-from django_ayework.rules.health import Phase, wrong_with_threads
-from django_ayework.store.poll import Look
+from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
+from django_ayework.worker.attempt import is_parked
+from django_ayework.worker.batch import Ended
 from django_ayework.worker.claimer import Claimer, Prefetch
-from django_ayework.worker.dispatch import Dispatch, DoerDispatcher
-from django_ayework.worker.executor import Executor
-from django_ayework.worker.health import Lag, Presence, Vitals
-from django_ayework.worker.in_flight import InFlight, ends_in_time, wind_down
-from django_ayework.worker.leases import LeaseThread
-from django_ayework.worker.limits import Limits, Pressure, park, told_apart
-from django_ayework.worker.maintenance import Maintenance
+from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.dispatch import Dispatcher, DoerDispatcher
+from django_ayework.worker.executor import Executor, Load, deliveries_in, was_given_back
+from django_ayework.worker.health import (
+    CHECK_EVERY,
+    Watchdog,
+    WatchedThread,
+    WorkerHealth,
+    WorkerRegistration,
+)
+from django_ayework.worker.in_flight import InFlight, LeaseThread, ends_in_time, wind_down
+from django_ayework.worker.limits import BacklogMonitor, Backpressure, Limits, park
+from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.scheduler import Scheduler
-from django_ayework.worker.settler import CompletionHandler, Settler
-from django_ayework.worker.threads import EngineThread, Recovery, Wake
-from django_ayework.worker.waking import Waking
-from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog, Watched
+from django_ayework.worker.settler import Settler
+from django_ayework.worker.threads import EngineThread, Recovery, WakeEvent
+from django_ayework.worker.wakeups import WakeUps
 
 logger = logging.getLogger("django_ayework")
 
@@ -93,37 +99,42 @@ class Worker:
         self.left = 0
         #: Why the worker did not start in the background, if the database cannot be used as it is.
         self.refusal: ImproperlyConfigured | None = None
-        self._wake = Wake()
+        self._fires_schedules = scheduler
+        self._wake = WakeEvent()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._in_flight = InFlight(self._wake.set)
+        self._build(Scope(self.queues, self.types, self.exclude_types), Limits(max_works, max_memory))
+
+    def _build(self, scope: Scope, limits: Limits) -> None:
+        """Make the parts, in the order in which they depend on one another."""
+        self._limits = limits
+        self._backpressure = Backpressure()
+        self._backlog = BacklogMonitor()
         self._prefetch = Prefetch(self.concurrency)
-        self._services = EngineServices()
-        self._pressure = Pressure()
-        self._lag = Lag()
-        self._completion = CompletionHandler(self._in_flight, self._pressure, self._wake.set)
-        self._executor = Executor(self.concurrency, self._services, self._completion.finished)
-        self._settler = Settler(self._services, self._completion.settled)
-        self._completion.submit = self._settler.submit
-        self._presence = Presence(self.id, name, self.queues, self.concurrency)
-        self._leases = LeaseThread(self.id, self._in_flight)
-        scope = Scope(self.queues, self.types, self.exclude_types)
-        self._maintenance = Maintenance(self.id, self._in_flight, self._services, self._presence, scope)
-        self._doer_dispatcher = DoerDispatcher(self._in_flight, self._executor)
-        self._claimer = Claimer(self.id, scope, self._doer_dispatcher.room)
-        self._claimer.on_controls = self._maintenance.release_paused
-        self._claimer.on_look = self._note_look
-        self._claimer.on_return = self._maintenance.be_patient
-        self._completion.make_room = self._claimer.make_room
-        self._waking = Waking(self._claimer.told, self._claimer.fleet, self._wake, self._maintenance.doubt)
-        self._dispatch = Dispatch(self._in_flight, self._executor, self._doer_dispatcher)
-        self._limits = Limits(max_works, max_memory)
-        self._scheduler = Scheduler(once=burst, off=not scheduler)
-        self._claiming = EngineThread("claiming", self._serve)
+        self._in_flight = InFlight(self._wake.set)
         self._watchdog = Watchdog(self._in_flight, self._threads)
-        self.vitals = Vitals(self.id, self.concurrency, self._in_flight, self._watchdog)
-        self._presence.troubles = lambda: wrong_with_threads(self.vitals.signs(), bounds.STALL)
+        self.health = WorkerHealth(self.id, self.concurrency, self._in_flight, self._watchdog)
+        self._registration = WorkerRegistration(
+            self.id, self.name, self.queues, self.concurrency, self.health.stuck_threads
+        )
+        services = EngineServices()
+        self._executor = Executor(self.concurrency, services, self._finished)
+        self._settler = Settler(services, self._settled)
+        self._leases = LeaseThread(self.id, self._in_flight)
+        self._maintenance = MaintenanceThread(self.id, self._in_flight, services, self._registration, scope)
+        self._scheduler = Scheduler()
+        self._doer_dispatcher = DoerDispatcher(self._in_flight, self._executor)
+        self._dispatcher = Dispatcher(self._in_flight, self._executor, self._doer_dispatcher)
+        self._claimer = Claimer(
+            self.id, scope, self._doer_dispatcher.room, self._maintenance, self._scheduler
+        )
+        self._wake_ups = WakeUps(
+            self._claimer.inbox, self._claimer.fleet, self._wake, self._maintenance.check_revoked
+        )
+        self._claiming = EngineThread("claiming", self._serve)
+
+    # --- from outside -------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start in the background; return at once."""
@@ -148,7 +159,7 @@ class Worker:
     def request_stop(self) -> None:
         """Ask the worker to stop; return at once.
 
-        Not for a signal handler of the thread that runs the worker, which it might find waiting.
+        Not for a signal handler of the thread that runs the worker, which may hold the lock of the event.
         """
         self._stopping.set()
         self._wake.set()
@@ -178,7 +189,10 @@ class Worker:
         last = Phase.STOPPED
         try:
             with engine_session():
-                self._open()
+                self._wake_ups.open()
+                self._doer_dispatcher.open(self._wake.set)
+                add_revocation_listener(self._in_flight.abort)
+                self._claiming.start()  # which starts the other threads once the database answers
                 try:
                     self._watch()
                     if not self._stopping.is_set() and not self.lost:
@@ -187,57 +201,80 @@ class Worker:
                     self._close()
         finally:
             self._stopping.set()
-            self.vitals.enter(last)
-
-    def _threads(self) -> list[Watched]:
-        """Return the threads that this worker needs, as far as they were started."""
-        engine = [
-            self._claiming,
-            self._settler.thread,
-            self._leases.thread,
-            self._maintenance.thread,
-            self._maintenance.hooks,
-            *self._scheduler.threads,
-        ]
-        others: tuple[Watched | None, ...] = (self._executor.loop, listener())
-        return [*(each for each in engine if each.was_started), *filter(None, others)]
+            self.health.enter(last)
 
     def _run_in_background(self) -> None:
-        """Work; note why the worker refuses to start, as nothing catches what this thread raises."""
+        """Work; note why the worker refuses to start, as nothing catches errors of this thread."""
         try:
             self.run()
         except ImproperlyConfigured as refusal:
             self.refusal = refusal
             logger.error("Worker %s does not start. %s", self.id, refusal)
 
-    def _open(self) -> None:
-        """Listen, and start the claiming thread, which starts the others once the database answers."""
-        self._waking.open()
-        self._doer_dispatcher.open(self._wake.set)
-        add_revocation_listener(self._in_flight.abort)
-        self._claiming.start()
+    # --- the watching thread ------------------------------------------------------------------------------
+
+    def _threads(self) -> list[WatchedThread]:
+        """Return the threads that this worker needs, as far as they were started."""
+        engine = [
+            self._claiming,
+            self._settler,
+            self._leases,
+            self._maintenance,
+            self._maintenance.hooks,
+            self._scheduler,
+        ]
+        others: tuple[WatchedThread | None, ...] = (self._executor.loop, listener())
+        return [*(each for each in engine if each.was_started), *filter(None, others)]
 
     def _watch(self) -> None:
-        """Look after the threads until the claiming loop has ended; raise what has ended it.
+        """Watch the threads until the claiming loop has ended; raise the error that has ended it.
 
-        That loop may be the thread that is lost.
+        The claiming thread may be the one that is lost.
         """
         while not self._claiming.has_ended and not (self.lost and self._stopping.is_set()):
-            self._watchdog.look()
+            self._watchdog.check()
             if self.lost:
-                self.vitals.notify()
-            self._claiming.join(LOOK_EVERY)
+                self.health.notify()
+            self._claiming.join(CHECK_EVERY)
         if self._error is not None:
             raise self._error
 
+    def _close(self) -> None:
+        """Stop the parts in the order in which works pass through them."""
+        self._wake_ups.close()
+        self._doer_dispatcher.close()
+        remove_revocation_listener(self._in_flight.abort)
+        self._stopping.set()
+        if self._error is not None:  # no other thread was started
+            return
+        self._dispatcher.hand_out_rest()
+        self.health.enter(Phase.STOPPING)
+        self._scheduler.stop()
+        until = time.monotonic() + get_settings().shutdown_grace
+        self.left = wind_down(self.id, self._in_flight, until)
+        self._executor.stop(timeout=1.0)
+        self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
+        self._leases.stop()
+        self._maintenance.stop()
+        self.left += len(self._in_flight.all())
+        rest()
+        self._registration.sign_off(self.left)
+        signals.worker_stopped.send_robust(sender=Worker, worker=self)
+
+    # --- the claiming thread ------------------------------------------------------------------------------
+
     def _serve(self, heartbeat: Heartbeat) -> None:
-        """Announce this worker, start its other threads, then claim until it is time to stop."""
+        """Register this worker, start its other threads, then claim until it is time to stop."""
         try:
-            self._presence.announce(self._stopping, self.vitals.note)
-            for part in (self._settler, self._leases, self._maintenance, self._scheduler):
-                part.start()
+            self._registration.register_once_ready(self._stopping, self.health.note)
+            for thread in (self._settler, self._leases, self._maintenance):
+                thread.start()
+            if self._fires_schedules and self.burst:
+                self._scheduler.guarded_turn()
+            elif self._fires_schedules:
+                self._scheduler.start()
             if not self._stopping.is_set():
-                self.vitals.enter(Phase.WORKING)
+                self.health.enter(Phase.WORKING)
             signals.worker_started.send_robust(sender=Worker, worker=self)
             logger.info(
                 "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
@@ -261,46 +298,42 @@ class Worker:
                 report(error, "queue", "the claiming loop failed and carries on", recovery.goes_on)
                 connections.close_all()
                 trouble, pause = error, recovery.fail()
-            self._dispatch.hand_out_due()  # after the turn, which may have filled the batches
-            pause = min(pause, self._dispatch.pause())
-            self.vitals.note(trouble)
+            self._dispatcher.hand_out_due()  # after the turn, which may have filled the batches
+            pause = min(pause, self._dispatcher.pause())
+            self.health.note(trouble)
             if pause:
                 heartbeat.beat(rest=pause)
-                self._waking.wait(pause)
+                self._wake.wait(pause)
 
     def _turn(self) -> float:
-        """Claim what fits, and hand it out; return for how many seconds there is nothing to do."""
+        """Claim as much as there is room for, and hand it out; return how long there is nothing to do."""
         self._prefetch.measure(self._in_flight.finished)
         self._in_flight.low_water = self._prefetch.low_water
-        wanted, room = self._wanted(), self._dispatch.room()
-        places = wanted + self._doer_dispatcher.room_in_all()
-        held_for = self._pressure.pause(self._in_flight.active)
-        if held_for or (places <= 0 and not room):
+        wanted, room = self._wanted(), self._dispatcher.room()
+        slots = wanted + self._doer_dispatcher.room_in_all()
+        held_for = self._backpressure.pause(self._in_flight.active)
+        if held_for or (slots <= 0 and not room):
             if self._claimer.poll_is_due():  # gates expire and works are rescued however busy the slots are
                 self._claimer.poll()
-            self._note_lag(has_room=places > 0)
+            self._note_backlog(has_room=slots > 0)
             return held_for or get_settings().poll_interval
         left = self._limits.attempts_left(self._in_flight.attempts)
         claimed = self._claimer.claim(wanted, room, left)
-        known, unknown = told_apart(claimed)
-        self._dispatch.hand_out(known)
+        unknown = [delivery for delivery in claimed if is_parked(delivery.row)]
+        known = [delivery for delivery in claimed if delivery not in unknown] if unknown else claimed
+        self._dispatcher.hand_out(known)
         is_rest = not self._claimer.may_claim_more(self._wanted())
         if claimed and is_rest:  # let these begin before this thread goes on
             self._wake.give_way()
-        self._waking.answer(claimed, self._claimer.left)
+        self._wake_ups.answer(claimed, self._claimer.left)
         park(unknown, self.id)
-        self._note_lag(has_room=True)
+        self._note_backlog(has_room=True)
         return self._claimer.pause() if is_rest else 0.0
 
-    def _note_look(self, view: Look, intervals: Mapping[str, float]) -> None:
-        """Hand on what a look has found to do besides works."""
-        self._maintenance.note(view, intervals)
-        self._scheduler.note(view.schedules)
-
-    def _note_lag(self, has_room: bool) -> None:
+    def _note_backlog(self, has_room: bool) -> None:
         """Note whether this turn had no room, or left works for which there was none."""
-        behind = not has_room or bool(self._claimer.busy)
-        self._lag.note(behind, self._in_flight.active, self._claimer.scope.serves_queue)
+        behind = not has_room or bool(self._claimer.claim_groups)
+        self._backlog.note(behind, self._in_flight.active, self._claimer.scope.serves_queue)
 
     def _wanted(self) -> int:
         """Return for how many slots to claim now; none while enough is in hand."""
@@ -314,13 +347,13 @@ class Worker:
         if self._stopping.is_set() or self.lost:
             return True
         if self._limits.judge(self._in_flight.attempts, self._in_flight.all_begun):
-            self.vitals.enter(Phase.RETIRING)
+            self.health.enter(Phase.RETIRING)
         if self._in_flight.all():
             return False
         return bool(self._limits.reached) or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:
-        """Look once more, and again after what maintenance makes of that look: nothing is due."""
+        """Poll once more, and again after maintenance has acted on that poll: nothing is due."""
         try:
             self._claimer.poll()
             if not self._claimer.is_idle():
@@ -331,24 +364,26 @@ class Worker:
             return False
         return self._claimer.is_idle()
 
-    def _close(self) -> None:
-        """Stop the parts in the order in which works pass through them."""
-        self._waking.close()
-        self._doer_dispatcher.close()
-        remove_revocation_listener(self._in_flight.abort)
-        self._stopping.set()
-        if self._error is not None:  # nothing was started
-            return
-        self._dispatch.hand_out_rest()
-        self.vitals.enter(Phase.STOPPING)
-        self._scheduler.stop()
-        until = time.monotonic() + get_settings().shutdown_grace
-        self.left = wind_down(self.id, self._in_flight, until)
-        self._executor.stop(timeout=1.0)
-        self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
-        self._leases.stop()
-        self._maintenance.stop()
-        self.left += len(self._in_flight.all())
-        self._waking.rest()
-        self._presence.leave(self.left)
-        signals.worker_stopped.send_robust(sender=Worker, worker=self)
+    # --- slots, doers and the settling thread -------------------------------------------------------------
+
+    def _finished(self, load: Load, outcomes: list[Ended]) -> None:
+        """Pass outcomes on to be settled, unless the attempt has done so.
+
+        Without an outcome a work is left to its lease.
+        """
+        for delivery, settlement in outcomes:
+            delivery.ended = True
+            if settlement is not None:
+                self._backpressure.count(settlement)
+            if settlement is not None and not delivery.settled:
+                self._settler.submit(delivery, settlement)
+            elif not delivery.withdrawn:
+                self._settled([delivery])
+        if not was_given_back(load):
+            self._in_flight.finish(in_doer=deliveries_in(load)[0].doer is not None)
+
+    def _settled(self, deliveries: list[Delivery]) -> None:
+        """Forget settled works; claim again if a limit has held others of their types back."""
+        self._in_flight.settle(deliveries)
+        if self._claimer.make_room(delivery.row.type for delivery in deliveries):
+            self._wake.set()

@@ -11,9 +11,17 @@ from django_ayework.rules.controls import Controls, Scope, TypeControl
 from django_ayework.rules.durations import later
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.allocation import Claim, Claimed, ClaimGroup, claim_groups_of, claim_of
+from django_ayework.worker.allocation import (
+    Claim,
+    Claimed,
+    ClaimGroup,
+    claim_groups_of,
+    claim_of,
+    slots_for,
+    slots_of,
+    works_in,
+)
 from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.dispatch import slots_for, slots_of, works_in
 from tests.batches.works import hundred, single, three
 
 

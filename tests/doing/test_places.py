@@ -12,8 +12,7 @@ from django_ayework.define.type_options import check_doer
 from django_ayework.errors import InvalidOption
 from django_ayework.rules.controls import Controls
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.allocation import Capacity, ClaimGroup, claim_groups_of
-from django_ayework.worker.dispatch import doer_of
+from django_ayework.worker.allocation import Capacity, ClaimGroup, claim_groups_of, doer_of
 from tests.doing.works import note, note_all
 
 ONE, OTHER = doers.balanced(1), doers.balanced(2)

@@ -55,11 +55,11 @@ def test_a_declaration_that_comes_later_is_taken_up():
 @pytest.fixture
 def resting_worker(monkeypatch):
     """A worker whose scheduler rests for long, as there are no schedules."""
-    monkeypatch.setattr(scheduling, "NONE", 600.0)
+    monkeypatch.setattr(scheduling, "NO_SCHEDULES", 600.0)
     for module in (firing, scheduling):
         monkeypatch.setattr(module, "IDLE", 0.01)
     with running_worker() as worker:
-        [thread] = worker._scheduler.threads
+        thread = worker._scheduler
         eventually(lambda: thread.was_started and math.isfinite(thread.heartbeat._moved_at))
         eventually(lambda: thread.heartbeat._moved_at > time.monotonic() + 60)
         yield

@@ -120,12 +120,12 @@ def test_what_an_older_release_disabled_is_restored(caplog):
 def test_a_scheduler_restores_now_and_then(monkeypatch):
     schedule(name="tick", every=60, run=note)
     scheduler = Scheduler()
-    scheduler._turn()
+    scheduler.turn()
     Schedule.objects.filter(name="tick").update(enabled=False, next_at=None, due_at=None)
-    scheduler._turn()
+    scheduler.turn()
     assert not row().enabled
     monkeypatch.setattr(scheduler, "_restore_at", 0.0)
-    scheduler._turn()
+    scheduler.turn()
     assert row().enabled
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.serving import TOGETHER
+from django_ayework.worker.process import TOGETHER
 from tests.processes import ended, eventually, get, health_address
 from tests.supervisor.kit import at_work, children, is_alive, supervisor
 from tests.supervisor.works import where

@@ -14,9 +14,9 @@ from django_ayework.rules.controls import Scope
 from django_ayework.rules.notifications import Due, due_to_text
 from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.health import Presence
-from django_ayework.worker.threads import Wake
-from django_ayework.worker.waking import Waking
+from django_ayework.worker.health import WorkerRegistration
+from django_ayework.worker.threads import WakeEvent
+from django_ayework.worker.wakeups import WakeUps
 from tests.app.works import add
 from tests.processes import eventually
 
@@ -29,10 +29,10 @@ class Idler:
     """An idle worker of another process, as far as its waking goes: no threads, no slots."""
 
     def __init__(self, number: int, queues: tuple[str, ...] = ()) -> None:
-        self.wake = Wake()
+        self.wake = WakeEvent()
         self.claimer = Claimer(f"worker-{number:03}", Scope(queues))
-        self.waking = Waking(self.claimer.told, self.claimer.fleet, self.wake, lambda ids: None)
-        Presence(self.claimer.worker_id, "", queues, 8).register()
+        self.waking = WakeUps(self.claimer.inbox, self.claimer.fleet, self.wake, lambda ids: None)
+        WorkerRegistration(self.claimer.worker_id, "", queues, 8).register()
         self.waking.open()
 
     @property
@@ -84,7 +84,7 @@ def test_one_work_wakes_two_workers_however_many_there_are(carrier, fleet, count
         say(carrier, number=number)
         assert len(woken(idlers)) == at_once
         for idler in idlers:
-            idler.claimer.told.take()
+            idler.claimer.inbox.take()
             idler.wake.clear()
 
 
@@ -137,7 +137,7 @@ def test_the_others_do_not_look_once_the_work_is_taken(carrier, fleet):
     enqueue(add(a=1, b=2))
     sender.origin = own
     for idler in idlers:
-        idler.claimer.told.take()
+        idler.claimer.inbox.take()
         idler.wake.clear()
     carrier.sent.clear()
     say(carrier)
@@ -161,7 +161,7 @@ def test_a_message_whose_works_are_left_is_not_answered(carrier, fleet):
     idlers = fleet(12)
     enqueue_many([add(a=1, b=2) for _ in range(40)])
     for idler in idlers:
-        idler.claimer.told.take()
+        idler.claimer.inbox.take()
         idler.wake.clear()
     carrier.sent.clear()
     say(carrier, works=40)
@@ -177,7 +177,7 @@ def test_a_worker_that_finds_what_others_left_looks_at_once_until_it_finds_nothi
     late = next(idler for idler in idlers if not idler.is_woken)
     enqueue(add(a=1, b=2))
     for idler in idlers:
-        idler.claimer.told.take()
+        idler.claimer.inbox.take()
         idler.wake.clear()
     carrier.sent.clear()
     carrier.pass_time(LONG)
@@ -185,7 +185,7 @@ def test_a_worker_that_finds_what_others_left_looks_at_once_until_it_finds_nothi
     assert [channel for channel, _ in carrier.sent] == ["answered"]
     for number in range(5):
         enqueue(add(a=1, b=2))
-        late.claimer.told.take()
+        late.claimer.inbox.take()
         late.wake.clear()
         say(carrier, number=number)
         assert late.is_woken
@@ -224,7 +224,7 @@ def test_workers_that_have_stopped_or_were_not_seen_lately_are_not_counted(carri
     for number in range(10):
         say(carrier, number=number)
         assert last.is_woken
-        last.claimer.told.take()
+        last.claimer.inbox.take()
         last.wake.clear()
 
 

@@ -19,7 +19,7 @@ from django_ayework.store import claims
 from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import InFlight, give_back
-from django_ayework.worker.maintenance import Maintenance
+from django_ayework.worker.maintenance import MaintenanceThread
 from tests.app.works import add, fail, pay
 from tests.processes import eventually
 
@@ -174,7 +174,7 @@ def test_a_work_whose_blocker_has_succeeded_is_told(carrier, unhurried):
 
 def test_what_a_worker_gives_back_is_told_to_others(carrier, unhurried):
     claimer, in_flight = Claimer("w", Scope()), InFlight(lambda: None)
-    maintenance = Maintenance("w", in_flight, EngineServices(), None)
+    maintenance = MaintenanceThread("w", in_flight, EngineServices())
     enqueue_many([add(a=1, b=2), add(a=1, b=2)])
     first, second = claimer.claim(2)
     in_flight.add([first, second])

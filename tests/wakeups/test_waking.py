@@ -18,9 +18,9 @@ from django_ayework.worker import claimer as module
 from django_ayework.worker import maintenance
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import InFlight
-from django_ayework.worker.maintenance import Maintenance
-from django_ayework.worker.threads import Wake
-from django_ayework.worker.waking import Fleet, Told, Waking
+from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.threads import WakeEvent
+from django_ayework.worker.wakeups import DueInbox, Fleet, WakeUps
 from tests.app.works import add
 from tests.processes import PATIENCE, eventually
 
@@ -43,7 +43,7 @@ def looks(claimer: Claimer, monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 def test_what_was_told_is_kept_until_it_is_taken():
-    told = Told(Scope())
+    told = DueInbox(Scope())
     assert told.add(MAIL)
     assert not told.add(MAIL), "it is no news"
     start = now().timestamp()
@@ -54,7 +54,7 @@ def test_what_was_told_is_kept_until_it_is_taken():
 
 
 def test_a_worker_is_not_concerned_by_what_it_does_not_serve():
-    told = Told(Scope(queues=("mail",), exclude_types=("draw",)))
+    told = DueInbox(Scope(queues=("mail",), exclude_types=("draw",)))
     assert not told.add(Due(frozenset({("default", "send"), ("mail", "draw")})))
     assert told.add(MAIL)
     assert told.add(ANYTHING)
@@ -63,7 +63,7 @@ def test_a_worker_is_not_concerned_by_what_it_does_not_serve():
 @pytest.mark.parametrize(("interval", "wakes"), [(0.1, False), (20.0, True)])
 def test_a_worker_wakes_for_a_start_that_its_own_interval_would_miss(settings, interval, wakes):
     settings.AYEWORK = {"POLL_INTERVAL": interval}
-    assert Told(Scope()).add(Due(start=now().timestamp() + 10)) is wakes
+    assert DueInbox(Scope()).add(Due(start=now().timestamp() + 10)) is wakes
 
 
 @transactional
@@ -72,7 +72,7 @@ def test_what_is_told_is_claimed_without_a_look(claimer, looks):
     looks.clear()
     handle = enqueue(add(a=1, b=2))
     assert claimer.claim(0) == []
-    claimer.told.add(Due(frozenset({("default", "shop.add")})))
+    claimer.inbox.add(Due(frozenset({("default", "shop.add")})))
     looks.clear()
     assert [delivery.row.id for delivery in claimer.claim(8)] == [handle.id]
     assert looks == []
@@ -85,7 +85,7 @@ def test_a_look_that_is_due_by_time_is_put_off_once(claimer, looks, monkeypatch)
     monkeypatch.setattr(claimer, "poll_is_due", lambda: True)
     looks.clear()
     for expected in (0, 1, 1, 2):
-        claimer.told.add(Due(frozenset({("default", "shop.add")})))
+        claimer.inbox.add(Due(frozenset({("default", "shop.add")})))
         claimer.claim(1)
         assert len(looks) == expected
 
@@ -95,7 +95,7 @@ def test_anything_may_be_due_means_look(claimer, looks):
     claimer.claim(1)
     handle = enqueue(add(a=1, b=2))
     looks.clear()
-    claimer.told.add(ANYTHING)
+    claimer.inbox.add(ANYTHING)
     assert [delivery.row.id for delivery in claimer.claim(8)] == [handle.id]
     assert looks == [None]
 
@@ -103,15 +103,15 @@ def test_anything_may_be_due_means_look(claimer, looks):
 @transactional
 def test_a_busy_worker_looks_for_anything_only_now_and_then(claimer, looks, monkeypatch):
     """On SQLite each of its own commits is such news."""
-    monkeypatch.setattr(module, "CURIOUS_AFTER", 1000.0)
+    monkeypatch.setattr(module, "POLL_AGAIN_AFTER", 1000.0)
     for number in range(3):
         enqueue(add(a=number, b=2))
     assert len(claimer.claim(1)) == 1
     looks.clear()
-    claimer.told.add(ANYTHING)
+    claimer.inbox.add(ANYTHING)
     assert len(claimer.claim(1)) == 1
     assert looks == []
-    monkeypatch.setattr(module, "CURIOUS_AFTER", 0.0)
+    monkeypatch.setattr(module, "POLL_AGAIN_AFTER", 0.0)
     assert len(claimer.claim(1)) == 1
     assert looks == [None], "it has not forgotten"
 
@@ -120,9 +120,9 @@ def test_a_busy_worker_looks_for_anything_only_now_and_then(claimer, looks, monk
 def test_a_busy_worker_serves_what_it_is_told_beside_what_it_knows(claimer):
     enqueue(add(a=1, b=2))
     claimer.claim(0)
-    before = claimer.busy
-    claimer.learn(Due(frozenset({("mail", "shop.add")})))
-    assert {(share.queue, share.types) for share in claimer.busy} == {
+    before = claimer.claim_groups
+    claimer.note_due(Due(frozenset({("mail", "shop.add")})))
+    assert {(share.queue, share.types) for share in claimer.claim_groups} == {
         *((share.queue, share.types) for share in before),
         ("mail", ("shop.add",)),
     }
@@ -135,8 +135,8 @@ def test_what_is_paused_or_at_its_limit_is_not_claimed_because_it_is_told(claime
     pause(queue="mail")
     claimer.claim(1)
     claimer.held_back = {"shop.fail"}
-    claimer.learn(Due(frozenset({("mail", "shop.add"), ("default", "shop.fail")})))
-    assert claimer.busy == []
+    claimer.note_due(Due(frozenset({("mail", "shop.add"), ("default", "shop.fail")})))
+    assert claimer.claim_groups == []
 
 
 def test_the_next_start_is_the_earliest_that_is_told(claimer):
@@ -146,7 +146,7 @@ def test_the_next_start_is_the_earliest_that_is_told(claimer):
         (noon + timedelta(hours=1), noon),
         (noon - timedelta(hours=1),) * 2,
     ):
-        claimer.learn(Due(start=start.timestamp()))
+        claimer.note_due(Due(start=start.timestamp()))
         assert claimer.next_start == expected
 
 
@@ -177,8 +177,8 @@ def test_a_worker_that_waits_for_room_rests_no_longer_than_a_poll(carrier, setti
 
 @transactional
 def test_a_worker_hears_from_when_it_opens_until_it_closes(carrier):
-    told, wake, doubts = Told(Scope()), Wake(), []
-    waking = Waking(told, Fleet("w"), wake, doubts.append)
+    told, wake, doubts = DueInbox(Scope()), WakeEvent(), []
+    waking = WakeUps(told, Fleet("w"), wake, doubts.append)
     waking.open()
     carrier.say("due", due_to_text(MAIL, "elsewhere"))
     carrier.say("revoked", ids_to_text(["a"], "elsewhere"))
@@ -220,17 +220,17 @@ def test_doubts_are_settled_by_the_database_not_by_the_message(carrier, monkeypa
 
 
 def test_maintenance_is_woken_by_what_it_holds_and_by_nothing_else(carrier, monkeypatch):
-    thread = Maintenance("w", InFlight(lambda: None), EngineServices(), None)
+    thread = MaintenanceThread("w", InFlight(lambda: None), EngineServices())
     monkeypatch.setattr(thread.in_flight, "ids", lambda: {"ours"})
-    thread.doubt(frozenset({"ours"}))
-    assert thread._bell.is_set()
-    assert thread._doubtful == {"ours"}
-    thread._bell.clear()
-    thread.doubt(frozenset({"another's"}))
-    assert not thread._bell.is_set()
-    thread.doubt(None)
-    assert not thread._bell.is_set(), "anything may have happened: it looks at its next turn"
-    assert thread._doubtful is None
+    thread.check_revoked(frozenset({"ours"}))
+    assert thread.wake.is_set()
+    assert thread._revoked == {"ours"}
+    thread.wake.clear()
+    thread.check_revoked(frozenset({"another's"}))
+    assert not thread.wake.is_set()
+    thread.check_revoked(None)
+    assert not thread.wake.is_set(), "anything may have happened: it looks at its next turn"
+    assert thread._revoked is None
 
 
 @transactional
@@ -246,6 +246,6 @@ def test_a_worker_closes_what_nobody_else_needs(settings):
 @transactional
 def test_a_change_of_limits_is_seen_at_once(carrier, settings):
     with running_worker() as worker:
-        eventually(lambda: worker._claimer._controls_seen is not None)
+        eventually(lambda: worker._claimer._controls_version is not None)
         limit("shop.add", max_running=3)
         eventually(lambda: worker._claimer.controls.of("shop.add").max_running == 3)

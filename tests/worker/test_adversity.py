@@ -12,7 +12,7 @@ from django_ayework.models import Work, WorkerProcess
 from django_ayework.store import attempts, claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import leases as leases_module
+from django_ayework.worker import in_flight as leases_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually

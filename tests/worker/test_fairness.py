@@ -156,7 +156,7 @@ def test_a_worker_of_all_queues_comes_to_each_of_many_in_turn(claimer):
     seen = set()
     for looks in range(3):
         assert statements(lambda: claimer.poll()) < 9, looks
-        found = {claim_group.queue for claim_group in claimer.busy}
+        found = {claim_group.queue for claim_group in claimer.claim_groups}
         assert len(found) >= 100
         seen |= found
     assert seen == names

@@ -17,7 +17,7 @@ from django_ayework.store import claims
 from django_ayework.testing import running_worker
 from django_ayework.worker import bounds
 from django_ayework.worker import worker as worker_module
-from django_ayework.worker.health import HealthServer, report_on
+from django_ayework.worker.health import HealthServer
 from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.worker import Worker
 from tests.processes import PATIENCE, eventually
@@ -54,7 +54,7 @@ def statuses(server: HealthServer) -> tuple[int, int]:
 
 def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
     worker = Worker(concurrency=3)
-    server.ask = lambda: report_on(worker.vitals)
+    server.report = worker.health.report
     assert get(server, "/ready")[1]["reasons"] == ["the worker is starting"]
     with worker:
         eventually(lambda: statuses(server) == (200, 200))
@@ -74,7 +74,7 @@ def test_a_worker_without_its_database_is_live_and_not_ready(stage, server, monk
 
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         eventually(lambda: statuses(server) == (200, 200))
         with monkeypatch.context() as broken:
             broken.setattr(worker_module.Claimer, "poll", fail)
@@ -95,7 +95,7 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
     monkeypatch.setattr(claims, "claim", hang)
     enqueue(quick())
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         assert stuck.wait(10)
         eventually(lambda: statuses(server) == (503, 503))
         assert "the thread 'claiming' has made no progress for" in get(server, "/live")[1]["reasons"][0]
@@ -107,7 +107,7 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
 def test_a_worker_with_a_thread_that_is_stuck_is_not_live(stage, server, monkeypatch, name):
     monkeypatch.setattr(bounds, "STALL", 5.0)
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         eventually(lambda: statuses(server) == (200, 200))
         [stuck] = [one for one in worker._threads() if one.heartbeat.name == name]
         monkeypatch.setattr(stuck.heartbeat, "silence", lambda: 6.0)
@@ -121,11 +121,11 @@ def test_a_worker_that_has_lost_a_thread_is_not_live_and_is_lost(stage, server, 
         EngineThread, "_run", lambda self: None if self.heartbeat.name == "leases" else run(self)
     )
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         eventually(lambda: statuses(server) == (503, 503))
         assert "the thread 'leases' has ended" in get(server, "/live")[1]["reasons"]
         eventually(lambda: worker.lost)
-        eventually(lambda: worker.vitals.phase is Phase.STOPPED)
+        eventually(lambda: worker.health.phase is Phase.STOPPED)
         assert statuses(server) == (503, 503)
     assert "cannot go on" in caplog.text
 
@@ -145,7 +145,7 @@ def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settin
         with running_worker() as worker:
             handle = enqueue(quick())
             assert inside.wait(PATIENCE)
-            eventually(lambda: worker._settler.thread.heartbeat.silence() > 2.5)
+            eventually(lambda: worker._settler.heartbeat.silence() > 2.5)
             assert not worker.lost
             go.set()
             handle.result(timeout=PATIENCE)
@@ -155,7 +155,7 @@ def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settin
 
 
 def test_other_questions_are_refused(server):
-    server.ask = lambda: report_on(Worker().vitals)
+    server.report = Worker().health.report
     assert get(server, "/")[0] == 404
     assert ask(server, "POST /live HTTP/1.1\r\n\r\n")[0] == 405
     assert ask(server, "\r\n\r\n")[0] == 405
@@ -163,7 +163,7 @@ def test_other_questions_are_refused(server):
 
 
 def test_whoever_asks_nothing_does_not_keep_the_server_waiting(server, monkeypatch):
-    server.ask = lambda: report_on(Worker().vitals)
+    server.report = Worker().health.report
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))):
         server.answer()

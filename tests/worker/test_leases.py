@@ -13,7 +13,7 @@ from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import leases as leases_thread
+from django_ayework.worker import in_flight as leases_thread
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.races.rivals import claim_all
@@ -62,7 +62,7 @@ def test_a_lease_shorter_than_the_settings_is_renewed_in_time(stage):
 
 
 def test_a_quick_work_is_never_renewed(stage, monkeypatch):
-    from django_ayework.worker import leases as leases_thread
+    from django_ayework.worker import in_flight as leases_thread
 
     renewals = []
     monkeypatch.setattr(leases_thread.locks, "renew", lambda *args: renewals.append(args))

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from django_ayework.worker import limits, threads
-from django_ayework.worker.limits import MEGABYTE, Limits
-from django_ayework.worker.threads import resident_bytes
+from django_ayework.worker import limits
+from django_ayework.worker.limits import MEGABYTE, Limits, resident_bytes
 
 
 def test_without_limits_there_is_room_for_ever():
@@ -32,7 +31,7 @@ def test_memory_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
     limited = Limits(None, 100)
     assert not limited.judge(0, lambda: True)
     assert not limited.judge(0, lambda: True), "it has just looked"
-    monkeypatch.setattr(limits, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(limits, "MEASURE_EVERY", 0.0)
     assert limited.judge(0, lambda: True)
     assert limited.judge(0, lambda: True)
     assert limited.reached == "101 MB are in use, more than 100"
@@ -41,12 +40,12 @@ def test_memory_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
 def test_where_the_system_does_not_tell_the_peak_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     now = resident_bytes()
     assert now > 10 * MEGABYTE
-    monkeypatch.setattr(threads, "STATM", tmp_path / "nowhere")
+    monkeypatch.setattr(limits, "STATM", tmp_path / "nowhere")
     assert resident_bytes() >= now * 0.9
 
 
 def test_macos_tells_the_peak_in_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(threads, "STATM", tmp_path / "nowhere")
+    monkeypatch.setattr(limits, "STATM", tmp_path / "nowhere")
     elsewhere = resident_bytes()
-    monkeypatch.setattr(threads.sys, "platform", "darwin")
+    monkeypatch.setattr(limits.sys, "platform", "darwin")
     assert resident_bytes() <= elsewhere / 1000

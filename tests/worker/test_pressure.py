@@ -14,8 +14,7 @@ from django_ayework.rules.states import Reason
 from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker.health import Lag
-from django_ayework.worker.limits import Pressure
+from django_ayework.worker.limits import BacklogMonitor, Backpressure
 from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 from tests.worker.works import hold, quick
@@ -44,12 +43,12 @@ def ended(ending: object, type: str = "shop.add") -> Settlement:
 
 class TestPressure:
     def test_without_a_hook_nothing_holds_back(self, clock):
-        assert Pressure(clock).pause(active=3) == 0
+        assert Backpressure(clock).pause(active=3) == 0
 
     def test_the_hook_is_given_what_runs_and_how_attempts_have_ended_by_type(self, clock, settings):
         seen = []
         settings.AYEWORK = {"BACKPRESSURE": seen.append}
-        pressure = Pressure(clock)
+        pressure = Backpressure(clock)
         for ending in (Success(), Success(), die(Reason.ABORTED, "no")):
             pressure.count(ended(ending))
         pressure.count(ended(Success(), "shop.pay"))
@@ -62,7 +61,7 @@ class TestPressure:
     def test_its_answer_holds_until_it_has_passed(self, clock, settings):
         answers = iter([5, 0, None, 2])
         settings.AYEWORK = {"BACKPRESSURE": lambda info: next(answers)}
-        pressure = Pressure(clock)
+        pressure = Backpressure(clock)
         assert pressure.pause(active=0) == 5
         clock.now += 2
         assert pressure.pause(active=0) == 3
@@ -74,7 +73,7 @@ class TestPressure:
             return 1.5
 
         settings.AYEWORK = {"BACKPRESSURE": hook}
-        assert Pressure(clock).pause(active=0) == 1.5
+        assert Backpressure(clock).pause(active=0) == 1.5
 
     def test_one_that_raises_is_reported_and_holds_back_for_a_poll(self, clock, settings):
         reported = []
@@ -83,12 +82,12 @@ class TestPressure:
             "ON_ERROR": lambda error, phase: reported.append(phase),
             "POLL_INTERVAL": 0.25,
         }
-        assert Pressure(clock).pause(active=0) == 0.25
+        assert Backpressure(clock).pause(active=0) == 0.25
         assert reported == ["queue"]
 
     def test_the_adaptive_hook_slows_down_while_attempts_fail(self, clock, settings):
         settings.AYEWORK = {"BACKPRESSURE": adaptive_delay(base=1)}
-        pressure = Pressure(clock)
+        pressure = Backpressure(clock)
         pauses = []
         for failures in (1, 1, 0, 0):
             for _ in range(failures):
@@ -109,7 +108,7 @@ class TestLag:
         WorkFactory.create_batch(7)
         WorkFactory.create_batch(2, queue="others")
         WorkFactory.create_batch(2, status="scheduled")
-        lag = Lag(clock)
+        lag = BacklogMonitor(clock)
         for _ in range(5):
             lag.note(True, 3, lambda queue: queue == "default")
             clock.now += 4
@@ -117,7 +116,7 @@ class TestLag:
         assert (info.active, info.queued, info.behind_for) == (3, 7, 12.0)
 
     def test_full_slots_are_no_backlog_while_nothing_waits(self, clock, told):
-        lag = Lag(clock)
+        lag = BacklogMonitor(clock)
         for _ in range(60):
             lag.note(True, 3, lambda queue: True)
             clock.now += 1
@@ -130,7 +129,7 @@ class TestLag:
 
     def test_it_is_told_again_while_that_lasts_and_not_after_it_has_ended(self, clock, told):
         WorkFactory()
-        lag = Lag(clock)
+        lag = BacklogMonitor(clock)
         for behind in [True] * 60 + [False] + [True] * 9:
             lag.note(behind, 0, lambda queue: True)
             clock.now += 1
@@ -141,7 +140,7 @@ class TestLag:
 
     def test_nobody_is_told_unless_somebody_wants_to_know(self, clock, settings):
         settings.AYEWORK = {"BACKLOG_AFTER": 1}
-        lag = Lag(clock)
+        lag = BacklogMonitor(clock)
         lag.note(True, 0, lambda queue: True)
         clock.now += 100
         lag.note(True, 0, lambda queue: True)

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.threads import OURS, PYTHONS_OWN, take_turns_quickly
+from django_ayework.worker.process import DEFAULT_SWITCH_INTERVAL, SWITCH_INTERVAL, shorten_switch_interval
 from tests.processes import ended, eventually, worker_process
 from tests.worker.works import at, at_async, at_in_thread, dies, interpreter, quick
 
@@ -91,23 +91,23 @@ def test_a_process_of_workers_leaves_what_it_has_loaded_and_lets_threads_take_tu
     assert status == 0, output
     frozen, interval = handle.result(timeout=0)
     assert frozen > 10_000
-    assert interval == OURS < PYTHONS_OWN
+    assert interval == SWITCH_INTERVAL < DEFAULT_SWITCH_INTERVAL
 
 
 def test_a_worker_within_another_process_leaves_its_interpreter_as_it_is():
     handle = enqueue(interpreter())
     call_command("ayework_worker", "--burst", stdout=StringIO())
-    assert handle.result(timeout=0) == (0, PYTHONS_OWN)
+    assert handle.result(timeout=0) == (0, DEFAULT_SWITCH_INTERVAL)
 
 
 @pytest.mark.parametrize("chosen", [0.002, 0.02])
 def test_a_project_that_has_chosen_how_threads_take_turns_keeps_its_choice(chosen):
     sys.setswitchinterval(chosen)
     try:
-        take_turns_quickly()
+        shorten_switch_interval()
         assert sys.getswitchinterval() == chosen
     finally:
-        sys.setswitchinterval(PYTHONS_OWN)
+        sys.setswitchinterval(DEFAULT_SWITCH_INTERVAL)
 
 
 @pytest.mark.parametrize("kind", [at, at_async, at_in_thread])

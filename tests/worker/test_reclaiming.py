@@ -42,8 +42,8 @@ def test_a_worker_does_not_reclaim_what_it_runs_itself(stage):
     with running_worker(concurrency=2) as worker:
         eventually(lambda: stage.started)
         Work.objects.update(leased_until=now() - timedelta(seconds=1))
-        looked = worker._claimer._looked_at
-        eventually(lambda: worker._claimer._looked_at > looked + 0.2)
+        looked = worker._claimer._polled_at
+        eventually(lambda: worker._claimer._polled_at > looked + 0.2)
         stage.go.set()
         assert handle.result(timeout=10) == 0
     assert Work.objects.get(id=handle.id).delivery == 1
@@ -117,8 +117,8 @@ def test_a_lapsed_work_that_no_worker_serves_calls_no_worker_to_maintenance(monk
     monkeypatch.setattr(maintenance_module, "reclaim", lambda *args: tried.append(args))
     lost(600, queue="fax")
     with running_worker(queues=["mail"]) as worker:
-        looked = worker._claimer._looked_at
-        eventually(lambda: worker._claimer._looked_at > looked + 0.2)
+        looked = worker._claimer._polled_at
+        eventually(lambda: worker._claimer._polled_at > looked + 0.2)
     assert tried == []
 
 
@@ -141,9 +141,9 @@ def test_after_a_time_without_the_database_leases_are_left_to_their_holders_for_
     with running_worker() as worker:
         with monkeypatch.context() as away:
             away.setattr(claimer, "look", fail)
-            eventually(lambda: worker._claimer._cut_off)
+            eventually(lambda: worker._claimer._was_cut_off)
             reclaimed.clear()
-        eventually(lambda: not worker._claimer._cut_off)
+        eventually(lambda: not worker._claimer._was_cut_off)
         back_at = time.monotonic()
         eventually(lambda: Attempt.objects.filter(work_id=lapsed.id, outcome="lost").exists())
     assert min(reclaimed) > back_at

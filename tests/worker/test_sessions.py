@@ -14,7 +14,7 @@ from django_ayework.store import sessions
 from django_ayework.store.database import has_timed_out
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import running_worker
-from django_ayework.worker.leases import LeaseThread
+from django_ayework.worker.in_flight import LeaseThread
 from django_ayework.worker.worker import Worker
 
 #: By vendor: the seconds that a statement of this session may take, and a statement that takes long.
@@ -147,7 +147,7 @@ def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
 
     settle = settler.settle
     monkeypatch.setattr(settler, "settle", note_and_settle)
-    monkeypatch.setattr(LeaseThread, "renew_due", note)
+    monkeypatch.setattr(LeaseThread, "turn", lambda self: note() or 0.25)
     monkeypatch.setattr(Worker, "_is_drained", note)
     enqueue(bound_of_handler())
     worker = Worker(burst=True)

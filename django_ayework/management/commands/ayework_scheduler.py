@@ -13,9 +13,8 @@ from django_ayework.flow.firing import fire_due
 from django_ayework.flow.readiness import require_usable_database
 from django_ayework.flow.schedules import sync
 from django_ayework.management.base import JSONCommand, show_engine_log
+from django_ayework.worker.process import WakePipe, stop_signals
 from django_ayework.worker.scheduler import Scheduler
-from django_ayework.worker.serving import hear_signals
-from django_ayework.worker.threads import Bell
 
 
 class Command(JSONCommand):
@@ -45,10 +44,10 @@ class Command(JSONCommand):
 
     def serve(self, scheduler: Scheduler) -> None:
         """Wait for a signal; the scheduler runs in a thread, as a worker does."""
-        with closing(Bell()) as bell:
-            bell.hear_signals()
-            heard = hear_signals()
+        with closing(WakePipe()) as pipe:
+            pipe.wake_on_signals()
+            received = stop_signals()
             scheduler.start()
-            while not heard:
-                bell.wait()
+            while not received:
+                pipe.wait()
             scheduler.stop()

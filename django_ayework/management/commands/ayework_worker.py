@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_ayework.compat import is_reloaded
 from django_ayework.define.registry import registry
 from django_ayework.flow.readiness import hints_on_queues
 from django_ayework.management.base import DatabaseCommand, log_named, show_engine_log
@@ -18,19 +19,19 @@ from django_ayework.management.worker_options import (
     check_worker,
     worker_options,
 )
-from django_ayework.worker.child import Tie, inherited
-from django_ayework.worker.health import HealthServer, report_on, serve_in_thread
-from django_ayework.worker.serving import (
+from django_ayework.worker.child import SupervisorLink, inherited
+from django_ayework.worker.health import HealthServer
+from django_ayework.worker.process import (
     REFUSED,
     exit_in_time,
-    is_reloaded,
+    freeze_loaded_objects,
     serve,
     serve_until_changed,
+    shorten_switch_interval,
     signals_held_back,
     start_again_and_again,
 )
 from django_ayework.worker.supervisor import Supervisor
-from django_ayework.worker.threads import leave_out_what_is_loaded, take_turns_quickly
 from django_ayework.worker.worker import Worker
 
 
@@ -57,10 +58,10 @@ class Command(DatabaseCommand):
         if options["reload"] and not is_reloaded():
             return self.end(start_again_and_again())
         if self.is_whole_process:
-            leave_out_what_is_loaded()
-            take_turns_quickly()
-        if (new_work := inherited()) is not None:
-            return self.end(self.live(chosen, *new_work))
+            freeze_loaded_objects()
+            shorten_switch_interval()
+        if (supervised := inherited()) is not None:
+            return self.end(self.work_supervised(chosen, *supervised))
         server = self.health_server(options["health_host"], options["health_port"])
         if chosen.processes > 1:
             return self.end(self.supervise(chosen, server))
@@ -71,8 +72,8 @@ class Command(DatabaseCommand):
         worker = chosen.worker()
         self.greet(worker)
         if server is not None:
-            server.ask = lambda: report_on(worker.vitals)
-            serve_in_thread(server)
+            server.report = worker.health.report
+            server.serve_in_thread()
         status = 0
         with log_named(worker.name):
             if reloads:
@@ -87,19 +88,19 @@ class Command(DatabaseCommand):
         """Keep several workers alive."""
         self.stdout.write(f"Supervisor of {chosen.processes} processes. Stop with Ctrl-C.")
 
-        def life(end: socket.socket, place: int) -> int:
-            return self.live(chosen, end, place)
+        def main(end: socket.socket, number: int) -> int:
+            return self.work_supervised(chosen, end, number)
 
         with log_named(chosen.name):
-            return Supervisor(chosen.processes, life, server).run()
+            return Supervisor(chosen.processes, main, server).run()
 
-    def live(self, chosen: WorkerOptions, end: socket.socket, place: int) -> int:
+    def work_supervised(self, chosen: WorkerOptions, end: socket.socket, number: int) -> int:
         """Be one of several workers."""
-        worker = chosen.worker(place)
+        worker = chosen.worker(number)
         self.greet(worker)
-        tie = Tie(end, worker)
+        link = SupervisorLink(end, worker)
         with log_named(worker.name):
-            status = serve(worker, second_ends=lambda: not tie.holds)
+            status = serve(worker, second_ends=lambda: not link.holds)
         if worker.refusal is not None:
             self.stderr.write(f"CommandError: {worker.refusal}")
             return REFUSED

@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import cast
 
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.forking import after_fork_in_child
 from django_ayework.ports.kv.base import Store
 from django_ayework.ports.kv.cache import CacheStore
 from django_ayework.ports.kv.database import DatabaseStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.forking import after_fork_in_child
 from django_ayework.ports.pubsub.base import PubSub
 from django_ayework.ports.pubsub.local import LocalPubSub, PollingPubSub
 from django_ayework.ports.pubsub.postgres import PostgresPubSub

@@ -11,13 +11,13 @@ from django.db import connection
 
 from django_ayework.worker import child
 from django_ayework.worker import supervisor as supervisor_module
-from django_ayework.worker.child import forget_connections, forks, inherited
+from django_ayework.worker.child import can_fork, close_connections, inherited
 from django_ayework.worker.supervisor import Supervisor
 
 
 def test_no_connection_is_shared_with_a_child():
     connection.ensure_connection()
-    forget_connections()
+    close_connections()
     assert connection.connection is None
 
 
@@ -26,7 +26,7 @@ def test_it_does_not_fork_when_another_thread_would_be_cut_off():
     thread = threading.Thread(target=over.wait)
     thread.start()
     try:
-        assert not forks()
+        assert not can_fork()
     finally:
         over.set()
         thread.join()
@@ -34,21 +34,21 @@ def test_it_does_not_fork_when_another_thread_would_be_cut_off():
 
 def test_it_does_not_fork_on_macos(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(child.threading, "active_count", lambda: 1)
-    assert forks()
+    assert can_fork()
     monkeypatch.setattr(child.sys, "platform", "darwin")
-    assert not forks()
+    assert not can_fork()
 
 
 def test_what_a_child_inherits_is_not_passed_on_to_its_own_children(monkeypatch: pytest.MonkeyPatch):
-    ours, theirs = child.line()
+    ours, theirs = child.heartbeat_pipe()
     with ours:
-        monkeypatch.setenv(child.INHERITANCE, f"{theirs.detach()},3")
-        new_work = inherited()
-        assert new_work is not None
-        end, place = new_work
+        monkeypatch.setenv(child.SUPERVISED, f"{theirs.detach()},3")
+        supervised = inherited()
+        assert supervised is not None
+        end, number = supervised
         with end:
-            assert (place, end.get_inheritable()) == (3, False)
-    assert child.INHERITANCE not in os.environ
+            assert (number, end.get_inheritable()) == (3, False)
+    assert child.SUPERVISED not in os.environ
     assert inherited() is None
 
 
@@ -57,10 +57,10 @@ def test_a_system_without_room_for_another_process_is_given_time(monkeypatch: py
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(supervisor_module, "start_child", fail)
-    supervisor = Supervisor(1, life=lambda end, place: 0)
-    with closing(supervisor._bell):
+    supervisor = Supervisor(1, main=lambda end, number: 0)
+    with closing(supervisor._pipe):
         for _ in range(3):
-            supervisor._fill_places()
+            supervisor._fill_slots()
     assert [record.getMessage() for record in caplog.records] == [
         "Process 1 could not be started (Resource temporarily unavailable); next try at once.",
         "Process 1 could not be started (Resource temporarily unavailable); next try in 1 s.",

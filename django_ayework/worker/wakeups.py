@@ -1,4 +1,8 @@
-"""Waking a worker: by commits of its own process, and by messages of others."""
+"""Waking a worker: by commits of its own process, and by messages of other processes.
+
+All workers of a fleet receive the same messages. A few claim at once; each other waits for its step, and
+claims if no worker has answered by then.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,6 @@ from django_ayework.flow.notify import (
     call_later,
     hears_others,
     remove_due_listener,
-    rest,
     sender,
     subscribe_answered,
     subscribe_due,
@@ -27,13 +30,17 @@ from django_ayework.rules.notifications import MOST_NAMED, Delay, Due, Place, de
 from django_ayework.store.attempts import living
 from django_ayework.store.clock import clock
 from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.threads import Wake
+from django_ayework.worker.threads import WakeEvent
 
-# --- fleet ---
-# The workers that are alive, as far as one of them knows: from these it computes when it looks.
-
-#: Seconds between two readings of who is alive, and within which they were seen (they beat every 10 s).
+#: Seconds between two readings of which workers are alive, and within which they were seen (they write every
+#: 10 s).
 READ_EVERY, SEEN_WITHIN = 10.0, 25.0
+#: Seconds between two steps in which the workers of a fleet claim what no other has taken.
+STEP = 0.03
+#: Poll intervals of this worker within which it polls in any case.
+SOON = 4
+#: Seconds after which a message is not answered any more: all others have polled.
+TOO_LATE = 0.5
 
 
 class Member(NamedTuple):
@@ -44,7 +51,7 @@ class Member(NamedTuple):
 
 
 class Fleet:
-    """The other workers. Until it has been read, a worker believes that it is alone."""
+    """The other workers that are alive. Until they have been read, a worker believes that it is alone."""
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
@@ -53,7 +60,7 @@ class Fleet:
         self._read_at = float("-inf")
 
     def refresh(self) -> None:
-        """Read who is alive, if that is some seconds old and there is anybody to hear messages from."""
+        """Read which workers are alive, if that was some seconds ago and messages are received at all."""
         now = time.monotonic()
         if now - self._read_at < READ_EVERY or not hears_others():
             return
@@ -70,52 +77,41 @@ class Fleet:
         return delay_of(message, self._own, others, works)
 
 
-# --- waking ---
-# Waking a worker: by commits of its own process, and by messages of others.
-
-#: Seconds between two steps in which the workers of a fleet look for what nobody has taken.
-STEP = 0.03
-#: Polls of this worker within which it looks in any case.
-SOON = 4
-#: Seconds after which a message is not answered any more: all others have looked.
-TOO_LATE = 0.5
-
-
 class Message(NamedTuple):
     """A message of another process about due works, which this worker may have to answer."""
 
     number: int
-    due: Due  # what of it is this worker's affair
-    heard_at: float
-    answers: bool  # this worker is the first of those that look in its step
-    is_late: bool  # nobody answered in the steps before
+    due: Due  # as far as this worker serves it
+    received_at: float
+    answers: bool  # this worker is the first of those that claim in its step
+    is_late: bool  # no worker answered in the steps before
 
 
-class Told:
-    """What a worker was told to be due, until it takes that into account. Any thread may tell it."""
+class DueInbox:
+    """Due works that a worker was told of, until its next claim takes them. Any thread may add to it."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._lock = threading.Lock()
         self._due = Due()
-        #: What was asked for last, and what of it is this worker's affair.
+        #: The last argument of :meth:`served`, and its result.
         self._known = (self._due, self._due)
         self._messages: deque[Message] = deque(maxlen=MOST_NAMED)
-        #: The messages that the last claim took into account.
+        #: The messages that the last claim has taken.
         self.taken: Sequence[Message] = ()
 
     def add(self, due: Due, message: Message | None = None) -> bool:
-        """Note what is due; return whether that is new, and any of it this worker's affair."""
-        mine = self.served(due)
+        """Note due works; return whether that is new, and this worker serves any of it."""
+        served = self.served(due)
         with self._lock:
             before = self._due
-            self._due = before | mine
+            self._due = before | served
             if message is not None:
                 self._messages.append(message)
             return self._due != before
 
     def take(self) -> Due:
-        """Return what it was told since it was asked last."""
+        """Return all that was added since the last time."""
         self.taken = ()
         if not self._due:
             return self._due
@@ -127,61 +123,67 @@ class Told:
             return due
 
     def served(self, due: Due) -> Due:
-        """Return what of it is this worker's affair; at rest the same is said again and again."""
-        known, mine = self._known
+        """Return what this worker serves of it; at rest the same comes again and again."""
+        known, served = self._known
         if known is not due:
-            mine = due
+            served = due
             if due.places is not None:
-                served = frozenset(place for place in due.places if self._scope.serves(place))
+                places = frozenset(place for place in due.places if self._scope.serves(place))
                 start = due.start if due.start is not None and is_soon(due.start) else None
-                mine = Due(served, start, due.works)
-            self._known = due, mine
-        return mine
+                served = Due(places, start, due.works)
+            self._known = due, served
+        return served
 
 
 def is_soon(start: float) -> bool:
-    """Tell whether this worker might not look by itself before so many seconds since 1970."""
+    """Tell whether this worker might not poll by itself before so many seconds since 1970."""
     return start - clock.now().timestamp() < SOON * get_settings().poll_interval
 
 
-class Waking:
-    """Lets a worker hear of due works and of revoked ones, from when it opens until it closes.
+class WakeUps:
+    """Wakes a worker for due works and for revoked ones, from when it opens until it closes.
 
-    All workers of a fleet hear the same messages. A few look at once; each other waits for its step, and
-    looks if nobody has answered by then. A worker that finds works so late looks at once from then on, until
-    it finds nothing: those before it are busy, gone, or serve other types.
+    A worker that finds works in a late step claims at once from then on, until it finds nothing: the workers
+    of the steps before are busy, gone, or serve other types.
     """
 
     def __init__(
-        self, told: Told, fleet: Fleet, wake: Wake, doubt: Callable[[frozenset[str] | None], object]
+        self,
+        inbox: DueInbox,
+        fleet: Fleet,
+        wake: WakeEvent,
+        check_revoked: Callable[[frozenset[str] | None], object],
     ) -> None:
-        self._told = told
+        self._inbox = inbox
         self._fleet = fleet
         self._wake = wake
-        self._doubt = doubt
-        self._forget: list[Callable[[], None]] = []
+        self._check_revoked = check_revoked
+        self._unsubscribe: list[Callable[[], None]] = []
         self._is_eager = False
-        self._waiting: dict[str, Message] = {}  # for their steps
+        #: Messages that wait for their steps, by number.
+        self._waiting: dict[str, Message] = {}
 
     def open(self) -> None:
-        """Begin to hear."""
-        add_due_listener(self._hear)
-        self._forget = [
-            subscribe_due(self._hear_other),
+        """Subscribe."""
+        add_due_listener(self._receive)
+        self._unsubscribe = [
+            subscribe_due(self._receive_message),
             subscribe_answered(self._drop),
-            subscribe_revoked(self._doubt),
+            subscribe_revoked(self._check_revoked),
         ]
 
-    def wait(self, seconds: float) -> None:
-        """Wait at most that long until woken."""
-        self._wake.wait(seconds)
+    def close(self) -> None:
+        """Unsubscribe."""
+        remove_due_listener(self._receive)
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
 
     def answer(self, claimed: Iterable[Delivery], left: Callable[[], Set[Place]]) -> None:
         """After a claim, answer the messages that it took into account, if others wait for that.
 
-        What they said to be due is taken when the claim found that many, or ``left`` nothing there.
+        The works of a message are taken when the claim found that many, or ``left`` nothing there.
         """
-        if not self._told.taken:
+        if not self._inbox.taken:
             return
         found = [(delivery.row.queue, delivery.type) for delivery in claimed]
         answered = [
@@ -190,45 +192,30 @@ class Waking:
         if answered:
             sender.answer(answered)
 
-    def close(self) -> None:
-        """Hear no more."""
-        remove_due_listener(self._hear)
-        for forget in self._forget:
-            forget()
-
-    def rest(self) -> None:
-        """Leave no thread or connection behind that nobody else needs."""
-        rest()
-
-    def _hear(self, due: Due) -> None:
-        """Wake the worker if it is concerned."""
-        if self._told.add(due):
+    def _receive(self, due: Due, message: Message | None = None) -> None:
+        """Wake the worker if it serves any of the due works."""
+        if self._inbox.add(due, message):
             self._wake.set()
 
-    def _hear_other(self, due: Due, text: str) -> None:
-        """Wake the worker now or in its step, if a message of another process concerns it."""
-        mine = self._told.served(due)
-        if not mine.places:  # a later start, or a reason to look for itself
-            self._hear(mine)
+    def _receive_message(self, due: Due, text: str) -> None:
+        """Wake the worker now or in its step, if it serves any works of another process's message."""
+        served = self._inbox.served(due)
+        if not served.places:  # a later start, or a reason to poll
+            self._receive(served)
             return
         number = number_of(text)
-        delay = self._fleet.delay(number, {queue for queue, _ in mine.places}, mine.works)
-        message = Message(number, mine, time.monotonic(), delay.answers, is_late=delay.steps > 0)
+        delay = self._fleet.delay(number, {queue for queue, _ in served.places}, served.works)
+        message = Message(number, served, time.monotonic(), delay.answers, is_late=delay.steps > 0)
         if delay.steps == 0 or self._is_eager:
-            self._look_for(message)
+            self._receive(served, message)
         else:
             self._waiting[str(number)] = message
-            call_later(delay.steps * STEP, partial(self._come_up, str(number)))
+            call_later(delay.steps * STEP, partial(self._begin_step, str(number)))
 
-    def _look_for(self, message: Message) -> None:
-        """Let the worker claim what a message says to be due."""
-        if self._told.add(message.due, message):
-            self._wake.set()
-
-    def _come_up(self, number: str) -> None:
-        """Look for what a message said to be due, unless somebody has answered it."""
+    def _begin_step(self, number: str) -> None:
+        """Wake the worker for a message that no worker has answered."""
         if (message := self._waiting.pop(number, None)) is not None:
-            self._look_for(message)
+            self._receive(message.due, message)
 
     def _drop(self, numbers: frozenset[str]) -> None:
         """Forget messages that others have answered."""
@@ -236,9 +223,9 @@ class Waking:
             self._waiting.pop(number, None)
 
     def _taken_by_claim(self, found: list[Place], left: Set[Place]) -> Iterator[Message]:
-        """Yield the messages of which nothing is left for others; see whether to be early was of use."""
+        """Yield the messages of which nothing is left for others; see whether to be eager was of use."""
         places = set(found)
-        for message in self._told.taken:
+        for message in self._inbox.taken:
             named = message.due.places or frozenset()
             if message.is_late:
                 self._is_eager = not named.isdisjoint(places)
@@ -248,5 +235,5 @@ class Waking:
 
     def _may_answer(self, message: Message) -> bool:
         """Tell whether others wait for this worker's answer."""
-        is_heeded = time.monotonic() - message.heard_at < TOO_LATE
-        return is_heeded and (message.answers or (message.is_late and self._is_eager))
+        is_awaited = time.monotonic() - message.received_at < TOO_LATE
+        return is_awaited and (message.answers or (message.is_late and self._is_eager))
