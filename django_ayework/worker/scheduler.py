@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-from django.db import connections
-
 from django_ayework.define.schedules import schedules
 from django_ayework.flow.firing import IDLE, fire_due
 from django_ayework.flow.schedules import restore, sync
@@ -24,6 +22,7 @@ class Scheduler(LoopThread):
     """Fires schedules until it is stopped. Any number of them may run: each occurrence is fired by one."""
 
     failure = "the scheduler failed and carries on"
+    closes_for = IDLE
 
     def __init__(self) -> None:
         super().__init__("scheduler", Recovery(FIRST_PAUSE, LONGEST_PAUSE), waits_for_locks=True)
@@ -43,10 +42,7 @@ class Scheduler(LoopThread):
         ticked = fire_due(is_over=self.is_over)
         if ticked.busy:
             tidy_connections()  # code of the project may have left any behind
-        pause = ticked.pause if ticked.pause < IDLE or self._are_schedules else NO_SCHEDULES
-        if pause >= IDLE:  # for so long nothing needs a connection
-            connections.close_all()
-        return pause
+        return ticked.pause if ticked.pause < IDLE or self._are_schedules else NO_SCHEDULES
 
     def _sync_declared(self) -> None:
         version = schedules.version

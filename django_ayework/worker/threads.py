@@ -83,6 +83,8 @@ class LoopThread(EngineThread):
 
     #: The report of a turn that raised.
     failure = "a thread of the engine failed and carries on"
+    #: Seconds of rest for which the thread keeps no connection.
+    closes_for = math.inf
 
     def __init__(self, name: str, recovery: Recovery, waits_for_locks: bool = False) -> None:
         super().__init__(name, self._loop, waits_for_locks)
@@ -126,6 +128,8 @@ class LoopThread(EngineThread):
                 return
             heartbeat.beat()
             pause, ends_rest = self.guarded_turn()
+            if pause >= self.closes_for:
+                connections.close_all()
             if pause > 0:
                 heartbeat.beat(rest=pause)
                 ends_rest.wait(None if math.isinf(pause) else pause)

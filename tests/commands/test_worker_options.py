@@ -74,5 +74,5 @@ def test_by_default_there_is_one_worker_for_everything(settings: Any) -> None:
     assert chosen.processes == 1
     assert (worker.queues, worker.types, worker.exclude_types, worker.name) == ((), (), (), "")
     assert worker.concurrency == 5
-    assert worker._scheduler.threads
-    assert not read("--no-scheduler").worker()._scheduler.threads
+    assert worker._fires_schedules
+    assert not read("--no-scheduler").worker()._fires_schedules

@@ -186,7 +186,7 @@ def test_workers_that_are_long_gone_are_forgotten() -> None:
 def test_workers_prune_by_themselves(configure: Configure, running_worker: Any) -> None:
     ended("success", 2)
     with running_worker(concurrency=1) as worker:
-        for duty in worker._maintenance.duties:  # its turn comes after a quarter of a minute; not here
+        for duty in worker._maintenance._duties:  # its turn comes after a quarter of a minute; not here
             duty.due_at = min(duty.due_at, 0.0)
         enqueue(add(a=1, b=2)).result(timeout=20)
         for _ in range(400):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from django_ayework import schedule
 from django_ayework.flow import firing
@@ -101,7 +101,7 @@ def test_a_function_that_takes_long_keeps_no_lease_and_no_other_scheduler_waitin
     schedule(name="quick", next=once(), run=note)
     other.start()
     try:
-        if scheduling.connections["default"].vendor != "sqlite":  # which has one lock for all
+        if connection.vendor != "sqlite":  # which has one lock for all
             eventually(lambda: Firing.objects.filter(schedule__name="quick").exists())
     finally:
         may_end.set()

@@ -108,7 +108,7 @@ def test_a_duty_that_fails_is_done_again(stage, monkeypatch):
         raise OperationalError("gone")
 
     worker = Worker()
-    duty = next(duty for duty in worker._maintenance.duties if duty.act == worker._maintenance.beat)
+    duty = next(duty for duty in worker._maintenance._duties if duty.act == worker._maintenance.beat)
     duty.act, duty.every, duty.due_at = beat, 0.0, 0.0
     with worker:
         eventually(lambda: len(beats) > 1)
@@ -121,7 +121,7 @@ def test_a_database_that_stays_away_is_told_at_length_once(stage, monkeypatch, c
     with running_worker(concurrency=1) as worker:
         away = Flaky(worker._claimer.poll, 4)
         monkeypatch.setattr(worker._claimer, "poll", away)
-        renew = worker._leases.renew_due = Flaky(worker._leases.renew_due, 4)
+        renew = worker._leases.turn = Flaky(worker._leases.turn, 4)
         eventually(lambda: not away.left and not renew.left)
     for told in ("the claiming loop failed", "the leases could not be renewed"):
         at_length = [bool(record.exc_info) for record in caplog.records if told in record.getMessage()]
