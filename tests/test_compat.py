@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 
 import pytest
-from asgiref.sync import ThreadSensitiveContext, async_to_sync, sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connection
 
 from django_ayework import compat
 
 #: Prints "late" where atexit is too late to start a thread for a coroutine.
 ENDING = """
-import asyncio
+import asyncio, concurrent.futures.thread
 from django_ayework.compat import before_threads_end
 
 def end():
@@ -46,11 +47,13 @@ def test_a_context_has_a_thread_once_it_has_run_something_in_it():
             await sync_to_async(int)()
             return [before, compat.has_thread(context)]
 
-    assert async_to_sync(found)() == [False, True]
+    assert asyncio.run(found()) == [False, True]
 
 
-def test_the_command_of_this_process_begins_with_its_interpreter():
-    assert compat.this_command()[0] == sys.executable
+def test_the_command_of_this_process_is_its_interpreter_with_its_arguments(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "argv", [__file__, "--flag"])
+    command = compat.this_command()
+    assert (command[0], command[-2:]) == (sys.executable, [__file__, "--flag"])
 
 
 def test_a_reloaded_process_is_known_by_its_environment(monkeypatch: pytest.MonkeyPatch):

@@ -130,7 +130,7 @@ class LoopThread(EngineThread):
             pause, ends_rest = self.guarded_turn()
             if pause >= self.closes_for:
                 connections.close_all()
-            if pause > 0:
+            if pause > 0 and not self.is_over():  # the turn may have been the last; its wake-up was cleared
                 heartbeat.beat(rest=pause)
                 ends_rest.wait(None if math.isinf(pause) else pause)
 

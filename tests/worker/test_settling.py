@@ -16,7 +16,7 @@ from django_ayework.testing import running_worker
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker.delivery import Delivery
 from django_ayework.worker.settler import MAX_BATCH, Settler
-from tests.processes import eventually
+from tests.processes import PATIENCE, eventually
 from tests.races.rivals import claim_all
 from tests.worker.kit import Flaky
 from tests.worker.works import append, hold_then, quick
@@ -229,4 +229,23 @@ def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_fo
     eventually(lambda: Work.objects.filter(status="success").count() == 2)
     is_locked.clear()
     settler.stop(10)
+    assert statuses() == {"success"}
+
+
+def test_a_settler_that_is_told_to_stop_while_it_settles_ends_with_its_last_batch(monkeypatch):
+    enqueue(quick())
+    [row] = claim_all().values()
+    settle = settler_module.settle
+    settler = Settler(EngineServices(), lambda deliveries: None)
+
+    def settle_as_the_worker_stops(settlements):
+        settler.request_stop()
+        settler.wake.clear()  # as at the beginning of a turn that still had something in hand
+        return settle(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle_as_the_worker_stops)
+    settler.submit(Delivery(row, 30.0), settlement_of(row))
+    settler.start()
+    settler.join(PATIENCE)
+    assert settler.has_ended
     assert statuses() == {"success"}
