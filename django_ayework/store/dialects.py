@@ -39,6 +39,8 @@ class Dialect:
     on_conflict_update: ClassVar[str] = "ON CONFLICT ({key}) DO UPDATE SET"
     #: Ends a SELECT that locks its rows and skips locked ones. SQLite has one lock for all rows.
     skip_locked: ClassVar[str] = ""
+    #: A locking SELECT meets rows that other transactions have inserted and not committed.
+    locks_uncommitted: ClassVar[bool] = False
     #: A moment as text, for drivers that are slow to make moments.
     moment_as_text: ClassVar[str] = "CAST({} AS TEXT)"
     #: Reads the server's clock. None: the database runs on this host.
@@ -130,6 +132,7 @@ class MySQL(Dialect):
     """MySQL and MariaDB."""
 
     recurses_by_index = False
+    locks_uncommitted = True
     insert_ignore = ("INSERT IGNORE", "")
     on_conflict_update = "ON DUPLICATE KEY UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"

@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.db.models.query import QuerySet
 
 from django_ayework.models import StoreEntry
-from django_ayework.store.database import atomic, connection, rows, stored_moment
+from django_ayework.store.database import atomic, connection, dialect, rows, stored_moment
 
 
 def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime | None) -> bool:
@@ -20,9 +20,7 @@ def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime | No
     rows(StoreEntry).filter(key=key, expires_at__lte=now).delete()
     quote = connection().ops.quote_name
     columns = ", ".join(map(quote, ("key", "value", "expires_at")))
-    verb, ending = (
-        ("INSERT IGNORE", "") if connection().vendor == "mysql" else ("INSERT", "ON CONFLICT DO NOTHING")
-    )
+    verb, ending = dialect().insert_ignore
     with connection().cursor() as cursor:
         cursor.execute(
             f"{verb} INTO {quote(StoreEntry._meta.db_table)} ({columns}) VALUES (%s, %s, %s) {ending}",

@@ -16,8 +16,8 @@ from django_ayework.store.database import (
     atomic,
     chunked,
     connection,
+    dialect,
     fetch,
-    is_postgresql,
     rows,
     stored_moment,
 )
@@ -54,7 +54,7 @@ def renew(deliveries: Mapping[str, int], worker: str, leased_until: datetime) ->
 
     Rows locked by a settlement are skipped: that one is about to end the lease anyway.
     """
-    renew_some = renew_set_based if is_postgresql() else renew_under_locks
+    renew_some = renew_set_based if dialect().has_arrays else renew_under_locks
     renewed: set[str] = set()
     for some in chunked(sorted(deliveries)):
         renewed |= renew_some({id: deliveries[id] for id in some}, worker, leased_until)
@@ -136,9 +136,7 @@ def lock_keys(keys: Iterable[tuple[str, ...]], expires_at: datetime) -> None:
     quote = connection().ops.quote_name
     key, expiry = quote("key"), quote("expires_at")
     into = f"INSERT INTO {quote(StoreEntry._meta.db_table)} ({key}, {quote('value')}, {expiry}) VALUES "
-    on_conflict = (
-        "ON DUPLICATE KEY UPDATE" if connection().vendor == "mysql" else f"ON CONFLICT ({key}) DO UPDATE SET"
-    )
+    on_conflict = dialect().on_conflict_update.format(key=key)
     end = stored_moment(expires_at)
     for some in chunked(names):
         values = ", ".join(["(%s, '', %s)"] * len(some))

@@ -30,7 +30,7 @@ from django_ayework.store.bulk import (
     write,
 )
 from django_ayework.store.clock import clock
-from django_ayework.store.database import SET, atomic, chunked, fetch, in_own_transaction, is_postgresql, rows
+from django_ayework.store.database import SET, atomic, chunked, dialect, fetch, in_own_transaction, rows
 from django_ayework.store.fairness import turns_of
 from django_ayework.store.rows import WorkRow
 
@@ -261,7 +261,7 @@ COLUMNS = ("id", *Place._fields, "sort_key", "unit")
 
 def stage(now: datetime, limit: int) -> int:
     """Make up to ``limit`` due works pending, the longest due first; return how many."""
-    if is_postgresql():
+    if dialect().has_arrays:
         found = fetch(STAGE, (now, limit))
         in_turn = [id for id, is_in_turn in found if is_in_turn]
         if in_turn:

@@ -18,8 +18,38 @@ from django_ayework.store.database import connection
 from django_ayework.store.lanes import IN_LANE, QUEUES, WORK, heads_of, lanes_behind
 from django_ayework.store.sessions import engine_session
 
-# --- arrivals ---
-# Works that have become pending on MySQL and MariaDB: a short statement looks for them again and again.
+
+class Watch:
+    """Asks the database again and again whether there are new works. One thread uses it, any may ring."""
+
+    def __init__(self) -> None:
+        self._is_rung = False
+
+    def follow(self, channels: set[str]) -> bool:
+        """Do nothing: what a watch finds does not depend on the channels."""
+        return True
+
+    def hear(self, seconds: float) -> list[tuple[str | None, str]]:
+        """Wait at most that long, or until ``ring()``; return messages with their channels (None: all)."""
+        until = time.monotonic() + seconds
+        while not self._is_rung and time.monotonic() < until:
+            messages, rest = self._look()
+            if messages:
+                return messages
+            time.sleep(rest)
+        self._is_rung = False
+        return []
+
+    def ring(self) -> None:
+        """Let ``hear`` return soon."""
+        self._is_rung = True
+
+    def _look(self) -> tuple[list[tuple[str | None, str]], float]:
+        """Return the messages of one query, and the seconds to wait before the next one."""
+        raise NotImplementedError
+
+
+# MariaDB and MySQL: a short query for pending works.
 
 #: Seconds between two looks, at least: what a work waits for at most, and most of what an idle worker costs.
 LOOK_FOR_WORKS_EVERY = 0.035
@@ -45,16 +75,16 @@ ORDER BY queue, type, {IN_LANE} LIMIT {FEW}
 ORIGIN = "arrivals"
 
 
-class ArrivalWatch:
-    """Tells that works have become pending. One thread uses it, any may ring.
+class ArrivalWatch(Watch):
+    """Finds works that have become pending.
 
-    A work that stays pending is told once: it may be of a queue that is paused, or that nobody serves.
+    A work that stays pending is reported once: its queue may be paused, or served by no worker.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._session = ExitStack()
         self._session.enter_context(engine_session())
-        self._is_rung = False
         self._pending: set[str] = set()
         self._are_few = True
         self._numbers = count()
@@ -66,29 +96,18 @@ class ArrivalWatch:
             self.close()
             raise
 
-    def follow(self, channels: set[str]) -> bool:
-        """Follow nothing in particular: all that is heard is of one channel."""
-        return True
-
-    def hear(self, seconds: float) -> list[tuple[str | None, str]]:
-        """Wait for the arrival of works at most that long; return a message that says where they are due."""
-        until = time.monotonic() + seconds
-        while not self._is_rung and (now := time.monotonic()) < until:
-            if now >= self._count_at:
-                self._count_at = now + COUNT_EVERY
-                self._workers = len(living(later(clock.now(), -SEEN_WITHIN)))
-            used = time.thread_time()
-            if arrived := self._arrived():
-                self._busy_until = now + BUSY_FOR
-                due = Due(frozenset(arrived), works=len(arrived))
-                return [(DUE, due_to_text(due, ORIGIN, next(self._numbers)))]
-            time.sleep(self._rest(now, time.monotonic() - now, time.thread_time() - used))
-        self._is_rung = False
-        return []
-
-    def ring(self) -> None:
-        """Let ``hear`` return soon."""
-        self._is_rung = True
+    def _look(self) -> tuple[list[tuple[str | None, str]], float]:
+        """See Watch; the message says where works are due."""
+        now = time.monotonic()
+        if now >= self._count_at:
+            self._count_at = now + COUNT_EVERY
+            self._workers = len(living(later(clock.now(), -SEEN_WITHIN)))
+        used = time.thread_time()
+        if arrived := self._arrived():
+            self._busy_until = now + BUSY_FOR
+            due = Due(frozenset(arrived), works=len(arrived))
+            return [(DUE, due_to_text(due, ORIGIN, next(self._numbers)))], 0.0
+        return [], self._rest(now, time.monotonic() - now, time.thread_time() - used)
 
     def close(self) -> None:
         """End the session."""
@@ -129,12 +148,10 @@ def own_cursor() -> Any:
     return database.connection.cursor()
 
 
-# --- commits ---
-# Commits to an SQLite file, seen from a connection of its own.
+# SQLite: the version of the file, which any other connection's commit changes.
 
 #: Seconds between two looks: what a wake-up waits for at most, and most of what an idle worker costs.
 LOOK_FOR_COMMITS_EVERY = 0.02
-#: The same for some seconds after a commit, as more are likely.
 
 
 def file_of(alias: str) -> str | None:
@@ -146,10 +163,11 @@ def file_of(alias: str) -> str | None:
     return None if ":memory:" in name or "mode=memory" in name else name
 
 
-class CommitWatch:
-    """Tells that somebody has committed. One thread uses it, any may ring."""
+class CommitWatch(Watch):
+    """Finds that another connection has committed."""
 
     def __init__(self, file: str) -> None:
+        super().__init__()
         self._connection = sqlite3.connect(
             file,
             timeout=0,
@@ -158,29 +176,12 @@ class CommitWatch:
             uri=file.startswith("file:"),
         )
         self._cursor = self._connection.cursor()
-        self._is_rung = False
         self._version = self._read()
-        self._busy_until = 0.0
 
-    def follow(self, channels: set[str]) -> bool:
-        """Follow nothing in particular: a commit does not say what it is about."""
-        return True
-
-    def hear(self, seconds: float) -> list[tuple[str | None, str]]:
-        """Wait for a commit of any other connection at most that long; it is news for all channels."""
-        until = time.monotonic() + seconds
-        while not self._is_rung and (now := time.monotonic()) < until:
-            version = self._read()
-            if version != self._version:
-                self._version, self._busy_until = version, now + BUSY_FOR
-                return [(None, "")]
-            time.sleep(LOOK_OFTEN if now < self._busy_until else LOOK_FOR_COMMITS_EVERY)
-        self._is_rung = False
-        return []
-
-    def ring(self) -> None:
-        """Let ``hear`` return soon."""
-        self._is_rung = True
+    def _look(self) -> tuple[list[tuple[str | None, str]], float]:
+        """See Watch; a commit does not say what it is about, so its message is for all channels."""
+        before, self._version = self._version, self._read()
+        return ([(None, "")] if self._version != before else []), LOOK_FOR_COMMITS_EVERY
 
     def close(self) -> None:
         """End the connection."""

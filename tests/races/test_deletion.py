@@ -232,12 +232,12 @@ def test_pruning_meanwhile_leaves_no_group_behind(time_travel):
 
     def prune(number: int) -> None:
         try:
-            deletion.delete_ended("success", clock.now(), 2)
+            deletion.delete_ended("success", step.name, clock.now(), 2)
         except OperationalError as error:
             assert is_contention(error), error
 
     race(ROUNDS, prune, deleting([first for first, _ in pairs]))
-    while deletion.delete_ended("success", clock.now(), 500):
+    while deletion.delete_ended("success", step.name, clock.now(), 500):
         continue
     assert not Work.objects.exists()
     assert not Group.objects.exists()

@@ -17,15 +17,12 @@ from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.durations import later
 from django_ayework.store import claims, transitions
-from django_ayework.store.claims import heads_in, lock_heads, reading_uncommitted
 from django_ayework.store.clock import clock
-from django_ayework.store.lanes import heads_of
 from django_ayework.testing.factories import WorkFactory
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race
 from tests.races.works import step
-from tests.store.plans import rows_locked
 
 #: A type of which rivals have works, and this test none.
 OTHER = "races.other"
@@ -67,24 +64,6 @@ def test_a_claim_passes_over_what_is_not_committed_yet_and_what_a_rival_holds(ty
         now = clock.now()
         found = claims.claim("default", dict.fromkeys(types, 3), 3, "w", now, later(now, 60))
     assert [row.id for row in found] == [handle.id for handle in behind[1:]]
-
-
-@pytest.mark.vendors("mysql")
-def test_heads_are_looked_for_whether_they_are_committed_or_not_and_nothing_else_is():
-    with uncommitted(lambda: enqueue(step())):
-        with reading_uncommitted():
-            assert len(heads_of("default", {"races.step": 3})) == 1
-        with transaction.atomic():
-            assert not Work.objects.exists()
-        assert not Work.objects.exists()
-
-
-@pytest.mark.vendors("mysql")
-def test_a_claim_of_a_lane_locks_its_heads_and_nothing_else():
-    enqueue_many([step(number=number) for number in range(9)])
-    with reading_uncommitted():
-        assert len(lock_heads("default", heads_in("default", {"races.step": 3}, 3))) == 3
-        assert rows_locked() == 3
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from django_ayework.store import watches
-from django_ayework.store.watches import LOOK_FOR_COMMITS_EVERY, LOOK_OFTEN, CommitWatch
+from django_ayework.store.watches import LOOK_FOR_COMMITS_EVERY, CommitWatch
 from tests.clocks import Clock, put_in_place
 
 
@@ -51,10 +51,3 @@ def test_a_commit_is_seen_at_the_next_look(watch, writer, clock):
     assert set(clock.slept) == {LOOK_FOR_COMMITS_EVERY}
     writer.execute("INSERT INTO t VALUES (1)")
     assert watch.hear(1.0) == [(None, "")]
-
-
-def test_after_a_commit_it_looks_more_often(watch, writer, clock):
-    writer.execute("INSERT INTO t VALUES (1)")
-    watch.hear(1.0)
-    watch.hear(3 * LOOK_OFTEN)
-    assert set(clock.slept) == {LOOK_OFTEN}
