@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import OperationalError, connection, connections
 
 from django_ayework import enqueue, work
-from django_ayework.store import sessions
 from django_ayework.store.database import has_timed_out
+from django_ayework.store.dialects import PostgreSQL
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import running_worker
 from django_ayework.worker.leases import LeaseThread
@@ -110,13 +110,13 @@ def test_behind_a_pooler_no_session_is_touched():
 @pytest.mark.vendors("postgresql")
 def test_a_session_that_a_pooler_lends_is_left_alone(monkeypatch):
     """A pooler names another process than the one that serves the statement."""
-    statement_for = sessions.statement_for
+    session_setup = PostgreSQL.session_setup
 
     def for_another_process(*args):
-        statement, [*bounds, server] = statement_for(*args)
+        statement, [*bounds, server] = session_setup(*args)
         return statement, [*bounds, server + 1]
 
-    monkeypatch.setattr(sessions, "statement_for", for_another_process)
+    monkeypatch.setattr(PostgreSQL, "session_setup", for_another_process)
     assert in_thread(bounded) == in_thread(unbounded)
 
 
