@@ -196,7 +196,7 @@ def delete_for(request: HttpRequest, works: Sequence[Work]) -> None:
 
 
 def log_deletion(request: HttpRequest, works: Sequence[Work]) -> None:
-    """Note in the admin's log who deleted the chains of which works."""
+    """Log the deletion of the works' chains in the admin, with its user."""
     if works and apps.is_installed("django.contrib.admin"):
         from django.contrib.admin.models import DELETION, LogEntry
 

@@ -138,7 +138,7 @@ class ReadOnlyAdmin(Base):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Whoever may change sees the page all the same, as whoever may view does."""
+        """Users who may change works see the page read-only, like users who may view them."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:

@@ -26,7 +26,7 @@ from django_ayework.store.database import rows
 from django_ayework.store.rows import COLUMNS, WorkRow
 
 # --- waiting ---
-# Who waits for whom, on the page of a work.
+# The works that a work waits for, and those that wait for it.
 
 #: Watched works, waiters and releases that a page shows.
 SHOWN = 100

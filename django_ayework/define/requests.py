@@ -31,7 +31,7 @@ from django_ayework.rules.identity import require_work_id
 POP_TOP, RETURN_VALUE = bytes([opmap["POP_TOP"]]), bytes([opmap["RETURN_VALUE"]])
 #: Instructions and their caches have two bytes each, and a call has no more caches than these.
 STEP, CACHES = 2, 16
-#: Where a request keeps what tells of it.
+#: The attribute of a request that holds the object whose deletion raises the warning.
 ATTRIBUTE = "_unused"
 
 

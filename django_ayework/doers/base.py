@@ -40,7 +40,7 @@ class Doer(Protocol):
     ) -> None:
         """Accept a task and return at once; what it raises is reported and swallowed.
 
-        ``fairness`` says whom it is for, a larger ``priority`` is sooner, ``created_at`` (aware) is when it
+        ``fairness`` is its label, a larger ``priority`` is sooner, ``created_at`` (aware) is when it
         was queued, by default now. What of these counts depends on the doer.
         """
         ...
@@ -130,16 +130,16 @@ Load: TypeAlias = Callable[[], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An episode, and whom to tell of it."""
+    """An episode of backlog, and the policy that reports it."""
 
     episode: Episode
     tell: Callable[[BacklogInfo], object]
 
 
 class BacklogWatch:
-    """Follows what a doer holds; tells whoever wants to know once some of it has waited for too long.
+    """Follows the tasks of a doer, and reports a backlog once some have waited for too long.
 
-    The doer calls ``look`` whenever it holds more or less. Nothing is set up while nobody wants to know.
+    The doer calls ``look`` whenever its number of tasks changes. Without a policy nothing is set up.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class BacklogWatch:
             providers.report(error, "the backlog of a doer could not be watched")
 
     def _begin(self) -> None:
-        """Begin an episode, if anybody is to be told of it."""
+        """Begin an episode, if there is a policy that reports it."""
         policy = providers.providers.backlog_policy()
         if policy is not None:
             self._current = Told(Episode(self._seconds(), policy.after, policy.every), policy.tell)

@@ -90,7 +90,7 @@ class LocalLimiter:
 
 #: What is counted together: one name for all tasks, or a function that names it.
 Key: TypeAlias = str | Callable[[Hints], str]
-#: Whom a round has found beyond its limit, and the seconds until it is not.
+#: The keys that a round has found beyond their limits, and the seconds until each may start again.
 Waits: TypeAlias = dict[Name, float]
 
 DEFAULT_KEY = "doer"

@@ -62,7 +62,7 @@ def lock_if_there(id: str) -> tuple[WorkRow | None, WaiterRow | None]:
 
 
 def lock_work(id: str, act: str) -> tuple[WorkRow, WaiterRow | None]:
-    """Lock a work that is to be, for example, "retried". Raises WorkNotFound."""
+    """Lock a work for an act, such as "retried", which the error names. Raises WorkNotFound."""
     row, waiter = lock_if_there(id)
     if row is None:
         raise not_found(id, act)
@@ -173,8 +173,8 @@ def cancel_found(find: Callable[[], Sequence[Step]]) -> list[str]:
     """Cancel the works found, one transaction per page, until none is new; return the ids.
 
     Works that ended before they could be locked may have queued others, so they are searched for again.
-    Waiters come first, and a newer waiter before an older one that it may wait for: a cancellation starts
-    no waiter that is to be cancelled later.
+    Waiters come first, and a newer waiter before an older one that it may wait for, so no waiter
+    starts because a work before it was cancelled.
     """
     cancelled: list[str] = []
     tried: set[str] = set()

@@ -97,7 +97,7 @@ providers = Providers()
 
 
 def skips_queue(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> bool:
-    """Tell whether a work is to be started by the process that enqueues it.
+    """Tell whether the process that enqueues a work makes its first attempt.
 
     Raises InvalidOption for one that cannot start at once.
     """
