@@ -62,11 +62,6 @@ def has_connected() -> bool:
     return _this_thread.has_connected
 
 
-def set_connected(connected: bool) -> None:
-    """Say whether this thread may have a connection of those that ``connections`` now tells of."""
-    _this_thread.has_connected = connected
-
-
 def read(ask: Callable[[], T]) -> T:
     """Read from the database, in a thread of its own where an event loop runs."""
     try:

@@ -32,11 +32,6 @@ def all_controls() -> list[WorkControl]:
     return list(rows(WorkControl).all())
 
 
-def find_control(scope: Scope, name: str) -> WorkControl | None:
-    """Read one row."""
-    return rows(WorkControl).filter(scope=scope, name=name).first()
-
-
 def ensure_controls(scope: Scope, names: Iterable[str], now: datetime) -> None:
     """Insert the rows that are missing, with nothing decided."""
     quote = connection().ops.quote_name
