@@ -17,6 +17,8 @@ SECONDS ?=
 SEED ?=
 QUICK ?=
 DOCS ?=
+# The commit or tag that make test-upgrade starts from; the newest tag, or the commit before, without.
+FROM ?=
 # How much MariaDB is to keep in memory while the curves are measured, as 1G; what it has without.
 POOL ?=
 
@@ -25,8 +27,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 NEXT_VENV := .venv-next
+PACKAGES_VENV := .venv-packages
 BENCH_VENV := .venv-bench
 VAR := example_project/var
+SITE := docs/_build/html
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 MANAGE := $(PY) manage.py
@@ -35,7 +39,7 @@ DJANGO_SUPERUSER_USERNAME ?= demo
 DJANGO_SUPERUSER_PASSWORD ?= demo
 DJANGO_SUPERUSER_EMAIL ?= demo@example.com
 
-.PHONY: help demo serve test test-next size coverage test-pooled races chaos bench bench-docs check lint format types contracts migrations docs install-test mysql clean
+.PHONY: help demo serve test test-next test-packages size coverage test-pooled test-upgrade races chaos bench bench-docs check lint format types contracts migrations messages docs docs-serve dist test-install install-test mysql clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -68,6 +72,11 @@ $(VENV)/.installed-test: $(PY) pyproject.toml
 $(VENV)/.installed-dev: $(PY) pyproject.toml
 	@echo "Installing django-ayework and the developers' tools into $(VENV) ..."
 	@$(PY) $(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(PY) pyproject.toml
+	@echo "Installing django-ayework and what builds the documentation into $(VENV) ..."
+	@$(PY) $(PIP_INSTALL) -e '.[test,docs]'
 	@touch $@
 
 # The driver for MariaDB and MySQL comes as source: it is installed where it can be compiled.
@@ -149,8 +158,22 @@ coverage: $(VENV)/.installed-test ## branch coverage of the package by the suite
 	@$(PY) -m coverage run --branch --source=django_ayework --omit='*/migrations/*' -m pytest -q -n 0
 	@$(PY) -m coverage report --skip-covered | tail -n 40
 
+test-packages: ## the tasks of three packages with a worker, on SQLite and PostgreSQL, with Django 6.0 and Python 3.13
+	@$(find_next_python); test -n "$$python" || { echo "There is no Python 3.13 here (make NEXT_PYTHON=...)."; exit 1; }; \
+	set -e; \
+	test -x $(PACKAGES_VENV)/bin/python || $$python -m venv $(PACKAGES_VENV); \
+	$(PACKAGES_VENV)/bin/python $(PIP_INSTALL) -e '.[test,postgres]' wagtail 'opencv-python-headless<5' \
+	  django-pictures django-maintenance-tasks 'django~=6.0.0'; \
+	$(PACKAGES_VENV)/bin/python -m pytest -q tests/tasks; \
+	for url in "" "$${POSTGRES_URL:-postgres://postgres@127.0.0.1:5432/test}"; do \
+	  DJANGO_SETTINGS_MODULE=tests.settings_packages DATABASE_URL="$$url" $(PACKAGES_VENV)/bin/python -m pytest -q tests/packages; \
+	done
+
 test-pooled: $(VENV)/.installed-test ## workers and races behind PgBouncer, and with Django's pool
 	@$(PY) -m tests.pgbouncer $(PYTEST_ARGS)
+
+test-upgrade: $(VENV)/.installed-test mysql ## old and new workers side by side on one database; FROM=<commit or tag>
+	@AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' $(PY) -m tests.upgrade $(if $(FROM),--from '$(FROM)')
 
 races: $(VENV)/.installed-test mysql ## the races in full: more rounds than make test has time for
 	@AYEWORK_RACES=full AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' \
@@ -179,7 +202,7 @@ bench: $(BENCH_VENV)/.installed ## figures beside raw loops and peers, and of su
 	@AYEWORK_TEST_ONLY='$(ONLY)' BENCH_SCALE='$(SCALE)' BENCH_OUT='$(OUT)' BENCH_POOL='$(POOL)' \
 	  $(BENCH_VENV)/bin/python -m bench $(FIGURES)
 
-bench-docs: ## write the figures of make bench into docs/performance.md and its notes
+bench-docs: ## write the figures of make bench into docs/explanation/performance.md and its notes
 	@BENCH_OUT='$(OUT)' $(BENCH_VENV)/bin/python -m bench.report.page
 
 # --- what else must hold -------------------------------------------------------------------------------
@@ -197,6 +220,7 @@ format: $(VENV)/.installed-dev ## ruff: mend what it can
 types: $(VENV)/.installed-dev ## mypy (strict) and pyright
 	$(VENV)/bin/mypy django_ayework example_project tests/typing
 	$(VENV)/bin/pyright
+	DJANGO_SETTINGS_MODULE=tests.settings_typing $(MANAGE) ayework_typing --check --output tests/typing/by_name.py
 
 contracts: $(VENV)/.installed-dev ## who may import whom
 	$(VENV)/bin/lint-imports
@@ -204,10 +228,26 @@ contracts: $(VENV)/.installed-dev ## who may import whom
 migrations: $(VENV)/.installed-test ## no model change without its migration
 	DJANGO_SETTINGS_MODULE=tests.settings $(PY) -m django makemigrations --check --dry-run
 
-docs: $(VENV)/.installed-test ## links resolve and examples compile
+messages: $(VENV)/.installed-test ## bring the catalogues of translations up to date with the sources, and compile them
+	@$(PY) -m tests.messages
+
+docs: $(VENV)/.installed-docs ## the documentation site, without warnings; every link and code block is checked
 	$(PY) -m tests.docs
+	$(PY) -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs $(SITE)
+	@echo "The site is in $(SITE): $$(find $(SITE) -name '*.html' | wc -l) pages, $$(du -sh $(SITE) | cut -f 1)."
+
+docs-serve: docs ## the site on http://127.0.0.1:8000/
+	$(PY) -m http.server --bind 127.0.0.1 --directory $(SITE) $(PORT)
+
+dist: $(VENV)/.installed-dev ## wheel and sdist, and what package indexes would say of them
+	@rm -rf dist
+	$(PY) -m build --quiet
+	$(PY) -m twine check --strict dist/*
+
+test-install: dist ## the quickstart in empty environments, on SQLite and PostgreSQL; QUICK=1 takes two of seven
+	@$(PY) -m tests.install dist/*.whl $(if $(QUICK),--quick)
 
 clean: ## remove environments, caches and local data
-	rm -rf $(VENV) $(NEXT_VENV) $(BENCH_VENV) .venv-demo bench/out build dist $(VAR) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NEXT_VENV) $(BENCH_VENV) .venv-demo bench/out build dist docs/_build $(VAR) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f .tests.sqlite3*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

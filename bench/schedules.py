@@ -24,7 +24,7 @@ def main() -> None:
 def measure() -> tuple[list[float], int]:
     from bench.works import noop
     from django_ayework import schedule
-    from django_ayework.flow.firing import fire_due
+    from django_ayework.flow.scheduler import fire_due
     from django_ayework.flow.schedules import sync
     from django_ayework.models import Schedule
     from django_ayework.store.clock import clock

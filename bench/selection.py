@@ -19,12 +19,16 @@ ON_EACH_DATABASE = (
     "limited",
     "fairness",
     "memory",
+    "footprint",
     "schedules",
     "fleet",
     "churn",
+    "events",
+    "tracing",
+    "admin",
 )
 #: These take their databases themselves, in turns.
-ON_ALL_DATABASES = ("retained", "fanout", "groups")
+ON_ALL_DATABASES = ("retained", "fanout", "groups", "queue_port")
 #: Names for several phases of the comparison.
 SEVERAL_PHASES = {"enqueue": ("enqueue-one", "enqueue-many")}
 PEERS = "peers"

@@ -17,9 +17,9 @@ ROUNDS = 3
 
 def main() -> None:
     """Print the milliseconds from an urgent work's enqueue to its end, by Python's interval and by ours."""
-    from django_ayework.worker.threads import OURS, PYTHONS_OWN
+    from django_ayework.worker.process import DEFAULT_SWITCH_INTERVAL, SWITCH_INTERVAL
 
-    figures: dict[float, list[float]] = {PYTHONS_OWN: [], OURS: []}
+    figures: dict[float, list[float]] = {DEFAULT_SWITCH_INTERVAL: [], SWITCH_INTERVAL: []}
     with scratch_database() as vendor:
         for _ in range(ROUNDS):
             for interval, times in figures.items():

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from bench.peers import job
-from django_ayework import Context, Instruction, work
+from django_ayework import Context, Instruction, Retry, work
 
 
 @work(name="bench.noop")
@@ -62,6 +62,12 @@ def spin(seconds: float) -> None:
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         sum(range(200))
+
+
+@work(name="bench.fails", retry=Retry(attempts=1))
+def fails(number: int) -> None:
+    """Fail as a handler does that a service has refused."""
+    raise ConnectionError(f"gateway refused order {number}")
 
 
 @work(name="bench.urgent", queue="urgent")

@@ -5,7 +5,7 @@ python -m chaos --only sqlite,postgres --faults kill,stop      some of them
 python -m chaos --seed 123 --seconds 20                        again as in that run, longer
 python -m chaos --quick                                        all faults mixed, for a minute
 python -m chaos deadlocks --seconds 60                         mixed calls: deadlocks, and how long calls take
-python -m chaos --write-docs                                   and write the tables into docs/reliability.md
+python -m chaos --write-docs                                   and write the tables into docs/
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--keep", action="store_true", help="keep ledgers and logs also when nothing is found"
     )
-    parser.add_argument("--write-docs", action="store_true", help="write the tables into docs/reliability.md")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="write the tables into the page Reliability"
+    )
     options = parser.parse_args(arguments)
     options.seed = options.seed or str(random.SystemRandom().randrange(10**6))
     options.seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from chaos.redis import ADDRESS, RedisServer
 from chaos.servers import Server, SQLite
 from chaos.settings import LEASE, SQLITE_TIMEOUT
 
@@ -342,6 +343,39 @@ class Terms(Fault):
             self.run.fleet.send(worker, signal.SIGTERM)
 
 
+class RedisQueue(Fault):
+    """The server that delivers the ids of works is gone, or has forgotten them."""
+
+    name, title = "redis-queue", "ids are delivered by Redis, which is killed or flushed"
+    is_outage = True
+
+    @classmethod
+    def hindrance(cls, server: Server) -> str:
+        """Tell whether there can be no Redis server."""
+        return RedisServer.hindrance()
+
+    @contextlib.contextmanager
+    def surroundings(self) -> Iterator[None]:
+        """Run a Redis server, and give its address to the processes of the run."""
+        self._redis = RedisServer()
+        self._redis.start()
+        os.environ[ADDRESS] = self._redis.url
+        try:
+            yield
+        finally:
+            del os.environ[ADDRESS]
+            self._redis.kill()
+
+    def apply(self) -> None:
+        """Flush it, or kill it and start it again a while later."""
+        if self.dice.random() < 0.5:
+            self._redis.flush()
+            return
+        self._redis.kill()
+        self.run.sleep(self.dice.uniform(0.1, 3.0))
+        self._redis.start()
+
+
 class OfHandlers(Fault):
     """The load is the fault."""
 
@@ -401,13 +435,13 @@ class Migrate(Fault):
 class Mixed(Fault):
     """All of them, in a random order, up to two at a time."""
 
-    name, title = "mixed", "all of these but the full disk, two at a time"
+    name, title = "mixed", "all of these but the full disk and Redis, two at a time"
     is_proxied = is_outage = loses_leases = True
     extras = ("exits", "hangs", "panics")
 
     def __init__(self, run: Run, dice: random.Random) -> None:
         super().__init__(run, dice)
-        left_out = (Nothing, Mixed, OfHandlers, Disk)
+        left_out = (Nothing, Mixed, OfHandlers, Disk, RedisQueue)
         kinds = [kind for kind in possible_on(run.server) if not issubclass(kind, left_out)]
         self._faults = [kind(run, dice) for kind in kinds if not kind.hindrance(run.server)]
 
@@ -448,6 +482,7 @@ FAULTS: dict[str, type[Fault]] = {
         Silence,
         Disk,
         Writers,
+        RedisQueue,
         Mixed,
     )
 }

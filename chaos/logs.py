@@ -50,7 +50,8 @@ def blocks(text: str) -> Iterator[str]:
 def is_explained(block: str, is_outage: bool) -> bool:
     """Whether a traceback tells what was to be expected."""
     header, last = block.split("\n")[0], raised(block)
-    is_of_database = is_outage and (last.endswith(DATABASE_ERRORS) or last.startswith("psycopg.errors."))
+    is_of_server = last.endswith(DATABASE_ERRORS) or last.startswith(("psycopg.errors.", "redis.exceptions."))
+    is_of_database = is_outage and is_of_server
     if FAILED_ATTEMPT.search(header):
         return is_of_database or last.endswith(PLANNED)
     return is_of_database and bool(REPORT.search(header))

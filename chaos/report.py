@@ -1,4 +1,4 @@
-"""The tables of results, on the terminal and in docs/reliability.md."""
+"""The tables of results, on the terminal and in docs/explanation/reliability.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chaos.faults import FAULTS
 from chaos.run import Result
 from chaos.servers import ROOT, SERVERS
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "explanation/reliability.md"
 HEADS = (
     "fault",
     "database",

@@ -18,7 +18,7 @@ if "FAKETIME" in os.environ:
 LEASE = 4.0
 #: A work may lose its worker often in a run, and must not be dead of that.
 ATTEMPTS = 40
-#: What docs/guides/deployment.md recommends for silent networks, in proportion to the lease.
+#: What docs/operations/deployment.md recommends for silent networks, in proportion to the lease.
 POSTGRES_OPTIONS = {
     "connect_timeout": 2,
     "keepalives_idle": 1,
@@ -56,7 +56,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "only for fault injection"
 USE_TZ = True
 INSTALLED_APPS = ["django_ayework", "chaos.apps.ChaosConfig"]
-AYEWORK = {
+AYEWORK: dict[str, Any] = {
     "LEASE": LEASE,
     "STATEMENT_TIMEOUT": LEASE / 2,
     "POLL_INTERVAL": 0.2,
@@ -64,6 +64,8 @@ AYEWORK = {
     "RETRY": {"attempts": ATTEMPTS, "base": 0.05, "max": 0.4},
     "ON_EVENT": "chaos.works.on_event",
 }
+if url := os.environ.get("CHAOS_REDIS"):
+    AYEWORK |= {"REDIS_URL": url, "QUEUES": {"default": {"DELIVERY": "redis-streams"}}}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

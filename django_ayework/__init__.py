@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import batch_work, work
-from django_ayework.define.handles import ChainState, Handle, WorkState
-from django_ayework.define.instructions import Instruction, Queue, Result, Void
-from django_ayework.define.registry import registry
+from django_ayework.define.handles import ChainState, Handle, WorkCount, WorkState
+from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
+from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest, dependency
-from django_ayework.define.types import BatchItem, WorkType
+from django_ayework.define.schedules import schedule
+from django_ayework.define.types import BatchItem, WorkType, registry
 from django_ayework.errors import (
     Abort,
     Aborted,
@@ -26,24 +27,30 @@ from django_ayework.errors import (
     NotEncodable,
     NotRetryable,
     NotTriggerable,
+    NotWaiting,
     PayloadTooLarge,
     Reschedule,
     UnknownWorkType,
     WaitInTransaction,
     WaitTimeout,
     WorkCancelled,
+    WorkerNotFound,
     WorkFailed,
     WorkNotFound,
 )
 from django_ayework.rules.conditions import Count, condition_met
+from django_ayework.rules.explain import Explanation
 from django_ayework.rules.identity import Dedup
-from django_ayework.rules.reasons import Explanation
 from django_ayework.rules.retry import Retry
+from django_ayework.rules.schedules import next_after, parse_cron
 from django_ayework.rules.states import Status
 
 if TYPE_CHECKING:
     from django_ayework.api import (
         acancel,
+        achange_priority,
+        achange_queue,
+        acommand_worker,
         acomplete,
         adelete_chains,
         aenqueue,
@@ -54,7 +61,11 @@ if TYPE_CHECKING:
         aresume,
         aretry,
         atrigger,
+        awork_counts,
         cancel,
+        change_priority,
+        change_queue,
+        command_worker,
         complete,
         completing,
         delete_chains,
@@ -68,52 +79,22 @@ if TYPE_CHECKING:
         resume,
         retry,
         trigger,
+        work_counts,
     )
-    from django_ayework.define.schedules import schedule
-    from django_ayework.rules.schedules import next_after, parse_cron
     from django_ayework.worker.worker import Worker
-
-#: Names that need Django's models: imported when first used, so that INSTALLED_APPS can load this package.
-LAZY = {
-    "acancel": "django_ayework.api",
-    "acomplete": "django_ayework.api",
-    "adelete_chains": "django_ayework.api",
-    "atrigger": "django_ayework.api",
-    "cancel": "django_ayework.api",
-    "complete": "django_ayework.api",
-    "completing": "django_ayework.api",
-    "delete_chains": "django_ayework.api",
-    "trigger": "django_ayework.api",
-    "aenqueue": "django_ayework.api",
-    "aenqueue_many": "django_ayework.api",
-    "aexplain": "django_ayework.api",
-    "alimit": "django_ayework.api",
-    "apause": "django_ayework.api",
-    "aresume": "django_ayework.api",
-    "aretry": "django_ayework.api",
-    "enqueue": "django_ayework.api",
-    "enqueue_many": "django_ayework.api",
-    "enqueue_on": "django_ayework.api",
-    "explain": "django_ayework.api",
-    "get_handle": "django_ayework.api",
-    "limit": "django_ayework.api",
-    "next_after": "django_ayework.rules.schedules",
-    "parse_cron": "django_ayework.rules.schedules",
-    "pause": "django_ayework.api",
-    "resume": "django_ayework.api",
-    "retry": "django_ayework.api",
-    "schedule": "django_ayework.define.schedules",
-    "Worker": "django_ayework.worker.worker",
-}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a lazy name from its module."""
-    if name not in LAZY:
+    """Import a function of ``api``, or the Worker, on first use.
+
+    They need Django's models, which cannot be imported before this package is loaded as an installed app.
+    """
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(LAZY[name]), name)
+    module = "django_ayework.worker.worker" if name == "Worker" else "django_ayework.api"
+    return getattr(import_module(module), name)
 
 
 __all__ = [
@@ -127,10 +108,12 @@ __all__ = [
     "ChainNotFound",
     "ChainState",
     "Context",
+    "Continue",
     "Count",
     "CronError",
     "Dedup",
     "Defer",
+    "EnqueueOptions",
     "Explanation",
     "Handle",
     "Instruction",
@@ -139,6 +122,7 @@ __all__ = [
     "NotEncodable",
     "NotRetryable",
     "NotTriggerable",
+    "NotWaiting",
     "PayloadTooLarge",
     "Queue",
     "Reschedule",
@@ -150,13 +134,18 @@ __all__ = [
     "WaitInTransaction",
     "WaitTimeout",
     "WorkCancelled",
+    "WorkCount",
     "WorkFailed",
     "WorkNotFound",
     "WorkRequest",
     "WorkState",
     "WorkType",
     "Worker",
+    "WorkerNotFound",
     "acancel",
+    "achange_priority",
+    "achange_queue",
+    "acommand_worker",
     "acomplete",
     "adelete_chains",
     "aenqueue",
@@ -167,8 +156,12 @@ __all__ = [
     "aresume",
     "aretry",
     "atrigger",
+    "awork_counts",
     "batch_work",
     "cancel",
+    "change_priority",
+    "change_queue",
+    "command_worker",
     "complete",
     "completing",
     "condition_met",
@@ -189,4 +182,5 @@ __all__ = [
     "schedule",
     "trigger",
     "work",
+    "work_counts",
 ]

@@ -1,36 +1,45 @@
-"""The functions users call."""
+"""The functions that users call. Each ``a…`` function is the awaitable form of that without the ``a``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, Unpack, overload
+import functools
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Unpack, overload
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import SynchronousOnlyOperation
 from django.dispatch import Signal
 
 from django_ayework.define.handles import Handle, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
-from django_ayework.flow import acting, handles
+from django_ayework.define.typevars import C, G, P, R, T
+from django_ayework.documentation import documented
+from django_ayework.flow import changing, commands, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing
+from django_ayework.flow import explain as explaining
 from django_ayework.flow import retry as retrying
-from django_ayework.flow.acting import complete, completing
-from django_ayework.flow.controls import limit, pause, resume
-from django_ayework.flow.explain import explain
-from django_ayework.flow.handles import get_handle
-from django_ayework.flow.requests import called_from_async_code, refuse_arguments, request_of, twinned
+from django_ayework.flow.enqueue import refuse_arguments, request_of
 from django_ayework.rules.identity import require_work_id
-from django_ayework.rules.reasons import Explanation
+from django_ayework.store.database import sync_only
 
-R = TypeVar("R")
-G = TypeVar("G")
+
+def awaitable(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return the awaitable form of a function that queries the database; it runs in a thread."""
+
+    @functools.wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await sync_to_async(function)(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = f"a{function.__name__}"
+    call.__doc__ = f"See {function.__name__}()."
+    return call
 
 
 @overload
-def enqueue(work: WorkRequest[R, G], /, **options: Unpack[EnqueueOptions]) -> Handle[R, G]: ...
+def enqueue(work: WorkRequest[R, G, C], /, **options: Unpack[EnqueueOptions]) -> Handle[R, G, C]: ...
 @overload
 def enqueue(work: str, input: Any = None, /, **options: Unpack[EnqueueOptions]) -> Handle[Any, Any]: ...
+@sync_only
 def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: Any) -> Handle[Any, Any]:
     """Queue a work in the current transaction: it commits and rolls back with it; return its handle.
 
@@ -48,48 +57,20 @@ def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: 
             order = Order.objects.create(...)
             enqueue(send_receipt(order_id=order.pk), delay=60, about=order)
     """
-    try:
-        return queued(work, input, options)
-    except SynchronousOnlyOperation as refusal:
-        raise called_from_async_code("enqueue") from refusal
-
-
-def queued(work: WorkRequest[Any, Any] | str, input: Any, options: Mapping[str, Any]) -> Handle[Any, Any]:
-    """Queue a built request, or a type name with its input."""
     if isinstance(work, str):
         refuse_arguments(work, options)
     return queueing.enqueue_one(request_of(work, input), options)
 
 
-@twinned
+@sync_only
 def enqueue_many(
-    works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
-) -> list[Handle[R, G]]:
+    works: Iterable[WorkRequest[R, G, C]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
+) -> list[Handle[R, G, C]]:
     """Queue many works, all or none; return their handles in order. Options apply to each.
 
     Each is a group of its own, or with ``together=True`` all are one group.
     """
     return [*queueing.enqueue_all(list(works), options, together)]
-
-
-@overload
-async def aenqueue(work: WorkRequest[R, G], /, **options: Unpack[EnqueueOptions]) -> Handle[R, G]: ...
-@overload
-async def aenqueue(
-    work: str, input: Any = None, /, **options: Unpack[EnqueueOptions]
-) -> Handle[Any, Any]: ...
-async def aenqueue(
-    work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: Any
-) -> Handle[Any, Any]:
-    """See enqueue()."""
-    return await sync_to_async(queued)(work, input, options)
-
-
-async def aenqueue_many(
-    works: Iterable[WorkRequest[R, G]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
-) -> list[Handle[R, G]]:
-    """See enqueue_many()."""
-    return [*await sync_to_async(queueing.enqueue_all)(list(works), options, together)]
 
 
 def enqueue_on(
@@ -104,8 +85,7 @@ def enqueue_on(
     ``make_work`` returns a request, or None for nothing. Returns a function that disconnects.
     """
 
-    def receiver(**keywords: Any) -> None:
-        keywords.pop("signal", None)
+    def receiver(signal: Signal, **keywords: Any) -> None:
         request = make_work(**keywords)
         if request is not None:
             enqueue(request)
@@ -122,23 +102,23 @@ def enqueue_on(
 def cancel(id: str) -> Handle[Any, Any]: ...
 @overload
 def cancel(*, group: str | Handle[Any, Any]) -> list[str]: ...
-@twinned
+@sync_only
 def cancel(
     id: str | None = None, *, group: str | Handle[Any, Any] | None = None
 ) -> Handle[Any, Any] | list[str]:
-    """End a work as cancelled; return its handle. Its waiters are decided as by any end without success.
+    """Cancel a work and resolve its waiters as after any failure; return its handle.
 
-    A handler that runs it is told by its signal; what it returns is refused. A gate's works are not queued,
-    and count as cancelled for whoever watches them. With ``group``, the id of a group or a handle of a work
-    in it, all works of the group are cancelled that have not ended, in one transaction per page; return
-    their ids.
+    If its handler is running, the handler's signal is set, and its outcome is refused. A cancelled gate
+    releases nothing; its works count as cancelled in gates that watch them. With ``group``, the id of a group
+    or a handle of a work in it, all works of the group that have not ended are cancelled, in one transaction
+    per page; return their ids.
 
     Raises WorkNotFound, and AlreadyCompleted for one work that has ended.
     """
     require_one(id, group, "cancel")
     if id is None:
-        return acting.cancel_group(group_id_of(group))
-    row = acting.cancel_one(id)
+        return termination.cancel_group(group_id_of(group))
+    row = termination.cancel_one(id)
     return handles.Handle(row.id, row.group)
 
 
@@ -146,7 +126,7 @@ def cancel(
 def retry(id: str, input: Any = None, *, again: bool = False) -> Handle[Any, Any]: ...
 @overload
 def retry(*, group: str | Handle[Any, Any]) -> list[str]: ...
-@twinned
+@sync_only
 def retry(
     id: str | None = None,
     input: Any = None,
@@ -169,7 +149,10 @@ def retry(
     if id is not None:
         return retrying.retry(id, input, again)
     if input is not None or again:
-        raise TypeError("expected retry(group=...) without input and again=, which are for one work.")
+        raise documented(
+            TypeError("expected retry(group=...) without input and again=, which are for one work."),
+            "act-arguments",
+        )
     return retrying.retry_group(group_id_of(group))
 
 
@@ -177,7 +160,9 @@ def require_one(id: object, group: object, call: str) -> None:
     """Raise TypeError unless either a work or a group is given."""
     if (id is None) == (group is None):
         got = "neither" if id is None else "both"
-        raise TypeError(f"expected either {call}(id) or {call}(group=...), got {got}.")
+        raise documented(
+            TypeError(f"expected either {call}(id) or {call}(group=...), got {got}."), "act-arguments"
+        )
 
 
 def group_id_of(group: str | Handle[Any, Any] | None) -> str:
@@ -185,33 +170,43 @@ def group_id_of(group: str | Handle[Any, Any] | None) -> str:
     return require_work_id(getattr(group, "group_id", group))
 
 
-@overload
-async def aretry(id: str, input: Any = None, *, again: bool = False) -> Handle[Any, Any]: ...
-@overload
-async def aretry(*, group: str | Handle[Any, Any]) -> list[str]: ...
-async def aretry(id: Any = None, input: Any = None, **options: Any) -> Handle[Any, Any] | list[str]:
-    """See retry()."""
-    found: Handle[Any, Any] | list[str] = await sync_to_async(retry)(id, input, **options)
-    return found
-
-
-@twinned
+@sync_only
 def trigger(*ids: str) -> list[WorkState]:
     """Make scheduled works due now, all or none; return their states in the order given, each once.
 
     Raises WorkNotFound, and NotTriggerable for a work that is not scheduled.
     """
-    return acting.trigger(ids)
+    return changing.trigger(ids)
 
 
-@twinned
-def delete_chains(*ids: acting.Chain, cascade: bool = False) -> list[str]:
+@sync_only
+def change_priority(*ids: str, priority: int) -> list[WorkState]:
+    """Give works that wait another priority, all or none; return their states in the order given, each once.
+
+    A work with a fairness label gets its turn behind those of that label and priority.
+
+    Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
+    """
+    return changing.change_priority(ids, priority)
+
+
+@sync_only
+def change_queue(*ids: str, queue: str) -> list[WorkState]:
+    """Move works that wait to another queue, all or none; return their states in the order given, each once.
+
+    Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
+    """
+    return changing.change_queue(ids, queue)
+
+
+@sync_only
+def delete_chains(*ids: termination.Chain, cascade: bool = False) -> list[str]:
     """Delete chains with all their works; return the ids of those that existed, in the order given.
 
     ``ids`` are chain ids, which are those of first works; a handle stands for the chain its work belongs to.
-    With ``cascade=True`` the chains that block any of their works go too, recursively, and come last in the
-    list. A handler that is running is told ``not_found``, and what it returns is refused. Whatever watches a
-    work that had not ended is decided as if that were cancelled.
+    With ``cascade=True`` the chains that block any of their works are deleted too, recursively, and come last
+    in the list. The signal of a running handler is set to ``not_found``, and its outcome is refused. Waiters
+    of a work that had not ended are resolved as if it were cancelled.
 
     Raises BlockerReference, and deletes nothing, when one of them blocks, or had blocked, a work that stays.
 
@@ -221,80 +216,31 @@ def delete_chains(*ids: acting.Chain, cascade: bool = False) -> list[str]:
             delete_chains(export.chain_id, cascade=True)
             export.delete()
     """
-    return acting.delete_chains(ids, cascade)
+    return termination.delete_chains(ids, cascade)
 
 
-async def adelete_chains(*ids: acting.Chain, cascade: bool = False) -> list[str]:
-    """See delete_chains()."""
-    return await sync_to_async(delete_chains)(*ids, cascade=cascade)
+command_worker = commands.command_worker
+complete = termination.complete
+completing = termination.completing
+explain = explaining.explain
+get_handle = handles.get_handle
+limit = controls.limit
+pause = controls.pause
+resume = controls.resume
+work_counts = counts.work_counts
 
-
-async def aexplain(id: str) -> Explanation:
-    """See explain()."""
-    return await sync_to_async(explain)(id)
-
-
-@overload
-async def acancel(id: str) -> Handle[Any, Any]: ...
-@overload
-async def acancel(*, group: str | Handle[Any, Any]) -> list[str]: ...
-async def acancel(id: Any = None, **options: Any) -> Handle[Any, Any] | list[str]:
-    """See cancel()."""
-    found: Handle[Any, Any] | list[str] = await sync_to_async(cancel)(id, **options)
-    return found
-
-
-async def acomplete(id: str, result: Any = None) -> None:
-    """See complete()."""
-    await sync_to_async(complete)(id, result)
-
-
-async def atrigger(*ids: str) -> list[WorkState]:
-    """See trigger()."""
-    return await sync_to_async(trigger)(*ids)
-
-
-async def apause(*, type: str | None = None, queue: str | None = None) -> None:
-    """See pause()."""
-    await sync_to_async(pause)(type=type, queue=queue)
-
-
-async def aresume(*, type: str | None = None, queue: str | None = None) -> None:
-    """See resume()."""
-    await sync_to_async(resume)(type=type, queue=queue)
-
-
-async def alimit(
-    type: str, *, max_running: int | None = None, weight: int | None = None, priority: int | None = None
-) -> None:
-    """See limit()."""
-    await sync_to_async(limit)(type, max_running=max_running, weight=weight, priority=priority)
-
-
-__all__ = [
-    "acancel",
-    "acomplete",
-    "adelete_chains",
-    "aenqueue",
-    "aenqueue_many",
-    "aexplain",
-    "alimit",
-    "apause",
-    "aresume",
-    "aretry",
-    "atrigger",
-    "cancel",
-    "complete",
-    "completing",
-    "delete_chains",
-    "enqueue",
-    "enqueue_many",
-    "enqueue_on",
-    "explain",
-    "get_handle",
-    "limit",
-    "pause",
-    "resume",
-    "retry",
-    "trigger",
-]
+aenqueue = awaitable(enqueue)
+aenqueue_many = awaitable(enqueue_many)
+acancel = awaitable(cancel)
+achange_priority = awaitable(change_priority)
+achange_queue = awaitable(change_queue)
+acommand_worker = awaitable(command_worker)
+acomplete = awaitable(complete)
+adelete_chains = awaitable(delete_chains)
+aexplain = awaitable(explain)
+alimit = awaitable(limit)
+apause = awaitable(pause)
+aresume = awaitable(resume)
+aretry = awaitable(retry)
+atrigger = awaitable(trigger)
+awork_counts = awaitable(work_counts)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 from django.apps import AppConfig, apps
 from django.core.exceptions import AppRegistryNotReady
-from django.utils.module_loading import autodiscover_modules
+from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
-from django_ayework.define.ids import new_id
-from django_ayework.define.providers import providers
+from django_ayework.define.requests import providers, show_warnings, watch
 
 
 def app_label_of(module: str) -> str | None:
@@ -38,43 +40,57 @@ class AyeworkConfig(AppConfig):
 
         providers.enqueue = api.enqueue
         providers.aenqueue = api.aenqueue
-        new_id.custom = lambda: get_settings().id
+        providers.id_maker = lambda: get_settings().id
         connect_doers()
         connect_intake()
         watch_requests()
         autodiscover_modules("works")
+        connect_tasks()
 
 
 def watch_requests() -> None:
-    """Tell of works that are built and never enqueued, in development and in tests."""
+    """Warn of works that are built and never enqueued, in development and in tests."""
     import sys
 
     from django.conf import settings
-
-    from django_ayework.define.requests import show_warnings, watch
 
     if settings.DEBUG or "pytest" in sys.modules or sys.argv[1:2] == ["test"]:
         watch.start()
         show_warnings()
 
 
+def connect_tasks() -> None:
+    """Import the backends of Django's tasks: ours registers a system check, and a source of types.
+
+    A backend that cannot be imported is reported when it is used.
+    """
+    from django.conf import global_settings, settings
+
+    given: Any = getattr(settings, "TASKS", None)
+    if given is getattr(global_settings, "TASKS", None):
+        return
+    for backend in (given or {}).values():
+        with suppress(ImportError, KeyError, TypeError):
+            import_string(backend["BACKEND"])
+
+
 def connect_doers() -> None:
     """Let doers report as workers do, count for the fleet in the Store, and leave no connection behind."""
     from django.db import connections as databases
 
-    from django_ayework.doers import providers
+    from django_ayework.doers.base import providers as doing
     from django_ayework.flow.events import backlog_policy, report
     from django_ayework.ports import kv
     from django_ayework.store.clock import clock
     from django_ayework.store.connections import tidy_connections
 
-    providers.providers.now = clock.now
-    providers.providers.report = report
-    providers.providers.tidy = tidy_connections
-    providers.providers.leave = databases.close_all
-    providers.providers.backlog_policy = backlog_policy
-    providers.providers.fleet_hit = kv.hit
-    providers.providers.fleet_peek = kv.peek
+    doing.now = clock.now
+    doing.report = report
+    doing.tidy_connections = tidy_connections
+    doing.close_connections = databases.close_all
+    doing.backlog_policy = backlog_policy
+    doing.shared_hit = kv.hit
+    doing.shared_peek = kv.peek
 
 
 def connect_intake() -> None:

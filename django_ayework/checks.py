@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.apps import AppConfig
 from django.conf import settings as django_settings
@@ -15,13 +16,30 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from django_ayework.conf import BESIDE, KEYS, Settings, get_settings, settings_beside, unknown_keys
-from django_ayework.define.registry import registry
 from django_ayework.define.schedules import schedules
+from django_ayework.define.types import Declared, registry
+from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
-from django_ayework.flow.readiness import unloaded_modules, wrong_isolation
+from django_ayework.flow.startup_checks import unloaded_modules, wrong_isolation
+
+Check: TypeAlias = Callable[..., Iterable[CheckMessage]]
 
 
-@register("ayework")
+def registered(tag: str) -> Callable[[Check], Check]:
+    """Register a check whose messages lead to their entries in the documentation."""
+
+    def decorate(check: Check) -> Check:
+        @wraps(check)
+        def carried_out(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+            return [with_entry(message) for message in check(app_configs, **kwargs)]
+
+        register(tag)(carried_out)
+        return carried_out
+
+    return decorate
+
+
+@registered("ayework")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E001: unknown keys. E002: a value that cannot be used. E003: no such database. E004: naive times."""
     found: list[CheckMessage] = []
@@ -43,7 +61,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     return found
 
 
-@register("ayework")
+@registered("ayework")
 def check_settings_beside(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """W006: a setting beside ``AYEWORK`` that is one of its keys, and is not read."""
     found: list[CheckMessage] = []
@@ -69,7 +87,7 @@ def usable_settings() -> Settings | None:
 UNSHARED_CACHES = ("locmem.LocMemCache", "dummy.DummyCache", "filebased.FileBasedCache")
 
 
-@register("ayework")
+@registered("ayework")
 def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """W004: a Store in a cache that processes do not share. W005: ON_BACKLOG that is never called."""
     if (settings := usable_settings()) is None:
@@ -96,13 +114,14 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
     return found
 
 
-#: What carries wake-ups, and the databases it goes with.
+#: The carriers of wake-ups, and the databases that each supports.
 PUBSUB_ENGINES = {"postgres": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
+HINT_AT_REDIS = "Set it, such as to 'redis://localhost:6379/0'."
 
 
-@register("ayework")
+@registered("ayework")
 def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E009: no such database for PUBSUB_DATABASE. E010: a PUBSUB that cannot carry anything here."""
+    """E009: no such database for PUBSUB_DATABASE. E010: PUBSUB cannot carry anything. E014: nor a queue."""
     if (settings := usable_settings()) is None:
         return []
     found: list[CheckMessage] = []
@@ -113,7 +132,14 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
         found.append(Error(message, hint=hint or None, id="ayework.E009"))
     if settings.pubsub == "redis" and not settings.redis_url:
         message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] does not say where that is."
-        found.append(Error(message, hint="Set it, such as to 'redis://localhost:6379/0'.", id="ayework.E010"))
+        found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E010"))
+    for name, declared in settings.queues.items():
+        if declared.delivery == "redis-streams" and not settings.redis_url:
+            message = (
+                f"AYEWORK['QUEUES'][{name!r}]['DELIVERY'] is 'redis-streams', but AYEWORK['REDIS_URL'] does "
+                "not say where that is."
+            )
+            found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E014"))
     engine = PUBSUB_ENGINES.get(settings.pubsub) if isinstance(settings.pubsub, str) else None
     queue = connections.settings.get(settings.database)
     if engine is not None and queue is not None and connections[settings.database].vendor != engine:
@@ -123,21 +149,19 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
     return found
 
 
-@register("ayework")
+@registered("ayework")
 def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """E005: two handlers of one type name. E008: a dotted path that leads nowhere."""
-    return [*check_names(), *check_paths()]
+    hint = 'Give one of them another name: @work(name="...").'
+    clashes = [Error(text, hint=hint, id="ayework.E005") for text in clashes_of(registry, "works")]
+    return [*clashes, *check_paths()]
 
 
-def check_names() -> list[CheckMessage]:
-    """Find names that two handlers have."""
+def clashes_of(declared: Declared[Any], kind: str) -> list[str]:
+    """Return a sentence about each name that was declared twice."""
     return [
-        Error(
-            f"Two works are named {name!r}: {first} and {second}.",
-            hint='Give one of them another name: @work(name="...").',
-            id="ayework.E005",
-        )
-        for name, (first, second) in sorted(registry.clashes.items())
+        f"Two {kind} are named {name!r}: {first} and {second}."
+        for name, (first, second) in sorted(declared.clashes.items())
     ]
 
 
@@ -154,26 +178,20 @@ def check_paths() -> Iterator[CheckMessage]:
                 yield Error(message, hint="Correct the dotted path.", id="ayework.E008")
 
 
-@register("ayework")
+@registered("ayework")
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E011: two schedules of one name, of which one would never fire."""
-    return [
-        Error(
-            f"Two schedules are named {name!r}: {first} and {second}.",
-            hint='Give one of them another name: schedule(…, name="…").',
-            id="ayework.E011",
-        )
-        for name, (first, second) in sorted(schedules.clashes.items())
-    ]
+    """E011: two schedules have one name; only the one declared later would fire."""
+    hint = 'Give one of them another name: schedule(…, name="…").'
+    return [Error(text, hint=hint, id="ayework.E011") for text in clashes_of(schedules, "schedules")]
 
 
-@register("ayework")
+@registered("ayework")
 def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W003: a type chains to one that is not there, so what it outputs would be dropped."""
+    """W003: ``then=`` names an unknown type, so the output would be dropped."""
     return [
         Warning(
             f"{work_type.name!r} has then={work_type.settings.then!r}, but no work is named so; "
-            "what it outputs is dropped.",
+            "its output is dropped.",
             hint=did_you_mean(str(work_type.settings.then), registry.names()).strip()
             or 'Give the name of a type: then="<app_label>.<function name>".',
             id="ayework.W003",
@@ -183,9 +201,9 @@ def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     ]
 
 
-@register("ayework")
+@registered("ayework")
 def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """W007: a module defines works, and nothing imports it. Whatever the URLs import counts as imported."""
+    """W007: a module defines works, and nothing imports it. The URL configuration is imported first."""
     with suppress(Exception):  # as the checks of URLs do, which may run before or after this one
         import_module(django_settings.ROOT_URLCONF)
     return [
@@ -202,7 +220,7 @@ def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     ]
 
 
-@register(Tags.database)
+@registered(Tags.database)
 def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
@@ -214,7 +232,10 @@ def check_database(
     connection = connections[alias]
     if connection.vendor == "sqlite":
         return check_sqlite(connection)
-    found = check_isolation(connection)
+    found: list[CheckMessage] = []
+    # A settlement must see, in a later statement, what others committed meanwhile.
+    if (wrong := wrong_isolation(connection)) is not None:
+        found.append(Error(wrong.text, hint=wrong.hint, id="ayework.E007"))
     if not connection.features.has_select_for_update_skip_locked:
         found.append(
             Error(
@@ -224,12 +245,6 @@ def check_database(
             )
         )
     return found
-
-
-def check_isolation(connection: Any) -> list[CheckMessage]:
-    """Refuse snapshots: a settlement must see, in a later statement, what others committed meanwhile."""
-    wrong = wrong_isolation(connection)
-    return [] if wrong is None else [Error(wrong.text, hint=wrong.hint, id="ayework.E007")]
 
 
 def check_sqlite(connection: Any) -> list[CheckMessage]:
@@ -245,7 +260,10 @@ def check_sqlite(connection: Any) -> list[CheckMessage]:
                 id="ayework.W001",
             )
         )
-    if journal_mode(connection) not in ("wal", "memory"):
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA journal_mode")
+        [journal_mode] = cursor.fetchone()
+    if journal_mode not in ("wal", "memory"):
         found.append(
             Warning(
                 "SQLite is not in WAL mode, so readers and the writer block each other.",
@@ -254,10 +272,3 @@ def check_sqlite(connection: Any) -> list[CheckMessage]:
             )
         )
     return found
-
-
-def journal_mode(connection: Any) -> str:
-    """Ask SQLite for its journal mode."""
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA journal_mode")
-        return str(cursor.fetchone()[0])

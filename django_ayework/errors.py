@@ -1,7 +1,8 @@
 """Every exception of the package.
 
 Each class's docstring is its default message and says what to do about it. Facts a caller may act on
-travel as attributes; ``id`` is the id of the work concerned, or None.
+travel as attributes; ``id`` is the id of the work concerned, or None. ``code`` is the entry of the message in
+the documentation, and ``docs_url`` its address, which a traceback shows below the message.
 """
 
 from __future__ import annotations
@@ -9,14 +10,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import ClassVar
+
+from django_ayework.documentation import documented, entry_url
 
 
 class AyeworkError(Exception):
     """Something went wrong in django_ayework."""
 
-    def __init__(self, message: str | None = None, *, id: str | None = None) -> None:
+    #: The entry of messages that name no other one; empty without an entry.
+    entry: ClassVar[str] = ""
+
+    def __init__(self, message: str | None = None, *, id: str | None = None, code: str = "") -> None:
         super().__init__(message or " ".join((type(self).__doc__ or "").replace("``", "").split()))
         self.id = id
+        self.code = code or self.entry
+        if self.code:
+            documented(self, self.code)
+
+    @property
+    def docs_url(self) -> str | None:
+        """The address of the message's entry in the documentation; None without one."""
+        return entry_url("errors", self.code) if self.code else None
 
 
 class ImproperWork(AyeworkError, TypeError):
@@ -26,9 +41,13 @@ class ImproperWork(AyeworkError, TypeError):
 class UnknownWorkType(AyeworkError, LookupError):
     """No work of this name is registered; check the spelling, and that its app is installed."""
 
+    entry = "unknown-work-type"
+
 
 class InvalidWorkId(AyeworkError, ValueError):
     """A work id must be new and have 1 to 64 printable characters without spaces."""
+
+    entry = "id-not-usable"
 
 
 class NotEnqueued(AyeworkError):
@@ -36,6 +55,8 @@ class NotEnqueued(AyeworkError):
 
     It is not raised, but reported to ``ON_ERROR``. ``works`` has the id and the type of each.
     """
+
+    entry = "not-enqueued"
 
     def __init__(self, message: str | None = None, *, works: Iterable[tuple[str, str]] = ()) -> None:
         self.works = tuple(works)
@@ -45,13 +66,19 @@ class NotEnqueued(AyeworkError):
 class InvalidOption(AyeworkError, ValueError):
     """A queueing option has a value that cannot be used."""
 
+    entry = "option-not-usable"
+
 
 class CronError(AyeworkError, ValueError):
     """A cron expression, or its time zone, cannot be used; the message says where and why."""
 
+    entry = "cron-not-usable"
+
 
 class NotEncodable(AyeworkError, TypeError):
     """A value cannot be stored; pass plain data, such as a primary key instead of a model instance."""
+
+    entry = "not-encodable"
 
     def __init__(self, message: str | None = None, *, path: str = "", id: str | None = None) -> None:
         super().__init__(message, id=id)
@@ -61,39 +88,72 @@ class NotEncodable(AyeworkError, TypeError):
 class NotDecodable(AyeworkError, ValueError):
     """A stored value cannot be read back."""
 
+    entry = "not-decodable"
+
 
 class PayloadTooLarge(AyeworkError, ValueError):
     """A value is larger than ``AYEWORK["MAX_PAYLOAD"]``; store it elsewhere and pass a reference."""
+
+    entry = "payload-too-large"
 
 
 class WorkNotFound(AyeworkError, LookupError):
     """No work has this id; it may have been pruned, or its transaction was rolled back."""
 
+    entry = "work-not-found"
+
+
+class WorkerNotFound(AyeworkError, LookupError):
+    """No running worker has this id; it may have stopped."""
+
+    entry = "worker-not-found"
+
 
 class ChainNotFound(AyeworkError, LookupError):
     """No chain has this id, so no work can be blocked by it."""
+
+    entry = "chain-not-found"
 
 
 class AlreadyCompleted(AyeworkError):
     """The work has ended already."""
 
+    entry = "already-completed"
+
 
 class NotTriggerable(AyeworkError):
     """Only a scheduled work can be triggered."""
+
+    entry = "not-triggerable"
+
+
+class NotWaiting(AyeworkError):
+    """Only a work that waits can be given another priority or queue: a blocked, scheduled or pending one."""
+
+    entry = "not-waiting"
 
 
 class NotRetryable(AyeworkError):
     """Only a dead or cancelled work can be retried."""
 
+    entry = "not-retryable"
+
     def __init__(
-        self, message: str | None = None, *, id: str | None = None, members: Iterable[str] = ()
+        self,
+        message: str | None = None,
+        *,
+        id: str | None = None,
+        code: str = "",
+        members: Iterable[str] = (),
     ) -> None:
-        super().__init__(message, id=id)
+        super().__init__(message, id=id, code=code)
         self.members = tuple(members)
 
 
 class BlockerReference(AyeworkError):
     """A chain blocks, or had blocked, a work outside of those to delete, so nothing was deleted."""
+
+    entry = "blocker-reference"
 
     def __init__(
         self, message: str | None = None, *, id: str | None = None, references: Iterable[tuple[str, str]] = ()
@@ -105,18 +165,26 @@ class BlockerReference(AyeworkError):
 class WorkFailed(AyeworkError):
     """The work died."""
 
+    entry = "work-failed"
+
 
 class WorkCancelled(AyeworkError):
     """The work was cancelled."""
+
+    entry = "work-cancelled"
 
 
 class WaitTimeout(AyeworkError, TimeoutError):
     """The work did not end within the time given."""
 
+    entry = "wait-timeout"
+
 
 class WaitInTransaction(AyeworkError):
     """The work was enqueued in this transaction, so no worker can see it until the transaction commits;
     wait after the ``atomic`` block (in a test, call ``drain()`` first)."""
+
+    entry = "wait-in-transaction"
 
 
 class InvalidInstruction(AyeworkError, TypeError):
@@ -126,9 +194,13 @@ class InvalidInstruction(AyeworkError, TypeError):
 class AttemptTimeout(AyeworkError, TimeoutError):
     """The attempt ran longer than the work's ``timeout``."""
 
+    entry = "attempt-timeout"
+
 
 class Aborted(AyeworkError):
     """The attempt was asked to stop; ``reason`` says why."""
+
+    entry = "aborted"
 
     def __init__(self, reason: str, message: str | None = None, *, id: str | None = None) -> None:
         super().__init__(message or f"The attempt was asked to stop: {reason}.", id=id)
@@ -191,20 +263,29 @@ class NeverEnqueued(ResourceWarning):
 def require_one_moment(name: str, delay: object, run_at: object) -> None:
     """Raise TypeError unless exactly one of ``delay`` and ``run_at`` is given."""
     if (delay is None) == (run_at is None):
-        raise TypeError(
-            f"{name} expects exactly one of delay= (seconds or timedelta) and run_at= (datetime)."
+        raise documented(
+            TypeError(f"{name} expects exactly one of delay= (seconds or timedelta) and run_at= (datetime)."),
+            "one-moment-expected",
         )
 
 
-NO_MEANINGS: Mapping[str, str] = {}
 #: Names of other packages that are no longer than this count only if they are spelled exactly.
 SHORT = 3
 
 
-def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] = NO_MEANINGS) -> str:
+def by_other_name(other_names: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return what to write here, by the name it has in other packages.
+
+    >>> by_other_name({"run_at": ["eta", "run_after"]})
+    {'eta': 'run_at', 'run_after': 'run_at'}
+    """
+    return {name: meant for meant, names in other_names.items() for name in names}
+
+
+def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] | None = None) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty text.
 
-    ``meanings`` are names of other packages, and what they are called here: a name, or an expression.
+    ``meanings`` gives for names of other packages what to write here: a name, or an expression.
 
     >>> did_you_mean("QUEUE", ["QUEUES", "LEASE"])
     " Did you mean 'QUEUES'?"
@@ -213,16 +294,16 @@ def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] = 
     >>> did_you_mean("retires", ["expires"], {"retries": "retry=Retry(attempts=…)"})
     ' Did you mean retry=Retry(attempts=…)?'
     """
-    elsewhere = [other for other in meanings if len(other) > SHORT or other == name]
-    nearest = difflib.get_close_matches(name, [*known, *elsewhere], n=1, cutoff=0.6)
+    meanings = meanings or {}
+    others = [other for other in meanings if len(other) > SHORT or other == name]
+    nearest = difflib.get_close_matches(name, [*known, *others], n=1, cutoff=0.6)
     if not nearest:
         return ""
-    meant = meanings.get(nearest[0], "")
-    is_expression = meant and not meant.isidentifier()
-    return f" Did you mean {meant if is_expression else repr(meant or nearest[0])}?"
+    meant = meanings.get(nearest[0], nearest[0])
+    return f" Did you mean {repr(meant) if meant.isidentifier() or nearest[0] == meant else meant}?"
 
 
 def no_attribute(owner: str, name: str, known: Iterable[str], meanings: Mapping[str, str]) -> AttributeError:
-    """Return the error of an attribute that is not there, with the nearest one; none for private names."""
+    """Return the error for a missing attribute, with the nearest one; none is suggested for private names."""
     hint = "" if name.startswith("_") else did_you_mean(name, known, meanings)
     return AttributeError(f"{owner} object has no attribute {name!r}{'.' if hint else ''}{hint}")

@@ -1,7 +1,7 @@
 """Heartbeats: each thread of the engine shows that it makes progress.
 
 A thread beats before each of its statements and at each turn of its loop, and says how long it will rest.
-Whoever watches it knows by that how long it has been silent, and needs nothing from the thread itself.
+So a watcher knows how long the thread has been silent, and needs nothing from the thread itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Heartbeat:
     """The signs of life of one thread. Moments are monotonic seconds."""
 
     def __init__(self, name: str) -> None:
-        #: What the thread does, as an operator reads it: "claiming".
+        #: The purpose of the thread in words for operators: "claiming".
         self.name = name
         #: The socket of the engine's own session in this thread, see ``store.sessions``.
         self.socket: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""What log records say of the work whose handler wrote them.
+"""Log records that name the work whose handler wrote them.
 
 Attach the filter to the handlers of your logging, as filters of a logger see its own records only::
 
@@ -22,7 +22,7 @@ from django_ayework.define.requests import watch
 
 
 class AttemptFacts(NamedTuple):
-    """What every record of an attempt says; ``context`` comes from the hooks and from ``bound``."""
+    """The fields of every record of an attempt; ``context`` comes from the hooks and from ``bound``."""
 
     id: str
     type: str
@@ -34,6 +34,7 @@ class AttemptFacts(NamedTuple):
 #: The attempt that runs here. It goes along to the threads of ``sync_to_async``, and to tasks.
 _current: ContextVar[AttemptFacts | None] = ContextVar("django_ayework_attempt", default=None)
 
+
 #: Names that a record gets later, and that nothing may take.
 LATER = frozenset({"message", "asctime"})
 
@@ -41,17 +42,16 @@ LATER = frozenset({"message", "asctime"})
 class WorkContextFilter(logging.Filter):
     """Adds ``work_id``, ``work_type``, ``work_attempt``, ``work_group`` and ``work_context`` to each record.
 
-    Outside of an attempt they are None, and ``work_context`` is empty, so that a format may name them. What
-    is in the context is an attribute of its own besides, unless the record has one of that name.
+    Outside of an attempt they are None, and ``work_context`` is empty, so that a format may name them. The
+    engine's own records about a work have its attributes already, and keep them. What is in the context is an
+    attribute of its own besides, unless the record has one of that name.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes; every record passes."""
         facts = _current.get()
-        record.work_id = facts.id if facts else None
-        record.work_type = facts.type if facts else None
-        record.work_attempt = facts.attempt if facts else None
-        record.work_group = facts.group if facts else None
+        if not hasattr(record, "work_id"):
+            vars(record).update(fields_of(facts))
         record.work_context = context = dict(facts.context) if facts else {}
         for name, value in context.items():
             if name not in LATER and not hasattr(record, name):
@@ -59,21 +59,31 @@ class WorkContextFilter(logging.Filter):
         return True
 
 
-class attempt_logged:  # noqa: N801  # reads as what it is, a context manager
-    """Let the records written in the block tell of this attempt (the engine calls this)."""
+def fields_of(facts: AttemptFacts | None) -> dict[str, str | int | None]:
+    """Return the attributes of a record about this attempt; None for each if there is no attempt."""
+    id, type, attempt, group, _ = facts or (None, None, None, None, None)
+    return {"work_id": id, "work_type": type, "work_attempt": attempt, "work_group": group}
 
-    __slots__ = ("_facts", "_token")
 
-    def __init__(self, facts: AttemptFacts) -> None:
-        self._facts = facts
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._facts)
-
-    def __exit__(self, *error: object) -> None:
-        _current.reset(self._token)
+@contextmanager
+def attempt_logged(facts: AttemptFacts) -> Generator[None]:
+    """Let the records written in the block name this attempt (the engine calls this)."""
+    token = _current.set(facts)
+    try:
+        yield
+    finally:
+        _current.reset(token)
         if watch.dropped:
-            watch.dropped.pop(self._facts.id, None)
+            watch.dropped.pop(facts.id, None)
+
+
+def current_fields() -> dict[str, Any]:
+    """Return what records written here say of the attempt, by name; nothing outside of an attempt.
+
+    It is for libraries without filters, such as structlog.
+    """
+    facts = _current.get()
+    return {**facts.context, **fields_of(facts)} if facts else {}
 
 
 def current_work() -> str | None:

@@ -1,4 +1,4 @@
-"""Signals, sent after commit. ``sender`` is the name of the work's type.
+"""Signals, sent after commit. ``sender`` is the name of the work's type, where there is one.
 
 A receiver that raises is logged and never disturbs the engine.
 """
@@ -76,10 +76,14 @@ class WorkSignal(RobustSignal):
 work_queued = WorkSignal()  # work
 work_started = WorkSignal()  # work
 work_deferred = WorkSignal()  # work, run_at
+work_unblocked = WorkSignal()  # work
 work_succeeded = WorkSignal()  # work
 work_failed = WorkSignal()  # work, error, will_retry
 work_expired = WorkSignal()  # work
 work_cancelled = WorkSignal()  # work
 group_done = WorkSignal()  # group_id, value
+outcome_refused = WorkSignal()  # work_id, cause
+batch_announced = RobustSignal()  # batch
+error_reported = RobustSignal()  # error, phase
 worker_started = RobustSignal()  # worker
 worker_stopped = RobustSignal()  # worker

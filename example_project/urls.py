@@ -1,4 +1,4 @@
-"""Addresses of the example project: the audit at the root, the admin beside it."""
+"""Addresses of the example project: the audit at the root, the admin and the progress pages beside it."""
 
 from __future__ import annotations
 
@@ -7,5 +7,6 @@ from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("works/", include("django_ayework.progress.urls")),
     path("", include("example_project.audit.urls")),
 ]

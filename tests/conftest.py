@@ -68,7 +68,7 @@ def process_env(transactional_db) -> dict[str, str]:
     from django.db import connection
 
     return os.environ | {
-        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "tests.settings"),
         "DATABASE_URL": database_url(connection.settings_dict),
     }
 
@@ -96,23 +96,19 @@ def redis_url() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what uses no database to the run on SQLite: it cannot do anything else on another one.
 
-    And leave to SQLite and PostgreSQL what is about browsers, processes of a supervisor, and examples.
+    Leave browsers to SQLite, too, as a page is the same everywhere; processes of a supervisor, and examples,
+    to SQLite and PostgreSQL.
     """
     from django.db import connection
 
     if connection.vendor == "sqlite":
         return
-    kept = [item for item in items if uses_database(item)]
+    kept = [item for item in items if uses_database(item) and item.get_closest_marker("browser") is None]
     if connection.vendor == "mysql":
-        kept = [item for item in kept if not is_about_others(item)]
+        kept = [item for item in kept if item.path.parent.name not in ("supervisor", "patterns")]
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
-
-
-def is_about_others(item: pytest.Item) -> bool:
-    folder = item.path.parent.name
-    return item.get_closest_marker("browser") is not None or folder in ("supervisor", "patterns")
 
 
 def uses_database(item: pytest.Item) -> bool:

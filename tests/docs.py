@@ -1,13 +1,28 @@
-"""Checks README.md and docs/: links inside the repository resolve, and Python examples compile."""
+"""Checks README.md and docs/: links inside the repository resolve, and each block of code is valid.
 
+Python compiles, JSON, TOML, YAML and INI are read, shells parse, and each ``manage.py`` command exists with
+the options it is given. Blocks of ``text`` are not checked.
+"""
+
+import argparse
 import ast
+import configparser
 import doctest
+import json
+import os
 import re
+import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
+
+import django
+import yaml
+from django.core.management import CommandError, get_commands, load_command_class
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -16,9 +31,12 @@ LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|^\[[^\]]+\]:[ \t]*(\S
 
 
 def main() -> int:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+    django.setup()
     problems = [problem for page in PAGES for check in (bad_links, bad_examples) for problem in check(page)]
     print(*problems, sep="\n", end="\n" if problems else "")
-    print(f"{len(PAGES)} pages, {len(problems)} problems")
+    blocks = ", ".join(f"{count} {language}" for language, count in counted.most_common())
+    print(f"{len(PAGES)} pages, {counted.total()} blocks of code ({blocks}), {len(problems)} problems")
     return 1 if problems else 0
 
 
@@ -38,14 +56,81 @@ def bad_links(page: Path) -> Iterator[str]:
 def bad_examples(page: Path) -> Iterator[str]:
     text = page.read_text()
     for match in FENCE.finditer(text):
-        if match[3].split(" ")[0] not in {"python", "py", "pycon"}:
+        language = match[3].split(" ")[0]
+        if language.startswith("{"):
             continue
-        first = text.count("\n", 0, match.start(4)) + 1
-        for line, source in examples(textwrap.dedent(match[4])):
-            try:
-                compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            except SyntaxError as error:
-                yield f"{page.relative_to(ROOT)}:{first + line + (error.lineno or 1) - 1}: {error.msg}"
+        place = f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start(4)) + 1}"
+        if language not in READERS:
+            yield f"{place}: a block of {language or 'no language'}; expected one of {', '.join(READERS)}"
+            continue
+        try:
+            READERS[language](textwrap.dedent(match[4]))
+        except (ValueError, SyntaxError, configparser.Error, yaml.YAMLError, CommandError) as error:
+            yield f"{place}: {error}"
+        counted[language] += 1
+
+
+def read_python(block: str) -> None:
+    for line, source in examples(block):
+        compile("\n" * line + source, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def read_yaml(block: str) -> None:
+    list(yaml.safe_load_all(block))
+
+
+def read_ini(block: str) -> None:
+    configparser.RawConfigParser(strict=False, allow_no_value=True).read_string(block)
+
+
+def read_shell(block: str) -> None:
+    done = subprocess.run(["bash", "-n"], input=block, text=True, capture_output=True)
+    if done.returncode:
+        raise ValueError(done.stderr.strip())
+    one_line = block.replace("\\\n", " ")
+    for name, arguments in re.findall(r"manage\.py (ayework_\w+)((?:[^\S\n]+[^\s|;&>#)]+)*)", one_line):
+        check_command(name, arguments)
+
+
+def read_console(block: str) -> None:
+    read_shell("\n".join(re.findall(r"^\$ (.+(?:\\\n.+)*)", block, re.MULTILINE)))
+
+
+def check_command(name: str, arguments: str) -> None:
+    """Raise when there is no such command, or it has no such option."""
+    if name not in get_commands():
+        raise ValueError(f"there is no command {name}")
+    parser = load_command_class("django_ayework", name).create_parser("manage.py", name)
+    known = {option for action in parser._actions for option in action.option_strings}
+    parsers = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for subparser in (each for action in parsers for each in action.choices.values()):
+        known |= {option for action in subparser._actions for option in action.option_strings}
+    if unknown := [option for option in re.findall(r"(?<!\S)--[\w-]+", arguments) if option not in known]:
+        raise ValueError(f"{name} has no option {', '.join(unknown)}")
+
+
+def unchecked(block: str) -> None:
+    """Accept output, HTML and files that nothing here can read."""
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "python": read_python,
+    "pycon": read_python,
+    "json": json.loads,
+    "toml": tomllib.loads,
+    "yaml": read_yaml,
+    "ini": read_ini,
+    "sh": read_shell,
+    "console": read_console,
+    "text": unchecked,
+    "html": unchecked,
+    "sql": unchecked,
+    "dockerfile": unchecked,
+    "nginx": unchecked,
+    "diff": unchecked,
+    "promql": unchecked,
+}
+counted: Counter[str] = Counter()
 
 
 def examples(block: str) -> list[tuple[int, str]]:

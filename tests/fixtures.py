@@ -23,7 +23,7 @@ def consistent(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def undeclared() -> Iterator[None]:
     """Forget the types under which tests declare handlers of their own."""
-    from django_ayework.define.registry import registry
+    from django_ayework.define.types import registry
 
     known = set(registry.names())
     yield

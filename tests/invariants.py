@@ -10,8 +10,8 @@ from functools import cached_property
 
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AyeworkError
-from django_ayework.flow.gates import decode_releases, promised_in
 from django_ayework.flow.maintenance import sweep
+from django_ayework.flow.releases import decode_releases, stored_release_ids
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide, tally
 from django_ayework.rules.states import LIVE, Status, is_terminal
@@ -56,7 +56,7 @@ class Tables:
         found: dict[str, list[Work]] = defaultdict(list)
         for gate in self.works.values():
             if gate.type == GATE_TYPE and gate.status != Status.SUCCESS:
-                for id in promised_in(gate.input):
+                for id in stored_release_ids(gate.input):
                     found[id].append(gate)
         return found
 

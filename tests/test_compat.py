@@ -1,17 +1,63 @@
-"""Private parts of CPython that the engine uses do what it expects of them."""
+"""Private and undocumented parts of others are still there, and do what the package takes them to do."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.db import connection, transaction
 
 from django_ayework import compat
+from django_ayework.compat import discard_after_call, is_discarding
 from tests.processes import ROOT
+
+#: Prints whether the function comes before the executors are shut down, and before atexit.
+ORDER = """
+import atexit
+from concurrent.futures import thread
+from django_ayework.compat import before_threads_end
+before_threads_end(lambda: print("threads run" if not thread._shutdown else "too late"))
+atexit.register(lambda: print("exit"))
+"""
+#: Starts a thread for a coroutine as the interpreter ends; a function of atexit would be too late for that.
+ENDING = """
+import asyncio, concurrent.futures.thread
+from django_ayework.compat import before_threads_end
+
+def end():
+    asyncio.run(asyncio.to_thread(print, "a thread was started"))
+
+before_threads_end(end)
+"""
+
+
+def test_a_callback_runs_in_each_forked_child():
+    pids: list[int] = []
+    compat.after_fork_in_child(lambda: pids.append(os.getpid()))
+    child = os.fork()
+    if not child:
+        os._exit(0 if pids == [os.getpid()] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert pids == []
+
+
+def test_functions_run_before_the_executors_of_asyncio_are_shut_down():
+    command = [sys.executable, "-c", ORDER]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["threads", "run", "exit"]
+
+
+def test_as_the_interpreter_ends_executors_still_work():
+    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "a thread was started\n", ended.stderr
 
 
 def test_frames_of_another_thread_are_the_innermost_first():
@@ -64,16 +110,150 @@ def test_an_exception_can_be_set_and_taken_back():
     compat.set_async_exception(this, None)
 
 
-PROGRAM = """
-import atexit
-from concurrent.futures import thread
-from django_ayework.compat import before_threads_end
-before_threads_end(lambda: print("threads run" if not thread._shutdown else "too late"))
-atexit.register(lambda: print("exit"))
-"""
+def test_a_context_has_a_thread_once_it_has_run_something_in_it():
+    async def found() -> list[bool]:
+        async with ThreadSensitiveContext() as context:
+            before = compat.has_thread(context)
+            await sync_to_async(int)()
+            return [before, compat.has_thread(context)]
+
+    assert asyncio.run(found()) == [False, True]
 
 
-def test_functions_run_before_the_executors_of_asyncio_are_shut_down():
-    command = [sys.executable, "-c", PROGRAM]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["threads", "run", "exit"]
+def test_the_command_of_this_process_is_its_interpreter_with_its_arguments(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "argv", [__file__, "--flag"])
+    command = compat.this_command()
+    assert (command[0], command[-2:]) == (sys.executable, [__file__, "--flag"])
+
+
+def test_a_reloaded_process_is_known_by_its_environment(monkeypatch: pytest.MonkeyPatch):
+    assert not compat.is_reloaded()
+    for name, value in compat.environment_of_reloaded().items():
+        monkeypatch.setenv(name, value)
+    assert compat.is_reloaded()
+
+
+def test_code_runs_until_it_changes(monkeypatch: pytest.MonkeyPatch):
+    """What comes after a change is tested with a worker, in tests/worker/test_processes.py."""
+    from django.utils import autoreload
+
+    given: list[object] = []
+    monkeypatch.setattr(autoreload, "run_with_reloader", given.append)
+    compat.run_until_changed(len)
+    assert given == [len]
+
+
+def test_only_a_connection_with_a_pool_has_one_to_close(monkeypatch: pytest.MonkeyPatch):
+    closed: list[str] = []
+    monkeypatch.setattr(connection, "close_pool", lambda: closed.append("pool"), raising=False)
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})
+    compat.close_pool(connection)
+    assert closed == []
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"pool": True})
+    compat.close_pool(connection)
+    assert closed == ["pool"]
+
+
+SEEN: list[bool] = []
+
+
+class Probe:
+    """Records where its construction finds a discard, and whether that is what frees it."""
+
+    def __init__(self):
+        self.discard = discard_after_call(sys._getframe(1))
+        SEEN.append(self.discard is not None)
+
+    def __del__(self):
+        if self.discard is not None:
+            SEEN.append(is_discarding(self.discard))
+
+
+def probed(source):
+    SEEN.clear()
+    exec(source, {"Probe": Probe, "kept": []})
+    return list(SEEN)
+
+
+def test_a_value_that_an_expression_statement_discards():
+    assert probed("Probe()") == [True, True]
+    assert probed("def made():\n return Probe()\nmade()") == [True, True]
+
+
+def test_a_value_that_is_used_or_kept():
+    assert probed("value = Probe()") == [False]
+    assert probed("kept.append(Probe())") == [False]
+    assert probed("kept.extend(made() for made in [Probe])") == [False]
+    assert probed("kept.extend(map(lambda: Probe(), []))") == []
+
+
+def test_a_value_that_the_called_function_keeps_is_freed_elsewhere():
+    assert probed("def made(_):\n return Probe()\nkept.extend(map(made, [1]))\nkept.clear()") == [True, False]
+
+
+@pytest.mark.django_db
+def test_blocks_and_commit_callbacks_of_a_connection_can_be_seen():
+    outside = len(compat.blocks_of(connection))
+    with transaction.atomic(), transaction.atomic():
+        assert len(compat.blocks_of(connection)) == outside + 2
+        assert compat.commits_on_exit(connection)
+        transaction.on_commit(print)
+        transaction.on_commit(len, robust=True)
+        assert compat.take_commit_callbacks(connection) == [(print, False), (len, True)]
+        assert compat.take_commit_callbacks(connection) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_manual_transaction_is_told_from_one_that_commits():
+    transaction.set_autocommit(False)
+    try:
+        with transaction.atomic():
+            assert not compat.commits_on_exit(connection)
+        transaction.rollback()
+    finally:
+        transaction.set_autocommit(True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_error_in_a_block_spoils_the_transaction():
+    with transaction.atomic():
+        assert not compat.is_broken(connection)
+        with suppress(ZeroDivisionError), transaction.atomic(savepoint=False):
+            raise ZeroDivisionError
+        assert compat.is_broken(connection)
+        transaction.set_rollback(False)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_is_kept_open_or_outlives_its_age():
+    connection.ensure_connection()
+    compat.keep_open(connection)
+    connection.close_if_unusable_or_obsolete()
+    assert connection.connection is not None
+    compat.outlive(connection)
+    connection.close_if_unusable_or_obsolete()
+    assert connection.connection is None
+
+
+@pytest.mark.django_db
+def test_wrappers_of_statements_are_a_list():
+    seen = []
+
+    def wrapper(execute, *arguments):
+        seen.append(arguments[0])
+        return execute(*arguments)
+
+    compat.statement_wrappers(connection).append(wrapper)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    finally:
+        compat.statement_wrappers(connection).remove(wrapper)
+    assert seen == ["SELECT 1"]
+
+
+def test_the_frame_of_a_caller_is_found():
+    def ask():
+        return compat.calling_frame(1)
+
+    assert ask().f_code is sys._getframe().f_code

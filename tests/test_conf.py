@@ -1,15 +1,20 @@
-"""The setting ``AYEWORK``: defaults, merging, and what each key takes."""
+"""The setting ``AYEWORK``: defaults, merging, the values of each key, and refusals."""
 
+import math
+import re
 import uuid
 from datetime import timedelta
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_ayework import Retry, WorkRequest
-from django_ayework.conf import KEYS, READERS, get_settings
+from django_ayework.conf import KEYS, READERS, get_settings, unknown_keys
 from django_ayework.rules.codec import RichJSON
 from django_ayework.rules.retry import RetryPolicy
+
+NO_HOOK = 5
 
 
 def hook(*args):
@@ -35,6 +40,8 @@ class Shelf:
 
 
 SHOUTING, SHELF = Shouting(), Shelf()
+
+
 HOOKS = ["ON_EVENT", "ON_ERROR", "ON_FAILURE", "LOG_CONTEXT", "ON_BACKLOG", "UNHANDLED_GROUP"]
 
 
@@ -48,7 +55,6 @@ def test_every_default(settings, given):
         settings.AYEWORK = given
 
     resolved = dict(vars(get_settings()))
-
     assert isinstance(resolved.pop("codec"), RichJSON)
     assert resolved == {
         "database": "default",
@@ -58,6 +64,7 @@ def test_every_default(settings, given):
         "pubsub": "auto",
         "pubsub_database": None,
         "redis_url": None,
+        "queues": {},
         "concurrency": 8,
         "skip_queue_concurrency": 4,
         "shutdown_grace": 25.0,
@@ -80,31 +87,25 @@ def test_every_default(settings, given):
         "accept": None,
         "backpressure": None,
         "unhandled_group": None,
+        "version": "",
+        "metrics_token": None,
+        "progress_max_age": None,
     }
 
 
 def test_every_default_can_be_written_out(resolved):
+    assert set(READERS) == set(KEYS.values())
     defaults = get_settings()
     written = resolved(**{key: getattr(defaults, name) for key, name in KEYS.items()})
-
     assert vars(written) == vars(defaults)
-
-
-def test_every_key_is_checked():
-    assert set(READERS) == set(KEYS.values())
-
-
-# Merging
+    for key in (*HOOKS, "ID", "CODEC", "BACKLOG_AFTER", "BACKLOG_EVERY"):
+        assert getattr(resolved(**{key: None}), KEYS[key]) == getattr(defaults, KEYS[key])
 
 
 def test_a_partial_retry_leaves_the_rest_to_the_built_in_policy(resolved):
     retry = resolved(RETRY={"attempts": 7, "base": timedelta(minutes=1)}).retry
-
     assert retry == Retry(attempts=7, base=60)
     assert RetryPolicy.resolve(Retry(base=5), retry) == RetryPolicy(attempts=7, base=5)
-
-
-def test_retry_may_be_a_retry(resolved):
     assert resolved(RETRY=Retry(jitter=0)).retry == Retry(jitter=0)
 
 
@@ -116,9 +117,6 @@ def test_a_partial_retention_leaves_the_rest_at_its_default(resolved):
     }
 
 
-# Durations
-
-
 @pytest.mark.parametrize(
     "key",
     ["POLL_INTERVAL", "LEASE", "SHUTDOWN_GRACE", "UNKNOWN_TYPE_GRACE", "BACKLOG_AFTER", "BACKLOG_EVERY"],
@@ -128,54 +126,34 @@ def test_durations_are_seconds_or_timedeltas(resolved, key):
         number = getattr(resolved(**{key: value}), KEYS[key])
         assert number == 5.0
         assert type(number) is float
+    if "GRACE" in key:
+        assert getattr(resolved(**{key: 0}), KEYS[key]) == 0
 
 
-@pytest.mark.parametrize("key", ["SHUTDOWN_GRACE", "UNKNOWN_TYPE_GRACE"])
-def test_a_grace_may_be_none_at_all(resolved, key):
-    assert getattr(resolved(**{key: 0}), KEYS[key]) == 0
+@pytest.mark.parametrize("form", ["object", "class", "path of a class", "path of an object"])
+def test_stores_and_codecs_are_objects_classes_or_dotted_paths(resolved, form):
+    def given(kind, name):
+        paths = {"path of a class": kind.__name__, "path of an object": name}
+        return f"{__name__}.{paths[form]}" if form in paths else kind if form == "class" else kind()
 
-
-@pytest.mark.parametrize("key", ["BACKLOG_AFTER", "BACKLOG_EVERY"])
-def test_a_backlog_may_never_be_told_of(resolved, key):
-    assert getattr(resolved(**{key: None}), KEYS[key]) is None
-
-
-# Stores
-
-
-@pytest.mark.parametrize("name", ["database", "cache", "local"])
-def test_a_store_of_ours_has_a_name(resolved, name):
-    assert resolved(STORE=name).store == name
-
-
-@pytest.mark.parametrize("value", [SHELF, Shelf, f"{__name__}.Shelf", f"{__name__}.SHELF"])
-def test_a_store_is_an_object_a_class_or_a_dotted_path(resolved, value):
-    assert type(resolved(STORE=value).store).__name__ == "Shelf"
-
-
-# Hooks
+    assert type(resolved(STORE=given(Shelf, "SHELF")).store).__name__ == "Shelf"
+    assert resolved(CODEC=given(Shouting, "SHOUTING")).codec.encode("x") == "X"
+    for name in ("database", "cache", "local"):
+        assert resolved(STORE=name).store == name
 
 
 @pytest.mark.parametrize("key", [*HOOKS, "ID"])
 @pytest.mark.parametrize("value", [hook, f"{__name__}.hook"])
 def test_hooks_are_callables_or_dotted_paths(resolved, key, value):
     found = getattr(resolved(**{key: value}), KEYS[key])
-
     assert (found.__module__, found.__name__) == (__name__, "hook")
-
-
-@pytest.mark.parametrize("value", [Hook, f"{__name__}.Hook"])
-def test_a_class_is_called_to_make_the_hook(resolved, value):
-    assert type(resolved(ON_EVENT=value).on_event).__name__ == "Hook"
 
 
 def test_middlewares_are_callables_paths_and_classes_in_order(resolved):
     found = resolved(MIDDLEWARE=[hook, f"{__name__}.hook", Hook, f"{__name__}.Hook"]).middleware
-
     assert [getattr(one, "__name__", type(one).__name__) for one in found] == ["hook", "hook", "Hook", "Hook"]
-
-
-def test_ids_may_be_made_by_a_function_of_the_standard_library(resolved):
+    for value in (Hook, f"{__name__}.Hook"):
+        assert type(resolved(ON_EVENT=value).on_event).__name__ == "Hook"
     assert resolved(ID="uuid.uuid4").id is uuid.uuid4
 
 
@@ -185,31 +163,11 @@ def test_ids_follow_the_setting_at_once(settings):
     mine = WorkRequest(type="tests.any", input={})
     settings.AYEWORK = {}
     again = WorkRequest(type="tests.any", input={})
-
     assert mine.id == "mine"
     assert uuid.UUID(request.id).version == uuid.UUID(again.id).version == 7
 
 
-@pytest.mark.parametrize("value", [SHOUTING, Shouting, f"{__name__}.Shouting", f"{__name__}.SHOUTING"])
-def test_a_codec_is_an_object_a_class_or_a_dotted_path(resolved, value):
-    assert resolved(CODEC=value).codec.encode("x") == "X"
-
-
-@pytest.mark.parametrize("key", [*HOOKS, "ID", "CODEC"])
-def test_none_is_the_default(resolved, key):
-    default = getattr(get_settings(), KEYS[key])
-
-    assert getattr(resolved(**{key: None}), KEYS[key]) == default
-
-
-# Freshness
-
-
-def test_settings_are_resolved_once(settings):
-    assert get_settings() is get_settings()
-
-
-def test_a_test_that_overrides_the_setting_sees_it_and_leaves_nothing_behind():
+def test_settings_are_resolved_once_and_follow_overrides_of_the_setting():
     before = get_settings()
     with override_settings(AYEWORK={"CONCURRENCY": 3}):
         assert get_settings().concurrency == 3
@@ -217,9 +175,105 @@ def test_a_test_that_overrides_the_setting_sees_it_and_leaves_nothing_behind():
             assert get_settings().concurrency == 4
         assert get_settings().concurrency == 3
     assert get_settings() == before
-
-
-def test_other_settings_do_not_matter():
-    before = get_settings()
+    current = get_settings()
     with override_settings(DEBUG=True):
-        assert get_settings() is before
+        assert get_settings() is current
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "matter"),
+    [
+        ("POLL_INTERVAL", 0, "greater than 0, got: 0"),
+        ("POLL_INTERVAL", "1", r"seconds (a number) or a timedelta, got: '1' (str)"),
+        ("POLL_INTERVAL", math.nan, "0 seconds or more, got: nan"),
+        ("LEASE", timedelta(0), "greater than 0"),
+        ("LEASE", -1, "0 seconds or more, got: -1"),
+        ("LEASE", None, "got: None"),
+        ("LEASE", True, "got: True (bool)"),
+        ("CONCURRENCY", 0, "a whole number, 1 or more, got: 0"),
+        ("CONCURRENCY", 2.5, "a whole number, 1 or more, got: 2.5"),
+        ("CONCURRENCY", True, "a whole number, 1 or more"),
+        ("CONCURRENCY", "8", "a whole number, 1 or more"),
+        ("SKIP_QUEUE_CONCURRENCY", -1, "a whole number, 0 or more, got: -1"),
+        ("SKIP_QUEUE_CONCURRENCY", True, "a whole number, 0 or more, got: True"),
+        ("MAX_PAYLOAD", -1, "a whole number, 1 or more"),
+        ("SHUTDOWN_GRACE", -1, "0 seconds or more, got: -1"),
+        ("SHUTDOWN_GRACE", "long", "got: 'long' (str)"),
+        ("UNKNOWN_TYPE_GRACE", math.inf, "0 seconds or more, got: inf"),
+        ("BACKLOG_AFTER", 0, "greater than 0, got: 0"),
+        ("BACKLOG_EVERY", -1, "0 seconds or more, got: -1"),
+        ("BACKLOG_EVERY", "often", "got: 'often' (str)"),
+        ("STORE", "databse", "of a Store, got: 'databse'. Did you mean 'database'?"),
+        ("STORE", "redis", "'database', 'cache', 'local' or the dotted path of a Store, got: 'redis'"),
+        ("STORE", "nowhere.to.be.found", "nowhere"),
+        ("STORE", Shouting, "which has no get, set, delete, set_if_absent, increment, swap"),
+        ("STORE", None, "to be a Store, got: None"),
+        ("PUBSUB", "postgers", "of a PubSub, got: 'postgers'. Did you mean 'postgres'?"),
+        ("PUBSUB", Shelf, "to be a PubSub, got: <class 'tests.test_conf.Shelf'>, which has no publish"),
+        ("QUEUES", ["bulk"], "to be a mapping of names of queues, got: ['bulk']"),
+        ("QUEUES", {"bulk": {}}, "['bulk'] to be {'DELIVERY': …}, got: {}"),
+        (
+            "QUEUES",
+            {"bulk": {"DELIVERY": "redis"}},
+            "'redis-streams', 'local' or the dotted path of a Queue, got: 'redis'",
+        ),
+        ("QUEUES", {"bulk": {"DELIVERY": Shelf}}, "which has no push, pop, ack, put_back"),
+        ("REDIS_URL", 6379, "to be an address such as 'redis://host:6379/0', got: 6379"),
+        ("STRICT_RETURN", "no", "True or False, got: 'no'"),
+        ("RETRY", {"atempts": 3}, "'atempts' is not an option of Retry. Did you mean 'attempts'?"),
+        ("RETRY", {"attempts": 0}, "attempts to be a whole number, 1 or more, got: 0"),
+        ("RETRY", 5, "must be a mapping"),
+        ("RETENTION", {"sucess": 5}, "got: 'sucess'. Did you mean 'success'?"),
+        ("RETENTION", {"running": 5}, "success, cancelled, dead, got: 'running'"),
+        ("RETENTION", {"dead": -5}, "['dead'] to be 0 seconds or more, got: -5"),
+        (
+            "RETENTION",
+            86_400,
+            "to be a mapping of success, cancelled, dead to seconds (a number), a timedelta",
+        ),
+        ("ON_EVENT", "nowhere.to.be.found", "nowhere"),
+        ("ON_EVENT", f"{__name__}.missing", "missing"),
+        ("ON_ERROR", "undotted", "undotted"),
+        ("ON_FAILURE", 5, "a callable or the dotted path of one, got: 5"),
+        ("UNHANDLED_GROUP", f"{__name__}.NO_HOOK", "a callable or the dotted path of one, got: "),
+        ("ID", "uuid.NAMESPACE_DNS", "a callable"),
+        ("LOG_CONTEXT", 5, "a callable or the dotted path of one, got: 5"),
+        ("MIDDLEWARE", hook, "a list of callables or dotted paths, got: <function hook"),
+        ("MIDDLEWARE", "shop.tenancy", "a list of callables or dotted paths, got: 'shop.tenancy'"),
+        ("MIDDLEWARE", [hook, 5], "[1] to be a callable or the dotted path of one, got: 5"),
+        ("MIDDLEWARE", [f"{__name__}.missing"], "missing"),
+        ("MIDDLEWARE", [f"{__name__}.NO_HOOK"], "[0] to be a callable or the dotted path of one, got: "),
+        ("CODEC", hook, "encode(value) and decode(text)"),
+        ("CODEC", "json", "json"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_naming_the_key(resolved, key, value, matter):
+    with pytest.raises(ImproperlyConfigured, match=rf"AYEWORK\['{key}'\].*{re.escape(matter)}"):
+        resolved(**{key: value})
+
+
+@pytest.mark.parametrize("given", [[("LEASE", 5)], "LEASE", 5, None])
+def test_the_setting_itself_must_be_a_mapping(settings, given):
+    settings.AYEWORK = given
+    with pytest.raises(ImproperlyConfigured, match="expected AYEWORK to be a mapping, got: "):
+        get_settings()
+
+
+def test_unknown_keys_are_left_to_the_system_check(resolved, settings):
+    assert resolved(LEASES=5).lease == 30.0
+    settings.AYEWORK = {"LEASES": 5, "lease": 5, "QQQ": 1, 7: 1, "LEASE": 5}
+    assert unknown_keys() == {
+        "LEASES": "Did you mean 'LEASE'?",
+        "lease": "Did you mean 'LEASE'?",
+        "QQQ": "",
+        7: "",
+    }
+
+
+def test_a_version_is_a_text_or_a_function(resolved):
+    assert resolved(VERSION="1.2").version == "1.2"
+    assert resolved(VERSION=str).version is str
+    with pytest.raises(
+        ImproperlyConfigured, match="expected AYEWORK\\['VERSION'\\] to be a text or a function"
+    ):
+        resolved(VERSION=1.2)

@@ -29,6 +29,10 @@ ORDER = (
     "groups",
     "fleet",
     "churn",
+    "events",
+    "queue-port latency",
+    "queue-port drain",
+    "queue-port enqueue",
 )
 
 

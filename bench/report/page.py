@@ -12,8 +12,8 @@ from bench.report.table import render, summary
 from bench.report.targets import TARGETS
 
 #: The page for users has the summary, the notes for maintainers have all figures.
-PAGE = ROOT / "docs" / "performance.md"
-NOTES = ROOT / "docs" / "internals" / "performance-notes.md"
+PAGE = ROOT / "docs" / "explanation/performance.md"
+NOTES = ROOT / "docs" / "explanation" / "performance-notes.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 

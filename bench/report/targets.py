@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import truediv
 
 from bench.report.readings import Reading, best
@@ -209,4 +209,32 @@ FLEET = [
     ),
     at_most(3, Side("fleet", "connections per idle process", "postgres", setting=BESIDE_TWELVE)),
 ]
-TARGETS = [*ENQUEUES, *DRAINS, *LATENCIES, *REST, *STARTS, *RETAINED, *GROUPS, *FLEET]
+UNANNOUNCED, NOBODY, PROMETHEUS = "no events", "nobody listens", "Prometheus"
+#: Drains with a variant of the event stream, the bound, and the variant that it is a multiple of.
+LISTENERS = ((NOBODY, 0.98, UNANNOUNCED), (PROMETHEUS, 0.95, NOBODY))
+EVENTS = [
+    Target(
+        rate("events", database, setting=listener),
+        bound=bound,
+        at_least=True,
+        rival=rate("events", database, setting=other),
+        is_paired=True,
+    )
+    for database in ("postgres", "sqlite", "mariadb")
+    for listener, bound, other in LISTENERS
+]
+#: How workers find works: from the table, woken by LISTEN, or by ids that Redis Streams deliver.
+FROM_TABLE, STREAMS = "LISTEN and the table", "Redis Streams"
+
+
+def of_streams(phase: str, figure: str, bound: float, more: bool) -> Target:
+    """Return a target for Redis Streams beside the table, round by round."""
+    ours = Side(phase, figure, "postgres", setting=STREAMS)
+    return Target(ours, bound, more, replace(ours, setting=FROM_TABLE), is_paired=True)
+
+
+QUEUE_PORT = [
+    of_streams("queue-port latency", "p50 ms", 2, more=False),
+    of_streams("queue-port drain", "jobs/s", 0.9, more=True),
+]
+TARGETS = [*ENQUEUES, *DRAINS, *LATENCIES, *REST, *STARTS, *RETAINED, *GROUPS, *FLEET, *EVENTS, *QUEUE_PORT]

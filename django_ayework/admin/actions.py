@@ -1,204 +1,251 @@
-"""What people can do to works: retry and cancel them, delete their chains."""
+"""The acts on works that people can choose in the admin: names, permissions, parameters, sentences.
+
+One ``ObjectAction`` serves the button of a page, the action of a list, and bulk actions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from django.apps import apps
-from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.utils.html import format_html
+from django import forms
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from django_ayework.admin import columns
-from django_ayework.admin.pages import Links
-from django_ayework.errors import BlockerReference
-from django_ayework.flow.acting import cancel_works, delete_chains
-from django_ayework.flow.retry import retry_each
+from django_ayework.admin import pages
+from django_ayework.admin.buttons import Button
+from django_ayework.define.options import MAX_INTEGER, MAX_NAME_LENGTH
+from django_ayework.flow import acts
+from django_ayework.flow.acts import ActReport
 from django_ayework.models import Work
-from django_ayework.store.database import rows
-from django_ayework.store.deletion import Step, steps_among
+from django_ayework.models.work import STATUS_LABELS
+from django_ayework.rules.states import Status
 
-# --- actions ---
-# What people can do to works: retry and cancel them. Who did it is kept in the admin's log.
-#
-# Works come from the queryset of their model admin, whose permission is asked for each of them.
-
-#: Works that one press of the button acts on: the browser waits.
-AT_ONCE = 500
-#: Refusals told one by one.
-TOLD = 10
-
-#: Acts on works for the user of a request, with the model admin whose permission is asked for each.
-Act = Callable[[Any, HttpRequest, Sequence[Work]], None]
-
-
-@admin.action(permissions=["retry"], description=gettext_lazy("Retry selected works"))
-def retry_selected(model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]) -> None:
-    """Retry the works that were ticked."""
-    act_on_first(retry_for, model_admin, request, chosen)
-
-
-@admin.action(permissions=["cancel"], description=gettext_lazy("Cancel selected works"))
-def cancel_selected(model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]) -> None:
-    """Cancel the works that were ticked."""
-    act_on_first(cancel_for, model_admin, request, chosen)
-
-
-def act_on_first(act: Act, model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]) -> None:
-    """Act on the first works of a selection; if there are more, say so."""
-    works = list(chosen[: AT_ONCE + 1])
-    act(model_admin, request, works[:AT_ONCE])
-    if len(works) > AT_ONCE:
-        left = _("These were the first %(count)d of the selection; repeat the action for the others.")
-        messages.warning(request, left % {"count": AT_ONCE})
-
-
-def retry_for(model_admin: Any, request: HttpRequest, works: Sequence[Work]) -> None:
-    """Retry works on behalf of the request's user: log it, and tell how it went."""
-    allowed = {work.id: work for work in works if model_admin.has_retry_permission(request, work)}
-    report = retry_each(list(allowed))
-    log_change(request, [allowed[id] for id in report.ids], _("Retried."))
-    if count := len(report.ids):
-        done = ngettext("%(count)d work was retried.", "%(count)d works were retried.", count)
-        messages.success(request, done % {"count": count})
-    if count := len(report.revived):
-        waits = ngettext(
-            "%(count)d work waits again for others.", "%(count)d works wait again for others.", count
-        )
-        messages.success(request, waits % {"count": count})
-    refusal = _("expected a permission to retry the work %(id)s (%(type)s), and you have none for it.")
-    forbidden = [refusal % {"id": work.id, "type": work.type} for work in works if work.id not in allowed]
-    refuse(request, [*map(str, report.refusals.values()), *forbidden])
-
-
-def cancel_for(model_admin: Any, request: HttpRequest, works: Sequence[Work]) -> None:
-    """Cancel works on behalf of the request's user: log it, and tell how it went."""
-    allowed = {work.id: work for work in works if model_admin.has_cancel_permission(request, work)}
-    cancelled = set(cancel_works(list(allowed)))
-    log_change(request, [work for id, work in allowed.items() if id in cancelled], _("Cancelled."))
-    if count := len(cancelled):
-        done = ngettext("%(count)d work was cancelled.", "%(count)d works were cancelled.", count)
-        messages.success(request, done % {"count": count})
-    if count := len(allowed) - len(cancelled):
-        ended = ngettext("%(count)d work had ended already.", "%(count)d works had ended already.", count)
-        messages.warning(request, ended % {"count": count})
-    refusal = _("expected a permission to cancel the work %(id)s (%(type)s), and you have none for it.")
-    refuse(request, [refusal % {"id": w.id, "type": w.type} for w in works if w.id not in allowed])
-
-
-def log_change(request: HttpRequest, works: Sequence[Work], what: str) -> None:
-    """Note in the admin's log who did what to which works. Dead letters are logged as works."""
-    if works and apps.is_installed("django.contrib.admin"):
-        from django.contrib.admin.models import CHANGE, LogEntry
-
-        logged: Any = [Work(id=work.id, type=work.type) for work in works]
-        LogEntry.objects.log_actions(request.user.pk, logged, CHANGE, what)  # type: ignore[arg-type]
-
-
-def refuse(request: HttpRequest, refusals: Sequence[str]) -> None:
-    """Tell why works were left as they are."""
-    for refusal in refusals[:TOLD]:
-        messages.error(request, refusal)
-    if (count := len(refusals) - TOLD) > 0:
-        more = ngettext("%(count)d more was refused.", "%(count)d more were refused.", count)
-        messages.error(request, more % {"count": count})
-
-
-# --- deleting ---
-# Deleting chains, after a page that asks whether that is meant. Who did it is kept in the admin's log.
-
-#: Works whose chains go at once: all in one transaction, and the browser waits.
-#: Works that the page names.
-SHOWN = 100
-ACTION = "delete_chains_selected"
-
-
-@admin.action(permissions=["delete_chains"], description=gettext_lazy("Delete chains of selected works"))
-def delete_chains_selected(
-    model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]
-) -> HttpResponse | None:
-    """Ask first; once that is confirmed, delete the chains of the works that were ticked."""
-    ticked = list(chosen[: AT_ONCE + 1])
-    allowed = [
-        work.pk for work in ticked[:AT_ONCE] if model_admin.has_delete_chains_permission(request, work)
-    ]
-    refuse_others(request, ticked[:AT_ONCE], allowed)
-    works = list(rows(Work).filter(id__in=allowed).only("id", "type", "chain_id").order_by("-id"))
-    if not works:
-        return None
-    if request.POST.get("post"):
-        delete_for(request, works)
-        return None
-    if len(ticked) > AT_ONCE:
-        left = _("These are the first %(count)d of the selection; repeat the action for the others.")
-        messages.warning(request, left % {"count": AT_ONCE})
-    return confirmation(model_admin, request, works)
-
-
-def refuse_others(request: HttpRequest, works: Sequence[Work], allowed: Sequence[str]) -> None:
-    """Tell which works the user may see and may not delete."""
-    refusal = _(
+#: Shown for a work that the user may not act on, by the permission that is missing.
+FORBIDDEN = {
+    "retry": gettext_lazy(
+        "expected a permission to retry the work %(id)s (%(type)s), and you have none for it."
+    ),
+    "cancel": gettext_lazy(
+        "expected a permission to cancel the work %(id)s (%(type)s), and you have none for it."
+    ),
+    "edit_input": gettext_lazy(
+        "expected a permission to edit the input of the work %(id)s (%(type)s), and you have none for it."
+    ),
+    "change_work": gettext_lazy(
+        "expected a permission to change the work %(id)s (%(type)s), and you have none for it."
+    ),
+    "delete_chains": gettext_lazy(
         "expected a permission to delete the chain of the work %(id)s (%(type)s), and you have none for it."
+    ),
+}
+HAD_ENDED = ngettext_lazy("%(count)d work had ended already.", "%(count)d works had ended already.", "count")
+WERE_GONE = ngettext_lazy("%(count)d work was gone already.", "%(count)d works were gone already.", "count")
+
+
+# Parameters
+
+
+class ParametersForm(forms.Form):
+    """The parameters of an act, which are values of JSON under the names that the act knows."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("prefix", "with")  # the list's own form has fields of these names
+        super().__init__(*args, **kwargs)
+
+
+class PriorityForm(ParametersForm):
+    """Another priority."""
+
+    priority = forms.IntegerField(
+        label=gettext_lazy("priority"),
+        min_value=-MAX_INTEGER,
+        max_value=MAX_INTEGER,
+        help_text=gettext_lazy("Works of a higher priority are started first; 0 is the usual one."),
     )
-    refuse(
-        request, [refusal % {"id": work.pk, "type": work.type} for work in works if work.pk not in allowed]
+
+
+class QueueForm(ParametersForm):
+    """Another queue."""
+
+    queue = forms.CharField(
+        label=gettext_lazy("queue"),
+        max_length=MAX_NAME_LENGTH,
+        help_text=gettext_lazy("The name of a queue; workers that serve it will run the works."),
+    )
+
+    def clean_queue(self) -> str:
+        """Return the name, if a queue can have it."""
+        queue: str = self.cleaned_data["queue"]
+        if not queue.isprintable():
+            raise forms.ValidationError(_("expected printable characters, got: %r.") % queue)
+        return queue
+
+
+class ResultField(forms.JSONField):
+    """JSON, or nothing."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Show nothing for no result, which JSON would call null."""
+        return "" if value is None else super().prepare_value(value)
+
+
+class ResultForm(ParametersForm):
+    """The result of works that are completed by hand."""
+
+    result = ResultField(
+        label=gettext_lazy("result"),
+        required=False,
+        help_text=gettext_lazy('JSON, such as 17, "approved" or {"total": 3}; leave it empty for no result.'),
+        error_messages={"invalid": gettext_lazy("expected JSON, got: %(value)s")},
     )
 
 
-def chain_of(work: Work) -> str:
-    """Return the id of a work's chain."""
-    return str(work.chain_id or work.id)
+# Acts
 
 
-def confirmation(model_admin: Any, request: HttpRequest, works: Sequence[Work]) -> HttpResponse:
-    """Return the page that says what would go."""
-    chains = list(dict.fromkeys(map(chain_of, works)))
-    steps = steps_among(chains)
-    links = Links(model_admin.admin_site, request)
-    request.current_app = model_admin.admin_site.name
-    context = {
-        **model_admin.admin_site.each_context(request),
-        "title": _("Delete chains"),
-        "subtitle": None,
-        "model_count": [(_("chains"), len(chains)), (_("works"), len(steps))],
-        "steps": [shown(step, links) for step in steps[:SHOWN]],
-        "more": max(len(steps) - SHOWN, 0),
-        "queryset": works,
-        "action": ACTION,
-        "opts": model_admin.opts,
-        "action_checkbox_name": ACTION_CHECKBOX_NAME,
-        "media": model_admin.media,
-    }
-    return TemplateResponse(request, "admin/django_ayework/delete_chains.html", context)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectAction(Button):
+    """An act that people can choose: for one work, for those ticked in a list, for all that match a filter.
+
+    ``act`` is its name in ``flow.acts.ACTS``. ``permission`` is asked with the work, by the method
+    ``has_…_permission`` of the model admin. ``question``, if there is one, is asked first, and so are the
+    parameters of ``form``. ``sentence`` goes into the admin's log; it may name ``status``, ``priority``
+    and ``queue`` as they were before, and the parameters.
+    """
+
+    selected: Any
+    permission: str
+    act: str
+    done: Any
+    sentence: Any
+    question: Any = ""
+    form: type[ParametersForm] | None = None
+    untouched: Any = HAD_ENDED
+    is_deletion: bool = False
+
+    @property
+    def statuses(self) -> frozenset[Status]:
+        """The statuses of the works that it acts on."""
+        return acts.ACTS[self.act].statuses
+
+    @property
+    def asks(self) -> bool:
+        """Whether something is asked before the act."""
+        return bool(self.question or self.form)
+
+    def run(self, ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+        """Act on works."""
+        return acts.ACTS[self.act].run(ids, parameters)
+
+    def logged(self, work: Work, before: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+        """Return what the admin's log says of a work; ``before`` are columns that the act has replaced."""
+        status = STATUS_LABELS[Status(work.status)] if work.status in set(Status) else work.status
+        old: dict[str, Any] = {"status": status, "priority": work.priority, "queue": work.queue, **before}
+        old |= {name: pages.full_moment(at) for name, at in old.items() if isinstance(at, datetime)}
+        given = {f"new_{name}": value for name, value in parameters.items()}
+        return str(self.sentence % {**old, **given})
 
 
-def shown(step: Step, links: Links) -> str:
-    """Return a work that would go as HTML."""
-    return format_html("{} {} {}", step.type, links.work(step.id), columns.badge(step.status))
-
-
-def delete_for(request: HttpRequest, works: Sequence[Work]) -> None:
-    """Delete the chains of works on behalf of the request's user: log it, and tell how it went."""
-    try:
-        deleted = delete_chains(list(map(chain_of, works)))
-    except BlockerReference as refusal:
-        messages.error(request, str(refusal))
-        return
-    log_deletion(request, [work for work in works if chain_of(work) in set(deleted)])
-    done = ngettext("%(count)d chain was deleted.", "%(count)d chains were deleted.", len(deleted))
-    messages.success(request, done % {"count": len(deleted)})
-
-
-def log_deletion(request: HttpRequest, works: Sequence[Work]) -> None:
-    """Log the deletion of the works' chains in the admin, with its user."""
-    if works and apps.is_installed("django.contrib.admin"):
-        from django.contrib.admin.models import DELETION, LogEntry
-
-        told = _("Deleted with its chain.")
-        LogEntry.objects.log_actions(request.user.pk, works, DELETION, told)  # type: ignore[arg-type]
+ALL = (
+    ObjectAction(
+        name="retry",
+        label=gettext_lazy("Retry"),
+        selected=gettext_lazy("Retry selected works"),
+        permission="retry",
+        act="retry",
+        done=ngettext_lazy("%(count)d work was retried.", "%(count)d works were retried.", "count"),
+        sentence=gettext_lazy("Retried. It was %(status)s."),
+    ),
+    ObjectAction(
+        name="run_again",
+        label=gettext_lazy("Run again"),
+        selected=gettext_lazy("Run selected successes again"),
+        permission="retry",
+        act="run_again",
+        done=ngettext_lazy(
+            "%(count)d work was queued again, as a new one.",
+            "%(count)d works were queued again, as new ones.",
+            "count",
+        ),
+        sentence=gettext_lazy("Run again, as a new work. It was %(status)s."),
+    ),
+    ObjectAction(
+        name="run_now",
+        label=gettext_lazy("Run now"),
+        selected=gettext_lazy("Run selected works now"),
+        permission="change_work",
+        act="run_now",
+        done=ngettext_lazy("%(count)d work is due now.", "%(count)d works are due now.", "count"),
+        sentence=gettext_lazy("Made due now. It was %(status)s for %(run_at)s."),
+    ),
+    ObjectAction(
+        name="complete",
+        label=gettext_lazy("Complete"),
+        selected=gettext_lazy("Complete selected works"),
+        permission="change_work",
+        act="complete",
+        done=ngettext_lazy("%(count)d work was completed.", "%(count)d works were completed.", "count"),
+        sentence=gettext_lazy("Completed by hand. It was %(status)s."),
+        question=gettext_lazy(
+            "The works end with success and this result, without their handlers. What waits for them goes "
+            "on. A gate opens, whatever it waits for."
+        ),
+        form=ResultForm,
+    ),
+    ObjectAction(
+        name="change_priority",
+        label=gettext_lazy("Change priority"),
+        selected=gettext_lazy("Change the priority of selected works"),
+        permission="change_work",
+        act="change_priority",
+        done=ngettext_lazy(
+            "%(count)d work has another priority.", "%(count)d works have another priority.", "count"
+        ),
+        sentence=gettext_lazy("Changed the priority from %(priority)s to %(new_priority)s."),
+        form=PriorityForm,
+    ),
+    ObjectAction(
+        name="change_queue",
+        label=gettext_lazy("Move to another queue"),
+        selected=gettext_lazy("Move selected works to another queue"),
+        permission="change_work",
+        act="change_queue",
+        done=ngettext_lazy("%(count)d work was moved.", "%(count)d works were moved.", "count"),
+        sentence=gettext_lazy("Moved from the queue %(queue)s to %(new_queue)s."),
+        form=QueueForm,
+    ),
+    ObjectAction(
+        name="cancel",
+        label=gettext_lazy("Cancel"),
+        selected=gettext_lazy("Cancel selected works"),
+        permission="cancel",
+        act="cancel",
+        done=ngettext_lazy("%(count)d work was cancelled.", "%(count)d works were cancelled.", "count"),
+        sentence=gettext_lazy("Cancelled. It was %(status)s."),
+    ),
+    ObjectAction(
+        name="delete_chains",
+        label=gettext_lazy("Delete chain"),
+        selected=gettext_lazy("Delete chains of selected works"),
+        permission="delete_chains",
+        act="delete",
+        done=ngettext_lazy(
+            "%(count)d work was deleted with its chain.",
+            "%(count)d works were deleted with their chains.",
+            "count",
+        ),
+        sentence=gettext_lazy("Deleted with its chain. It was %(status)s."),
+        question=gettext_lazy(
+            "Are you sure you want to delete the chains of the selected works? All of their works will be "
+            "deleted, with their attempts and what they wait for. Works that run are told to stop; gates "
+            "that wait for works that have not ended are decided as if those were cancelled."
+        ),
+        untouched=WERE_GONE,
+        is_deletion=True,
+    ),
+)
+#: The acts by name, in the order of their buttons.
+ACTS: Mapping[str, ObjectAction] = {action.name: action for action in ALL}

@@ -1,45 +1,57 @@
-"""Controls: pausing, limiting and weighting types and queues while workers run."""
+"""The controls of types and queues: one page with all of them, and a form for each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
-from django.utils.html import format_html
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
-from django_ayework.admin.columns import declared_queues
-from django_ayework.define.registry import registry
+from django_ayework.admin import changes
+from django_ayework.admin.control_board import (
+    OF_CONTINUOUS,
+    OF_TYPES,
+    BoardRow,
+    Target,
+    columns,
+    declared_in_words,
+    force_in_words,
+    labelled,
+    state_of,
+    tables,
+    targets,
+)
+from django_ayework.admin.lists import QueueAdmin, declared_queues
+from django_ayework.define.types import registry
 from django_ayework.errors import did_you_mean
-from django_ayework.flow.controls import control_of, write
+from django_ayework.flow.controls import write
 from django_ayework.models import WorkControl
-from django_ayework.rules.controls import TypeControl
-from django_ayework.store.database import alias
-
-# --- control form ---
-# The form of a control.
+from django_ayework.store.controls import Scope
 
 if TYPE_CHECKING:
     Form = forms.ModelForm[WorkControl]
 else:
     Form = forms.ModelForm
 
-#: What can be decided about a type alone.
-OF_TYPES = ("priority", "weight", "max_running", "max_claimed", "continuous", "interval")
+#: A control with nothing decided: what the code declares applies.
+NOTHING: dict[str, Any] = {"paused": False, **dict.fromkeys(OF_TYPES)}
 
 
 class WorkControlForm(Form):
-    """A control of a type that is known, or of any queue."""
+    """The form of a control of a registered type, or of any queue."""
 
     class Meta:
-        """Everything but what the engine writes."""
+        """All columns that the engine does not write."""
 
         model = WorkControl
-        fields = ("scope", "name", "paused", *OF_TYPES)
+        fields: ClassVar[Any] = ("scope", "name", "paused", *OF_TYPES)
         help_texts: ClassVar[Any] = {
             "name": gettext_lazy("The name of a type or of a queue."),
             "paused": gettext_lazy("Nothing more is claimed; what runs goes on."),
@@ -57,8 +69,12 @@ class WorkControlForm(Form):
             choices = [("unknown", _("as declared")), ("true", _("yes")), ("false", _("no"))]
             self.fields["continuous"].widget.choices = choices
 
+    def _get_validation_exclusions(self) -> set[str]:
+        """Accept a type or a queue that has a control: the form changes that."""
+        return {*super()._get_validation_exclusions(), "name"}  # type: ignore[misc]
+
     def clean_weight(self) -> int | None:
-        """Refuse a weight with which a type would never be served; pausing says that better."""
+        """Refuse a weight of 0, with which a type would never be served: that is a pause."""
         weight: int | None = self.cleaned_data["weight"]
         if weight == 0:
             raise forms.ValidationError(_("A weight is at least 1; pause the type to stop it."))
@@ -72,7 +88,7 @@ class WorkControlForm(Form):
         return interval
 
     def clean(self) -> dict[str, Any]:
-        """Refuse types that are not known, and of queues everything but pausing."""
+        """Refuse unknown types, and for a queue everything but a pause."""
         cleaned = super().clean() or self.cleaned_data
         scope, name = cleaned.get("scope", self.instance.scope), cleaned.get("name", self.instance.name)
         if scope == "type" and name and registry.find(name) is None and not self.instance.pk:
@@ -83,8 +99,27 @@ class WorkControlForm(Form):
         return cleaned
 
 
+class InPlaceForm(WorkControlForm):
+    """The fields of a type in its row of the board."""
+
+    class Meta(WorkControlForm.Meta):
+        """Pausing has a button of its own."""
+
+        fields: ClassVar[Any] = OF_TYPES
+
+    def __init__(self, *args: Any, target: Target, **kwargs: Any) -> None:
+        row = target.row or WorkControl(scope=target.scope, name=target.name)
+        super().__init__(*args, instance=row, **kwargs)
+        for name in () if target.is_continuous else OF_CONTINUOUS:
+            del self.fields[name]
+
+    def clean_interval(self) -> float | None:
+        """Refuse a negative interval of a continuous type."""
+        return super().clean_interval() if "interval" in self.fields else None
+
+
 class Suggesting(forms.TextInput):
-    """A text that may be one of these."""
+    """A text field with suggestions."""
 
     template_name = "admin/django_ayework/suggesting.html"
 
@@ -97,102 +132,200 @@ class Suggesting(forms.TextInput):
         return {**super().get_context(name, value, attrs), "suggestions": self.suggestions}
 
 
-# --- controls ---
-# Controls: pausing, limiting and weighting types and queues while workers run.
-
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[WorkControl]
-else:
-    Base = admin.ModelAdmin
-
-
-@admin.display(description=gettext_lazy("state"), ordering="paused")
-def state(control: WorkControl) -> str:
-    """Whether works are claimed."""
-    kind, word = ("blocked", _("paused")) if control.paused else ("alive", _("served"))
-    return format_html('<span class="ayework-status ayework-{}">{}</span>', kind, word)
-
-
 @admin.display(description=gettext_lazy("as declared"))
 def declared(control: WorkControl) -> str:
-    """What the code says, which counts for everything that is left empty."""
-    work_type = registry.find(control.name) if control.scope == "type" else None
-    if work_type is None:
-        return "–"
-    return in_words(control_of(work_type.settings, None))
+    """The values that the code declares, which apply where the control's own are empty."""
+    return declared_in_words(control.scope, control.name)
 
 
-def in_words(control: TypeControl) -> str:
-    """Return a type's declaration in words."""
-    told = [
-        _("weight %(number)s") % {"number": control.weight},
-        _("at most %(number)s running") % {"number": control.max_running} if control.max_running else "",
-        "" if control.interval is None else _("every %(number)g s") % {"number": control.interval},
-    ]
-    return ", ".join(filter(None, told))
+def values_of(row: WorkControl | None) -> dict[str, Any]:
+    """Return what a control decides."""
+    return dict(NOTHING) if row is None else {name: getattr(row, name) for name in NOTHING}
+
+
+def labels_of(names: Iterable[str]) -> dict[str, Any]:
+    """Return what columns are called, by their names."""
+    return {name: WorkControl._meta.get_field(name).verbose_name for name in names}  # type: ignore[union-attr]
 
 
 @admin.register(WorkControl)
-class WorkControlAdmin(Base):
-    """Types and queues that operators have decided about. Every worker heeds them within a poll."""
+class WorkControlAdmin(QueueAdmin):
+    """The controls of types and queues. Every worker applies a change within a poll."""
+
+    class Media(QueueAdmin.Media):
+        """Looks of the board."""
+
+        css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
 
     form = WorkControlForm
     fields: ClassVar[Any] = ("scope", "name", "paused", *OF_TYPES, declared)
     readonly_fields: ClassVar[Any] = (declared,)
-    list_display = ("name", "scope", state, "priority", "weight", "max_running", declared, "changed_at")
-    list_filter: ClassVar[Any] = ("scope", "paused")
-    ordering = ("scope", "name")
-    actions: Any = ("pause_selected", "resume_selected")
+    actions: Any = None
 
-    class Media:
-        """Colours, for light and dark themes."""
+    # The board
 
-        css = {"all": ("django_ayework/admin.css",)}  # noqa: RUF012  # as Django spells it
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show all types and queues, or change one in its row."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        found = targets()
+        if request.method != "POST":
+            return self.board(request, found)
+        wanted = (request.POST.get("scope"), request.POST.get("name"))
+        target = next((each for each in found if (each.scope, each.name) == wanted), None)
+        if target is None:
+            messages.error(request, _("There is no type or queue of this name; nothing was changed."))
+            return HttpResponseRedirect(self.list_address())
+        return self.change_in_place(request, target, found)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkControl]:
-        """Return the rows of the queue's database, whatever the routers say."""
-        return super().get_queryset(request).using(alias())
+    def change_in_place(self, request: HttpRequest, target: Target, found: list[Target]) -> HttpResponse:
+        """Pause, resume, change or reset a type or a queue; show the board again."""
+        act = request.POST.get("act", "save")
+        may = self.may_remove(request, target) if act == "declared" else self.may_change(request, target)
+        if not may:
+            raise PermissionDenied
+        if act in ("pause", "resume"):
+            self.decide(request, target, {"paused": act == "pause"})
+        elif act == "declared":
+            self.decide(request, target, NOTHING)
+        elif target.scope == "type":
+            form = InPlaceForm(request.POST, target=target)
+            if not form.is_valid():
+                return self.board(request, found, target, form)
+            self.decide(request, target, {name: form.cleaned_data[name] for name in form.fields})
+        return HttpResponseRedirect(self.list_address())
+
+    def decide(self, request: HttpRequest, target: Target, values: dict[str, Any]) -> None:
+        """Write a control, log it with the old values, and show what came of it."""
+        # The form may have written into the row, so the old values are read again.
+        before = self.get_queryset(request).filter(scope=target.scope, name=target.name).first()
+        sentence = changes.differences(labels_of(values), values_of(before), values)
+        if not sentence:
+            messages.info(request, _("%(name)s: nothing was to be changed.") % {"name": target.name})
+            return
+        write(target.scope, target.name, **values)
+        row = self.get_queryset(request).get(scope=target.scope, name=target.name)
+        self.log_change(request, row, sentence)
+        said = _("%(name)s was changed: %(changes)s") % {"name": target.name, "changes": sentence}
+        messages.success(request, said)
+
+    def may_change(self, request: HttpRequest, target: Target) -> bool:
+        """Tell whether the user may control this type or queue."""
+        if target.row is None:
+            return self.has_add_permission(request)
+        return self.has_change_permission(request, target.row)
+
+    def may_remove(self, request: HttpRequest, target: Target) -> bool:
+        """Tell whether the user may return this type or queue to what the code declares."""
+        return target.row is not None and self.has_delete_permission(request, target.row)
+
+    def board(
+        self,
+        request: HttpRequest,
+        found: list[Target],
+        refused: Target | None = None,
+        form: InPlaceForm | None = None,
+    ) -> HttpResponse:
+        """Return the page; ``form`` is the refused form of one of the targets."""
+        names = columns(found)
+        board_rows = [
+            self.board_row(request, number, target, form if target is refused else None, names)
+            for number, target in enumerate(found)
+        ]
+        context = {
+            "title": _("Controls"),
+            "is_list": True,
+            "has_form": True,
+            "media": self.media["css"],
+            "tables": tables([*labels_of(names).values()], board_rows),
+            "add_url": self.address("add") if self.has_add_permission(request) else None,
+        }
+        return self.framed(request, "controls.html", context)
+
+    def board_row(
+        self,
+        request: HttpRequest,
+        number: int,
+        target: Target,
+        form: InPlaceForm | None,
+        names: Sequence[str],
+    ) -> BoardRow:
+        """Return a row of the board."""
+        id = f"control-{number}"
+        may_change = self.may_change(request, target)
+        errors = (
+            [f"{form.fields[name].label}: {' '.join(map(str, texts))}" for name, texts in form.errors.items()]
+            if form
+            else []
+        )
+        fields: list[Any] = []
+        if target.scope == "type":
+            shown = form or InPlaceForm(target=target, auto_id=f"{id}-%s")
+            fields = labelled(shown, target, id, names)
+        return BoardRow(
+            id=id,
+            target=target,
+            state=state_of(target),
+            declared=declared_in_words(target.scope, target.name),
+            in_force=force_in_words(target),
+            fields=fields,
+            errors=errors,
+            may_change=may_change,
+            may_remove=target.is_controlled and self.may_remove(request, target),
+            page_url=self.address("change", target.row.pk) if target.row is not None else None,
+        )
+
+    def list_address(self) -> str:
+        """Return the address of the board."""
+        return self.address("changelist")
+
+    def address(self, page: str, *args: Any) -> str:
+        """Return the address of a page of controls."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
+        return reverse(name, args=args, current_app=self.admin_site.name)
+
+    # The form of one control
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        """What a control is about does not change."""
+        """The type or queue of a control does not change."""
         return (*self.readonly_fields, "scope", "name") if obj else self.readonly_fields
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Suggest the names that the code knows."""
+        """Suggest the registered types and their queues."""
         form = super().get_form(request, obj, change, **kwargs)
         if "name" in form.base_fields:
             form.base_fields["name"].widget = Suggesting([*registry.names(), *declared_queues()])
         return form
 
+    def construct_change_message(
+        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
+    ) -> Any:
+        """Return the changes, with the old values."""
+        return changes.changed_in_words(form)
+
     def save_model(self, request: HttpRequest, obj: WorkControl, form: Any, change: bool) -> None:
-        """Write what was decided, so that workers read it."""
-        decided = {name: form.cleaned_data[name] for name in ("paused", *OF_TYPES)}
-        write("queue" if obj.scope == "queue" else "type", obj.name, **decided)
+        """Write the control, so that workers read it.
+
+        The form for another control keeps what a control that is there says in fields that were left empty.
+        """
+        values = {name: form.cleaned_data[name] for name in NOTHING}
+        if not change:
+            values = {name: value for name, value in values.items() if value not in (None, False)}
+        write(scope_of(obj), obj.name, **values)
         obj.pk = self.get_queryset(request).get(scope=obj.scope, name=obj.name).pk
 
-    @admin.action(
-        description=gettext_lazy("Pause the selected controls' types and queues"), permissions=["change"]
-    )
-    def pause_selected(self, request: HttpRequest, controls: QuerySet[WorkControl]) -> None:
-        """Pause."""
-        self.set_paused(request, controls, True)
+    def delete_model(self, request: HttpRequest, obj: WorkControl) -> None:
+        """Return to what the code declares. The row stays, as it is also the lock of a limit."""
+        write(scope_of(obj), obj.name, **NOTHING)
 
-    @admin.action(
-        description=gettext_lazy("Resume the selected controls' types and queues"), permissions=["change"]
-    )
-    def resume_selected(self, request: HttpRequest, controls: QuerySet[WorkControl]) -> None:
-        """Resume."""
-        self.set_paused(request, controls, False)
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Return all of them to what the code declares."""
+        for control in queryset:
+            self.delete_model(request, control)
 
-    def set_paused(self, request: HttpRequest, controls: QuerySet[WorkControl], paused: bool) -> None:
-        """Write it for each, and into its history."""
-        changed = list(controls.exclude(paused=paused))
-        for control in changed:
-            write("queue" if control.scope == "queue" else "type", control.name, paused=paused)
-            self.log_change(request, control, _("Paused.") if paused else _("Resumed."))
-        told = (
-            ngettext("%(count)d was paused.", "%(count)d were paused.", len(changed))
-            if paused
-            else ngettext("%(count)d was resumed.", "%(count)d were resumed.", len(changed))
-        )
-        self.message_user(request, told % {"count": len(changed)})
+
+def scope_of(control: WorkControl) -> Scope:
+    """Return the scope of a control."""
+    return "queue" if control.scope == "queue" else "type"

@@ -2,76 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin.exceptions import NotRegistered
-from django.contrib.admin.utils import quote, unquote
-from django.core.exceptions import PermissionDenied
 from django.db.models import Case, QuerySet, Value, When
 from django.db.models.functions import Left
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseBase,
-    HttpResponseNotAllowed,
-    HttpResponseRedirect,
-)
-from django.urls import URLPattern, path, reverse
-from django.utils.translation import gettext_lazy as _
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
-from django_ayework.admin import columns, pages
-from django_ayework.admin.actions import Act, act_on_first, cancel_for, retry_for
-from django_ayework.admin.group_page import group_page
-from django_ayework.admin.lists import ReadOnlyAdmin
-from django_ayework.admin.pages import Links
+from django_ayework.admin import lists, pages
+from django_ayework.admin.action_execution import AT_ONCE, act_on_first
+from django_ayework.admin.actions import ACTS, ObjectAction
+from django_ayework.admin.bulk_words import bulk_address
+from django_ayework.admin.buttons import ButtonsAdmin
+from django_ayework.admin.graph import GRAPH_SCRIPT, chain_section, graph_part, members_by_attention
+from django_ayework.admin.live import SCRIPT, LiveAdmin
+from django_ayework.admin.pages import Fact, Links, Page, Section, Table, admin_of, shown
 from django_ayework.admin.works import WorkAdmin
+from django_ayework.conf import get_settings
+from django_ayework.flow.graph import Workflow, read_workflow
 from django_ayework.models import Group, Work
-from django_ayework.rules.states import LIVE, RETRYABLE, Status
-from django_ayework.store.clock import clock
+from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
 
+#: Works that the page of a group shows.
+SHOWN = 100
+#: Seconds between two refreshes of a page, and of that of a group with more works than ``LARGE``.
+QUICK, SLOW, LARGE = 3, 10, 1000
 #: Orders blocked works before all others.
 IS_BLOCKED = Case(When(status=str(Status.BLOCKED), then=Value(0)), default=Value(1))
 
-#: By what is asked for: what does it, and to works of which statuses.
-ACTS: dict[str, tuple[Act, Collection[Status]]] = {
-    "retry": (retry_for, RETRYABLE),
-    "cancel": (cancel_for, LIVE),
-}
 
-
-@admin.display(description=_("done"))
-def done(group: Group) -> str:
-    """How many works have ended, as a bar and in figures."""
-    return columns.group_progress(group)
-
-
-@admin.display(description=_("value"))
+@admin.display(description=gettext_lazy("value"))
 def value(group: Any) -> str:
     """The beginning of the value, as it is stored."""
     return pages.NOTHING if group.value_start is None else pages.first_line(group.value_start, 60)
 
 
-@admin.display(description=_("done at"))
-def done_at(group: Group) -> str:
-    """When the last work ended."""
-    return pages.moment(group.done_at, clock.now())
-
-
 @admin.register(Group)
-class GroupAdmin(ReadOnlyAdmin):
+class GroupAdmin(ButtonsAdmin, LiveAdmin):
     """Groups, the newest first."""
 
+    buttons = (ACTS["retry"], ACTS["cancel"])
     deferred = ("value",)
 
     change_form_template = "admin/django_ayework/group_page.html"
-    list_display = (columns.short_id, done, "total", "open", "dead", value, done_at)
+    live_template = "admin/django_ayework/group_live.html"
+    list_display = (
+        lists.short_id,
+        lists.group_progress,
+        "total",
+        "open",
+        "dead",
+        value,
+        lists.moment_column("done_at", gettext_lazy("done at"), "done_at"),
+    )
     ordering = ("-id",)
+
+    class Media:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Media of its own, as Django has it
+        """The graph: its colours and its zoom; what refreshes it."""
+
+        css = {"all": ("django_ayework/pages.css", "django_ayework/graph.css")}  # noqa: RUF012
+        js = (SCRIPT, GRAPH_SCRIPT)
+
     search_fields = ("id",)  # exactly; see get_search_results()
-    search_help_text = _("The id of a group, which is the id of its first work.")
+    search_help_text = gettext_lazy("The id of a group, which is the id of its first work.")
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return groups with the beginning of their value."""
@@ -85,84 +83,108 @@ class GroupAdmin(ReadOnlyAdmin):
         term = search_term.strip()
         return (queryset.filter(id=term) if term else queryset), False
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return none: the page has sections of its own."""
-        return ()
+    def live_context(self, request: HttpRequest, obj: Group) -> dict[str, Any]:
+        """Return what the page of a group shows: its graph, and sections."""
+        links = Links(self.admin_site, request)
+        workflow = read_workflow(obj.pk)
+        return {"graph": graph_part(workflow, links), "page": group_page(obj, workflow, links)}
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
-    ) -> HttpResponse:
-        """Show a group."""
-        works = self.works_admin()
-        id = context["object_id"]
-        may_retry = has_retryable(obj) and may("retry", works, request)
-        may_cancel = obj.open > 0 and may("cancel", works, request)
-        context |= {
-            "page": group_page(obj, Links(self.admin_site, request)),
-            "retry_url": self.address("retry", id) if may_retry else None,
-            "cancel_url": self.address("cancel", id) if may_cancel else None,
+    def page_context(self, request: HttpRequest, obj: Group) -> dict[str, Any]:
+        """Return the group's page, and its buttons."""
+        asked = request.GET.urlencode()
+        live = self.address("live", obj.pk)
+        return {
+            **self.live_context(request, obj),
+            **self.addresses(request, obj),
+            "live_url": f"{live}?{asked}" if asked else live,
+            "live_every": QUICK if obj.total <= LARGE else SLOW,
         }
-        return super().render_change_form(request, context, add, change, form_url, obj)
 
-    def get_urls(self) -> list[URLPattern]:
-        """Add the addresses that the buttons post to."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}"
-        retry, cancel = map(self.admin_site.admin_view, (self.retry_view, self.cancel_view))
-        return [
-            path("<path:object_id>/retry/", retry, name=f"{name}_retry"),
-            path("<path:object_id>/cancel/", cancel, name=f"{name}_cancel"),
-            *super().get_urls(),
-        ]
+    def addresses(self, request: HttpRequest, obj: Group) -> dict[str, str]:
+        """Return the addresses of the buttons; of bulk actions, too, if one press leaves works over."""
+        buttons = {button.name: button.url for button in self.shown_buttons(request, obj)}
+        addresses = {f"{what}_url": url for what, url in buttons.items()}
+        works = admin_of(self.admin_site, Work)
+        if obj.total <= AT_ONCE or not (buttons and works.has_bulk_permission(request)):
+            return addresses
+        asked = {what: urlencode({"action": what, "group_id": obj.pk}) for what in buttons}
+        in_bulk = {what: bulk_address(self.admin_site, query) for what, query in asked.items()}
+        return addresses | {f"{what}_all_url": url for what, url in in_bulk.items() if url is not None}
 
-    def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """Retry the dead and cancelled works of a group, then show it."""
-        return self.act("retry", request, object_id)
+    def offers(self, button: ObjectAction, obj: Group) -> bool:
+        """Tell whether the group has works that can be, for example, "retried"."""
+        if button.name == "cancel":
+            return obj.open > 0
+        statuses = [str(status) for status in button.statuses]
+        return obj.total > obj.open and rows(Work).filter(group_id=obj.id, status__in=statuses).exists()
 
-    def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """Cancel the works of a group that have not ended, then show it."""
-        return self.act("cancel", request, object_id)
+    def may_press(self, button: ObjectAction, request: HttpRequest, obj: Group | None) -> bool:
+        """Tell whether the user may act on works in general; each work is asked for later."""
+        works = admin_of(self.admin_site, Work)
+        may = isinstance(works, WorkAdmin) and works.may_press(button, request, None)
+        return may and self.has_view_or_change_permission(request, obj)
 
-    def act(self, what: str, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """Act on those works of a group that the admin of works shows, each if the user may, then show it."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        group, works = self.get_object(request, unquote(object_id)), self.works_admin()
-        if not (self.has_view_or_change_permission(request, group) and may(what, works, request)):
-            raise PermissionDenied
-        if group is None:
-            raise Http404(f"expected the id of a group of this list, got: {unquote(object_id)!r}.")
-        act, statuses = ACTS[what]
-        members = works.get_queryset(request).filter(group_id=group.id, status__in=map(str, statuses))
-        # Waiters first: those of a later page must not start because of what this one cancels.
-        act_on_first(act, works, request, members.defer(*works.deferred).order_by(IS_BLOCKED, "-id"))
-        return HttpResponseRedirect(self.address("change", quote(group.id)))
-
-    def works_admin(self) -> Any:
-        """Return the admin of works on this site, which says what is shown and who may act; or None."""
-        try:
-            return self.admin_site.get_model_admin(Work)
-        except NotRegistered:
-            return None
-
-    def address(self, page: str, object_id: str) -> str:
-        """Return the address of one of a group's pages; the id comes quoted."""
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
-        return reverse(name, args=[object_id], current_app=self.admin_site.name)
+    def press(self, button: ObjectAction, request: HttpRequest, obj: Group) -> None:
+        """Act on those works of the group that the admin of works shows, each if the user may."""
+        works = admin_of(self.admin_site, Work)
+        statuses = [str(status) for status in button.statuses]
+        members = works.get_queryset(request).filter(group_id=obj.id, status__in=statuses)
+        # Waiters first: those of a later page must not start because of what this page cancels.
+        act_on_first(button, works, request, members.defer(*works.deferred).order_by(IS_BLOCKED, "-id"))
 
 
-def may(what: str, works: Any, request: HttpRequest) -> bool:
-    """Tell whether the user may, say, "retry" works in general; of each work its admin is asked later."""
-    return isinstance(works, WorkAdmin) and getattr(works, f"has_{what}_permission")(request)
+# The page of a group
 
 
-def has_retryable(group: Group) -> bool:
-    """Tell whether a group has works that can be retried."""
-    statuses = [str(status) for status in RETRYABLE]
-    ended = group.total > group.open
-    return ended and rows(Work).filter(group_id=group.id, status__in=statuses).exists()
+def group_page(group: Group, workflow: Workflow, links: Links) -> Page:
+    """Return a group's page."""
+    root = next((member for member in workflow.own if member.id == group.id), None)
+    chain = [] if root is None else chain_section(Work(id="", chain_id=root.chain), links)
+    sections = [standing(group, links), *chain, members(group, workflow, links)]
+    return Page(_("Group %(id)s") % {"id": group.id}, sections)
+
+
+def standing(group: Group, links: Links) -> Section:
+    """Return how the group stands."""
+    return Section(
+        _("Group"),
+        [
+            Fact(_("first work"), links.work(group.id)),
+            Fact(_("done"), lists.group_progress(group)),
+            Fact(_("open"), str(group.open)),
+            Fact(_("dead"), str(group.dead)),
+            Fact(_("done at"), pages.full_moment(group.done_at)),
+            Fact(_("value is final"), _("yes") if group.final else _("no")),
+            Fact(_("value"), shown(group.value, get_settings().codec), wide=True),
+        ],
+    )
+
+
+def members(group: Group, workflow: Workflow, links: Links) -> Section:
+    """Return the works of the group that need attention first, and the way to the others."""
+    chosen = [member.id for member in members_by_attention(workflow, SHOWN)]
+    works = rows(Work).filter(id__in=chosen).defer("input", "result", "error")
+    found = {work.id: work for work in works.annotate(error_start=Left("error", 200))}
+    table = Table(
+        [_("work"), _("type"), _("status"), _("attempt"), _("ended"), _("error")],
+        [member_cells(found[id], links) for id in chosen if id in found],
+    )
+    note = _("The first %(shown)d of %(total)d: those that need attention.") if group.total > SHOWN else ""
+    return Section(
+        _("Works"),
+        table=table,
+        note=note and note % {"shown": SHOWN, "total": group.total},
+        more=links.works_where(group_id=group.id),
+    )
+
+
+def member_cells(work: Work, links: Links) -> list[str]:
+    """Return a work of the group as cells."""
+    return [
+        format_html('<span class="ayework-id">{}</span>', links.work(work.id, pages.short(work.id))),
+        pages.type_name(work.type),
+        lists.status(work.status),
+        lists.attempt(work),
+        lists.ended(work),
+        lists.error(work),
+    ]

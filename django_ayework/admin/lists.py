@@ -1,32 +1,188 @@
-"""Lists whose cost does not grow with the table, and what all pages have in common."""
+"""The lists: columns, paging at a cost that does not grow with the table, base classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
+from django.contrib.auth import get_permission_codename
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.db.models import Model, Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext_lazy as _
 
-from django_ayework.admin.columns import is_by_type
-from django_ayework.models import Work
-from django_ayework.rules.states import Status
-from django_ayework.store.database import alias, rows
-
-# --- paging ---
-# Lists whose cost does not grow with the table.
+from django_ayework.admin import pages
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.types import registry
+from django_ayework.flow.options import DEFAULT_QUEUE, decode_options
+from django_ayework.models import Group, Work
+from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
+from django_ayework.rules.states import Reason, Status
+from django_ayework.store.clock import clock
+from django_ayework.store.database import alias
 
 if TYPE_CHECKING:
+    BaseAdmin = admin.ModelAdmin[Any]
     BasePaginator = Paginator[Any]
 else:
+    BaseAdmin = admin.ModelAdmin
     BasePaginator = Paginator
 
-#: Rows a list counts, and pages through; beyond, ``id__lt`` goes on.
+#: Rows that a list counts and pages through; beyond them, ``id__lt`` goes on.
 COUNTED = 10_000
+
+
+# Columns
+
+
+def moment_column(field: str, description: Any, name: str, ordering: Any = None) -> Callable[[Any], str]:
+    """Return a column of this name that shows a moment."""
+
+    @admin.display(description=description, ordering=ordering)
+    def column(row: Any) -> str:
+        return pages.moment(getattr(row, field), clock.now())
+
+    column.__name__ = name
+    return column
+
+
+queued = moment_column("queued_at", _("queued"), "queued")
+ended = moment_column("ended_at", _("ended"), "ended")
+died = moment_column("ended_at", _("died"), "died", ordering="ended_at")
+
+
+@admin.display(description=_("id"))
+def short_id(row: Any) -> str:
+    """The id, shortened; in full on hovering."""
+    return format_html('<span class="ayework-id" title="{}">{}</span>', row.pk, pages.short(row.pk))
+
+
+@admin.display(description=_("type"))
+def type_and_error(work: Any) -> str:
+    """The type, the unit, and the first line of the last error."""
+    named = pages.type_name(work.type)
+    named = named if work.unit is None else format_html("{}<br><b>{}</b>", named, work.unit)
+    return format_html("{}<br>{}", named, error(work)) if work.error_start else named
+
+
+@admin.display(description=_("status"))
+def standing(work: Work) -> str:
+    """The status; of a dead work the reason too, of a running work its progress."""
+    more = progress_of(work.progress) if work.status == Status.RUNNING else reason(work)
+    return format_html("{}<br><small>{}</small>", status(work.status), more) if more else status(work.status)
+
+
+@admin.display(description=_("reason"))
+def reason(work: Work) -> str:
+    """Why a dead work died."""
+    return str(REASON_LABELS[Reason(work.reason)]) if work.reason in set(Reason) else work.reason
+
+
+@admin.display(description=_("attempt"))
+def attempt(work: Work) -> str:
+    """Which attempt of how many; a gate has none."""
+    if work.type == GATE_TYPE:
+        return pages.NOTHING
+    most = decode_options(work.options).retry.attempts
+    return format_html('<span class="ayework-narrow">{} / {}</span>', work.attempt, most)
+
+
+@admin.display(description=_("run"))
+def run(work: Work) -> str:
+    """When the last attempt started; for a work that waits, when it may start."""
+    waits = work.status in (Status.SCHEDULED, Status.PENDING) or work.started_at is None
+    return pages.moment(work.run_at if waits else work.started_at, clock.now())
+
+
+@admin.display(description=_("type"))
+def type_and_place(work: Any) -> str:
+    """The type, the unit and the error; then the queue, and the priority unless it is the usual one."""
+    priority = format_html(" · {} <b>{}</b>", _("priority"), work.priority) if work.priority else ""
+    place = format_html('<span class="ayework-where">{} <b>{}</b>{}</span>', _("queue"), work.queue, priority)
+    return format_html("{}{}", type_and_error(work), place)
+
+
+@admin.display(description=_("status"))
+def standing_and_attempt(work: Work) -> str:
+    """The status with its reason or progress, and which attempt of how many."""
+    tried = attempt(work)
+    if tried == pages.NOTHING:
+        return standing(work)
+    return format_html('{}<span class="ayework-where">{} {}</span>', standing(work), _("attempt"), tried)
+
+
+@admin.display(description=_("times"))
+def times(work: Work) -> str:
+    """When the work was queued, started or may start, and ended."""
+    waits = work.status in (Status.SCHEDULED, Status.PENDING) or work.started_at is None
+    moments = [(_("queued"), queued(work)), (_("not before") if waits else _("started"), run(work))]
+    if work.ended_at is not None:
+        moments.append((_("ended"), ended(work)))
+    lines = format_html_join("", "<span><span>{}</span> {}</span>", moments)
+    return format_html('<span class="ayework-times">{}</span>', lines)
+
+
+@admin.display(description=_("error"))
+def error(work: Any) -> str:
+    """The first line of the last error."""
+    return pages.error_line(work.error_start)
+
+
+@admin.display(description=_("done"))
+def group_progress(group: Group) -> str:
+    """How many works of a group have ended, as a bar and in figures."""
+    done = group.total - group.open
+    drawn = bar(done, max(group.total, 1))
+    return format_html('<span class="ayework-narrow">{} {} / {}</span>', drawn, done, group.total)
+
+
+def status(status: str) -> str:
+    """Return a status in its colour, as HTML."""
+    if status not in set(Status):
+        return pages.badge("unknown", status)
+    return pages.badge(status, STATUS_LABELS[Status(status)])
+
+
+def progress_of(text: str | None) -> str:
+    """Return stored progress as HTML."""
+    try:
+        stored = json.loads(text or "{}")
+        done, total, note = stored.get("done"), stored.get("total"), stored.get("note") or ""
+    except (ValueError, AttributeError):
+        return text or ""
+    if done is None:
+        return ""
+    if not total:
+        return format_html("{} {}", done, note)
+    drawn = bar(done, total)
+    return format_html('<span class="ayework-narrow">{} {} / {}</span> {}', drawn, done, total, note)
+
+
+def bar(done: float, total: float) -> str:
+    """Return a bar as HTML."""
+    return format_html('<progress class="ayework-bar" value="{}" max="{}"></progress>', done, total)
+
+
+def has_id(term: str) -> Q:
+    """Return the condition that finds a work or the works of a group by id."""
+    return Q(id=term) | Q(group_id=term)
+
+
+def declared_queues() -> list[str]:
+    """Return the queues that the registered types name, and the default one."""
+    return sorted({work_type.settings.queue or DEFAULT_QUEUE for work_type in registry} | {DEFAULT_QUEUE})
+
+
+# Paging
 
 
 class CappedPaginator(BasePaginator):
@@ -34,14 +190,14 @@ class CappedPaginator(BasePaginator):
 
     @cached_property
     def reached(self) -> int:
-        """How many rows there are, as far as anybody counts: one more than ``COUNTED`` means more."""
+        """The number of rows, up to one more than ``COUNTED``."""
         rows: Any = self.object_list
         found: int = rows.order_by().values("pk")[: COUNTED + 1].count()
         return found
 
     @cached_property
     def count(self) -> int:
-        """How many rows the pages show."""
+        """The number of rows that the pages show."""
         return min(self.reached, COUNTED)
 
     @property
@@ -51,7 +207,7 @@ class CappedPaginator(BasePaginator):
 
 
 class LightChangeList(ChangeList):
-    """A list that fetches what it shows; after its last page it goes on by key."""
+    """A list without large columns; a link after its last page goes on by key."""
 
     paginator: Any
 
@@ -64,7 +220,7 @@ class LightChangeList(ChangeList):
         return light
 
     def get_results(self, request: HttpRequest) -> None:
-        """Count within bounds; beside the search, say how many were found only if that is known."""
+        """Count within bounds; beside the search, show the number of all rows only if it is known."""
         super().get_results(request)
         if self.paginator.is_capped or not (self.query or self.has_active_filters):
             self.full_result_count = self.result_count
@@ -87,29 +243,17 @@ class LightChangeList(ChangeList):
         return self.get_query_string({"id__lt": id}, remove=[PAGE_VAR])
 
 
-# --- base ---
-# What all pages of the admin have in common: they are to be read, on the queue's database.
-
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[Any]
-else:
-    Base = admin.ModelAdmin
+# Base classes
 
 
-class ReadOnlyAdmin(Base):
-    """Rows that only the engine writes. Nothing here counts or sorts a whole table."""
+def has_any(request: HttpRequest, permissions: Iterable[str]) -> bool:
+    """Tell whether the user has one of these permissions."""
+    user: Any = request.user
+    return any(user.has_perm(permission) for permission in permissions)
 
-    #: Parameters of a list's address besides those of its filters; anything else would be a scan.
-    lookups: frozenset[str] = frozenset({"id__lt"})
-    #: Columns too large for a list.
-    deferred: tuple[str, ...] = ()
 
-    empty_value_display = "–"
-    list_per_page = 100
-    paginator = CappedPaginator
-    show_facets = admin.ShowFacets.NEVER
-    show_full_result_count = False
-    sortable_by: ClassVar[Any] = ()
+class QueueAdmin(BaseAdmin):
+    """Rows of the queue's database, whatever the routers say."""
 
     class Media:
         """Colours, for light and dark themes."""
@@ -117,87 +261,98 @@ class ReadOnlyAdmin(Base):
         css = {"all": ("django_ayework/admin.css",)}  # noqa: RUF012  # as Django spells it
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the rows of the queue's database, whatever the routers say."""
+        """Return the rows of the queue's database."""
         return super().get_queryset(request).using(alias())
+
+    def framed(
+        self, request: HttpRequest, template: str, context: Mapping[str, Any], status: int = 200
+    ) -> TemplateResponse:
+        """Return a page of this app's admin, from a template that extends ``framed.html``."""
+        request.current_app = self.admin_site.name
+        shared = self.admin_site.each_context(request)
+        shared |= {"subtitle": None, "opts": self.opts, "media": self.media, **context}
+        return TemplateResponse(request, f"admin/django_ayework/{template}", shared, status=status)
+
+
+class ReadOnlyAdmin(QueueAdmin):
+    """Rows that only the engine writes. No list counts or sorts a whole table."""
+
+    #: Parameters of a list's address besides those of its filters; anything else would be a scan.
+    lookups: frozenset[str] = frozenset({"id__lt"})
+    #: Columns too large for a list.
+    deferred: tuple[str, ...] = ()
+
+    empty_value_display = pages.NOTHING
+    list_per_page = 100
+    paginator = CappedPaginator
+    show_facets = admin.ShowFacets.NEVER
+    show_full_result_count = False
+    sortable_by: ClassVar[Any] = ()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the list that leaves large columns in the database."""
         return LightChangeList
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows with what the list shows, and no more."""
+        """Return the rows with the columns of the list, and no others."""
         return rows.defer(*self.deferred)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """Allow what filters and links of these pages ask for."""
+        """Allow the parameters of the filters and links of these pages."""
         filters = {getattr(filter, "parameter_name", None) for filter in self.list_filter}
         return lookup in self.lookups or lookup in filters
+
+    def is_allowed(self, request: HttpRequest, action: str) -> bool:
+        """Tell whether the user has the permission of this model for an action, such as "change"."""
+        return has_any(request, (f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}",))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Works are queued by code."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Users who may change works see the page read-only, like users who may view them."""
+        """The change permission allows looking at a page, as the view permission does."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Rows are pruned by the engine, which knows what still needs them."""
+        """Rows are pruned by the engine, which knows the rows that are still needed."""
         return False
 
 
-# --- newest ---
-# Where no index serves a filter, the list looks at a bounded number of works, and says so.
+class PageAdmin(ReadOnlyAdmin):
+    """Rows whose page has sections of its own."""
 
-#: Works that a filter without an index looks at.
-LOOKED_AT = 100_000
-#: Statuses with an index of their own.
-INDEXED = frozenset({Status.SCHEDULED, Status.PENDING, Status.RUNNING, Status.DEAD, Status.CANCELLED})
+    def page_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Return the template variables of a row's page."""
+        raise NotImplementedError
 
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return none: the page has sections of its own."""
+        return ()
 
-class WorkChangeList(LightChangeList):
-    """A list of works: filters by type and queue see the newest, and a link goes on to older ones."""
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Show the page."""
+        context |= self.page_context(request, context["original"])
+        return super().render_change_form(request, context, *args, **kwargs)
 
-    #: The oldest work that was looked at; None when all were.
-    oldest: str | None = None
-    looked_at = LOOKED_AT
+    def row_path(self, page: str, view: Callable[..., HttpResponseBase]) -> URLPattern:
+        """Return the pattern of the address of one of a row's pages; the view takes the quoted id."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_{page}"
+        return path(f"<path:object_id>/{page}/", self.admin_site.admin_view(view), name=name)
 
-    def get_queryset(
-        self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
-    ) -> QuerySet[Any]:
-        """Return the filtered works, those found without an index among the newest only."""
-        found = super().get_queryset(request, exclude_parameters)
-        if is_broad(self.params, self.query):
-            self.oldest = oldest_of_newest(self.params.get("id__lt"))
-        if self.oldest is None:
-            return found
-        return found.filter(id__gte=self.oldest)
+    def row_for(self, request: HttpRequest, object_id: str, may: Callable[[Any], bool]) -> Any:
+        """Return the row with this quoted id. Raises PermissionDenied unless the user may, then Http404."""
+        obj = self.get_object(request, unquote(object_id))
+        if not may(obj):
+            raise PermissionDenied
+        if obj is None:
+            kind = self.opts.verbose_name
+            raise Http404(f"expected the id of a {kind} of this list, got: {unquote(object_id)!r}.")
+        return obj
 
-    @property
-    def older_url(self) -> str | None:
-        """The address of the works that were not looked at, or None."""
-        if (url := super().older_url) is not None or self.oldest is None or not self.is_last_page:
-            return url
-        return self.older_than(self.oldest)
-
-
-def is_broad(params: Mapping[str, str], query: str) -> bool:
-    """Tell whether works are looked for by columns without an index, and by none with one.
-
-    Most statuses lead to their few works by an index. Those that succeeded are many, so they are found at
-    once; only together with another filter is there far to look.
-    """
-    status = params.get("status")
-    if status in INDEXED or "reason" in params or "group_id" in params:
-        return False
-    if query:
-        return is_by_type(query)
-    return status == Status.BLOCKED or "type" in params or "queue" in params
-
-
-def oldest_of_newest(before: str | None) -> str | None:
-    """Return the id of the last work to look at, or None when there are not as many."""
-    works = rows(Work).order_by("-id")
-    if before is not None:
-        works = works.filter(id__lt=before)
-    return works.values_list("id", flat=True)[LOOKED_AT - 1 : LOOKED_AT].first()
+    def address(self, page: str, id: str) -> str:
+        """Return the address of one of a row's pages."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
+        return reverse(name, args=[quote(id)], current_app=self.admin_site.name)

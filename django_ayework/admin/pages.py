@@ -1,4 +1,7 @@
-"""What a page consists of: sections, links, stored values and moments as text."""
+"""The parts of a page: sections, texts for people, links, stored values.
+
+A value is a text, or HTML made by ``format_html``; templates escape the former.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,19 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Group, Work
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.conditions import Condition, Count
+from django_ayework.rules.formatting import duration
 from django_ayework.rules.retry import RetryPolicy
-from django_ayework.rules.texts import duration
 
-# --- sections ---
-# What a page consists of. Values are texts, or HTML made by ``format_html``; templates escape the former.
+NOTHING = "–"
+#: Characters of one stored value that a page shows.
+SHOWN = 10_000
+
+
+# Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +78,17 @@ class Page:
     sections: Sequence[Section]
 
 
-# --- words ---
-# Texts that people read: moments, durations, shortened ids, policies.
+# Texts
 
-NOTHING = "–"
+
+def badge(kind: str, word: Any) -> str:
+    """Return a state in its colour, as HTML."""
+    return format_html('<span class="ayework-status ayework-{}">{}</span>', kind, word)
+
+
+def type_name(type: str) -> str:
+    """Return a type as people know it: gates have one of the engine's own."""
+    return str(_("gate")) if type == GATE_TYPE else type
 
 
 def short(id: str) -> str:
@@ -91,8 +106,13 @@ def first_line(text: str, length: int) -> str:
     return Truncator(lines[0]).chars(length) if lines else ""
 
 
+def error_line(text: str, length: int = 140) -> str:
+    """Return the first line of an error as HTML, shortened."""
+    return format_html('<span class="ayework-error">{}</span>', first_line(text, length))
+
+
 def full_moment(at: datetime | None) -> str:
-    """Return a moment to the second, in the reader's time zone."""
+    """Return a moment to the second, in the current time zone."""
     return NOTHING if at is None else date_format(localtime(at), "j M Y H:i:s T")
 
 
@@ -120,35 +140,30 @@ def policy(retry: RetryPolicy) -> str:
     attempts = ngettext("%(count)d attempt", "%(count)d attempts", retry.attempts) % {"count": retry.attempts}
     if retry.attempts == 1:
         return attempts
-    waits = _(
+    text = _(
         "%(attempts)s; the first wait is %(base)s, each next one %(factor)g times as long, at most %(max)s"
     )
-    said = waits % {
-        "attempts": attempts,
-        "base": duration(retry.base),
-        "factor": retry.factor,
-        "max": duration(retry.max),
-    }
+    waits = {"base": duration(retry.base), "factor": retry.factor, "max": duration(retry.max)}
+    text %= {"attempts": attempts, **waits}
     if not retry.jitter:
-        return said
-    return _("%(policy)s, less up to %(share)d %% at random") % {"policy": said, "share": retry.jitter * 100}
+        return text
+    return _("%(policy)s, less up to %(share)d %% at random") % {"policy": text, "share": retry.jitter * 100}
 
 
 def condition(condition: Condition) -> str:
-    """Return what a gate waits for as words."""
+    """Return a gate's condition in words."""
     if isinstance(condition, Count):
         many = _("%(count)d succeeded") if condition.of == "success" else _("%(count)d ended")
         return many % {"count": condition.n}
     return _("all succeeded") if condition == "all-success" else _("all ended")
 
 
-# --- links ---
-# Links to other pages of the admin, for those who may open them.
+# Links
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Makes links for one reader. A page that the reader may not open is named without a link."""
+    """Makes links for one user. A page that the user may not open is named without a link."""
 
     site: AdminSite
     request: HttpRequest
@@ -176,27 +191,32 @@ class Links:
         address = self.address(Work, "changelist")
         return address and f"{address}?{urlencode(filters)}"
 
-    def history(self, id: str) -> str | None:
-        """Return the address of a work's history, or None."""
-        return self.address(Work, "history", id)
-
     def address(self, model: type[Model], page: str, *keys: str) -> str | None:
-        """Return the address of a page, or None when it is not there or not for this reader."""
+        """Return the address of a page, or None when there is none or the user may not open it."""
         if not self.may_view(model):
             return None
-        name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
-        try:
-            return reverse(name, args=[quote(key) for key in keys], current_app=self.site.name)
-        except NoReverseMatch:
-            return None
+        return found_address(self.site, f"{model._meta.app_label}_{model._meta.model_name}_{page}", *keys)
 
     def may_view(self, model: type[Model]) -> bool:
-        """Tell whether the model has a page that the reader may open."""
-        try:
-            model_admin: Any = self.site.get_model_admin(model)
-        except NotRegistered:
-            return False
-        return bool(model_admin.has_view_or_change_permission(self.request))
+        """Tell whether the model has a page that the user may open."""
+        model_admin = admin_of(self.site, model)
+        return model_admin is not None and bool(model_admin.has_view_or_change_permission(self.request))
+
+
+def admin_of(site: AdminSite, model: type[Model]) -> Any:
+    """Return the admin of a model on this site, which decides who may look and act; None for no admin."""
+    try:
+        return site.get_model_admin(model)
+    except NotRegistered:
+        return None
+
+
+def found_address(site: AdminSite, page: str, *keys: str) -> str | None:
+    """Return the address of a page of an admin site, or None on a site without this page."""
+    try:
+        return reverse(f"admin:{page}", args=[quote(key) for key in keys], current_app=site.name)
+    except NoReverseMatch:
+        return None
 
 
 def linked(address: str | None, text: str) -> str:
@@ -204,11 +224,7 @@ def linked(address: str | None, text: str) -> str:
     return text if address is None else format_html('<a href="{}">{}</a>', address, text)
 
 
-# --- payloads ---
-# Stored inputs, results and values, for people to read.
-
-#: Characters of one value that a page shows.
-SHOWN = 10_000
+# Stored values
 
 
 def shown(text: str | None, codec: Codec) -> str:
@@ -216,16 +232,24 @@ def shown(text: str | None, codec: Codec) -> str:
     return NOTHING if text is None else boxed(readable(text, codec))
 
 
+def choice_label(row: Model, field: str) -> str:
+    """Return the label of the choice that a row has in this field."""
+    label: str = getattr(row, f"get_{field}_display")()
+    return label
+
+
 def boxed(text: str) -> str:
-    """Return a text as HTML that keeps its lines; a long one is cut, and its length told."""
+    """Return a text as HTML that keeps its lines; a long text is cut, with a note of its length."""
     if len(text) <= SHOWN:
-        return format_html('<pre class="ayework-text">{}</pre>', text)
+        return format_html('<pre class="ayework-text" tabindex="0">{}</pre>', text)
     note = _("The first %(shown)d of %(size)d characters.") % {"shown": SHOWN, "size": len(text)}
-    return format_html('<pre class="ayework-text">{}…</pre><p class="help">{}</p>', text[:SHOWN], note)
+    return format_html(
+        '<pre class="ayework-text" tabindex="0">{}…</pre><p class="help">{}</p>', text[:SHOWN], note
+    )
 
 
 def readable(text: str, codec: Codec) -> str:
-    """Return a stored value laid out over lines; what cannot be decoded is shown as it is stored."""
+    """Return a stored value laid out over lines; a value that cannot be decoded is shown as it is stored."""
     try:
         return printable(laid_out(codec.decode(text)))
     except Exception:  # a codec, or a value's own __str__, may raise anything
@@ -233,7 +257,7 @@ def readable(text: str, codec: Codec) -> str:
 
 
 def laid_out(value: object) -> str:
-    """Return a decoded value as indented JSON, in which what JSON has no word for is a text."""
+    """Return a decoded value as indented JSON; a part that JSON cannot express becomes a text."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):  # such as keys that are not texts
@@ -241,5 +265,5 @@ def laid_out(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that can be sent: lone surrogates are spelled out."""
+    """Return a text that can be encoded: lone surrogates are spelled out."""
     return text.encode("utf-8", "backslashreplace").decode()

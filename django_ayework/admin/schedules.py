@@ -1,45 +1,83 @@
-"""Schedules: the list, a page for each, and what people can do to them."""
+"""Schedules: the list, the form of those made in the admin, and a page for each."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.conf import settings
-from django.contrib import admin, messages
-from django.contrib.auth import get_permission_codename
-from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.contrib import admin
+from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from django_ayework.admin import pages
-from django_ayework.admin.lists import ReadOnlyAdmin
+from django_ayework.admin import changes, lists, pages
+from django_ayework.admin.buttons import LoggedButton, LoggedButtonsAdmin, selection_of
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table
-from django_ayework.define.registry import registry
 from django_ayework.define.schedules import schedules
+from django_ayework.define.types import registry
 from django_ayework.errors import AyeworkError, CronError
-from django_ayework.flow.firing import run_now
-from django_ayework.flow.gates import encoded_input
+from django_ayework.flow.payloads import encoded_input
+from django_ayework.flow.scheduler import run_now
 from django_ayework.flow.schedules import State, save_by_hand, set_paused, state_of, upcoming
 from django_ayework.models import Firing, Schedule
-from django_ayework.models.schedule import (
-    CATCH_UP_CHOICES,
-    DST_CHOICES,
-    FIRING_CHOICES,
-    ORIGIN_CHOICES,
-    OVERLAP_CHOICES,
-)
+from django_ayework.rules.formatting import duration
 from django_ayework.rules.schedules import parse_cron, zone_of
-from django_ayework.rules.texts import duration
-from django_ayework.store.clock import clock
 from django_ayework.store.database import rows
 
-# --- schedule columns ---
-# What the list and the page of schedules say of one.
+if TYPE_CHECKING:
+    Form = forms.ModelForm[Schedule]
+else:
+    Form = forms.ModelForm
+
+KINDS = [("cron", gettext_lazy("cron expression")), ("every", gettext_lazy("interval"))]
+#: The columns that the form fills in.
+FILLED_IN = (
+    "name", "function", "input", "kind", "cron", "every", "tz", "overlap", "catch_up", "dst", "jitter",
+    "start_at", "end_at",
+)  # fmt: skip
+#: Firings that the page shows, and occurrences that it foresees.
+SHOWN, FORESEEN = 50, 10
+#: The colour and the word of each state.
+STATES: dict[State, tuple[str, Any]] = {
+    "not declared": ("stopped", gettext_lazy("not declared")),
+    "paused": ("blocked", gettext_lazy("paused")),
+    "failing": ("silent", gettext_lazy("failing")),
+    "ended": ("stopped", gettext_lazy("ended")),
+    "active": ("alive", gettext_lazy("active")),
+}
+RUN = LoggedButton(
+    "run",
+    gettext_lazy("Run now"),
+    gettext_lazy("Fire once, beside its occurrences."),
+    logged=gettext_lazy("Run by hand. It was %(state)s."),
+    said=gettext_lazy("The schedule %(name)s was run."),
+    selected=gettext_lazy("Run selected schedules now"),
+    counted=ngettext_lazy("%(count)d was run.", "%(count)d were run.", "count"),
+)
+PAUSE = LoggedButton(
+    "pause",
+    gettext_lazy("Pause"),
+    gettext_lazy("Fire no more; works that were queued go on."),
+    logged=gettext_lazy("Paused. It was %(state)s."),
+    said=gettext_lazy("The schedule %(name)s was paused."),
+    selected=gettext_lazy("Pause selected schedules"),
+    counted=ngettext_lazy("%(count)d was paused.", "%(count)d were paused.", "count"),
+)
+RESUME = LoggedButton(
+    "resume",
+    gettext_lazy("Resume"),
+    gettext_lazy("Go on from now; nothing is caught up."),
+    logged=gettext_lazy("Resumed. It was %(state)s."),
+    said=gettext_lazy("The schedule %(name)s goes on from now."),
+    selected=gettext_lazy("Resume selected schedules"),
+    counted=ngettext_lazy("%(count)d was resumed.", "%(count)d were resumed.", "count"),
+)
+
+
+# Columns
 
 
 @admin.display(description=gettext_lazy("when"))
@@ -54,52 +92,17 @@ def when(schedule: Schedule) -> str:
 
 @admin.display(description=gettext_lazy("state"))
 def state(schedule: Schedule) -> str:
-    """Whether it fires, and what keeps it."""
-    kind, word = STATES[state_of(schedule)]
-    return format_html('<span class="ayework-status ayework-{}">{}</span>', kind, word)
-
-
-#: The colour and the word of each state.
-STATES: dict[State, tuple[str, Any]] = {
-    "not declared": ("stopped", gettext_lazy("not declared")),
-    "paused": ("blocked", gettext_lazy("paused")),
-    "failing": ("silent", gettext_lazy("failing")),
-    "ended": ("stopped", gettext_lazy("ended")),
-    "active": ("alive", gettext_lazy("active")),
-}
-
-
-@admin.display(description=gettext_lazy("next firing"))
-def next_firing(schedule: Schedule) -> str:
-    """The next occurrence."""
-    return pages.moment(schedule.next_at, clock.now())
-
-
-@admin.display(description=gettext_lazy("last fired"))
-def last_fired(schedule: Schedule) -> str:
-    """When it last fired."""
-    return pages.moment(schedule.last_fired_at, clock.now())
+    """Whether it fires, or what prevents it."""
+    return pages.badge(*STATES[state_of(schedule)])
 
 
 @admin.display(description=gettext_lazy("error"))
 def error(schedule: Schedule) -> str:
     """The first line of the last error, while it fails."""
-    return format_html('<span class="ayework-error">{}</span>', pages.first_line(schedule.error, 140))
+    return pages.error_line(schedule.error)
 
 
-# --- schedule form ---
-# The form of a schedule that is made in the admin.
-
-if TYPE_CHECKING:
-    Form = forms.ModelForm[Schedule]
-else:
-    Form = forms.ModelForm
-
-KINDS = [("cron", gettext_lazy("cron expression")), ("every", gettext_lazy("interval"))]
-MADE = (
-    "name", "function", "input", "kind", "cron", "every", "tz", "overlap", "catch_up", "dst", "jitter",
-    "start_at", "end_at",
-)  # fmt: skip
+# The form
 
 
 def schedulable_types() -> list[str]:
@@ -108,16 +111,16 @@ def schedulable_types() -> list[str]:
 
 
 class ScheduleForm(Form):
-    """A schedule of a type that is declared schedulable, with an input that its handler takes."""
+    """The form of a schedule of a type that is declared schedulable, with an input that its handler takes."""
 
     kind = forms.ChoiceField(choices=KINDS, label=gettext_lazy("Kind"))
     function = forms.ChoiceField(label=gettext_lazy("Type"))
 
     class Meta:
-        """Everything but what the engine writes."""
+        """All columns that the engine does not write."""
 
         model = Schedule
-        fields = MADE
+        fields = FILLED_IN
         widgets: ClassVar[Any] = {"input": forms.Textarea(attrs={"rows": 4, "class": "vLargeTextField"})}
         help_texts: ClassVar[Any] = {
             "input": gettext_lazy('The inputs as a JSON object, such as {"days": 7}; empty for none.'),
@@ -129,7 +132,7 @@ class ScheduleForm(Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "tz" not in self.fields:  # a page to be read
+        if "tz" not in self.fields:  # a page for reading
             return
         offered = {*schedulable_types(), *filter(None, [self.instance.function])}
         self.fields["function"].choices = [(name, name) for name in sorted(offered)]  # type: ignore[attr-defined]
@@ -188,11 +191,7 @@ class ScheduleForm(Form):
             self.add_error(field, str(refusal))
 
 
-# --- schedule page ---
-# The page of a schedule.
-
-#: Firings that the page shows, and how many it foresees.
-SHOWN, FORESEEN = 50, 10
+# The page
 
 
 def schedule_page(schedule: Schedule, links: Links) -> Page:
@@ -202,16 +201,16 @@ def schedule_page(schedule: Schedule, links: Links) -> Page:
 
 
 def standing(schedule: Schedule) -> Section:
-    """Return what it is, and how it stands."""
+    """Return the schedule's options and its state."""
     facts = [
         Fact(_("state"), state(schedule)),
         Fact(_("when"), when(schedule)),
         Fact(_("runs"), schedule.function),
         Fact(_("time zone"), schedule.tz),
-        Fact(_("origin"), label(ORIGIN_CHOICES, schedule.origin)),
-        Fact(_("overlap"), label(OVERLAP_CHOICES, schedule.overlap)),
-        Fact(_("catch up"), label(CATCH_UP_CHOICES, schedule.catch_up)),
-        Fact(_("missing hour"), label(DST_CHOICES, schedule.dst)),
+        Fact(_("origin"), pages.choice_label(schedule, "origin")),
+        Fact(_("overlap"), pages.choice_label(schedule, "overlap")),
+        Fact(_("catch up"), pages.choice_label(schedule, "catch_up")),
+        Fact(_("missing hour"), pages.choice_label(schedule, "dst")),
         Fact(_("jitter"), duration(schedule.jitter) if schedule.jitter else pages.NOTHING),
         Fact(_("start"), pages.full_moment(schedule.start_at)),
         Fact(_("end"), pages.full_moment(schedule.end_at)),
@@ -220,14 +219,9 @@ def standing(schedule: Schedule) -> Section:
     ]
     if schedule.failures:
         tries = _("%(count)d failures in a row; the next try is at %(moment)s")
-        told = tries % {"count": schedule.failures, "moment": pages.full_moment(schedule.due_at)}
-        facts.append(Fact(_("error"), format_html("{}<br>{}", told, schedule.error), wide=True))
+        tries %= {"count": schedule.failures, "moment": pages.full_moment(schedule.due_at)}
+        facts.append(Fact(_("error"), format_html("{}<br>{}", tries, schedule.error), wide=True))
     return Section(_("Schedule"), facts)
-
-
-def label(choices: Iterable[tuple[str, Any]], value: str) -> str:
-    """Return the word that people read for a value."""
-    return str(dict(choices).get(value, value))
 
 
 def foreseen(schedule: Schedule) -> Section:
@@ -235,13 +229,13 @@ def foreseen(schedule: Schedule) -> Section:
     moments = upcoming(schedule, FORESEEN)
     note = "" if moments else _("None is known.")
     if moments and schedule.kind == "next":
-        note = _("Its function tells one at a time.")
+        note = _("Its function gives one at a time.")
     table = Table([_("occurrence")], [[pages.full_moment(at)] for at in moments]) if moments else None
     return Section(_("Next firings"), table=table, note=note)
 
 
 def history(schedule: Schedule, links: Links) -> Section:
-    """Return what became of its last occurrences, with links to their works."""
+    """Return the last firings, with links to their works."""
     found = list(rows(Firing).filter(schedule_id=schedule.pk).order_by("-occurrence")[: SHOWN + 1])
     table = Table(
         [_("occurrence"), _("status"), _("occurrences"), _("at"), _("work"), _("error")],
@@ -258,22 +252,27 @@ def firing_cells(firing: Firing, links: Links) -> list[str]:
     work = firing.work_id or None
     return [
         pages.full_moment(firing.occurrence),
-        label(FIRING_CHOICES, firing.status),
+        pages.choice_label(firing, "status"),
         str(firing.number),
         pages.full_moment(firing.made_at),
         format_html('<span class="ayework-id">{}</span>', links.work(work, work and pages.short(work))),
-        format_html('<span class="ayework-error">{}</span>', pages.first_line(firing.error, 140)),
+        pages.error_line(firing.error),
     ]
 
 
-# --- schedules ---
-# Schedules: the list, a page for each, and what people can do to them.
+# The list
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ReadOnlyAdmin):
-    """Schedules by name. Who may change them may pause, resume and run them."""
+class ScheduleAdmin(LoggedButtonsAdmin):
+    """Schedules by name. The change permission allows pausing, resuming and running them."""
 
+    class Media(lists.QueueAdmin.Media):
+        """Looks of these pages."""
+
+        css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
+
+    buttons = (RUN, PAUSE, RESUME)
     deferred = ("input",)
 
     form = ScheduleForm
@@ -282,100 +281,88 @@ class ScheduleAdmin(ReadOnlyAdmin):
         "name",
         state,
         when,
-        next_firing,
-        last_fired,
+        lists.moment_column("next_at", gettext_lazy("next firing"), "next_firing"),
+        lists.moment_column("last_fired_at", gettext_lazy("last fired"), "last_fired"),
         "function",
         error,
     )
     ordering = ("name",)
-    actions: Any = ("pause_selected", "resume_selected", "run_selected")
+    actions: Any = tuple(selection_of(button, "act") for button in (PAUSE, RESUME, RUN))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return what may be filled in; the page of any other has sections of its own."""
+        """Return the form's fields if they may be filled in."""
         may_fill_in = self.has_add_permission(request) if obj is None else self.may_change(request, obj)
-        return [(None, {"fields": MADE})] if may_fill_in else ()
+        return [(None, {"fields": FILLED_IN})] if may_fill_in else ()
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
-    ) -> HttpResponse:
-        """Show a schedule; below the form, if it may be changed."""
-        if obj is not None:
-            context["page"] = schedule_page(obj, Links(self.admin_site, request))
-        context["fills_in"] = obj is None or self.may_change(request, obj)
-        return super().render_change_form(request, context, add, change, form_url, obj)
+    def page_context(self, request: HttpRequest, obj: Schedule | None) -> dict[str, Any]:
+        """Return the schedule's page, and whether there is a form above it."""
+        if obj is None:
+            return {"fills_in": True}
+        page = schedule_page(obj, Links(self.admin_site, request))
+        buttons = self.shown_buttons(request, obj)
+        return {"page": page, "buttons": buttons, "fills_in": self.may_change(request, obj)}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Schedules are made of types that may be scheduled by hand; all others are declared in code."""
+        """Schedules of schedulable types are made here; all others are declared in code."""
         return self.is_allowed(request, "add") and bool(schedulable_types())
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """What code declares is changed there."""
+        """Schedules that code declares are changed there."""
         return obj is not None and self.may_change(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """What code declares would be there again at the next sync."""
+        """Schedules that code declares would be inserted again at the next sync."""
         return obj is not None and obj.origin == "admin" and self.is_allowed(request, "delete")
 
     def may_change(self, request: HttpRequest, obj: Schedule) -> bool:
-        """Tell whether the reader may change this schedule in the form."""
+        """Tell whether the user may change this schedule in the form."""
         return obj.origin == "admin" and self.is_allowed(request, "change")
 
-    def is_allowed(self, request: HttpRequest, action: str) -> bool:
-        """Tell whether the reader has a permission."""
-        codename = get_permission_codename(action, self.opts)
-        user: Any = request.user
-        return bool(user.has_perm(f"{self.opts.app_label}.{codename}"))
-
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
-        """Save what was filled in, and let it begin."""
-        columns = {name: form.cleaned_data[name] for name in MADE}
+        """Save the form; the schedule goes on from now."""
+        columns = {name: form.cleaned_data[name] for name in FILLED_IN}
         obj.pk = save_by_hand(obj.pk if change else None, columns).pk
 
+    def construct_change_message(
+        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
+    ) -> Any:
+        """Return the changes, with the old values."""
+        return changes.changed_in_words(form)
+
+    def may_press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> bool:
+        """Tell whether the user may press the buttons."""
+        return self.has_act_permission(request)
+
+    def offers(self, button: LoggedButton, obj: Schedule) -> bool:
+        """Tell whether a schedule can be paused, or resumed; one can always be run."""
+        return button is RUN or obj.paused is (button is RESUME)
+
+    def state_in_words(self, obj: Schedule) -> Any:
+        """Return the state of a schedule."""
+        return STATES[state_of(obj)][1]
+
+    def carry_out(self, name: str, obj: Schedule) -> None:
+        """Run, pause or resume a schedule."""
+        if name == "run":
+            run_for_people(obj)
+        else:
+            set_paused(obj.pk, name == "pause")
+
     def has_act_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the reader may pause, resume and run schedules."""
+        """Tell whether the user may pause, resume and run schedules."""
         return self.is_allowed(request, "change")
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may act may look."""
+        """The change permission allows looking, too."""
         return super().has_view_permission(request, obj) or self.has_act_permission(request)
 
-    @admin.action(description=gettext_lazy("Pause selected schedules"), permissions=["act"])
-    def pause_selected(self, request: HttpRequest, chosen: QuerySet[Schedule]) -> None:
-        """Pause; what was queued runs on."""
-        changed = [schedule for schedule in chosen if set_paused(schedule.pk, True)]
-        told = ngettext("%(count)d was paused.", "%(count)d were paused.", len(changed))
-        self.tell(request, changed, _("Paused."), told)
 
-    @admin.action(description=gettext_lazy("Resume selected schedules"), permissions=["act"])
-    def resume_selected(self, request: HttpRequest, chosen: QuerySet[Schedule]) -> None:
-        """Let them go on from now."""
-        changed = [schedule for schedule in chosen if set_paused(schedule.pk, False)]
-        told = ngettext("%(count)d was resumed.", "%(count)d were resumed.", len(changed))
-        self.tell(request, changed, _("Resumed."), told)
-
-    @admin.action(description=gettext_lazy("Run selected schedules now"), permissions=["act"])
-    def run_selected(self, request: HttpRequest, chosen: QuerySet[Schedule]) -> None:
-        """Fire each once, beside its occurrences; one that fails keeps no other from it."""
-        fired = []
-        for schedule in chosen:
-            try:
-                run_now(schedule.pk)
-            except Exception as error:  # the project's code: whatever it raises is told
-                failed = _("The schedule %(name)s could not be run: %(error)s")
-                messages.error(request, failed % {"name": schedule.name, "error": error})
-            else:
-                fired.append(schedule)
-        told = ngettext("%(count)d was run.", "%(count)d were run.", len(fired))
-        self.tell(request, fired, _("Run by hand."), told)
-
-    def tell(self, request: HttpRequest, changed: Sequence[Schedule], logged: str, told: str) -> None:
-        """Write what was done into the history of each, and say how many there were."""
-        for schedule in changed:
-            self.log_change(request, schedule, logged)
-        self.message_user(request, told % {"count": len(changed)})
+def run_for_people(schedule: Schedule) -> None:
+    """Fire a schedule once. Raises AyeworkError for whatever its code raises."""
+    try:
+        run_now(schedule.pk)
+    except Exception as error:  # the project's code may raise anything
+        failed = _("The schedule %(name)s could not be run: %(error)s")
+        raise AyeworkError(
+            failed % {"name": schedule.name, "error": error}, code="schedule-run-failed"
+        ) from error

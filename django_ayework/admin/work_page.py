@@ -3,37 +3,301 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_ayework.admin import columns, pages
+from django_ayework.admin import lists, pages
+from django_ayework.admin.graph import chain_section
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table, boxed, linked, shown
-from django_ayework.define.registry import registry
+from django_ayework.admin.work_timeline import timeline
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
+from django_ayework.define.types import registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import explain_row
-from django_ayework.flow.gates import StoredRequest, decode_releases
-from django_ayework.flow.payloads import codec_of, input_for_people, releases_for_people
-from django_ayework.flow.requests import StoredOptions, decode_options
-from django_ayework.models import Attempt, Edge, Waiter, Work
+from django_ayework.flow.options import StoredOptions, decode_options
+from django_ayework.flow.payloads import StoredRequest, codec_of, input_for_people, releases_for_people
+from django_ayework.flow.releases import decode_releases
+from django_ayework.flow.words import in_words
+from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS
 from django_ayework.rules.conditions import condition_from_plain
+from django_ayework.rules.explain import Reason
+from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Outcome
-from django_ayework.rules.texts import duration
+from django_ayework.store.clock import clock
 from django_ayework.store.database import rows
 from django_ayework.store.rows import COLUMNS, WorkRow
 
-# --- waiting ---
-# The works that a work waits for, and those that wait for it.
-
 #: Watched works, waiters and releases that a page shows.
 SHOWN = 100
+#: Members of a group among which the works are looked for that a work has queued.
+LOOKED_THROUGH = 10_000
+#: Former inputs that a page shows, the last ones.
+SHOWN_REVISIONS = 20
+#: Matches an id or a name in a sentence.
+WORD = re.compile(r"[^\s,;()'\"]*[^\s,;()'\".:]")
+#: Attempts that a page shows, the last ones: a work that defers itself may have any number.
+SHOWN_ATTEMPTS = 50
+
+
+# The page of a work
+
+
+def work_page(work: Work, links: Links) -> Page:
+    """Return a work's page."""
+    options = decode_options(work.options)
+    tried = last_attempts(work)
+    sections = [
+        why(work, links),
+        *([Section(_("Error"), [Fact("", boxed(work.error), wide=True)])] if work.error else []),
+        *course_drawn(work, tried),
+        identity(work, links),
+        relatives(work, options, links),
+        *chain_section(work, links),
+        *waiting(work, links),
+        *(released(work, links) if work.type == GATE_TYPE else [data(work, options)]),
+        *former_inputs(work, options),
+        course(work, links),
+        resolved(work, options),
+        *attempts(tried, links),
+        *awaited_by(work.id, links),
+        *children(work, links),
+    ]
+    return Page(
+        format_html("{} {} {}", pages.type_name(work.type), lists.status(work.status), lists.reason(work)),
+        sections,
+    )
+
+
+def why(work: Work, links: Links) -> Section:
+    """Return why the work is not running, in the words of ``explain()``, with links to works and workers."""
+    row = WorkRow._make(getattr(work, column) for column in COLUMNS)
+    reasons = explain_row(row).reasons
+    texts = [in_words(reason.text) for reason in reasons]
+    named = (names_in(text, reason) for text, reason in zip(texts, reasons, strict=True))
+    addresses = addresses_of(set().union(*named), links)
+    return Section(_("Why"), [Fact("", with_links(text, addresses), wide=True) for text in texts])
+
+
+def names_in(text: str, reason: Reason) -> set[str]:
+    """Return the words of a reason's text that are among its facts, such as ids."""
+    told = set(texts_in(reason.facts.values()))
+    return told.intersection(WORD.findall(text))
+
+
+def texts_in(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the texts in nested facts."""
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from texts_in(value.values())
+        elif isinstance(value, (list, tuple)):
+            yield from texts_in(value)
+
+
+def addresses_of(names: set[str], links: Links) -> dict[str, str]:
+    """Return the addresses of the works and workers among some names, as far as the user may open them."""
+    if not names:
+        return {}
+    works = rows(Work).filter(id__in=names).values_list("id", flat=True)
+    workers = rows(WorkerProcess).filter(id__in=names).values_list("id", flat=True)
+    found = {id: links.address(Work, "change", id) for id in works}
+    found |= {id: links.address(WorkerProcess, "change", id) for id in workers}
+    return {name: address for name, address in found.items() if address is not None}
+
+
+def with_links(text: str, addresses: Mapping[str, str]) -> str:
+    """Return a text in which some names are links, as HTML."""
+    parts = re.split(f"({WORD.pattern})", text)
+    return format_html_join("", "{}", ((linked(addresses.get(part), part),) for part in parts))
+
+
+def course_drawn(work: Work, tried: Sequence[Attempt]) -> list[Section]:
+    """Return the timeline of a work, unless nothing has happened yet."""
+    drawing = timeline(work, tried[:SHOWN_ATTEMPTS][::-1], clock.now())
+    return [Section(_("Timeline"), [Fact("", drawing, wide=True)])] if drawing else []
+
+
+def identity(work: Work, links: Links) -> Section:
+    """Return which work this is."""
+    unit = []
+    if work.unit is not None:
+        unit = [Fact(_("unit"), linked(links.works_where(type=work.type, unit=work.unit), work.unit))]
+    return Section(
+        _("Work"),
+        [
+            Fact(_("id"), work.id),
+            Fact(_("type"), work.type),
+            *unit,
+            Fact(_("queue"), work.queue),
+            Fact(_("priority"), str(work.priority)),
+            Fact(_("fairness"), work.fairness or pages.NOTHING),
+        ],
+    )
+
+
+def relatives(work: Work, options: StoredOptions, links: Links) -> Section:
+    """Return the links to what the work belongs to."""
+    facts = [
+        Fact(_("about"), links.about(work.about_type, work.about_id)),
+        Fact(_("queued by"), links.work(work.parent_id)),
+        Fact(_("group"), links.group(work.group_id)),
+    ]
+    if work.chain_id is not None:
+        step = _("step %(number)d of the chain %(id)s") % {
+            "number": work.chain_index + 1,
+            "id": work.chain_id,
+        }
+        facts.append(Fact(_("chain"), linked(links.works_where(q=work.chain_id), step)))
+    gate = options.released_by or (work.parent_id if options.released else None)
+    if gate is not None:
+        facts.append(Fact(_("released by the gate"), links.work(gate)))
+    return Section(_("Belongs to"), facts)
+
+
+def children(work: Work, links: Links) -> list[Section]:
+    """Return the works that the work has queued into its group, unless that is too large to look through."""
+    group = rows(Group).filter(id=work.group_id).first() if work.group_id else None
+    if group is None:
+        return []
+    title, more = _("Queued by it"), links.works_where(group_id=group.id)
+    if group.total > LOOKED_THROUGH:
+        note = _("The group has %(count)d works, too many to look through.") % {"count": group.total}
+        return [Section(title, note=note, more=more)]
+    members = rows(Work).filter(group_id=group.id, parent_id=work.id).order_by("id")
+    found = list(members.only("id", "type", "status")[: SHOWN + 1])
+    if not found:
+        return []
+    cells = [[links.work(each.id), each.type, lists.status(each.status)] for each in found[:SHOWN]]
+    note = _("The first %(shown)d.") % {"shown": SHOWN} if len(found) > SHOWN else ""
+    return [Section(title, table=Table([_("work"), _("type"), _("status")], cells), note=note, more=more)]
+
+
+def data(work: Work, options: StoredOptions) -> Section:
+    """Return the input, as far as people may see it, and the result."""
+    codec = codec_of(registry.find(work.type))
+    given = input_for_people(work.type, work.input, options.redact)
+    facts = [
+        Fact(_("input"), shown(given, codec), wide=True),
+        Fact(_("result"), shown(work.result, codec), wide=True),
+    ]
+    return Section(_("Data"), facts)
+
+
+def former_inputs(work: Work, options: StoredOptions) -> list[Section]:
+    """Return the inputs that were edited, the last first, as far as people may see them."""
+    revisions = list(rows(InputRevision).filter(work_id=work.id).order_by("-id")[:SHOWN_REVISIONS])
+    if not revisions:
+        return []
+    codec = codec_of(registry.find(work.type))
+    cells = [
+        [
+            pages.full_moment(revision.replaced_at),
+            revision.replaced_by or pages.NOTHING,
+            shown(input_for_people(work.type, revision.input, options.redact), codec),
+        ]
+        for revision in revisions
+    ]
+    return [Section(_("Former inputs"), table=Table([_("until"), _("edited by"), _("input")], cells))]
+
+
+def resolved(work: Work, options: StoredOptions) -> Section:
+    """Return the options of the work as they were resolved when it was queued."""
+    return Section(
+        _("Options as resolved"),
+        [
+            Fact(_("retries"), pages.policy(options.retry)),
+            Fact(_("timeout"), pages.optional_duration(options.timeout)),
+            Fact(_("expires"), pages.optional_duration(options.expires)),
+            Fact(_("deadline"), pages.full_moment(work.deadline)),
+            Fact(_("lease"), pages.optional_duration(options.lease)),
+            Fact(_("redacted"), ", ".join(options.redact) or pages.NOTHING),
+        ],
+    )
+
+
+def course(work: Work, links: Links) -> Section:
+    """Return how the work went so far."""
+    ended = pages.full_moment(work.ended_at)
+    if work.ended_at is not None and work.started_at is not None and work.ended_at >= work.started_at:
+        ended = f"{ended} ({duration((work.ended_at - work.started_at).total_seconds())})"
+    return Section(
+        _("Course"),
+        [
+            Fact(_("attempt"), lists.attempt(work)),
+            Fact(_("progress"), lists.progress_of(work.progress) or pages.NOTHING),
+            Fact(_("queued at"), pages.full_moment(work.queued_at)),
+            Fact(_("not before"), pages.full_moment(work.run_at)),
+            Fact(_("started at"), pages.full_moment(work.started_at)),
+            Fact(_("ended at"), ended),
+            Fact(_("worker"), worker_link(work.worker or work.completed_by, links)),
+            Fact(_("leased until"), pages.full_moment(work.leased_until)),
+        ],
+    )
+
+
+def worker_link(id: str | None, links: Links, text: str | None = None) -> str:
+    """Return a link to a worker, or a dash for none."""
+    return pages.NOTHING if not id else linked(links.address(WorkerProcess, "change", id), text or id)
+
+
+def last_attempts(work: Work) -> list[Attempt]:
+    """Return the attempts that did not succeed, the last first, and at most one more than a page shows."""
+    return list(rows(Attempt).filter(work_id=work.id).order_by("-number", "-id")[: SHOWN_ATTEMPTS + 1])
+
+
+def attempts(found: Sequence[Attempt], links: Links) -> list[Section]:
+    """Return the recorded attempts, the last first: those that did not succeed, or all for some types."""
+    if not found:
+        return []
+    note = ""
+    if len(found) > SHOWN_ATTEMPTS:
+        last = ngettext("The last %(count)d attempt.", "The last %(count)d attempts.", SHOWN_ATTEMPTS)
+        note = last % {"count": SHOWN_ATTEMPTS}
+    headings = [_("attempt"), _("outcome"), _("error"), _("started"), _("ended"), _("worker")]
+    table = Table(headings, [attempt_cells(attempt, links) for attempt in found[:SHOWN_ATTEMPTS]])
+    are_all = any(attempt.outcome == Outcome.SUCCESS for attempt in found)
+    title = _("Attempts") if are_all else _("Attempts that did not succeed")
+    return [Section(title, table=table, note=note)]
+
+
+def attempt_cells(attempt: Attempt, links: Links) -> list[str]:
+    """Return an attempt as cells."""
+    known = attempt.outcome in set(Outcome)
+    worker = worker_link(attempt.worker, links, pages.short(attempt.worker))
+    return [
+        str(attempt.number),
+        str(OUTCOME_LABELS[Outcome(attempt.outcome)]) if known else attempt.outcome,
+        error_of(attempt),
+        pages.full_moment(attempt.started_at),
+        pages.full_moment(attempt.ended_at),
+        format_html('<span class="ayework-id" title="{}">{}</span>', attempt.worker, worker),
+    ]
+
+
+def error_of(attempt: Attempt) -> str:
+    """Return an attempt's error, under which its traceback unfolds."""
+    first = pages.first_line(attempt.error, 300)
+    if not attempt.traceback:
+        return pages.error_line(first, 300) if first else pages.NOTHING
+    return format_html(
+        '<details class="ayework-error"><summary>{}</summary>{}</details>',
+        first or _("traceback"),
+        boxed(attempt.traceback),
+    )
+
+
+# Dependencies, on the page of a work
 
 
 def waiting(work: Work, links: Links) -> list[Section]:
-    """Return what the work waits for, if it waits or has waited."""
+    """Return the works that the work waits for, if it waits or has waited."""
     waiter = rows(Waiter).filter(work_id=work.id).first()
     if waiter is None:
         return []
@@ -52,34 +316,27 @@ def works_by_id(ids: list[str]) -> dict[str, Work]:
 
 
 def tally(waiter: Waiter) -> list[Fact]:
-    """Return the condition, and how the watched works stand."""
-    stands = _("%(succeeded)d of %(total)d succeeded, %(missed)d ended without success")
+    """Return the condition, and the counts of the watched works."""
+    text = _("%(succeeded)d of %(total)d succeeded, %(missed)d ended without success")
     counts = {"succeeded": waiter.succeeded, "total": waiter.total, "missed": waiter.missed}
+    try:
+        condition = pages.condition(condition_from_plain(json.loads(waiter.condition)))
+    except (ValueError, TypeError):
+        condition = str(waiter.condition)
     unmet = _("keeps waiting") if waiter.on_unmet == "wait" else _("dies")
     return [
-        Fact(_("until"), condition_of(waiter)),
-        Fact(_("tally"), stands % counts),
+        Fact(_("until"), condition),
+        Fact(_("tally"), text % counts),
         Fact(_("if it can no longer be met"), unmet),
     ]
 
 
-def condition_of(waiter: Waiter) -> str:
-    """Return the condition as words; as it is stored, when it cannot be read."""
-    try:
-        return pages.condition(condition_from_plain(json.loads(waiter.condition)))
-    except (ValueError, TypeError):
-        return str(waiter.condition)
-
-
 def watched_cells(edge: Edge, watched: Work | None, links: Links) -> list[str]:
-    """Return a watched work as cells: how it ended, else how it stands."""
+    """Return a watched work as cells: its outcome, or else its status."""
     if watched is None:
-        return [
-            edge.watched_id,
-            _("not known here"),
-            columns.badge(edge.outcome) if edge.outcome else pages.NOTHING,
-        ]
-    return [links.work(watched.id), watched.type, columns.badge(edge.outcome or watched.status)]
+        outcome = lists.status(edge.outcome) if edge.outcome else pages.NOTHING
+        return [edge.watched_id, _("not known here"), outcome]
+    return [links.work(watched.id), watched.type, lists.status(edge.outcome or watched.status)]
 
 
 def note_of(total: int) -> str:
@@ -88,7 +345,7 @@ def note_of(total: int) -> str:
 
 
 def released(work: Work, links: Links) -> list[Section]:
-    """Return what a gate releases: the works it queues when it opens."""
+    """Return the works that a gate queues when it opens."""
     try:
         requests = decode_releases(work.input)
     except NotDecodable:
@@ -113,174 +370,25 @@ def release_cells(request: WorkRequest[object, object], work: Work | None, links
         request.id if work is None else links.work(work.id),
         request.type,
         pages.first_line(given, 120),
-        pages.NOTHING if work is None else columns.status(work),
+        pages.NOTHING if work is None else lists.status(work.status),
     ]
 
 
 def awaited_by(id: str, links: Links) -> list[Section]:
-    """Return who waits for the work, if anybody does."""
+    """Return the waiters of the work, if there are any."""
     edges = list(rows(Edge).filter(watched_id=id).order_by("id")[:SHOWN])
     if not edges:
         return []
     known = works_by_id([edge.waiter_id for edge in edges])
     table = Table(
         [_("work"), _("type"), _("status")],
-        [waiter_cells(edge, known.get(edge.waiter_id), links) for edge in edges],
+        [waiter_cells(edge.waiter_id, known.get(edge.waiter_id), links) for edge in edges],
     )
     return [Section(_("Awaited by"), table=table)]
 
 
-def waiter_cells(edge: Edge, waiter: Work | None, links: Links) -> list[str]:
+def waiter_cells(id: str, waiter: Work | None, links: Links) -> list[str]:
     """Return a waiter as cells."""
     if waiter is None:
-        return [edge.waiter_id, pages.NOTHING, pages.NOTHING]
-    return [links.work(waiter.id), waiter.type, columns.status(waiter)]
-
-
-# --- work page ---
-# The page of a work: what stands where.
-
-#: Attempts that a page shows, the last ones: a work that defers itself may have any number.
-SHOWN_ATTEMPTS = 50
-
-
-def work_page(work: Work, links: Links) -> Page:
-    """Return a work's page."""
-    options = decode_options(work.options)
-    is_gate = work.type == GATE_TYPE
-    sections = [
-        why(work),
-        *failure(work),
-        identity(work, links),
-        *waiting(work, links),
-        *(released(work, links) if is_gate else [data(work, options)]),
-        course(work, options),
-        *attempts(work),
-        *awaited_by(work.id, links),
-    ]
-    headline = format_html("{} {} {}", work.type, columns.status(work), columns.reason(work))
-    return Page(headline, sections)
-
-
-def why(work: Work) -> Section:
-    """Return why the work is not running, in the words that ``explain`` has for it."""
-    row = WorkRow._make(getattr(work, column) for column in COLUMNS)
-    reasons = explain_row(row).reasons
-    return Section(_("Why"), [Fact("", reason.text, wide=True) for reason in reasons])
-
-
-def failure(work: Work) -> list[Section]:
-    """Return the last error, if there is one."""
-    return [Section(_("Error"), [Fact("", boxed(work.error), wide=True)])] if work.error else []
-
-
-def identity(work: Work, links: Links) -> Section:
-    """Return which work this is."""
-    return Section(
-        _("Work"),
-        [
-            Fact(_("id"), work.id),
-            Fact(_("type"), work.type),
-            *unit(work, links),
-            Fact(_("queue"), work.queue),
-            Fact(_("priority"), str(work.priority)),
-            Fact(_("fairness"), work.fairness or pages.NOTHING),
-            Fact(_("about"), links.about(work.about_type, work.about_id)),
-            Fact(_("queued by"), links.work(work.parent_id)),
-            Fact(_("group"), links.group(work.group_id)),
-        ],
-    )
-
-
-def unit(work: Work, links: Links) -> list[Fact]:
-    """Return what the work is about within its type, with a link to all works of this unit."""
-    if work.unit is None:
-        return []
-    return [Fact(_("unit"), linked(links.works_where(type=work.type, unit=work.unit), work.unit))]
-
-
-def data(work: Work, options: StoredOptions) -> Section:
-    """Return what the work was given, as far as people may see it, and what it brought."""
-    codec = codec_of(registry.find(work.type))
-    given = input_for_people(work.type, work.input, options.redact)
-    return Section(
-        _("Data"),
-        [
-            Fact(_("input"), shown(given, codec), wide=True),
-            Fact(_("result"), shown(work.result, codec), wide=True),
-        ],
-    )
-
-
-def course(work: Work, options: StoredOptions) -> Section:
-    """Return how the work is run, and how that went so far."""
-    return Section(
-        _("Course"),
-        [
-            Fact(_("attempt"), columns.attempt(work)),
-            Fact(_("retries"), pages.policy(options.retry)),
-            Fact(_("progress"), columns.progress_of(work.progress) or pages.NOTHING),
-            Fact(_("queued at"), pages.full_moment(work.queued_at)),
-            Fact(_("not before"), pages.full_moment(work.run_at)),
-            Fact(_("started at"), pages.full_moment(work.started_at)),
-            Fact(_("ended at"), ending(work)),
-            Fact(_("deadline"), pages.full_moment(work.deadline)),
-            Fact(_("timeout"), pages.optional_duration(options.timeout)),
-            Fact(_("expires"), pages.optional_duration(options.expires)),
-            Fact(_("worker"), work.worker or work.completed_by or pages.NOTHING),
-            Fact(_("leased until"), pages.full_moment(work.leased_until)),
-        ],
-    )
-
-
-def ending(work: Work) -> str:
-    """Return when the work ended, and how long its last attempt took."""
-    if work.ended_at is None or work.started_at is None or work.ended_at < work.started_at:
-        return pages.full_moment(work.ended_at)
-    took = duration((work.ended_at - work.started_at).total_seconds())
-    return f"{pages.full_moment(work.ended_at)} ({took})"
-
-
-def attempts(work: Work) -> list[Section]:
-    """Return the attempts that did not succeed, the last first."""
-    found = list(rows(Attempt).filter(work_id=work.id).order_by("-number", "-id")[: SHOWN_ATTEMPTS + 1])
-    if not found:
-        return []
-    headings = [_("attempt"), _("outcome"), _("error"), _("started"), _("ended"), _("worker")]
-    note = ""
-    if len(found) > SHOWN_ATTEMPTS:
-        last = ngettext("The last %(count)d attempt.", "The last %(count)d attempts.", SHOWN_ATTEMPTS)
-        note = last % {"count": SHOWN_ATTEMPTS}
-    table = Table(headings, [attempt_cells(attempt) for attempt in found[:SHOWN_ATTEMPTS]])
-    return [Section(_("Attempts that did not succeed"), table=table, note=note)]
-
-
-def attempt_cells(attempt: Attempt) -> list[str]:
-    """Return an attempt as cells; its traceback unfolds."""
-    known = attempt.outcome in set(Outcome)
-    return [
-        str(attempt.number),
-        str(OUTCOME_LABELS[Outcome(attempt.outcome)]) if known else attempt.outcome,
-        unfolding(attempt),
-        pages.full_moment(attempt.started_at),
-        pages.full_moment(attempt.ended_at),
-        short_worker(attempt),
-    ]
-
-
-def short_worker(attempt: Attempt) -> str:
-    """Return who ran an attempt, shortened; in full on hovering."""
-    short = pages.short(attempt.worker) or pages.NOTHING
-    return format_html('<span class="ayework-id" title="{}">{}</span>', attempt.worker, short)
-
-
-def unfolding(attempt: Attempt) -> str:
-    """Return an attempt's error, under which its traceback unfolds."""
-    first = pages.first_line(attempt.error, 300)
-    if not attempt.traceback:
-        return format_html('<span class="ayework-error">{}</span>', first) if first else pages.NOTHING
-    return format_html(
-        '<details class="ayework-error"><summary>{}</summary>{}</details>',
-        first or _("traceback"),
-        boxed(attempt.traceback),
-    )
+        return [id, pages.NOTHING, pages.NOTHING]
+    return [links.work(id), waiter.type, lists.status(waiter.status)]

@@ -1,41 +1,109 @@
-"""Worker processes: which are alive."""
+"""Worker processes: their list, their pages, and the buttons that tell one what to do."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from django_ayework.admin import columns, pages
-from django_ayework.admin.lists import ReadOnlyAdmin
-from django_ayework.flow.overview import GONE_AFTER
-from django_ayework.models import WorkerProcess
+from django_ayework.admin import lists, live, pages
+from django_ayework.admin.buttons import LoggedButton, LoggedButtonsAdmin, selection_of
+from django_ayework.admin.pages import Fact, Links, Page, Section, Table
+from django_ayework.flow.commands import Command, command_worker
+from django_ayework.flow.explain import GONE_AFTER
+from django_ayework.models import Work, WorkerProcess
+from django_ayework.rules.states import Status
 from django_ayework.store.clock import clock
+from django_ayework.store.database import rows
+
+#: Running works that the page of a worker shows.
+SHOWN = 50
+
+#: The colour and the word of each state, and the word before the moment of it.
+STATES: dict[str, tuple[str, Any, Any]] = {
+    "stopped": ("stopped", gettext_lazy("stopped"), gettext_lazy("at {}")),
+    "silent": ("silent", gettext_lazy("silent"), gettext_lazy("since {}")),
+    "stopping": ("scheduled", gettext_lazy("stopping"), gettext_lazy("seen {}")),
+    "trouble": ("silent", gettext_lazy("trouble"), gettext_lazy("seen {}")),
+    "quiet": ("blocked", gettext_lazy("quiet"), gettext_lazy("seen {}")),
+    "alive": ("alive", gettext_lazy("alive"), gettext_lazy("seen {}")),
+}
+TOLD = ngettext_lazy("%(count)d worker was told.", "%(count)d workers were told.", "count")
+QUIET = LoggedButton(
+    "quiet",
+    gettext_lazy("Quiet"),
+    gettext_lazy("Claim nothing more; what runs goes on."),
+    logged=gettext_lazy("Told to be quiet; it was %(state)s."),
+    said=gettext_lazy("The worker %(name)s was told to be quiet: it obeys at its next poll."),
+    selected=gettext_lazy("Quiet selected workers"),
+    counted=TOLD,
+)
+RESUME = LoggedButton(
+    "resume",
+    gettext_lazy("Resume"),
+    gettext_lazy("Claim works again."),
+    logged=gettext_lazy("Told to resume; it was %(state)s."),
+    said=gettext_lazy("The worker %(name)s was told to resume: it obeys at its next poll."),
+    selected=gettext_lazy("Resume selected workers"),
+    counted=TOLD,
+)
+STOP = LoggedButton(
+    "stop",
+    gettext_lazy("Stop"),
+    gettext_lazy("Let running works end, then stop."),
+    logged=gettext_lazy("Told to stop; it was %(state)s."),
+    said=gettext_lazy("The worker %(name)s was told to stop: it lets its works end first."),
+    selected=gettext_lazy("Stop selected workers"),
+    counted=TOLD,
+)
+
+
+# States
+
+
+def state_of(process: WorkerProcess) -> str:
+    """Return how a worker stands: the key of one of ``STATES``."""
+    if process.stopped_at is not None:
+        return "stopped"
+    if clock.now() - process.seen_at > GONE_AFTER:
+        return "silent"
+    if process.command == "stop":
+        return "stopping"
+    if process.trouble:
+        return "trouble"
+    return "quiet" if process.quiet else "alive"
+
+
+def intended(process: WorkerProcess) -> str:
+    """Return what the worker was told last, obeyed or not: resume, quiet or stop."""
+    return process.command or ("quiet" if process.quiet else "resume")
+
+
+# Columns
 
 
 @admin.display(description=gettext_lazy("state"))
-def state(process: WorkerProcess) -> str:
-    """Whether the process lives, as far as its heartbeat tells."""
-    now = clock.now()
-    if process.stopped_at is not None:
-        return life("stopped", _("stopped"), _("at {}"), process.stopped_at, now)
-    if now - process.seen_at > GONE_AFTER:
-        return life("silent", _("silent"), _("since {}"), process.seen_at, now)
-    return life("alive", _("alive"), _("seen {}"), process.seen_at, now)
+def process_state(process: WorkerProcess) -> str:
+    """The state of the process by its heartbeat, and a command that it has not obeyed yet."""
+    state = state_of(process)
+    kind, word, since = STATES[state]
+    moment = format_html(str(since), pages.moment(process.stopped_at or process.seen_at, clock.now()))
+    told = ""
+    if process.command and state not in ("stopping", "stopped"):
+        told = _("told: %(command)s") % {"command": pages.choice_label(process, "command")}
+    return format_html("{} <small>{} {}</small>", pages.badge(kind, word), moment, told)
 
 
-def life(kind: str, word: str, phrase: str, at: datetime, now: datetime) -> str:
-    """Return a state and since when, as HTML."""
-    when = format_html(phrase, pages.moment(at, now))
-    return format_html(
-        '<span class="ayework-status ayework-{}">{}</span> <small>{}</small>', kind, word, when
-    )
+@admin.display(description=gettext_lazy("name"))
+def name(process: WorkerProcess) -> str:
+    """The name, or else the end of the id."""
+    shown = process.name or pages.short(process.pk)
+    return format_html('<span class="ayework-id" title="{}">{}</span>', process.pk, shown)
 
 
 @admin.display(description=gettext_lazy("queues"))
@@ -46,38 +114,148 @@ def queues(process: WorkerProcess) -> str:
 
 @admin.display(description=gettext_lazy("running"))
 def running(process: WorkerProcess) -> str:
-    """How many works it runs, of how many it could."""
-    return f"{process.running} / {process.concurrency}"
+    """How many works it runs of how many at a time, as a bar and in figures."""
+    figures = f"{process.running} / {process.concurrency}"
+    drawn = lists.bar(process.running, max(process.concurrency, 1))
+    return format_html('<span class="ayework-narrow">{} <span>{}</span></span>', drawn, figures)
 
 
-@admin.display(description=gettext_lazy("started"))
-def started(process: WorkerProcess) -> str:
-    """When it started."""
-    return pages.moment(process.started_at, clock.now())
+# The page
+
+
+def worker_page(process: WorkerProcess, links: Links) -> Page:
+    """Return the page of a worker."""
+    return Page(process.name or str(process), [standing(process), in_flight(process, links)])
+
+
+def standing(process: WorkerProcess) -> Section:
+    """Return what the worker is, and how it stands."""
+    trouble = [Fact(_("trouble"), process.trouble, wide=True)] if process.trouble else []
+    facts = [
+        Fact(_("state"), process_state(process)),
+        Fact(_("id"), process.pk),
+        Fact(_("host"), process.host),
+        Fact(_("process id"), str(process.pid)),
+        Fact(_("queues"), queues(process)),
+        Fact(_("running"), running(process)),
+        Fact(_("version"), process.version or pages.NOTHING),
+        Fact(_("started at"), pages.full_moment(process.started_at)),
+        Fact(_("last seen"), pages.full_moment(process.seen_at)),
+        Fact(_("stopped at"), pages.full_moment(process.stopped_at)),
+    ]
+    return Section(_("Worker"), [*trouble, *facts])
+
+
+def in_flight(process: WorkerProcess, links: Links) -> Section:
+    """Return the works that the worker has claimed, the longest running first."""
+    held = rows(Work).filter(status=Status.RUNNING, leased_until__isnull=False, worker=process.pk)
+    found = list(held.only(*WORK_COLUMNS).order_by("started_at", "id")[: SHOWN + 1])
+    if not found:
+        return Section(_("Claimed works"), note=_("The worker has claimed no works."))
+    headings = [_("work"), _("type"), _("started"), _("progress")]
+    table = Table(headings, [work_cells(work, links) for work in found[:SHOWN]])
+    note = _("The first %(count)d.") % {"count": SHOWN} if len(found) > SHOWN else ""
+    return Section(_("Claimed works"), table=table, note=note)
+
+
+WORK_COLUMNS = ("id", "type", "started_at", "progress")
+
+
+def work_cells(work: Work, links: Links) -> list[str]:
+    """Return a running work as cells."""
+    return [
+        format_html('<span class="ayework-id">{}</span>', links.work(work.id, pages.short(work.id))),
+        work.type,
+        pages.moment(work.started_at, clock.now()),
+        lists.progress_of(work.progress) or pages.NOTHING,
+    ]
+
+
+# The list
+
+
+class LifeFilter(admin.SimpleListFilter):
+    """By whether the worker has stopped."""
+
+    title, parameter_name = gettext_lazy("state"), "stopped"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """Return the values to choose from."""
+        return [("no", gettext_lazy("not stopped")), ("yes", gettext_lazy("stopped"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the workers that match."""
+        if self.value() not in ("no", "yes"):
+            return queryset
+        return queryset.filter(stopped_at__isnull=self.value() == "no")
 
 
 @admin.register(WorkerProcess)
-class WorkerProcessAdmin(ReadOnlyAdmin):
-    """Workers, the last started first."""
+class WorkerProcessAdmin(LoggedButtonsAdmin, live.LiveAdmin):
+    """Workers, the last started first. Commands need the change permission."""
 
-    fields: ClassVar[Any] = (
-        "id",
-        "name",
+    class Media(lists.QueueAdmin.Media):
+        """Colours of these pages, and the script that refreshes the page of a worker."""
+
+        css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
+        js = (live.SCRIPT,)
+
+    buttons = (QUIET, RESUME, STOP)
+    actions: Any = tuple(selection_of(button, "command") for button in buttons)
+    change_form_template = "admin/django_ayework/buttons_page.html"
+    list_display: Any = (
+        name,
+        process_state,
+        running,
+        queues,
         "host",
         "pid",
-        state,
-        queues,
-        running,
-        "started_at",
-        "seen_at",
-        "stopped_at",
-        "trouble",
+        "version",
+        lists.moment_column("started_at", gettext_lazy("started"), "started"),
     )
-    readonly_fields: ClassVar[Any] = (state, queues, running)
-    list_display = (columns.short_id, "host", "pid", "name", queues, running, started, state)
-    ordering = ("-id",)
+    list_filter: ClassVar[Any] = (LifeFilter,)
+    ordering: ClassVar[Any] = ("-id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the workers, judged by the database's clock, as they wrote by it."""
+        """Return the workers; their heartbeats are compared with the database's clock, which wrote them."""
         clock.synchronise()
         return super().get_queryset(request)
+
+    def live_context(self, request: HttpRequest, obj: WorkerProcess) -> dict[str, Any]:
+        """Return the sections of a worker's page."""
+        return {"page": worker_page(obj, Links(self.admin_site, request))}
+
+    def may_refresh(self, request: HttpRequest, obj: WorkerProcess | None) -> bool:
+        """Refuse an id that does not exist as a worker that the user may not look at."""
+        return obj is not None and super().may_refresh(request, obj)
+
+    def page_context(self, request: HttpRequest, obj: WorkerProcess) -> dict[str, Any]:
+        """Return the worker's page and its buttons."""
+        return {
+            **self.live_context(request, obj),
+            "buttons": self.shown_buttons(request, obj),
+            "history_url": self.address("history", obj.pk),
+            "live_url": self.address("live", obj.pk) if obj.stopped_at is None else None,
+        }
+
+    def has_command_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Tell whether the user may tell workers, or this one, what to do."""
+        return self.is_allowed(request, "change")
+
+    def may_press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> bool:
+        """Tell whether the user may tell this worker what to do."""
+        return self.has_command_permission(request, obj)
+
+    def offers(self, button: LoggedButton, obj: WorkerProcess) -> bool:
+        """Tell whether a command would change what the worker was told last."""
+        if obj.stopped_at is not None or intended(obj) == "stop":
+            return False
+        return button.name != intended(obj)
+
+    def state_in_words(self, obj: WorkerProcess) -> Any:
+        """Return the state of a worker."""
+        return STATES[state_of(obj)][1]
+
+    def carry_out(self, name: str, obj: WorkerProcess) -> None:
+        """Write the command."""
+        command_worker(obj.pk, cast("Command", name))

@@ -1,76 +1,78 @@
-"""Works: the list, dead letters, and what can be done from them."""
+"""Works and dead letters: their lists, and the page of a work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
-from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Left
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseBase,
-    HttpResponseNotAllowed,
-    HttpResponseRedirect,
-)
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
-from django_ayework.admin import columns
-from django_ayework.admin.actions import (
-    Act,
-    cancel_for,
-    cancel_selected,
-    delete_chains_selected,
-    retry_for,
-    retry_selected,
-)
-from django_ayework.admin.columns import HELP, QueueFilter, ReasonFilter, StatusFilter, TypeFilter, search
-from django_ayework.admin.lists import LightChangeList, ReadOnlyAdmin, WorkChangeList
+from django_ayework.admin import filters, finding, lists
+from django_ayework.admin.action_execution import SELECTED, ask, carry_out
+from django_ayework.admin.actions import ACTS, ObjectAction
+from django_ayework.admin.bulk_words import ActsOnAll
+from django_ayework.admin.edit import EditingAdmin
 from django_ayework.admin.pages import Links
 from django_ayework.admin.work_page import work_page
-from django_ayework.models import DeadLetter, Work
-from django_ayework.rules.states import LIVE, RETRYABLE, Status
-
-# --- works ---
-# Works: the list, and a page for each.
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.models import Work
 
 
 @admin.register(Work)
-class WorkAdmin(ReadOnlyAdmin):
-    """Works, the newest first. Whoever may change works may retry and cancel them.
+class WorkAdmin(ActsOnAll, EditingAdmin):
+    """Works, the newest first.
 
-    Whoever may delete works may delete their chains.
+    Each kind of act takes a permission of its own, besides that to look at works.
     """
 
-    retry_permissions: tuple[str, ...] = ("django_ayework.change_work",)
-    cancel_permissions: tuple[str, ...] = ("django_ayework.change_work",)
+    retry_permissions: tuple[str, ...] = ("django_ayework.retry_work",)
+    cancel_permissions: tuple[str, ...] = ("django_ayework.cancel_work",)
+    change_permissions: tuple[str, ...] = ("django_ayework.change_work",)
+    edit_permissions: tuple[str, ...] = ("django_ayework.edit_input_work",)
+    bulk_permissions: tuple[str, ...] = ("django_ayework.bulk_work",)
     delete_permissions: tuple[str, ...] = ("django_ayework.delete_work",)
-    lookups = frozenset({"id__lt", "group_id", "unit"})
+
+    lookups = frozenset({"group_id", "unit"})
     deferred = ("input", "result", "error")
 
-    actions: Any = (retry_selected, cancel_selected, delete_chains_selected)
+    buttons = tuple(ACTS.values())
+    actions: Any = tuple(SELECTED.values())
+    #: The model whose page is shown after an act: a work that is retried is no dead letter any more.
+    shown_after: type[Model] = Work
+    change_list_template = "admin/django_ayework/work_list.html"
     change_form_template = "admin/django_ayework/work_page.html"
     list_display: Any = (
-        columns.short_id,
-        columns.type_and_error,
-        columns.standing,
-        columns.attempt,
-        columns.queued,
-        columns.run,
-        columns.ended,
-        "queue",
-        "priority",
+        lists.short_id,
+        lists.type_and_place,
+        lists.standing_and_attempt,
+        lists.times,
     )
-    list_filter: ClassVar[Any] = (StatusFilter, ReasonFilter, TypeFilter, QueueFilter)
-    ordering: ClassVar[Any] = ("-id",)
-    search_fields = ("id",)  # what is searched, and how, is get_search_results()'s
-    search_help_text = HELP
+    list_filter: ClassVar[Any] = (
+        filters.StatusFilter,
+        filters.TypeFilter,
+        filters.QueueFilter,
+        filters.ReasonFilter,
+        filters.WorkerFilter,
+        filters.FairnessFilter,
+        filters.DayFilter,
+        filters.OlderFilter,
+    )
+    ordering: ClassVar[Any] = finding.NEWEST.order
+    search_fields = ("id",)  # the columns that are searched are those of get_search_results()
+    search_help_text = finding.SEARCH_HELP
+
+    @property
+    def media(self) -> Any:
+        """The look of the list, the page and the form."""
+        return super().media + forms.Media(
+            css={"all": ["django_ayework/works.css", "django_ayework/graph.css"]}
+        )
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return works without inputs and results, and with the beginning of the error."""
@@ -78,134 +80,94 @@ class WorkAdmin(ReadOnlyAdmin):
         return light
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the list that bounds what it looks at."""
-        return WorkChangeList
+        """Return the list that looks at a bounded number of works."""
+        return finding.WorkChangeList
+
+    def get_paginator(
+        self, request: HttpRequest, queryset: QuerySet[Any], per_page: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Return the pages of the list, or of the works that a bounded search has found."""
+        ids = finding.found_by(request)
+        if ids is None:
+            return super().get_paginator(request, queryset, per_page, *args, **kwargs)
+        return finding.FoundPaginator(queryset, per_page, *args, ids=ids, **kwargs)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Find works by what has an index, and by type."""
-        term = search_term.strip()
-        return (search(queryset, term) if term else queryset), False
+        """Find works by columns with an index, by the beginning of a type, or by a text."""
+        search = finding.searched(request, search_term)
+        return (queryset if search is None else queryset.filter(search.condition)), False
 
     def has_retry_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Tell whether the user may retry works, or this one; override it to decide by work."""
-        user: Any = request.user
-        return any(user.has_perm(permission) for permission in self.retry_permissions)
+        return lists.has_any(request, self.retry_permissions)
 
     def has_cancel_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Tell whether the user may cancel works, or this one; override it to decide by work."""
-        user: Any = request.user
-        return any(user.has_perm(permission) for permission in self.cancel_permissions)
+        return lists.has_any(request, self.cancel_permissions)
+
+    def has_change_work_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Tell whether the user may make works due, complete, reorder or move them, or this one."""
+        return lists.has_any(request, self.change_permissions)
+
+    def has_edit_input_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Tell whether the user may edit the input of works, or of this one; override it to decide."""
+        return lists.has_any(request, self.edit_permissions)
+
+    def has_bulk_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Tell whether the user may act on all works that match a filter."""
+        return lists.has_any(request, self.bulk_permissions)
 
     def has_delete_chains_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Tell whether the user may delete chains, or that of this work; override it to decide by work.
 
         Rows by themselves cannot be deleted.
         """
-        user: Any = request.user
-        return any(user.has_perm(permission) for permission in self.delete_permissions)
+        return lists.has_any(request, self.delete_permissions)
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the list; refuse actions of those who have none."""
+        """Show the list; refuse actions of a user who may run none."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied
         return super().changelist_view(request, extra_context)
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
-    ) -> HttpResponse:
-        """Show a work."""
-        may_retry = obj.status in RETRYABLE and self.has_retry_permission(request, obj)
-        may_cancel = obj.status in LIVE and self.has_cancel_permission(request, obj)
+    def page_context(self, request: HttpRequest, obj: Work) -> dict[str, Any]:
+        """Return the work's page, its buttons, and the link to its history."""
         links = Links(self.admin_site, request)
-        context |= {
+        return {
             "page": work_page(obj, links),
-            "retry_url": self.address("retry", context["object_id"]) if may_retry else None,
-            "cancel_url": self.address("cancel", context["object_id"]) if may_cancel else None,
-            "history_url": links.history(obj.pk),
+            "history_url": links.address(Work, "history", obj.pk),
+            "buttons": self.shown_buttons(request, obj),
+            "edit_url": self.edit_url(request, obj),
         }
-        return super().render_change_form(request, context, add, change, form_url, obj)
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return none: the page has sections of its own."""
-        return ()
+    def offers(self, button: ObjectAction, obj: Work) -> bool:
+        """Tell whether the work can be, for example, "retried"."""
+        is_possible = obj.type != GATE_TYPE or button.name != "run_again"  # a gate opens once
+        return is_possible and obj.status in button.statuses
 
-    def get_urls(self) -> list[URLPattern]:
-        """Add the addresses that the buttons post to."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}"
-        retry, cancel = map(self.admin_site.admin_view, (self.retry_view, self.cancel_view))
-        return [
-            path("<path:object_id>/retry/", retry, name=f"{name}_retry"),
-            path("<path:object_id>/cancel/", cancel, name=f"{name}_cancel"),
-            *super().get_urls(),
-        ]
+    def may_press(self, button: ObjectAction, request: HttpRequest, obj: Work | None) -> bool:
+        """Tell whether the user may, for example, "retry" this work."""
+        may = getattr(self, f"has_{button.permission}_permission")(request, obj)
+        return bool(may) and self.has_view_or_change_permission(request, obj)
 
-    def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """Retry a work, then show it."""
-        return self.act(retry_for, self.has_retry_permission, request, unquote(object_id))
+    def may_edit(self, request: HttpRequest, obj: Work | None) -> bool:
+        """Tell whether the user may edit the input of this work and retry it."""
+        may = self.has_edit_input_permission(request, obj) and self.has_retry_permission(request, obj)
+        return may and self.has_view_or_change_permission(request, obj)
 
-    def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """Cancel a work, then show it."""
-        return self.act(cancel_for, self.has_cancel_permission, request, unquote(object_id))
+    def press(self, button: ObjectAction, request: HttpRequest, obj: Work) -> HttpResponse | None:
+        """Act on a work, or return the page that asks first."""
+        if button.asks:
+            return ask(button, self, request, [obj], {}, self.address("change", obj.pk))
+        carry_out(button, self, request, [obj], {})
+        return None
 
-    def act(
-        self, act: Act, may: Callable[[HttpRequest, Model | None], bool], request: HttpRequest, id: str
-    ) -> HttpResponseBase:
-        """Act on a work of the queryset, if the user may, then show it."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        work = self.get_object(request, id)
-        if not may(request, work):
-            raise PermissionDenied
-        if work is None:
-            raise Http404(f"expected the id of a work of this list, got: {id!r}.")
-        act(self, request, [work])
+    def address_after(self, request: HttpRequest, obj: Work) -> str:
+        """Return the page of the row, or the list, or the first page: the first that the user may open."""
         links = Links(self.admin_site, request)
-        shown = links.address(Work, "change", id) or links.address(self.model, "changelist")
-        return HttpResponseRedirect(shown or reverse("admin:index", current_app=self.admin_site.name))
-
-    def address(self, page: str, object_id: str) -> str:
-        """Return the address of one of a work's pages; the id comes quoted."""
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
-        return reverse(name, args=[object_id], current_app=self.admin_site.name)
-
-
-# --- dead letters ---
-# Dead letters: dead works, awaiting a human's decision.
-
-
-@admin.register(DeadLetter)
-class DeadLetterAdmin(WorkAdmin):
-    """Dead works, the last to die first; once retried or deleted they are gone from here."""
-
-    retry_permissions: tuple[str, ...] = ("django_ayework.change_deadletter", "django_ayework.change_work")
-    delete_permissions: tuple[str, ...] = ("django_ayework.delete_deadletter", "django_ayework.delete_work")
-
-    actions: Any = (retry_selected, delete_chains_selected)
-    list_display: Any = (
-        columns.short_id,
-        columns.type_and_error,
-        columns.reason,
-        columns.attempt,
-        columns.died,
-    )
-    list_filter: ClassVar[Any] = (ReasonFilter, TypeFilter)
-    ordering: ClassVar[Any] = ("-ended_at", "-id")
-    sortable_by = (columns.died.__name__,)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the dead works."""
-        return super().get_queryset(request).filter(status=Status.DEAD)
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the plain list: an index leads to the dead."""
-        return LightChangeList
+        shown = links.address(self.shown_after, "change", obj.pk) or links.address(self.model, "changelist")
+        return shown or reverse("admin:index", current_app=self.admin_site.name)

@@ -1,7 +1,8 @@
-"""What a handler is given: the context, and the signal that asks it to stop."""
+"""The context of a handler, and the signal that asks the handler to stop."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -9,41 +10,47 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
+from typing import Any, Final, NamedTuple, Protocol, Unpack
 
-from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
+from django_ayework.define.instructions import NOTHING, Continue, Instruction, Queue, Result, Void, invalid
 from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
+from django_ayework.define.typevars import C, T, TypeVar
+from django_ayework.documentation import logged
 from django_ayework.errors import Aborted, AttemptTimeout, InvalidInstruction
-from django_ayework.rules.outputs import Output
+from django_ayework.rules.identity import Output
 from django_ayework.rules.states import Status
 
-# --- signal ---
-# The signal by which a running attempt learns that it should stop.
+logger = logging.getLogger("django_ayework")
+
+H = TypeVar("H")
+N = TypeVar("N", bound=Instruction[Any, Any])
+
+NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class AbortReason(StrEnum):
     """Why an attempt should stop."""
 
     TIMEOUT = "timeout"  # it ran longer than its type's ``timeout``
-    CANCELLED = "cancelled"  # somebody cancelled the work
+    CANCELLED = "cancelled"  # the work was cancelled
     TAKEN_BY_ANOTHER_WORKER = "taken_by_another_worker"  # its lease lapsed and another worker has it
     ALREADY_COMPLETED = "already_completed"  # it was completed without this worker
     NOT_FOUND = "not_found"  # its row is gone
     SHUTDOWN = "shutdown"  # the worker stops and the grace is over
-    ERROR = "error"  # its lease lapsed as it could not be renewed, or its outcome could not be written
+    ERROR = "error"  # its lease could not be renewed in time, or its outcome could not be written
 
 
 class AbortSignal:
-    """Tells a handler to stop; safe to share between threads. It fires once: the first reason stays."""
+    """Asks a handler to stop; safe to share between threads. It fires once: the first reason stays."""
 
     __slots__ = ("_event", "_lock", "_reason", "heeded_at")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._reason: AbortReason | None = None
-        self._event: threading.Event | None = None  # made for the first who waits: few handlers do
-        #: When an exception told the handler in its own thread, in monotonic seconds.
+        self._event: threading.Event | None = None  # made by the first wait(): few handlers wait
+        #: When the signal was last raised in the handler's own thread, in monotonic seconds.
         self.heeded_at = float("-inf")
 
     @property
@@ -66,7 +73,7 @@ class AbortSignal:
         return self._event.wait(seconds)
 
     def raise_if_aborted(self) -> None:
-        """Raise :class:`AttemptTimeout` for a timeout and :class:`Aborted` for any other reason."""
+        """Raise ``AttemptTimeout`` for a timeout and ``Aborted`` for any other reason."""
         if not self.aborted:
             return
         self.heed()
@@ -75,7 +82,7 @@ class AbortSignal:
         raise Aborted(str(self._reason))
 
     def heed(self) -> None:
-        """Note that the handler is being told, so that nobody interrupts it at once to tell it again."""
+        """Note that the handler is getting the exception, so that it is not interrupted again at once."""
         self.heeded_at = time.monotonic()
 
     def abort(self, reason: AbortReason) -> None:
@@ -87,43 +94,22 @@ class AbortSignal:
                     self._event.set()
 
 
-# --- context ---
-# What a handler is given, and what it can say.
-
-T = TypeVar("T")
-H = TypeVar("H")
-
-#: No output was given; None would be one, though a bad one.
-NOTHING: Final = object()
-
-
-NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
 class ContextServices(Protocol):
-    """What a context asks of the engine that made it."""
+    """The calls of a context to the engine that made it."""
 
     def claim(self, key: str) -> bool:
         """Take a key once across the fleet."""
-        ...
-
-    async def aclaim(self, key: str) -> bool:
-        """See claim()."""
         ...
 
     def states(self, ids: Iterable[str]) -> list[Status | None]:
         """Look up statuses."""
         ...
 
-    async def astates(self, ids: Iterable[str]) -> list[Status | None]:
-        """See states()."""
-        ...
-
     def progress(self, id: str, progress: Mapping[str, Any]) -> None:
-        """Note how far a work is."""
+        """Record how far a work is."""
 
 
-class ContextStages(Protocol):
+class ContextTransactions(Protocol):
     """The transactions of one attempt."""
 
     def prepare(self) -> AbstractContextManager[None]:
@@ -144,7 +130,7 @@ class ContextStages(Protocol):
 
 
 class Assignment(NamedTuple):
-    """The facts of one attempt; a function stands for what is read when it is asked for."""
+    """The facts of one attempt; a function gives a value that is read from the database on first use."""
 
     id: str
     type: str
@@ -162,12 +148,14 @@ class Assignment(NamedTuple):
 class Context:
     """Given to a handler whose first parameter is named ``ctx`` or annotated ``Context``.
 
-    The methods ``result``, ``queue`` and ``void`` build instructions; what is returned is carried out, after
-    the handler has returned.
+    The methods ``result``, ``queue`` and ``void`` build instructions. The one that the handler returns is
+    carried out.
     """
 
     __slots__ = (
-        "__weakref__", "_assignment", "_given_stages", "_services", "built", "extra", "given_output", "signal"
+        "__weakref__", "_blockers", "_dependents", "_given_transactions", "_services", "attempt", "built",
+        "chain_id", "deadline", "extra", "given_output", "group_id", "id", "last_error", "parent", "signal",
+        "type", "unit",
     )  # fmt: skip
 
     def __init__(
@@ -175,75 +163,46 @@ class Context:
         assignment: Assignment,
         services: ContextServices,
         signal: AbortSignal | None = None,
-        stages: ContextStages | None = None,
+        transactions: ContextTransactions | None = None,
     ) -> None:
-        self._assignment = assignment
+        self._dependents = assignment.dependents
+        self._blockers = assignment.blockers
         self._services = services
-        self._given_stages = stages
+        self._given_transactions = transactions
+        #: The id of this work, and the name of its type.
+        self.id = assignment.id
+        self.type = assignment.type
+        #: The id of the group this work belongs to.
+        self.group_id = assignment.group_id
+        #: The id of the first work of this work's chain.
+        self.chain_id = assignment.chain_id
+        #: Which attempt this is, 1 for the first.
+        self.attempt = assignment.attempt
+        #: The id of the work (or gate) that queued this one, or None.
+        self.parent = assignment.parent
+        #: The error of the attempt before, or None.
+        self.last_error = assignment.last_error
+        #: When this work expires, or None.
+        self.deadline = assignment.deadline
+        #: The unit of this work within its type, or None; see output().
+        self.unit = assignment.unit
         self.signal = signal or AbortSignal()
-        #: What middlewares passed on, by name; the inner ones win.
+        #: Values that middlewares passed on, by name; the inner ones win.
         self.extra: Mapping[str, Any] = NO_EXTRA
-        #: Every instruction built here, so that one that is not returned can be told of.
+        #: Every instruction built here, to find those that are not returned.
         self.built: list[Instruction[Any, Any]] = []
-        #: What output() was given last.
+        #: The last argument of output().
         self.given_output: Any = NOTHING
-
-    @property
-    def id(self) -> str:
-        """The id of this work."""
-        return self._assignment.id
-
-    @property
-    def type(self) -> str:
-        """The name of this work's type."""
-        return self._assignment.type
-
-    @property
-    def group_id(self) -> str:
-        """The id of the group this work belongs to."""
-        return self._assignment.group_id
-
-    @property
-    def chain_id(self) -> str:
-        """The id of the first work of this work's chain."""
-        return self._assignment.chain_id
-
-    @property
-    def attempt(self) -> int:
-        """Which attempt this is, 1 for the first."""
-        return self._assignment.attempt
-
-    @property
-    def parent(self) -> str | None:
-        """The id of the work (or gate) that queued this one, or None."""
-        return self._assignment.parent
 
     @property
     def dependents(self) -> tuple[str, ...]:
         """The ids that the gate which released this work had waited for, in order."""
-        found = self._assignment.dependents
-        return found() if callable(found) else found
+        return self._dependents() if callable(self._dependents) else self._dependents
 
     @property
     def blockers(self) -> tuple[Any, ...]:
         """The results of the chains that had blocked this work, in the order they were given."""
-        found = self._assignment.blockers
-        return found() if callable(found) else found
-
-    @property
-    def last_error(self) -> str | None:
-        """The error of the attempt before, or None."""
-        return self._assignment.last_error
-
-    @property
-    def deadline(self) -> datetime | None:
-        """When this work expires, or None."""
-        return self._assignment.deadline
-
-    @property
-    def unit(self) -> str | None:
-        """What this work is about within its type, or None; see output()."""
-        return self._assignment.unit
+        return self._blockers() if callable(self._blockers) else self._blockers
 
     def result(self, value: T, final: bool = False, append: Callable[[Any], Any] | None = None) -> Result[T]:
         """Return ``value`` as the work's result and its contribution to the group.
@@ -261,25 +220,23 @@ class Context:
         """Queue works (and nested instructions) into this work's group; options apply to these works."""
         return self._build(Queue(self, works, checked(options)))
 
-    def continue_with(self, work: WorkRequest[Any, H], **options: Unpack[QueueOptions]) -> Continue[H]:
+    def continue_with(self, work: WorkRequest[Any, H, C], **options: Unpack[QueueOptions]) -> Continue[H, C]:
         """End this work without a result of its own; the chain goes on with ``work``, once per work.
 
         Raises InvalidInstruction when the chain was continued before or would block itself, TypeError for
         what cannot be a step.
         """
         if any(isinstance(node, Continue) for node in self.built):
-            raise InvalidInstruction(
-                f"the handler of {self.type!r} called ctx.continue_with(…) twice; a work has one.",
-                id=self.id,
-            )
+            raise invalid(self, "called ctx.continue_with(…) twice; a work has one.", code="continued-twice")
         given = checked(options)
         refuse_of_enqueue(given, "ctx.continue_with(...)")
         step = Continue(self, require_step(work), given)
         if self.chain_id in combined(step.options, step.work.options).get("blockers", ()):
-            raise InvalidInstruction(
-                f"the handler of {self.type!r} called ctx.continue_with(…) with its own chain as a blocker; "
-                "a chain that waits for its own end never ends.",
-                id=self.id,
+            raise invalid(
+                self,
+                "called ctx.continue_with(…) with its own chain as a blocker; a chain that waits for its own "
+                "end never ends.",
+                code="chain-blocks-itself",
             )
         return self._build(step)
 
@@ -288,7 +245,7 @@ class Context:
         return self._build(Void(self))
 
     def output(self, units: Output) -> None:
-        """Say which units the type named with ``then=`` is to work on, once this work has succeeded.
+        """Give the units that the type named with ``then=`` works on, once this work has succeeded.
 
         A mapping of unit to input, or a list of units and of ``[unit, input, metadata, priority]``, where the
         metadata may have ``priority`` and ``delay`` (seconds, from the end of this work). Of several calls
@@ -306,21 +263,21 @@ class Context:
     def prepare(self) -> AbstractContextManager[None]:
         """Open a short transaction at the start of a handler; it commits at the end of the block.
 
-        What it wrote stays when the attempt fails later; the next attempt prepares again.
+        Its writes stay when the attempt fails later; the next attempt prepares again.
         """
-        return self._stages.prepare()
+        return self._transactions.prepare()
 
     async def aprepare(self, act: Callable[[], T]) -> T:
         """Run the plain function ``act`` in a transaction of its own; see prepare()."""
-        return await self._stages.aprepare(act)
+        return await self._transactions.aprepare(act)
 
     def complete(self) -> AbstractContextManager[None]:
-        """Open the transaction in which this work ends, and see that the work is still ours.
+        """Open the transaction in which this work ends, and check that this worker still has the work.
 
-        What the block writes commits together with the work's end once the handler has returned, so return
-        from within it. The one instruction built inside is the outcome, else what the handler returns.
+        The writes of the block commit together with the work's end once the handler has returned, so return
+        from within it. The outcome is the one instruction built inside, else what the handler returns.
 
-        Raises Aborted when the work is somebody else's meanwhile; nothing is written then.
+        Raises Aborted when another worker has the work by now; nothing is written then.
 
         Example::
 
@@ -328,14 +285,15 @@ class Context:
                 Invoice.objects.create(number=number)
                 return ctx.result(number)
         """
-        return self._stages.complete(self)
+        return self._transactions.complete(self)
 
     async def acomplete(self, act: Callable[[], T]) -> T:
         """Run the plain function ``act`` and end this work in one transaction; return what ``act`` returned.
 
-        That is the outcome, or if it is None the one instruction that ``act`` built. See complete().
+        The return value is the outcome, or if it is None the one instruction that ``act`` built. See
+        complete().
         """
-        return await self._stages.acomplete(self, act)
+        return await self._transactions.acomplete(self, act)
 
     def claim(self, key: str) -> bool:
         """Return True exactly once per key across the fleet, within 24 hours."""
@@ -343,7 +301,9 @@ class Context:
 
     async def aclaim(self, key: str) -> bool:
         """See claim()."""
-        return await self._services.aclaim(key)
+        from asgiref.sync import sync_to_async  # imports asyncio, which few processes need
+
+        return await sync_to_async(self._services.claim)(key)
 
     def states(self, ids: Iterable[str]) -> list[Status | None]:
         """Return the status of each work, in order; None for an unknown one."""
@@ -351,21 +311,45 @@ class Context:
 
     async def astates(self, ids: Iterable[str]) -> list[Status | None]:
         """See states()."""
-        return await self._services.astates(ids)
+        from asgiref.sync import sync_to_async
+
+        return await sync_to_async(self._services.states)(ids)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Note how far this work is; cheap to call often, written now and then."""
+        """Record how far this work is; calls are cheap, and are written from time to time."""
         self._services.progress(self.id, {"done": done, "total": total, "note": note})
 
     @property
-    def _stages(self) -> ContextStages:
-        if self._given_stages is None:
-            raise InvalidInstruction("prepare and complete are for running handlers.", id=self.id)
-        return self._given_stages
+    def _transactions(self) -> ContextTransactions:
+        if self._given_transactions is None:
+            raise InvalidInstruction(
+                "prepare and complete are for running handlers.", id=self.id, code="prepare-complete-refused"
+            )
+        return self._given_transactions
 
     def _build(self, node: N) -> N:
         self.built.append(node)
         return node
 
 
-N = TypeVar("N", bound=Instruction[Any, Any])
+#: The context's own attributes; no extra has one of these names.
+RESERVED = frozenset(name for name in dir(Context) if not name.startswith("_"))
+
+
+def enrich(context: Context, extra: Mapping[str, Any]) -> None:
+    """Add the values that a middleware passes on to ``ctx.extra``; they win over those of outer middlewares.
+
+    Names of the context's own attributes are left out, with a warning in the log.
+    """
+    if not extra:
+        return
+    if taken := sorted(RESERVED.intersection(extra)):
+        logger.warning(
+            "A middleware around %s passed on %s, which are attributes of the context; choose other "
+            "names. %s",
+            context.type,
+            ", ".join(map(repr, taken)),
+            logged("names-of-the-context"),
+        )
+    added = {name: value for name, value in extra.items() if name not in RESERVED}
+    context.extra = MappingProxyType({**context.extra, **added})

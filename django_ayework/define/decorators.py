@@ -5,45 +5,101 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Concatenate, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    Never,
+    Protocol,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+)
 
 from django_ayework.define.context import Context
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.providers import default_name
-from django_ayework.define.registry import registry
-from django_ayework.define.schedules import schedules
-from django_ayework.define.type_options import MAX_TYPE_LENGTH, checked_settings, require_inputs
-from django_ayework.define.types import (
-    BatchItem,
-    BatchType,
+from django_ayework.define.options import (
+    MAX_TYPE_LENGTH,
     Middleware,
     WorkSettings,
-    WorkType,
-    require_queue_if_continuous,
+    checked_settings,
+    whole_number,
 )
+from django_ayework.define.schedules import schedules
+from django_ayework.define.types import (
+    AnyWorkType,
+    BatchItem,
+    BatchType,
+    WorkType,
+    default_name,
+    registry,
+    required_inputs,
+)
+from django_ayework.define.typevars import C, G, P, R, T
 from django_ayework.doers import Doer
-from django_ayework.errors import ImproperWork, InvalidOption
+from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.retry import Retry
 
-# --- works ---
-# ``@work``: a function becomes a type of work.
+# The options as type checkers see them. WorkSettings has their checks and defaults.
 
-P = ParamSpec("P")
-R = TypeVar("R")
-G = TypeVar("G")
+
+class TypeOptions(TypedDict, total=False):
+    """The options that both decorators take."""
+
+    name: str | None
+    queue: str
+    priority: int
+    fairness: str | None
+    retry: Retry | None
+    timeout: Seconds | None
+    expires: Seconds | None
+    lease: Seconds | None
+    order: Literal["time", "unit"] | None
+    weight: int
+    max_running: int
+    codec: Codec | None
+    options: Callable[..., Mapping[str, Any] | None] | None
+    on_event: Callable[[Any], object] | str | None
+    on_failure: Callable[[Exception, Any], object] | str | None
+    schedulable: bool
+    redact: Sequence[str]
+    retention: Mapping[str, Seconds | None]
+    doer: Doer | None
+    keep_attempts: bool
+
+
+class WorkOptions(TypeOptions, total=False):
+    """The options of ``@work``."""
+
+    atomic: bool
+    then: str | None
+    interval: Seconds | None
+    strict_return: bool | None
+    log_context: Callable[[Mapping[str, Any], str], object] | str | None
+    middleware: Sequence[Middleware | str]
+    interrupt: bool
+    skip_queue: bool
+
+
+class BatchOptions(TypeOptions, total=False):
+    """The options of ``@batch_work``."""
+
+    size: int
+    max_wait: Seconds
 
 
 class Unannotated:
-    """What no annotation names: only a parameter or a result without one (or with ``Any``) goes with it."""
+    """A type that no annotation names: it matches parameters and results without one, or with ``Any``."""
 
 
 class WorkDecorator(Protocol):
-    """How ``@work`` is seen by type checkers: what is known of a type follows from its handler.
+    """``@work`` as type checkers see it: the types of results follow from the annotations of the handler.
 
-    The first form that fits counts. Without annotations nothing is known; instructions say what the result
-    and the contribution are; None is neither; any other value is both.
+    The first form that fits counts. Without annotations nothing is known. Instructions are annotated with the
+    result and the contribution; None is neither; any other value is both.
     """
 
     @overload
@@ -52,8 +108,10 @@ class WorkDecorator(Protocol):
     ) -> WorkType[..., Any, Any]: ...
     @overload
     def __call__(
-        self, handler: Callable[Concatenate[Context, P], Awaitable[Instruction[R, G]] | Instruction[R, G]], /
-    ) -> WorkType[P, R, G]: ...
+        self,
+        handler: Callable[Concatenate[Context, P], Awaitable[Instruction[R, G, C]] | Instruction[R, G, C]],
+        /,
+    ) -> WorkType[P, R, G, C]: ...
     @overload
     def __call__(
         self, handler: Callable[P, Awaitable[Unannotated] | Unannotated], /
@@ -68,10 +126,10 @@ class WorkDecorator(Protocol):
     def __call__(
         self,
         handler: Callable[
-            Concatenate[Context, P], Awaitable[Instruction[R, G] | None] | Instruction[R, G] | None
+            Concatenate[Context, P], Awaitable[Instruction[R, G, C] | None] | Instruction[R, G, C] | None
         ],
         /,
-    ) -> WorkType[P, R | None, G]: ...
+    ) -> WorkType[P, R | None, G, C | None]: ...
     @overload
     def __call__(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> WorkType[P, R, R]: ...
     @overload
@@ -81,41 +139,11 @@ class WorkDecorator(Protocol):
     @overload
     def __call__(self, handler: Callable[P, R], /) -> WorkType[P, R, R]: ...
     @overload
-    def __call__(
-        self,
-        *,
-        name: str | None = ...,
-        queue: str = ...,
-        priority: int = ...,
-        fairness: str | None = ...,
-        retry: Retry | None = ...,
-        timeout: Seconds | None = ...,
-        expires: Seconds | None = ...,
-        lease: Seconds | None = ...,
-        atomic: bool = ...,
-        then: str | None = ...,
-        order: Literal["time", "unit"] | None = ...,
-        weight: int = ...,
-        max_running: int = ...,
-        interval: Seconds | None = ...,
-        strict_return: bool | None = ...,
-        codec: Codec | None = ...,
-        options: Callable[..., Mapping[str, Any]] | None = ...,
-        on_event: Callable[[Any], object] | str | None = ...,
-        on_failure: Callable[[Exception, Any], object] | str | None = ...,
-        log_context: Callable[[Mapping[str, Any], str], object] | str | None = ...,
-        middleware: Sequence[Middleware | str] = ...,
-        interrupt: bool = ...,
-        skip_queue: bool = ...,
-        schedulable: bool = ...,
-        redact: Sequence[str] = ...,
-        retention: Mapping[str, Seconds | None] = ...,
-        doer: Doer | None = ...,
-    ) -> WorkDecorator: ...
+    def __call__(self, **options: Unpack[WorkOptions]) -> WorkDecorator: ...
 
 
 def typed(decorator: Callable[..., Any]) -> WorkDecorator:
-    """Return the function unchanged; its signature says nothing, so type checkers are shown another."""
+    """Return the function unchanged, with the types of ``@work``."""
     return decorator
 
 
@@ -125,17 +153,17 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The options are the defaults of every work of this type: ``queue`` ("default"), ``priority`` (0; larger
     first), ``fairness``, ``retry``, ``timeout`` (bounds one attempt), ``expires`` (bounds the whole life),
-    ``lease``, ``atomic`` (handler and outcome are one transaction), ``then`` (the name of the type that goes
-    on with what a work outputs), ``order`` (what works of equal priority go by: "time", or "unit", which a
-    type that others chain to goes by anyway), ``weight`` (its share of a queue, 20), ``max_running`` (at a
+    ``lease``, ``atomic`` (handler and outcome are one transaction), ``then`` (the name of the type that
+    works on the output), ``order`` (the order of works of equal priority: "time", or "unit", the default of
+    types named by another's ``then``), ``weight`` (its share of a queue, 20), ``max_running`` (at a
     time, in the whole fleet; 0 is no limit), ``interval`` (makes it continuous), ``strict_return``,
     ``codec``, ``options(**input)`` (computes queueing options), ``on_event``, ``on_failure``,
-    ``log_context(input, type)`` (says more in log records), ``middleware`` (surrounds the handler, within
+    ``log_context(input, type)`` (adds to log records), ``middleware`` (surrounds the handler, within
     that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``skip_queue`` (the
     process that enqueues a work makes its first attempt), ``schedulable`` (may be scheduled in the admin),
-    ``redact`` (paths into the input that people are not shown), ``retention`` (how long ended works are
-    kept, by status, in place of what the settings say) and ``doer`` (runs the works, in place of the
-    worker's slots). Durations are seconds or timedelta.
+    ``redact`` (paths into the input that are hidden from people), ``retention`` (how long ended works are
+    kept, by status, in place of the settings), ``doer`` (runs the works, in place of the worker's slots) and
+    ``keep_attempts`` (keeps attempts that succeed, too). Durations are seconds or timedelta.
 
     Raises ImproperWork when the function cannot be a work.
 
@@ -144,134 +172,22 @@ def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         @work(queue="mail", retry=Retry(attempts=5))
         def send_receipt(order_id: int) -> str: ...
     """
-    if handler is None:
-        return functools.partial(work, **options)
-    return describe(handler, **options)
+    return functools.partial(work, **options) if handler is None else describe(handler, **options)
 
 
-def describe(
-    handler: Callable[..., Any], *, name: str | None = None, **options: Any
-) -> WorkType[..., Any, Any]:
+def describe(handler: Callable[..., Any], *, name: str | None = None, **options: Any) -> AnyWorkType:
     """Build the type and register it."""
     require_function(handler, "@work")
     settings = checked_settings(options, "@work")
-    require_sync_if_atomic(handler, settings)
-    require_sync_if_interruptible(handler, settings)
-    work_type: WorkType[..., Any, Any] = WorkType(
-        handler, default_name(handler, "@work") if name is None else name, settings
-    )
-    require_type_name(work_type.name)
-    require_inputs(work_type.signature, work_type.name, settings.redact)
-    require_no_input_if_continuous(work_type)
-    require_queue_if_continuous(work_type.name, settings)
-    registry.register(work_type)
-    return work_type
-
-
-def require_function(handler: object, decorator: str) -> None:
-    """Raise unless the decorated thing is a function that runs when it is called."""
-    is_callable = callable(handler) and hasattr(handler, "__qualname__")
-    if not is_callable or isinstance(handler, (str, type, WorkType)):
-        hint = " Move it out of the class." if isinstance(handler, classmethod) else ""
-        raise ImproperWork(f"expected {decorator} to decorate a function, got: {handler!r}.{hint}")
-    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise ImproperWork(
-            f"expected {decorator} to decorate a plain or async function, "
-            f"got the generator {handler.__qualname__}()."
-        )
-    require_no_method(cast("Callable[..., Any]", handler), decorator)
-    require_not_scheduled(cast("Callable[..., Any]", handler), decorator)
-
-
-def require_no_method(handler: Callable[..., Any], decorator: str) -> None:
-    """Raise for a function of a class that expects its object: a worker has none to give."""
-    name = handler.__qualname__
-    owner = name.rpartition(".")[0]
-    is_in_class = bool(owner) and not owner.endswith("<locals>")
-    first = next(iter(inspect.signature(handler).parameters), None)
-    if is_in_class and first in ("self", "cls") and not inspect.ismethod(handler):
-        raise ImproperWork(
-            f"expected {decorator} to decorate a function, got the method "
-            f"{name}({first}, …): "
-            "a worker has no object to call it on. Move it out of the class, and give it what it needs as "
-            "inputs, such as a primary key."
-        )
-
-
-def require_not_scheduled(handler: Callable[..., Any], decorator: str) -> None:
-    """Raise when ``@schedule`` came first: the schedule would call the function, and queue nothing."""
-    for declared in schedules:
-        if declared.run is handler:
-            declared.cancel()
-            raise ImproperWork(
-                f"expected @schedule above {decorator}, got {decorator} above @schedule for "
-                f"{handler.__qualname__}(): the schedule would call the function itself, and queue no work. "
-                f"Write @schedule(…) in the line above {decorator}."
-            )
-
-
-def require_sync_if_atomic(handler: Callable[..., Any], settings: WorkSettings) -> None:
-    """Raise when an async handler is to run in a transaction: Django's belong to plain code."""
-    if settings.atomic and inspect.iscoroutinefunction(handler):
-        raise ImproperWork(
-            f"atomic=True needs a plain function, and {handler.__qualname__}() is async, as transactions of "
-            "Django are for plain code; write it with def, or use await ctx.acomplete(...)."
-        )
-
-
-def require_sync_if_interruptible(handler: Callable[..., Any], settings: WorkSettings) -> None:
-    """Raise when an async handler is to be interrupted in its thread, which it shares with all others."""
-    if settings.interrupt and inspect.iscoroutinefunction(handler):
-        raise ImproperWork(
-            f"interrupt=True needs a plain function, and {handler.__qualname__}() is async: its timeout "
-            "cancels it for real anyway; leave interrupt out, and watch ctx.signal for other reasons to stop."
-        )
-
-
-def require_type_name(name: object) -> None:
-    """Raise unless the name can be stored; names beginning with @ are reserved."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_TYPE_LENGTH or not name.isprintable():
-        raise ImproperWork(
-            f"expected a type name to be 1 to {MAX_TYPE_LENGTH} printable characters, got: {name!r}."
-        )
-    if name.startswith("@"):
-        raise ImproperWork(f"type names beginning with @ are reserved, got: {name!r}.")
-
-
-def require_no_input_if_continuous(work_type: WorkType[..., Any, Any]) -> None:
-    """Raise when a type whose works the engine queues by itself could not be called."""
-    missing = [
-        parameter.name
-        for parameter in work_type.signature.parameters.values()
-        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    if work_type.settings.interval is not None and missing:
-        raise ImproperWork(
-            f"interval= makes {work_type.name!r} continuous: its works are queued without input, so "
-            f"{', '.join(missing)} needs a default."
-        )
-
-
-# --- batch works ---
-# ``@batch_work``: a function becomes a type of work that is run for many works at a time.
-
-T = TypeVar("T")
-
-#: What ``@work`` has and a batch cannot have, and why.
-REFUSED = {
-    "atomic": "one transaction would undo the works that did well with the one that failed",
-    "interrupt": "an interruption meant for one work would end the run of all",
-    "interval": "a continuous type has no works that could be gathered",
-    "log_context": "one run is about many works",
-    "middleware": "middleware surrounds the run of one work, with its context",
-    "skip_queue": "a work that starts at once cannot wait for others",
-    "strict_return": "its handler has no context, so it builds no instructions",
-    "then": "its handler has no context to output units with",
-}
+    require_plain(handler, settings)
+    name = default_name(handler, "@work") if name is None else name
+    work_type: AnyWorkType = WorkType(handler, name, settings)
+    require_startable(work_type)
+    return registered(work_type)
 
 
 class BatchDecorator(Protocol):
-    """How ``@batch_work`` is seen by type checkers: the handler says what goes in, and what comes out.
+    """``@batch_work`` as type checkers see it: inputs and results follow from the annotations of the handler.
 
     The first form that fits counts. Without annotations nothing is known; an output that is None is no
     contribution; an exception among the outputs is no result.
@@ -306,35 +222,11 @@ class BatchDecorator(Protocol):
         self, handler: Callable[[list[BatchItem[T]]], Sequence[R | Exception]], /
     ) -> BatchType[[T], R, R]: ...
     @overload
-    def __call__(
-        self,
-        *,
-        size: int = ...,
-        max_wait: Seconds = ...,
-        name: str | None = ...,
-        queue: str = ...,
-        priority: int = ...,
-        fairness: str | None = ...,
-        retry: Retry | None = ...,
-        timeout: Seconds | None = ...,
-        expires: Seconds | None = ...,
-        lease: Seconds | None = ...,
-        order: Literal["time", "unit"] | None = ...,
-        doer: Doer | None = ...,
-        weight: int = ...,
-        max_running: int = ...,
-        codec: Codec | None = ...,
-        options: Callable[[Any], Mapping[str, Any] | None] | None = ...,
-        on_event: Callable[[Any], object] | str | None = ...,
-        on_failure: Callable[[Exception, Any], object] | str | None = ...,
-        schedulable: bool = ...,
-        redact: Sequence[str] = ...,
-        retention: Mapping[str, Seconds | None] = ...,
-    ) -> BatchDecorator: ...
+    def __call__(self, **options: Unpack[BatchOptions]) -> BatchDecorator: ...
 
 
 def typed_batch(decorator: Callable[..., Any]) -> BatchDecorator:
-    """Return the function unchanged; its signature says nothing, so type checkers are shown another."""
+    """Return the function unchanged, with the types of ``@batch_work``."""
     return decorator
 
 
@@ -347,7 +239,7 @@ def batch_work(handler: Callable[..., Any] | None = None, /, **options: Any) -> 
     ``max_wait`` (0.1 seconds) after the first of them. An output that is an exception fails its item alone;
     an exception that is raised fails every item, each by its own policy.
 
-    The other options are those of ``@work`` but for what cannot be said of many works at once, such as
+    The other options are those of ``@work``, except those that cannot apply to many works at once, such as
     ``atomic`` and ``then``. ``options`` is a function of the one input.
 
     Raises ImproperWork when the function cannot be a batch, InvalidOption for a size that cannot be used.
@@ -360,9 +252,20 @@ def batch_work(handler: Callable[..., Any] | None = None, /, **options: Any) -> 
 
         embed.enqueue("text")
     """
-    if handler is None:
-        return functools.partial(batch_work, **options)
-    return describe_batch(handler, **options)
+    return functools.partial(batch_work, **options) if handler is None else describe_batch(handler, **options)
+
+
+#: The options of ``@work`` that a batch cannot have, and why.
+REFUSED = {
+    "atomic": "one transaction would undo the works that did well with the one that failed",
+    "interrupt": "an interruption meant for one work would end the run of all",
+    "interval": "a continuous type has no works that could be gathered",
+    "log_context": "one run is about many works",
+    "middleware": "middleware surrounds the run of one work, with its context",
+    "skip_queue": "a work that starts at once cannot wait for others",
+    "strict_return": "its handler has no context, so it builds no instructions",
+    "then": "its handler has no context to output units with",
+}
 
 
 def describe_batch(
@@ -372,34 +275,136 @@ def describe_batch(
     size: int = 50,
     max_wait: Seconds = 0.1,
     **options: Any,
-) -> BatchType[..., Any, Any]:
+) -> AnyWorkType:
     """Build the type and register it."""
     require_function(handler, "@batch_work")
-    refuse_options_of_one(options)
-    batch_type: BatchType[..., Any, Any] = BatchType(
-        handler,
-        default_name(handler, "@batch_work") if name is None else name,
-        checked_settings(options, "@batch_work", besides=("size", "max_wait")),
-        check_size(size),
-        seconds(max_wait, "max_wait"),
-    )
-    require_type_name(batch_type.name)
-    require_inputs(batch_type.signature, batch_type.name, batch_type.settings.redact)
-    registry.register(batch_type)
-    return batch_type
+    if refused := next((key for key in options if key in REFUSED), None):
+        raise ImproperWork(
+            f"{refused}= does not go with @batch_work: {REFUSED[refused]}; use @work, or leave it out.",
+            code="batch-option-refused",
+        )
+    settings = checked_settings(options, "@batch_work", besides=("size", "max_wait"))
+    name = default_name(handler, "@batch_work") if name is None else name
+    size = whole_number(1)(size, "size")
+    return registered(BatchType(handler, name, settings, size, seconds(max_wait, "max_wait")))
 
 
-def refuse_options_of_one(options: Mapping[str, Any]) -> None:
-    """Raise for an option that makes sense for one work at a time only."""
-    for key in options:
-        if key in REFUSED:
+def registered(work_type: AnyWorkType) -> AnyWorkType:
+    """Check the name and the paths of ``redact=``, and add the type to the registry."""
+    require_type_name(work_type.name)
+    require_inputs(work_type)
+    registry.register(work_type)
+    return work_type
+
+
+def require_function(handler: object, decorator: str) -> None:
+    """Raise unless the decorated thing is a function that runs when it is called."""
+    is_callable = callable(handler) and hasattr(handler, "__qualname__")
+    if not is_callable or isinstance(handler, (str, type, WorkType)):
+        hint = " Move it out of the class." if isinstance(handler, classmethod) else ""
+        raise ImproperWork(
+            f"expected {decorator} to decorate a function, got: {handler!r}.{hint}", code="not-a-function"
+        )
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ImproperWork(
+            f"expected {decorator} to decorate a plain or async function, "
+            f"got the generator {handler.__qualname__}().",
+            code="not-a-function",
+        )
+    require_no_method(cast("Callable[..., Any]", handler), decorator)
+    require_not_scheduled(cast("Callable[..., Any]", handler), decorator)
+
+
+def require_no_method(handler: Callable[..., Any], decorator: str) -> None:
+    """Raise for a function of a class that expects its object: a worker has none to give."""
+    name = handler.__qualname__
+    owner = name.rpartition(".")[0]
+    is_in_class = bool(owner) and not owner.endswith("<locals>")
+    first = next(iter(inspect.signature(handler).parameters), None)
+    if is_in_class and first in ("self", "cls") and not inspect.ismethod(handler):
+        raise ImproperWork(
+            f"expected {decorator} to decorate a function, got the method "
+            f"{name}({first}, …): "
+            "a worker has no object to call it on. Move it out of the class, and give it what it needs as "
+            "inputs, such as a primary key.",
+            code="method-as-work",
+        )
+
+
+def require_not_scheduled(handler: Callable[..., Any], decorator: str) -> None:
+    """Raise when ``@schedule`` came first: the schedule would call the function, and queue nothing."""
+    for declared in schedules:
+        if declared.run is handler:
+            declared.cancel()
             raise ImproperWork(
-                f"{key}= does not go with @batch_work: {REFUSED[key]}; use @work, or leave it out."
+                f"expected @schedule above {decorator}, got {decorator} above @schedule for "
+                f"{handler.__qualname__}(): the schedule would call the function itself, and queue no work. "
+                f"Write @schedule(…) in the line above {decorator}.",
+                code="schedule-below-work",
             )
 
 
-def check_size(value: object) -> int:
-    """Return how many works a batch has at most."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOption(f"expected size to be a whole number, 1 or more, got: {value!r}.")
-    return value
+def require_plain(handler: Callable[..., Any], settings: WorkSettings) -> None:
+    """Raise when an async handler has an option that only plain functions can have.
+
+    Django's transactions belong to plain code, and an async handler shares its thread with all others.
+    """
+    name = handler.__qualname__
+    if settings.atomic and inspect.iscoroutinefunction(handler):
+        raise ImproperWork(
+            f"atomic=True needs a plain function, and {name}() is async, as transactions of "
+            "Django are for plain code; write it with def, or use await ctx.acomplete(...).",
+            code="atomic-async",
+        )
+    if settings.interrupt and inspect.iscoroutinefunction(handler):
+        raise ImproperWork(
+            f"interrupt=True needs a plain function, and {name}() is async: its timeout "
+            "cancels it for real anyway; leave interrupt out, and watch ctx.signal for other reasons to "
+            "stop.",
+            code="interrupt-async",
+        )
+
+
+def require_type_name(name: object) -> None:
+    """Raise unless the name can be stored; names beginning with @ are reserved."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_TYPE_LENGTH or not name.isprintable():
+        raise ImproperWork(
+            f"expected a type name to be 1 to {MAX_TYPE_LENGTH} printable characters, got: {name!r}.",
+            code="type-name-not-usable",
+        )
+    if name.startswith("@"):
+        raise ImproperWork(
+            f"type names beginning with @ are reserved, got: {name!r}.", code="type-name-not-usable"
+        )
+
+
+def require_inputs(work_type: AnyWorkType) -> None:
+    """Raise unless each path of ``redact=`` begins at an input: a misspelt one would hide nothing."""
+    inputs = work_type.signature.parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in inputs.values()):
+        return
+    for path in work_type.settings.redact:
+        if (first := path.partition(".")[0]) not in inputs:
+            raise ImproperWork(
+                f"expected redact= of {work_type.name!r} to name its inputs ({', '.join(inputs)}), "
+                f"got: {path!r}.{did_you_mean(first, inputs)}",
+                code="redact-unknown-input",
+            )
+
+
+def require_startable(work_type: AnyWorkType) -> None:
+    """Raise for a continuous type whose works need an input, or would skip the queue: workers queue them."""
+    if work_type.settings.interval is None:
+        return
+    if missing := required_inputs(work_type.signature):
+        raise ImproperWork(
+            f"interval= makes {work_type.name!r} continuous: its works are queued without input, so "
+            f"{', '.join(missing)} needs a default.",
+            code="continuous-needs-defaults",
+        )
+    if work_type.settings.skip_queue:
+        raise ImproperWork(
+            f"expected interval= or skip_queue=True, got both for {work_type.name!r}: works of a continuous "
+            "type are queued by workers, which start them at once; leave skip_queue out.",
+            code="continuous-skips-queue",
+        )

@@ -1,28 +1,43 @@
-"""What queueing gives back: a handle, by which a work can be followed, and the state it shows."""
+"""Works from outside: handles, the states that they show, and the events that hooks are given."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic
 
-from django_ayework.errors import no_attribute
+from django_ayework.define.typevars import C_co, G_co, R_co
+from django_ayework.errors import by_other_name, no_attribute
 from django_ayework.rules.durations import Seconds
 from django_ayework.rules.retry import RetryPolicy
 from django_ayework.rules.states import Status
 
-R_co = TypeVar("R_co", covariant=True)
-G_co = TypeVar("G_co", covariant=True)
+
+@dataclass(frozen=True, slots=True)
+class WorkCount:
+    """How many works of a queue and a type have a status; if ``capped``, there may be more."""
+
+    queue: str
+    type: str
+    status: Status
+    works: int
+    capped: bool = False
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """The queue, the type and the status."""
+        return self.queue, self.type, self.status.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkState:
-    """A work as it stands. ``timeout`` is in seconds; moments are aware datetimes.
+    """The present state of a work. ``timeout`` is in seconds; moments are aware datetimes.
 
-    ``error`` is what a dead work died of; ``last_error`` is what the last unsuccessful attempt met. Both are
-    None after success.
+    ``error`` is the error that made a work dead; ``last_error`` is that of the last unsuccessful attempt.
+    Both are None after success.
     """
 
     id: str
@@ -58,11 +73,11 @@ class WorkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainState:
-    """A chain as it stands: how it was queued, how its last step stands, and a page of its steps.
+    """The present state of a chain: its first work, its last step, and a page of its steps.
 
-    ``type``, ``input`` and ``queued_at`` are those of its first work, and None when that is gone. ``output``
-    is the result of the last step once that has succeeded, ``error`` what it died of, ``ended_at`` when it
-    ended. ``length`` counts the steps so far. ``next_start`` is the index of the next page's first step, and
+    ``type``, ``input`` and ``queued_at`` are those of its first work, and None when that is gone. ``status``,
+    ``error`` and ``ended_at`` are those of the last step, ``output`` is its result once it has succeeded.
+    ``length`` counts the steps so far. ``next_start`` is the index of the next page's first step, and
     None on the last page.
     """
 
@@ -79,34 +94,77 @@ class ChainState:
     next_start: int | None
 
 
-#: What the attributes of a handle are called elsewhere.
-MEANINGS = {
-    "get": "handle.result(timeout=…)",
-    "wait": "handle.result(timeout=…)",
-    "join": "handle.group(timeout=…)",
-    "aget": "await handle.aresult(timeout=…)",
-    "status": "handle.state().status",
-    "ready": "handle.state().status in Status.terminal",
-    "done": "handle.state().status in Status.terminal",
-    "successful": "handle.state().status",
-    "failed": "handle.state().status",
-    "info": "handle.state()",
-    "refresh": "handle.state()",
-    "return_value": "handle.result()",
-    "error": "handle.state().error",
-    "errors": "handle.state().error",
-    "traceback": "handle.state().error",
-    "attempts": "handle.state().attempt",
-    "revoke": "cancel(handle.id)",
-    "abort": "cancel(handle.id)",
-    "task_id": "handle.id",
-    "job_id": "handle.id",
-    "pk": "handle.id",
-}
+class Kind(StrEnum):
+    """The kinds of events."""
+
+    QUEUED = "queued"
+    STARTED = "started"
+    DEFERRED = "deferred"
+    UNBLOCKED = "unblocked"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    GROUP_DONE = "group-done"
 
 
-class Handle(ABC, Generic[R_co, G_co]):
-    """A queued work, typed by its own result and by its group's value.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEvent:
+    """An event, as ``ON_EVENT`` and a type's ``on_event`` are given it.
+
+    ``work`` is None for ``group-done``, which has ``group_id`` and ``value`` instead; ``extra`` holds the
+    other values of the signal of the same kind: ``error`` and ``will_retry``, or ``run_at``.
+    """
+
+    kind: Kind
+    group_id: str
+    at: datetime
+    work: WorkState | None = None
+    value: Any = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str | None:
+        """The work's id, or None."""
+        return self.work.id if self.work else None
+
+    @property
+    def type(self) -> str | None:
+        """The work's type name, or None."""
+        return self.work.type if self.work else None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureInfo:
+    """The facts of a failure, which ``on_failure`` is given besides the exception."""
+
+    id: str
+    type: str
+    group_id: str
+    attempt: int
+    attempts: int
+
+
+#: The attributes that handles have in other packages, by what to write here.
+MEANINGS = by_other_name(
+    {
+        "handle.result(timeout=…)": ("get", "wait"),
+        "handle.group(timeout=…)": ("join",),
+        "await handle.aresult(timeout=…)": ("aget",),
+        "handle.state().status": ("status", "successful", "failed"),
+        "handle.state().status in Status.terminal": ("ready", "done"),
+        "handle.state()": ("info", "refresh"),
+        "handle.result()": ("return_value",),
+        "handle.state().error": ("error", "errors", "traceback"),
+        "handle.state().attempt": ("attempts",),
+        "cancel(handle.id)": ("revoke", "abort"),
+        "handle.id": ("task_id", "job_id", "pk"),
+    }
+)
+
+
+class Handle(ABC, Generic[R_co, G_co, C_co]):
+    """A queued work, typed by its own result, its group's value, and the result of its chain.
 
     ``await handle`` is ``await handle.agroup()``.
     """
@@ -143,7 +201,7 @@ class Handle(ABC, Generic[R_co, G_co]):
 
     @abstractmethod
     def state(self) -> WorkState | None:
-        """Return the work as it stands; None when no such work is committed (or visible here)."""
+        """Return the present state; None when no such work is committed (or visible here)."""
 
     @abstractmethod
     def result(self, timeout: Seconds | None = None) -> R_co:
@@ -157,11 +215,11 @@ class Handle(ABC, Generic[R_co, G_co]):
     def group(self, timeout: Seconds | None = None) -> G_co | None:
         """Wait for the end of every work of the group; return the group's value, or None.
 
-        Never raises for what became of members. Raises WaitTimeout, WaitInTransaction, WorkNotFound.
+        Works of the group that failed raise nothing. Raises WaitTimeout, WaitInTransaction, WorkNotFound.
         """
 
     @abstractmethod
-    def chain(self, timeout: Seconds | None = None) -> Any:
+    def chain(self, timeout: Seconds | None = None) -> C_co:
         """Wait for the end of the work's chain and return the result of its last work.
 
         Raises as ``result`` does, for the work with which the chain ended.
@@ -169,7 +227,7 @@ class Handle(ABC, Generic[R_co, G_co]):
 
     @abstractmethod
     def chain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
-        """Return the work's chain as it stands, with its steps from index ``start`` on, at most ``limit``.
+        """Return the state of the work's chain, with its steps from index ``start`` on, at most ``limit``.
 
         None when no work of the chain is committed (or visible here). Raises InvalidOption for a ``limit``
         that is not from 1 to 1000.
@@ -179,8 +237,8 @@ class Handle(ABC, Generic[R_co, G_co]):
     def cancel(self) -> list[str]:
         """Cancel the work if it has not ended; return the ids of the works that were cancelled.
 
-        The first work of a group stands for the group: all its works that have not ended are cancelled, in
-        one transaction per page. Raises WorkNotFound.
+        For the first work of a group, all works of the group that have not ended are cancelled, in one
+        transaction per page. Raises WorkNotFound.
         """
 
     @abstractmethod
@@ -196,7 +254,7 @@ class Handle(ABC, Generic[R_co, G_co]):
         """See group()."""
 
     @abstractmethod
-    async def achain(self, timeout: Seconds | None = None) -> Any:
+    async def achain(self, timeout: Seconds | None = None) -> C_co:
         """See chain()."""
 
     @abstractmethod
@@ -213,7 +271,7 @@ class Handle(ABC, Generic[R_co, G_co]):
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"
 
-    if not TYPE_CHECKING:  # which are to know the attributes that there are
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
         def __getattr__(self, name):
             """Raise AttributeError, suggesting the nearest attribute."""

@@ -1,95 +1,271 @@
-"""The options a work can be queued with."""
+"""The options of queueing and of types of work: their names, the values they take, and their checks.
+
+Each option is declared once, with the function that checks its value in its annotation: options of queueing
+in ``EnqueueOptions``, options of ``@work`` and ``@batch_work`` in ``WorkSettings``. A check is given the
+value, and the name for its error message, and returns the value as the engine uses it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict, cast
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, cast, get_origin, get_type_hints
 
-from django_ayework.errors import InvalidOption, did_you_mean
+from django_ayework.documentation import documented
+from django_ayework.doers import Doer
+from django_ayework.errors import InvalidOption, by_other_name, did_you_mean
+from django_ayework.rules.codec import Codec
+from django_ayework.rules.controls import DEFAULT_WEIGHT
 from django_ayework.rules.durations import Seconds, require_aware, seconds
 from django_ayework.rules.identity import Dedup, require_unit, require_work_id
 from django_ayework.rules.retry import Retry
 
+Check: TypeAlias = Callable[[Any, str], Any]
+#: ``def m(ctx, call_next): return call_next(**extra)``, where ``ctx`` is the Context; or ``async def``, with
+#: ``await call_next(**extra)``.
+Middleware: TypeAlias = Callable[[Any, Callable[..., Any]], Any]
+
 MAX_NAME_LENGTH = 64
-MAX_PRIORITY = 2**31 - 1
-#: Two ways to say one thing: whoever gives one overrules both of the level below.
-SAYS_THE_SAME = {"delay": "run_at", "run_at": "delay", "expires": "deadline", "deadline": "expires"}
+MAX_TYPE_LENGTH = 128
+MAX_INTEGER = 2**31 - 1
 
 
-#: What queueing options are called elsewhere. The part behind "=" says how the value differs.
-MEANINGS = {
-    "countdown": "delay",
-    "defer_by": "delay",
-    "schedule_in": "delay",
-    "delay_seconds": "delay",
-    "eta": "run_at",
-    "run_after": "run_at",
-    "schedule_at": "run_at",
-    "scheduled_at": "run_at",
-    "scheduled_time": "run_at",
-    "defer_until": "run_at",
-    "retries": "retry=Retry(attempts=…)",
-    "max_retries": "retry=Retry(attempts=…)",
-    "max_attempts": "retry=Retry(attempts=…)",
-    "max_tries": "retry=Retry(attempts=…)",
-    "attempts": "retry=Retry(attempts=…)",
-    "backoff": "retry=Retry(base=…)",
-    "retry_backoff": "retry=Retry(base=…)",
-    "time_limit": "timeout",
-    "soft_time_limit": "timeout",
-    "job_timeout": "timeout",
-    "ttl": "expires",
-    "expire": "expires",
-    "max_age": "expires",
-    "queue_name": "queue",
-    "routing_key": "queue",
-    "task_id": "id",
-    "job_id": "id",
-    "unique": "dedup=Dedup(key)",
-    "unique_key": "dedup=Dedup(key)",
-    "dedup_key": "dedup=Dedup(key)",
-    "deduplication_key": "dedup=Dedup(key)",
-    "idempotency_key": "dedup=Dedup(key)",
-    "queueing_lock": "dedup=Dedup(key)",
-    "depends_on": "blockers",
-    "tenant": "fairness",
-}
+def checks_of(table: type) -> dict[str, Check]:
+    """Return the checks of the options that a class annotates as ``Annotated[kind, check]``, by name."""
+    hints = get_type_hints(table, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+
+def unchecked(value: Any, name: str) -> Any:
+    """Return the value as it is."""
+    return value
+
+
+# Checks of values
+
+
+def instance_of(kind: type, expected: str) -> Check:
+    """Return a check for objects of one class."""
+
+    def check(value: object, name: str) -> Any:
+        if not isinstance(value, kind):
+            raise InvalidOption(f"expected {name} to be {expected}, got: {value!r}.")
+        return value
+
+    return check
+
+
+def whole_number(least: int, most: int | None = None, note: str = "") -> Check:
+    """Return a check for whole numbers within these bounds."""
+    span = f", {least} or more{note}" if most is None else f" from {least} to {most}{note}"
+
+    def check(value: object, name: str) -> int:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or value < least or (most is not None and value > most):  # type: ignore[operator]
+            raise InvalidOption(f"expected {name} to be a whole number{span}, got: {value!r}.")
+        return cast(int, value)
+
+    return check
+
+
+def label(most: int, expected: str = "a text") -> Check:
+    """Return a check for printable texts of limited length."""
+
+    def check(value: object, name: str) -> str:
+        if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
+            raise InvalidOption(
+                f"expected {name} to be {expected} of 1 to {most} printable characters, got: {value!r}."
+            )
+        return value
+
+    return check
+
+
+def one_of(*choices: str) -> Check:
+    """Return a check for one of a few words."""
+
+    def check(value: object, name: str) -> str:
+        if value not in choices:
+            words = " or ".join((", ".join(map(repr, choices[:-1])), repr(choices[-1])))
+            hint = did_you_mean(str(value), choices)
+            raise InvalidOption(f"expected {name} to be {words}, got: {value!r}.{hint}")
+        return str(value)
+
+    return check
+
+
+check_flag = instance_of(bool, "True or False")
+check_limit = whole_number(0, MAX_INTEGER, ", 0 for no limit")
+check_name = label(MAX_NAME_LENGTH)
+check_priority = whole_number(-MAX_INTEGER, MAX_INTEGER)
+check_retry = instance_of(Retry, "a Retry(...)")
+check_weight = whole_number(1, MAX_INTEGER)
+
+
+def check_id(value: object, name: str) -> str:
+    """Return a usable work id."""
+    return require_work_id(value)
+
+
+def check_unit(value: object, name: str) -> str:
+    """Return a unit's name."""
+    try:
+        return require_unit(value)
+    except ValueError as error:
+        raise InvalidOption(f"{name}: {error}.", code="unit-not-usable") from None
+
+
+def check_about(value: Any, name: str) -> tuple[str, str]:
+    """Return a saved model object as its label and primary key."""
+    if isinstance(value, tuple) and len(value) == 2:  # checked before
+        return cast(tuple[str, str], value)
+    key, meta = getattr(value, "pk", None), getattr(value, "_meta", None)
+    if key is None or meta is None:
+        raise InvalidOption(
+            f"expected {name} to be a saved model object, got: {value!r}.", code="about-not-saved"
+        )
+    if len(str(key)) > MAX_NAME_LENGTH:
+        raise InvalidOption(
+            f"expected {name} to have a primary key of at most {MAX_NAME_LENGTH} characters.",
+            code="about-not-saved",
+        )
+    return str(meta.label_lower), str(key)
+
+
+def check_blockers(value: Any, name: str) -> tuple[str, ...]:
+    """Return the ids of the chains a work waits for; handles and requests stand for their chains."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise documented(
+            TypeError(f"expected {name} to be a list of handles or chain ids, got: {value!r}."),
+            "blockers-not-usable",
+        )
+    ids = (getattr(item, "chain_id", None) or getattr(item, "id", item) for item in value)
+    return tuple(dict.fromkeys(require_work_id(id) for id in ids))
+
+
+def check_doer(value: object, name: str) -> Doer | None:
+    """Return a doer; None stays None."""
+    if value is None or (isinstance(value, Doer) and not isinstance(value, type)):
+        return value
+    methods = ("available", "submit", "drained")
+    missing = [method for method in methods if not callable(getattr(value, method, None))]
+    why = "which is a class" if isinstance(value, type) else f"which has no {', '.join(missing)}"
+    raise InvalidOption(
+        f"expected {name} to be a doer, such as django_ayework.doers.balanced(8), got: {value!r}, {why}.",
+        code="doer-not-usable",
+    )
+
+
+def check_middleware(value: object, name: str) -> tuple[Middleware | str, ...]:
+    """Return middlewares, given as a list of callables or dotted paths, the outermost first."""
+    if not isinstance(value, (list, tuple)):
+        raise InvalidOption(f"expected {name} to be a list of callables or dotted paths, got: {value!r}.")
+    for position, middleware in enumerate(value):
+        if not callable(middleware) and not (isinstance(middleware, str) and "." in middleware):
+            raise InvalidOption(
+                f"expected {name}[{position}] to be a callable or the dotted path of one, "
+                f"got: {middleware!r}."
+            )
+    return tuple(value)
+
+
+def check_redact(value: object, name: str) -> tuple[str, ...]:
+    """Return dotted paths into the input, given as a list of texts."""
+    if not isinstance(value, (list, tuple)):
+        raise InvalidOption(f"expected {name} to be a list of names such as 'card.number', got: {value!r}.")
+    for path in value:
+        if not isinstance(path, str) or not all(path.split(".")):
+            raise InvalidOption(f"expected {name} to have names such as 'card.number', got: {path!r}.")
+    return tuple(value)
+
+
+def check_retention(value: object, name: str) -> dict[str, float | None]:
+    """Return seconds by status, None for good; statuses that are left out are left to the next level down.
+
+    >>> check_retention({"success": 60, "dead": None}, "retention")
+    {'success': 60.0, 'dead': None}
+    """
+    ends = ("success", "cancelled", "dead")
+    if not isinstance(value, Mapping):
+        raise InvalidOption(
+            f"expected {name} to be a mapping of {', '.join(ends)} to seconds (a number), a timedelta, "
+            f'or None for good, such as {{"success": 3600}}, got: {value!r}.'
+        )
+    for status in value:
+        if status not in ends:
+            raise InvalidOption(
+                f"expected the keys of {name} to be of {', '.join(ends)}, "
+                f"got: {status!r}.{did_you_mean(str(status), ends)}"
+            )
+    return {
+        status: None if kept is None else seconds(kept, f"{name}[{status!r}]")
+        for status, kept in value.items()
+    }
+
+
+# Options of queueing
 
 
 class QueueOptions(TypedDict, total=False):
-    """What ``enqueue``, ``ctx.queue`` and ``.next`` accept; all are optional.
+    """The options of ``enqueue``, ``ctx.queue`` and ``.next``.
 
     ``delay`` and ``expires`` are seconds or timedelta; ``run_at`` and ``deadline`` are aware datetimes and
     win over them. ``about`` is a model object the work is about. ``blockers`` are handles or ids of chains
     that must succeed before the work starts.
     """
 
-    delay: Seconds
-    run_at: datetime | None
-    priority: int
-    fairness: str | None
-    retry: Retry | None
-    timeout: Seconds | None
-    expires: Seconds | None
-    deadline: datetime | None
-    queue: str
-    lease: Seconds
-    about: Any
-    blockers: Iterable[Any]
+    delay: Annotated[Seconds, seconds]
+    run_at: Annotated[datetime | None, require_aware]
+    priority: Annotated[int, check_priority]
+    fairness: Annotated[str | None, check_name]
+    retry: Annotated[Retry | None, check_retry]
+    timeout: Annotated[Seconds | None, seconds]
+    expires: Annotated[Seconds | None, seconds]
+    deadline: Annotated[datetime | None, require_aware]
+    queue: Annotated[str, check_name]
+    lease: Annotated[Seconds, seconds]
+    about: Annotated[Any, check_about]
+    blockers: Annotated[Iterable[Any], check_blockers]
 
 
 class EnqueueOptions(QueueOptions, total=False):
-    """What ``enqueue`` accepts besides: ``dedup``, ``unit``, an ``id`` of one's own, ``on_commit=True``.
+    """The further options of ``enqueue``: ``dedup``, ``unit``, an ``id`` of one's own, ``on_commit=True``.
 
     With ``skip_queue=True`` this process makes the first attempt, once the work is committed.
     """
 
-    dedup: Dedup | None
-    unit: str | None
+    dedup: Annotated[Dedup | None, instance_of(Dedup, "a Dedup(...)")]
+    unit: Annotated[str | None, check_unit]
+    skip_queue: Annotated[bool, check_flag]
+    # Of the call, not of the work: enqueue() takes these two away before it checks the others.
     id: str
     on_commit: bool
-    skip_queue: bool
+
+
+#: All that ``enqueue`` takes by name.
+ENQUEUE_OPTIONS = frozenset(EnqueueOptions.__annotations__)
+CHECKS = checks_of(EnqueueOptions)
+#: Pairs of options that say the same: either one, given at a higher level, replaces both of the level below.
+SAME_MEANING = {"delay": "run_at", "run_at": "delay", "expires": "deadline", "deadline": "expires"}
+
+#: The queueing options of other packages, by what to write here.
+OTHER_NAMES = {
+    "delay": ("countdown", "defer_by", "schedule_in", "delay_seconds"),
+    "run_at": ("eta", "run_after", "schedule_at", "scheduled_at", "scheduled_time", "defer_until"),
+    "retry=Retry(attempts=…)": ("retries", "max_retries", "max_attempts", "max_tries", "attempts"),
+    "retry=Retry(base=…)": ("backoff", "retry_backoff"),
+    "timeout": ("time_limit", "soft_time_limit", "job_timeout"),
+    "expires": ("ttl", "expire", "max_age"),
+    "queue": ("queue_name", "routing_key"),
+    "id": ("task_id", "job_id"),
+    "dedup=Dedup(key)": (
+        *("unique", "unique_key", "dedup_key", "deduplication_key", "idempotency_key", "queueing_lock"),
+    ),
+    "blockers": ("depends_on",),
+    "fairness": ("tenant",),
+}
+MEANINGS = by_other_name(OTHER_NAMES)
 
 
 def checked(options: Mapping[str, Any]) -> QueueOptions:
@@ -101,12 +277,13 @@ def checked(options: Mapping[str, Any]) -> QueueOptions:
     Traceback (most recent call last):
     ...
     TypeError: 'dealy' is not a queueing option. Did you mean 'delay'?
+    See https://...
     """
     given = {}
     for name, value in options.items():
         if name not in CHECKS:
             hint = did_you_mean(name, CHECKS, MEANINGS)
-            raise TypeError(f"{name!r} is not a queueing option.{hint}")
+            raise documented(TypeError(f"{name!r} is not a queueing option.{hint}"), "unknown-option")
         if value is not None:
             given[name] = CHECKS[name](value, name)
     return cast(QueueOptions, given)
@@ -116,23 +293,26 @@ def combined(given: Mapping[str, Any], lower: Mapping[str, Any]) -> QueueOptions
     """Return options of two levels as one: ``given`` wins, and ``retry`` is merged field by field.
 
     >>> combined({"delay": 5.0, "priority": 1}, {"run_at": "noon", "priority": 2, "queue": "mail"})
-    {'queue': 'mail', 'delay': 5.0, 'priority': 1}
+    {'priority': 1, 'queue': 'mail', 'delay': 5.0}
     """
-    overruled = {SAYS_THE_SAME[name] for name in given if name in SAYS_THE_SAME}
-    both = {name: value for name, value in lower.items() if name not in overruled and name not in given}
-    both |= given
+    replaced = {SAME_MEANING[name] for name in given if name in SAME_MEANING}
+    both = {name: value for name, value in lower.items() if name not in replaced} | {**given}
     if "retry" in given and "retry" in lower:
         both["retry"] = given["retry"].over(lower["retry"])
     return cast(QueueOptions, both)
 
 
 def refuse_identity(options: Mapping[str, Any], where: str) -> None:
-    """Raise TypeError when options may find another work, where one is promised to be queued under its id."""
+    """Raise TypeError for options that may select an existing work where a new one is required."""
     for name in ("dedup", "unit"):
         if name in options:
-            raise TypeError(
-                f"{where} takes no {name}=: what waits for the work, or counts it in a group, knows it by "
-                f"its own id. Queue it by itself with enqueue(..., {name}=...), and use the handle."
+            raise documented(
+                TypeError(
+                    f"{where} takes no {name}=: gates and groups know a work by the id of its request, and "
+                    f"{name}= may select a work with another id. Queue it by itself with "
+                    f"enqueue(..., {name}=...), and use the handle."
+                ),
+                "option-refused-in-handler",
             )
 
 
@@ -140,108 +320,84 @@ def refuse_of_enqueue(options: Mapping[str, Any], where: str) -> None:
     """Raise TypeError for an option that only ``enqueue`` takes."""
     refuse_identity(options, where)
     if "skip_queue" in options:
-        raise TypeError(
-            f"{where} takes no skip_queue=: what a handler queues is committed by its worker, which wakes "
-            "others for it. Leave it out, or queue the work by itself with enqueue(..., skip_queue=True)."
+        raise documented(
+            TypeError(
+                f"{where} takes no skip_queue=: the worker commits the works that a handler queues, and "
+                "wakes other workers for them. Leave it out, or queue the work by itself with "
+                "enqueue(..., skip_queue=True)."
+            ),
+            "option-refused-in-handler",
         )
 
 
-def check_name(value: object, name: str) -> str:
-    """Return a queue or fairness label: 1 to 64 characters."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
-        raise InvalidOption(
-            f"expected {name} to be a text of 1 to {MAX_NAME_LENGTH} printable characters, got: {value!r}."
-        )
-    return value
+# Options of @work and @batch_work
 
 
-def check_priority(value: object, name: str) -> int:
-    """Return a priority: a whole number that fits 32 bits; larger goes first."""
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_PRIORITY:
-        raise InvalidOption(f"expected {name} to be a whole number within ±{MAX_PRIORITY}, got: {value!r}.")
-    return value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSettings:
+    """The options of a type for queueing and running its works; None leaves one to the next level down."""
+
+    queue: Annotated[str | None, check_name] = None
+    priority: Annotated[int | None, check_priority] = None
+    fairness: Annotated[str | None, check_name] = None
+    retry: Annotated[Retry | None, check_retry] = None
+    timeout: Annotated[float | None, seconds] = None
+    expires: Annotated[float | None, seconds] = None
+    lease: Annotated[float | None, seconds] = None
+    atomic: Annotated[bool, check_flag] = False
+    then: Annotated[str | None, label(MAX_TYPE_LENGTH, 'the name of a type, such as "shop.send",')] = None
+    order: Annotated[Literal["time", "unit"] | None, one_of("time", "unit")] = None
+    weight: Annotated[int, check_weight] = DEFAULT_WEIGHT
+    max_running: Annotated[int, check_limit] = 0
+    interval: Annotated[float | None, seconds] = None
+    strict_return: Annotated[bool | None, check_flag] = None
+    codec: Annotated[Codec | None, unchecked] = None
+    options: Annotated[Callable[..., Mapping[str, Any]] | None, unchecked] = None
+    on_event: Annotated[Callable[[Any], object] | str | None, unchecked] = None
+    on_failure: Annotated[Callable[[Exception, Any], object] | str | None, unchecked] = None
+    log_context: Annotated[Callable[[Mapping[str, Any], str], object] | str | None, unchecked] = None
+    middleware: Annotated[tuple[Middleware | str, ...], check_middleware] = ()
+    interrupt: Annotated[bool, check_flag] = False
+    skip_queue: Annotated[bool, check_flag] = False
+    schedulable: Annotated[bool, check_flag] = False
+    redact: Annotated[tuple[str, ...], check_redact] = ()
+    retention: Annotated[Mapping[str, float | None] | None, check_retention] = None
+    doer: Annotated[Doer | None, check_doer] = None
+    keep_attempts: Annotated[bool, check_flag] = False
 
 
-def check_flag(value: object, name: str) -> bool:
-    """Return True or False."""
-    if not isinstance(value, bool):
-        raise InvalidOption(f"expected {name} to be True or False, got: {value!r}.")
-    return value
-
-
-def check_retry(value: object, name: str) -> Retry:
-    """Return a retry policy, possibly partial."""
-    if not isinstance(value, Retry):
-        raise InvalidOption(f"expected {name} to be a Retry(...), got: {value!r}.")
-    return value
-
-
-def check_dedup(value: object, name: str) -> Dedup:
-    """Return a deduplication."""
-    if not isinstance(value, Dedup):
-        raise InvalidOption(f"expected {name} to be a Dedup(...), got: {value!r}.")
-    return value
-
-
-def check_unit(value: object, name: str) -> str:
-    """Return a unit's name."""
-    try:
-        return require_unit(value)
-    except ValueError as error:
-        raise InvalidOption(f"{name}: {error}.") from None
-
-
-def check_about(value: Any, name: str) -> tuple[str, str]:
-    """Return a saved model object as its label and primary key."""
-    if isinstance(value, tuple) and len(value) == 2:  # resolved before
-        return cast(tuple[str, str], value)
-    key, meta = getattr(value, "pk", None), getattr(value, "_meta", None)
-    if key is None or meta is None:
-        raise InvalidOption(f"expected {name} to be a saved model object, got: {value!r}.")
-    if len(str(key)) > MAX_NAME_LENGTH:
-        raise InvalidOption(f"expected {name} to have a primary key of at most {MAX_NAME_LENGTH} characters.")
-    return str(meta.label_lower), str(key)
-
-
-def check_blockers(value: Any, name: str) -> tuple[str, ...]:
-    """Return the ids of the chains a work waits for; handles and requests stand for their chains."""
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise TypeError(f"expected {name} to be a list of handles or chain ids, got: {value!r}.")
-    ids = (getattr(item, "chain_id", None) or getattr(item, "id", item) for item in value)
-    return tuple(dict.fromkeys(require_work_id(id) for id in ids))
-
-
-def check_moment(value: Any, name: str) -> datetime:
-    """Return an aware datetime."""
-    return require_aware(value, name)
-
-
-def check_seconds(value: Any, name: str) -> float:
-    """Return a duration in seconds."""
-    return seconds(value, name)
-
-
-def check_id(value: object, name: str) -> str:
-    """Return a usable work id."""
-    return require_work_id(value)
-
-
-CHECKS: dict[str, Any] = {
-    "delay": check_seconds,
-    "run_at": check_moment,
-    "priority": check_priority,
-    "fairness": check_name,
-    "retry": check_retry,
-    "timeout": check_seconds,
-    "expires": check_seconds,
-    "deadline": check_moment,
-    "queue": check_name,
-    "lease": check_seconds,
-    "about": check_about,
-    "blockers": check_blockers,
-    "dedup": check_dedup,
-    "unit": check_unit,
-    "skip_queue": check_flag,
+TYPE_CHECKS = checks_of(WorkSettings)
+#: Options that only a queued work has: which work waits, until when, and which one it is.
+OF_ONE_WORK = ("delay", "run_at", "deadline", "blockers", "dedup", "unit", "id", "about", "on_commit")
+#: The options of types in other packages, and queueing options that a type does not take.
+TYPE_MEANINGS = {
+    **{name: f"enqueue(…, {name}=…)" for name in OF_ONE_WORK},
+    **{
+        name: f"enqueue(…, {meant if '=' in meant else f'{meant}=…'})"
+        if meant.partition("=")[0] in OF_ONE_WORK
+        else meant
+        for name, meant in MEANINGS.items()
+    },
+    **by_other_name(
+        {
+            "a first parameter named ctx": ("bind", "pass_context", "takes_context"),
+            "doer=rate_limited(…)": ("rate_limit",),
+            "max_running": ("concurrency", "max_concurrency"),
+            "@schedule(…) above @work": ("cron", "crontab", "every", "schedule"),
+            "@batch_work(size=…)": ("batch_size",),
+        }
+    ),
 }
-#: All that ``enqueue`` takes by name.
-ENQUEUE_OPTIONS = frozenset({*CHECKS, "id", "on_commit"})
+
+
+def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequence[str] = ()) -> WorkSettings:
+    """Return the options of a decorator with their values checked; unknown ones raise TypeError.
+
+    ``besides`` are options that the decorator has itself.
+    """
+    for name in options:
+        if name not in TYPE_CHECKS:
+            hint = did_you_mean(name, ["name", *besides, *TYPE_CHECKS], TYPE_MEANINGS)
+            raise documented(TypeError(f"{name!r} is not an option of {decorator}.{hint}"), "unknown-option")
+    given = {name: value for name, value in options.items() if value is not None}
+    return WorkSettings(**{name: TYPE_CHECKS[name](value, name) for name, value in given.items()})

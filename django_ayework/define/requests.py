@@ -1,163 +1,99 @@
-"""A request: one call of a work, built but not yet enqueued."""
+"""A request: a call of a work that is built but not queued yet. Gates are requests, too.
+
+A request that is built and dropped would silently do nothing. In DEBUG, in tests and in workers, requests are
+watched: one that the next instruction discards is reported when Python frees it there, as a warning or as an
+error of the attempt that runs.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import isfunction
-from opcode import opmap
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias
 
+from django_ayework.compat import (
+    Discard,
+    after_fork_in_child,
+    calling_frame,
+    discard_after_call,
+    is_discarding,
+)
 from django_ayework.define.handles import Handle
-from django_ayework.define.ids import new_id
 from django_ayework.define.options import QueueOptions, refuse_identity
-from django_ayework.errors import NeverEnqueued, no_attribute
+from django_ayework.define.typevars import C_co, G_co, R_co
+from django_ayework.documentation import documented
+from django_ayework.errors import NeverEnqueued, by_other_name, no_attribute
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.durations import Seconds, seconds
-from django_ayework.rules.identity import require_work_id
-
-# --- dropped ---
-# Requests that are built and dropped: they would silently do nothing.
-#
-# The call that builds a request, or that returns it, may be an expression statement. Then the instruction
-# behind the call throws the request away, and Python frees it there. Only a request before such an
-# instruction is watched, so others cost little. One that is kept nevertheless is freed at another
-# instruction.
-
-#: Throws away the value of an expression statement; ends a function.
-POP_TOP, RETURN_VALUE = bytes([opmap["POP_TOP"]]), bytes([opmap["RETURN_VALUE"]])
-#: Instructions and their caches have two bytes each, and a call has no more caches than these.
-STEP, CACHES = 2, 16
-#: The attribute of a request that holds the object whose deletion raises the warning.
-ATTRIBUTE = "_unused"
-
-
-class Watch:
-    """Whether requests are watched in this process, and what was dropped by attempts that run here.
-
-    Frames and their instructions are as CPython has them.
-    """
-
-    def __init__(self) -> None:
-        self.on = False
-        #: Returns the id of the work whose attempt runs here, or None.
-        self.attempt: Callable[[], str | None] = lambda: None
-        #: By id of such a work, what it dropped.
-        self.dropped: dict[str, list[str]] = {}
-
-    def start(self) -> None:
-        """Watch the requests that are built from now on."""
-        self.on = sys.implementation.name == "cpython"
-
-
-watch = Watch()
-
-
-def note(request: Any, frame: FrameType) -> None:
-    """Watch a request that was built in this frame, if the frame or its caller is about to throw it away."""
-    following, dropping = behind_call(frame), frame
-    if following == RETURN_VALUE and frame.f_back is not None:
-        dropping = frame.f_back
-        following = behind_call(dropping)
-    if following == POP_TOP:
-        request.__dict__[ATTRIBUTE] = Unused(request.type, frame, dropping)
-
-
-def behind_call(frame: FrameType) -> bytes:
-    """Return the instruction behind the call at which a frame is; the caches in between are zeros."""
-    begin = frame.f_lasti + STEP
-    return frame.f_code.co_code[begin : begin + CACHES].lstrip(b"\0")[:1]
-
-
-class Unused:
-    """Tells of its request when a frame throws that away."""
-
-    __slots__ = ("call", "code", "dropping", "instruction", "names", "type")
-
-    def __init__(self, type: str, frame: FrameType, dropping: FrameType) -> None:
-        self.type = type
-        self.code, self.instruction, self.names = frame.f_code, frame.f_lasti, frame.f_globals
-        self.dropping, self.call = id(dropping), dropping.f_lasti  # a frame is the same object while it runs
-
-    def __del__(self) -> None:
-        try:
-            frame = sys._getframe(1)
-        except ValueError:  # the process ends
-            return
-        code, now = frame.f_code.co_code, frame.f_lasti
-        is_thrown_away = id(frame) == self.dropping and code[now : now + 1] == POP_TOP and now > self.call
-        if is_thrown_away and not any(code[self.call + STEP : now]):
-            self.tell()
-
-    def __reduce__(self) -> Any:
-        """Leave it out of a pickled request, and of a deep copy."""
-        return type(None), ()
-
-    def tell(self) -> None:
-        """Note it for the attempt that runs here, or warn."""
-        module, line = str(self.names.get("__name__")), self.line()
-        if (id := watch.attempt()) is not None:
-            watch.dropped.setdefault(id, []).append(f"the work {self.type!r} ({module}, line {line})")
-            return
-        warnings.warn_explicit(
-            f"the work {self.type!r} was built and never enqueued; write enqueue(…) around it.",
-            NeverEnqueued,
-            self.code.co_filename,
-            line,
-            module,
-            self.names.setdefault("__warningregistry__", {}),
-        )
-
-    def line(self) -> int:
-        """Return the line that built the request."""
-        lines = self.code.co_lines()
-        found = (line for start, end, line in lines if start <= self.instruction < end and line is not None)
-        return next(found, self.code.co_firstlineno)
-
-
-def show_warnings() -> None:
-    """Show the warning, unless the user's filters say otherwise; Python's own ignore any ResourceWarning."""
-    for action, text, category, module, _ in warnings.filters:
-        if text is None and module is None and issubclass(NeverEnqueued, category):
-            is_pythons = action == "ignore" and category is ResourceWarning
-            if is_pythons and not any("ResourceWarning" in option for option in sys.warnoptions):
-                warnings.simplefilter("default", NeverEnqueued)
-            return
-
-
-# --- requests ---
-# A request: one call of a work, built but not yet queued.
-
-R_co = TypeVar("R_co", covariant=True)
-G_co = TypeVar("G_co", covariant=True)
+from django_ayework.rules.identity import require_work_id, uuid7
 
 #: The reserved type of a gate.
 GATE_TYPE = "@work/dependency"
 
-
-#: What is done with a request is done by functions.
-MEANINGS = {
-    "enqueue": "enqueue(work)",
-    "aenqueue": "await aenqueue(work)",
-    "delay": "enqueue(work)",
-    "apply_async": "enqueue(work, delay=…)",
-    "send": "enqueue(work)",
-    "result": "enqueue(work).result()",
-    "state": "enqueue(work).state()",
-    "then": "ctx.queue([work]).next([…])",
-}
+_lock = threading.Lock()
+_last_tick = 0
 
 
-class Queueable(Generic[R_co, G_co]):
-    """What ``ctx.queue`` takes: requests and instructions."""
+class Providers:
+    """The functions of the layers above, provided by ``apps`` at start-up."""
 
-    if not TYPE_CHECKING:  # which are to know the attributes that there are
+    app_label_of: Callable[[str], str | None] = staticmethod(lambda module: None)
+    #: Returns the function of ``AYEWORK["ID"]``, or None.
+    id_maker: Callable[[], Callable[[], str] | None] = staticmethod(lambda: None)
+    enqueue: Callable[[WorkRequest[Any, Any]], Any]
+    aenqueue: Callable[[WorkRequest[Any, Any]], Awaitable[Any]]
+
+
+providers = Providers()
+
+
+def new_id() -> str:
+    """Return a new id of a work. Raises InvalidWorkId when a custom one cannot be used."""
+    make = providers.id_maker()
+    return new_uuid7() if make is None else require_work_id(make())
+
+
+def new_uuid7() -> str:
+    """Return a new UUID version 7; each is greater than the one before it in this process.
+
+    The 12 bits after the milliseconds hold the fraction of the millisecond (RFC 9562 §6.2, method 3).
+    """
+    tick = next_tick()
+    return uuid7(tick >> 12, (tick & 0xFFF) << 62 | int.from_bytes(os.urandom(8)) >> 2)
+
+
+def next_tick() -> int:
+    """Return the time in 4096ths of a millisecond, strictly growing even when the clock goes back."""
+    global _last_tick
+    tick = time.time_ns() * 4096 // 1_000_000
+    with _lock:
+        _last_tick = tick = max(tick, _last_tick + 1)
+    return tick
+
+
+def renew_lock() -> None:
+    """Replace the lock in a forked process, as a thread of the parent may have held it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+after_fork_in_child(renew_lock)
+
+
+class Queueable(Generic[R_co, G_co, C_co]):
+    """The arguments of ``ctx.queue``: requests and instructions."""
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
         def __getattr__(self, name):
-            """Raise AttributeError, saying what has such an attribute."""
+            """Raise AttributeError, saying what to write instead."""
             if name == "next":
                 raise AttributeError(
                     f"{self!r} has no .next, which is of ctx.queue(…) only: write "
@@ -169,10 +105,10 @@ class Queueable(Generic[R_co, G_co]):
 
 
 @dataclass(frozen=True, eq=False)
-class WorkRequest(Queueable[R_co, G_co]):
+class WorkRequest(Queueable[R_co, G_co, C_co]):
     """A call of a work: nothing is queued yet, but ``id`` exists, so a gate can watch it.
 
-    Typed by the work's own result and by what it contributes to its group.
+    Typed by the work's own result, its contribution to its group, and the result of its chain.
     """
 
     type: str
@@ -180,14 +116,24 @@ class WorkRequest(Queueable[R_co, G_co]):
     id: str = field(default_factory=new_id)
     options: QueueOptions = field(default_factory=QueueOptions)
 
-    _meanings = MEANINGS
+    #: Requests have no methods: functions take them.
+    _meanings = by_other_name(
+        {
+            "enqueue(work)": ("enqueue", "delay", "send"),
+            "await aenqueue(work)": ("aenqueue",),
+            "enqueue(work, delay=…)": ("apply_async",),
+            "enqueue(work).result()": ("result",),
+            "enqueue(work).state()": ("state",),
+            "ctx.queue([work]).next([…])": ("then",),
+        }
+    )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.type} {self.id}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GateRequest(WorkRequest[None, G_co]):
+class GateRequest(WorkRequest[None, G_co, None]):
     """A gate: it watches works and queues others into its group once its condition holds."""
 
     watched: tuple[str, ...] = ()
@@ -221,7 +167,10 @@ def dependency(
     watched = tuple(watched_ids(on))
     require_condition(condition, len(watched))
     if on_unmet not in ("dead", "wait"):
-        raise ValueError(f"expected on_unmet to be 'dead' or 'wait', got: {on_unmet!r}.")
+        raise documented(
+            ValueError(f"expected on_unmet to be 'dead' or 'wait', got: {on_unmet!r}."),
+            "condition-not-usable",
+        )
     gate: GateRequest[G_co] = GateRequest(
         type=GATE_TYPE,
         input={},
@@ -232,7 +181,7 @@ def dependency(
         on_unmet=on_unmet,
     )
     if watch.on:
-        note(gate, sys._getframe(1))
+        watch.note(gate, calling_frame(1))
     return gate
 
 
@@ -249,11 +198,14 @@ def listed(items: Any) -> Iterable[Any]:
     return (items,) if isinstance(items, str) or not isinstance(items, Iterable) else list(items)
 
 
-def require_step(work: WorkRequest[R_co, G_co]) -> WorkRequest[R_co, G_co]:
+def require_step(work: WorkRequest[R_co, G_co, C_co]) -> WorkRequest[R_co, G_co, C_co]:
     """Return the work if it can continue a chain; a gate cannot, for it has no handler and no result."""
     [step] = require_requests([work], "ctx.continue_with(work)")
     if isinstance(step, GateRequest):
-        raise TypeError("expected ctx.continue_with(work) to have a work with a handler, got a gate.")
+        raise documented(
+            TypeError("expected ctx.continue_with(work) to have a work with a handler, got a gate."),
+            "not-a-built-work",
+        )
     if "unit" in step.options:
         refuse_identity({"unit": step.options}, f"ctx.continue_with(...), given {step!r},")
     return work
@@ -263,9 +215,12 @@ def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
     """Return the requests, else raise TypeError saying how to build one."""
     for item in listed(items):
         if not isinstance(item, WorkRequest):
-            raise TypeError(
-                f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "
-                f"got: {item!r}.{how_to_build(item)}"
+            raise documented(
+                TypeError(
+                    f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "
+                    f"got: {item!r}.{how_to_build(item)}"
+                ),
+                "not-a-built-work",
             )
         yield item
 
@@ -296,3 +251,70 @@ def require_own_identity(items: Iterable[Any], where: str) -> None:
     for item in items:
         if isinstance(item, WorkRequest) and item.options:
             refuse_identity(item.options, f"{where}, given {item!r},")
+
+
+class Watch:
+    """Reports requests that are built and dropped, once it is started."""
+
+    def __init__(self) -> None:
+        self.on = False
+        #: Returns the id of the work whose attempt runs here, or None.
+        self.attempt: Callable[[], str | None] = lambda: None
+        #: The requests that attempts dropped, as texts by the id of the work.
+        self.dropped: dict[str, list[str]] = {}
+
+    def start(self) -> None:
+        """Watch the requests that are built from now on."""
+        self.on = True
+
+    def note(self, request: WorkRequest[Any, Any], frame: FrameType) -> None:
+        """Watch a request that was built in this frame, if the next instruction discards it."""
+        if (discard := discard_after_call(frame)) is not None:
+            request.__dict__["_unused"] = Unused(request.type, frame, discard)
+
+    def report(self, unused: Unused) -> None:
+        """Record a dropped request for the attempt that runs here, or warn."""
+        if (id := self.attempt()) is not None:
+            place = f"the work {unused.type!r} ({unused.module}, line {unused.line})"
+            self.dropped.setdefault(id, []).append(place)
+            return
+        warnings.warn_explicit(
+            f"the work {unused.type!r} was built and never enqueued; write enqueue(…) around it.",
+            NeverEnqueued,
+            unused.file,
+            unused.line,
+            unused.module,
+            unused.names.setdefault("__warningregistry__", {}),
+        )
+
+
+watch = Watch()
+
+
+class Unused:
+    """An attribute of a watched request, which is freed with it. A discarded request has no other users."""
+
+    __slots__ = ("discard", "file", "line", "module", "names", "type")
+
+    def __init__(self, type: str, frame: FrameType, discard: Discard) -> None:
+        self.type, self.discard = type, discard
+        self.names, self.module = frame.f_globals, str(frame.f_globals.get("__name__"))
+        self.file, self.line = frame.f_code.co_filename, frame.f_lineno
+
+    def __del__(self) -> None:
+        if is_discarding(self.discard):
+            watch.report(self)
+
+    def __reduce__(self) -> Any:
+        """Leave it out of a pickled request, and of a deep copy."""
+        return type(None), ()
+
+
+def show_warnings() -> None:
+    """Show the warning unless the user's filters forbid it; Python's own ignore every ResourceWarning."""
+    for action, text, category, module, _ in warnings.filters:
+        if text is None and module is None and issubclass(NeverEnqueued, category):
+            is_default = action == "ignore" and category is ResourceWarning
+            if is_default and not any("ResourceWarning" in option for option in sys.warnoptions):
+                warnings.simplefilter("default", NeverEnqueued)
+            return

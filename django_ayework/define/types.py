@@ -1,30 +1,28 @@
-"""A type of work: its handler, its name, its settings, and how its handler is called."""
+"""Types of work and their registry: handlers, names, settings, and how calls are bound to inputs."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import logging
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
-from django_ayework.define import providers
+from django_ayework.compat import calling_frame
 from django_ayework.define.context import Context
 from django_ayework.define.handles import Handle
-from django_ayework.define.options import QueueOptions, checked
-from django_ayework.define.requests import WorkRequest, note, watch
-from django_ayework.doers import Doer
-from django_ayework.errors import ImproperWork, InvalidOption, no_attribute
-from django_ayework.rules.codec import Codec
-from django_ayework.rules.controls import DEFAULT_WEIGHT
-from django_ayework.rules.retry import Retry
+from django_ayework.define.options import QueueOptions, WorkSettings, checked
+from django_ayework.define.requests import WorkRequest, providers, watch
+from django_ayework.define.typevars import C_co, G_co, P, R_co
+from django_ayework.documentation import documented
+from django_ayework.errors import ImproperWork, UnknownWorkType, by_other_name, did_you_mean, no_attribute
+from django_ayework.rules.formatting import listed
 
-# --- signature ---
-# How a handler can be called: its inputs are named, and the context comes first if it wants one.
+T_co = TypeVar("T_co", covariant=True)
+
+#: The settings that are defaults of queueing options.
+CONSTANTS = ("queue", "priority", "fairness", "retry", "timeout", "expires", "lease")
 
 REFUSED_KINDS = {
     Parameter.POSITIONAL_ONLY: "a positional-only parameter",
@@ -45,15 +43,16 @@ def wants_context(handler: Callable[..., Any]) -> bool:
 
 
 def is_context(parameter: Parameter) -> bool:
-    """Tell whether a parameter asks for the context, by its name or its annotation."""
-    return parameter.name == "ctx" or names_context(parameter.annotation)
+    """Tell whether a parameter asks for the context, by its name or its annotation.
 
-
-def names_context(annotation: Any) -> bool:
-    """Tell whether an annotation is the Context class, or its name (another package's class is not)."""
+    The annotation is the Context class or its name. The class of another package does not count.
+    """
+    annotation = parameter.annotation
     if isinstance(annotation, str):
-        return annotation.strip("'\"").rpartition(".")[2] == "Context"
-    return isinstance(annotation, type) and issubclass(annotation, Context)
+        is_annotated = annotation.strip("'\"").rpartition(".")[2] == "Context"
+    else:
+        is_annotated = isinstance(annotation, type) and issubclass(annotation, Context)
+    return parameter.name == "ctx" or is_annotated
 
 
 def input_signature(handler: Callable[..., Any]) -> Signature:
@@ -67,27 +66,54 @@ def input_signature(handler: Callable[..., Any]) -> Signature:
         if parameter.kind in REFUSED_KINDS:
             raise ImproperWork(
                 f"expected the inputs of {handler.__qualname__}() to be named parameters, "
-                f"got {REFUSED_KINDS[parameter.kind]} ({parameter.name!r}); inputs are stored by name."
+                f"got {REFUSED_KINDS[parameter.kind]} ({parameter.name!r}); inputs are stored by name.",
+                code="handler-parameters",
             )
         if is_context(parameter):
             raise ImproperWork(
                 f"expected the context to be the first parameter of {handler.__qualname__}(), "
-                f"got it as {str(parameter)!r} elsewhere."
+                f"got it as {str(parameter)!r} elsewhere.",
+                code="handler-parameters",
             )
     return signature.replace(parameters=parameters)
+
+
+def required_inputs(signature: Signature) -> list[str]:
+    """Return the parameters without a default.
+
+    >>> required_inputs(inspect.signature(lambda a, b=1, **more: None))
+    ['a']
+    """
+    variable = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    required = (p for p in signature.parameters.values() if p.default is Parameter.empty)
+    return [parameter.name for parameter in required if parameter.kind not in variable]
 
 
 def bind(signature: Signature, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call's arguments by name; raise TypeError at once when they do not fit.
 
-    Defaults stay out: the handler's own apply when it runs.
+    Defaults stay out: the handler's own apply when it runs. Only arguments that are not given by name are
+    bound by Python itself, which takes ten times as long.
     """
     named = None if args else named_arguments(signature, kwargs)
-    return bound_arguments(signature, name, args, kwargs) if named is None else named
+    if named is not None:
+        return named
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as misfit:
+        expected, got = f"{name}{signature_text(signature)}", f"{name}{call_text(args, kwargs)}"
+        raise documented(
+            TypeError(f"{name}: {misfit}; expected {expected}, got {got}"), "arguments-do-not-fit"
+        ) from None
+    arguments = dict(bound.arguments)
+    for parameter in signature.parameters.values():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            arguments.update(arguments.pop(parameter.name, {}))
+    return arguments
 
 
 def named_arguments(signature: Signature, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return arguments given by name, in the order of the signature; None for what needs a closer look."""
+    """Return arguments given by name, in the order of the signature; None unless they are its parameters."""
     arguments: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if name in kwargs:
@@ -97,20 +123,20 @@ def named_arguments(signature: Signature, kwargs: Mapping[str, Any]) -> dict[str
     return arguments if len(arguments) == len(kwargs) else None
 
 
-def bound_arguments(
-    signature: Signature, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a call's arguments as Python itself binds them, which takes ten times as long."""
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as misfit:
-        expected, got = f"{name}{signature_text(signature)}", f"{name}{call_text(args, kwargs)}"
-        raise TypeError(f"{name}: {misfit}; expected {expected}, got {got}") from None
-    arguments = dict(bound.arguments)
-    for parameter in signature.parameters.values():
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            arguments.update(arguments.pop(parameter.name, {}))
-    return arguments
+def argument_differences(signature: Signature, names: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the required parameters that are not among these names, and the names that are no parameters.
+
+    Both are empty exactly when :func:`bind` takes arguments of these names.
+
+    >>> argument_differences(inspect.signature(lambda a, b=1: None), ["b", "c"])
+    (['a'], ['c'])
+    >>> argument_differences(inspect.signature(lambda a, **more: None), ["a", "c"])
+    ([], [])
+    """
+    missing = [name for name in required_inputs(signature) if name not in names]
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        return missing, []
+    return missing, [name for name in names if name not in signature.parameters]
 
 
 def call_text(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -128,95 +154,7 @@ def signature_text(signature: Signature) -> str:
     return str(signature.replace(parameters=bare, return_annotation=Signature.empty))
 
 
-# --- middleware ---
-# Middlewares: functions of the project that surround the handler of every attempt.
-
-logger = logging.getLogger("django_ayework")
-
-#: ``def m(ctx, call_next): return call_next(**extra)``; or ``async def``, with ``await call_next(**extra)``.
-Middleware: TypeAlias = Callable[[Context, Callable[..., Any]], Any]
-
-#: What a context says itself; no extra goes by these names.
-RESERVED = frozenset(name for name in {*dir(Context), "built", "extra", "signal"} if not name.startswith("_"))
-
-
-def check_middleware(value: object, name: str) -> tuple[Middleware | str, ...]:
-    """Return middlewares, given as a list of callables or dotted paths, the outermost first."""
-    if not isinstance(value, (list, tuple)):
-        raise InvalidOption(f"expected {name} to be a list of callables or dotted paths, got: {value!r}.")
-    for position, middleware in enumerate(value):
-        if not callable(middleware) and not (isinstance(middleware, str) and "." in middleware):
-            raise InvalidOption(
-                f"expected {name}[{position}] to be a callable or the dotted path of one, "
-                f"got: {middleware!r}."
-            )
-    return tuple(value)
-
-
-def enrich(context: Context, extra: Mapping[str, Any]) -> None:
-    """Add what a middleware passes on to ``ctx.extra``; it wins over what outer ones passed.
-
-    Names of the context's own are left out, and the log says so.
-    """
-    if not extra:
-        return
-    if taken := sorted(RESERVED.intersection(extra)):
-        logger.warning(
-            "A middleware around %s passed on %s, which the context says itself; choose other names.",
-            context.type,
-            ", ".join(map(repr, taken)),
-        )
-    added = {name: value for name, value in extra.items() if name not in RESERVED}
-    context.extra = MappingProxyType({**context.extra, **added})
-
-
-# --- work type ---
-# A type of work: its handler, its name, its settings.
-
-P = ParamSpec("P")
-R_co = TypeVar("R_co", covariant=True)
-G_co = TypeVar("G_co", covariant=True)
-
-#: How many sets of names are remembered to fit a signature.
-FITTING = 64
-
-#: The settings that are defaults of queueing options.
-CONSTANTS = ("queue", "priority", "fairness", "retry", "timeout", "expires", "lease")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkSettings:
-    """What a type says about how its works are queued and run; None leaves it to the next level down."""
-
-    queue: str | None = None
-    priority: int | None = None
-    fairness: str | None = None
-    retry: Retry | None = None
-    timeout: float | None = None
-    expires: float | None = None
-    lease: float | None = None
-    atomic: bool = False
-    then: str | None = None
-    order: Literal["time", "unit"] | None = None
-    weight: int = DEFAULT_WEIGHT
-    max_running: int = 0
-    interval: float | None = None
-    strict_return: bool | None = None
-    codec: Codec | None = None
-    options: Callable[..., Mapping[str, Any]] | None = None
-    on_event: Callable[[Any], object] | str | None = None
-    on_failure: Callable[[Exception, Any], object] | str | None = None
-    log_context: Callable[[Mapping[str, Any], str], object] | str | None = None
-    middleware: tuple[Middleware | str, ...] = ()
-    interrupt: bool = False
-    skip_queue: bool = False
-    schedulable: bool = False
-    redact: tuple[str, ...] = ()
-    retention: Mapping[str, float | None] | None = None
-    doer: Doer | None = None
-
-
-class WorkType(Generic[P, R_co, G_co]):
+class WorkType(Generic[P, R_co, G_co, C_co]):
     """A type of work: call it to build a request, or use ``.enqueue(...)`` to build and queue one.
 
     ``handler`` is the plain function, ``name`` the type name.
@@ -227,112 +165,83 @@ class WorkType(Generic[P, R_co, G_co]):
         self.handler = handler
         self.name = name
         self.settings = settings
-        # Worked out once: every enqueue asks for them, and the settings are frozen.
         given = {name: getattr(settings, name) for name in CONSTANTS}
-        constants = {name: value for name, value in given.items() if value is not None}
-        self._constants = cast(QueueOptions, constants)
+        #: The type's defaults: the options of the level below a request's own.
+        self.constants = cast(QueueOptions, {name: each for name, each in given.items() if each is not None})
         self.takes_context = wants_context(handler)
         self.is_async = inspect.iscoroutinefunction(handler)
         self.signature = input_signature(handler)
-        #: Names of arguments, in the order of the signature, that were found to fit it.
-        self._fitting: set[tuple[str, ...]] = set()
 
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> WorkRequest[R_co, G_co, C_co]:
         """Build a request; nothing is queued yet. Raises TypeError when the arguments do not fit."""
-        request = self.request(
-            bind(self.signature, self.name, args, kwargs) if args else self.arguments(kwargs)
-        )
+        request = self.request(bind(self.signature, self.name, args, kwargs))
         if watch.on:
-            note(request, sys._getframe(1))
+            watch.note(request, calling_frame(1))
         return request
 
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co, C_co]:
         """Build a request and queue it in the current transaction; return its handle."""
-        return providers.enqueue(self(*args, **kwargs))
+        handle: Handle[R_co, G_co, C_co] = providers.enqueue(self(*args, **kwargs))
+        return handle
 
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co, C_co]:
         """See enqueue()."""
-        return await providers.aenqueue(self(*args, **kwargs))
+        handle: Handle[R_co, G_co, C_co] = await providers.aenqueue(self(*args, **kwargs))
+        return handle
 
-    def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
+    def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co, C_co]:
         """Build a request from arguments by name, which must have been checked."""
         options = checked(self.computed(arguments) or {}) if self.settings.options else QueueOptions()
         return WorkRequest(type=self.name, input=arguments, options=options)
 
-    def computed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return what the type's ``options=`` makes of an input."""
-        compute = self.settings.options
-        return compute(**{**self.defaults(), **arguments}) if compute else None
-
-    def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co]:
+    def build(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co, C_co]:
         """Build a request from arguments by name. Raises TypeError when they do not fit."""
         return self.request(self.arguments(arguments))
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by name, checked. Raises TypeError when they do not fit."""
-        names = tuple(given)
-        if names in self._fitting:
-            return dict(given)
-        arguments = bind(self.signature, self.name, (), given)
-        if tuple(arguments) == names and len(self._fitting) < FITTING:
-            self._fitting.add(names)
-        return arguments
+        return bind(self.signature, self.name, (), given)
 
-    def defaults(self) -> dict[str, Any]:
-        """Return the handler's own defaults by name, for ``options()`` to see what the handler will see."""
-        parameters = self.signature.parameters.values()
-        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    def computed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return what the type's ``options=`` computes from an input, defaults included."""
+        defaults = {
+            parameter.name: parameter.default
+            for parameter in self.signature.parameters.values()
+            if parameter.default is not Parameter.empty
+        }
+        return self.settings.options(**{**defaults, **arguments}) if self.settings.options else None
 
-    def constants(self) -> QueueOptions:
-        """Return the type's defaults, as options of the level below a request's own; not to be changed."""
-        return self._constants
+    @property
+    def origin(self) -> str:
+        """The module and the name of the handler."""
+        return f"{self.handler.__module__}.{self.handler.__qualname__}"
 
     def __repr__(self) -> str:
         return f"<WorkType {self.name}>"
 
-    if not TYPE_CHECKING:  # which are to know the attributes that there are
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
         def __getattr__(self, name):
             """Raise AttributeError, suggesting the nearest attribute."""
-            raise no_attribute(repr(type(self).__name__), name, ATTRIBUTES, meanings_for(self))
-
-
-#: The attributes of a type that users need.
-ATTRIBUTES = ("enqueue", "aenqueue", "handler", "name", "settings")
+            attributes = ("enqueue", "aenqueue", "handler", "name", "settings")
+            raise no_attribute(repr(type(self).__name__), name, attributes, meanings_for(self))
 
 
 def meanings_for(work_type: WorkType[..., Any, Any]) -> Mapping[str, str]:
-    """Return what attributes of a type are called elsewhere."""
+    """Return what to write instead of methods that types of work have in other packages."""
     name = work_type.__dict__.get("__name__", "work")
-    queue, with_options = f"{name}.enqueue(…)", f"enqueue({name}(…), delay=…)"
-    return {
-        "delay": queue,
-        "adelay": f"{name}.aenqueue(…)",
-        "defer": queue,
-        "defer_async": f"{name}.aenqueue(…)",
-        "send": queue,
-        "submit": queue,
-        "apply_async": with_options,
-        "send_with_options": with_options,
-        "schedule": with_options,
-        "configure": with_options,
-        "using": with_options,
-        "apply": f"{name}.handler(…)",
-        "call_local": f"{name}.handler(…)",
-        "func": f"{name}.handler(…)",
-        "fn": f"{name}.handler(…)",
-        "run": f"{name}.handler(…)",
-        "s": f"{name}(…)",
-        "si": f"{name}(…)",
-        "signature": f"{name}(…)",
-        "message": f"{name}(…)",
-    }
+    return by_other_name(
+        {
+            f"{name}.enqueue(…)": ("delay", "defer", "send", "submit"),
+            f"{name}.aenqueue(…)": ("adelay", "defer_async"),
+            f"enqueue({name}(…), delay=…)": (
+                *("apply_async", "send_with_options", "schedule", "configure", "using"),
+            ),
+            f"{name}.handler(…)": ("apply", "call_local", "func", "fn", "run"),
+            f"{name}(…)": ("s", "si", "signature", "message"),
+        }
+    )
 
-
-# --- batch type ---
-# A type of work whose works are run many at a time.
-
-T_co = TypeVar("T_co", covariant=True)
 
 #: Under which name the one input of a batch's work is stored.
 INPUT = "input"
@@ -348,7 +257,7 @@ class BatchItem(Generic[T_co]):
     attempt: int
 
 
-class BatchType(WorkType[P, R_co, G_co]):
+class BatchType(WorkType[P, R_co, G_co, C_co]):
     """A type whose works are queued one by one and run together.
 
     A batch runs once it has ``size`` works, or ``max_wait`` seconds after its first. Each work has exactly
@@ -365,11 +274,10 @@ class BatchType(WorkType[P, R_co, G_co]):
         self.signature = SIGNATURE
 
     def computed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return what the type's ``options=`` makes of an input, which it is given as it is."""
-        compute = self.settings.options
-        return compute(arguments[INPUT]) if compute else None
+        """Return what the type's ``options=`` computes from the one input."""
+        return self.settings.options(arguments[INPUT]) if self.settings.options else None
 
-    def build(self, arguments: Any) -> WorkRequest[R_co, G_co]:
+    def build(self, arguments: Any) -> WorkRequest[R_co, G_co, C_co]:
         """Build a request from the one input."""
         return self.request(bind(self.signature, self.name, (arguments,), {}))
 
@@ -380,23 +288,138 @@ def require_one_parameter(handler: Callable[..., Any]) -> None:
     if any(map(is_context, parameters)):
         raise ImproperWork(
             f"the handler {handler.__qualname__}() of a batch takes no context, for its items are works of "
-            "their own; item.id and item.attempt say which."
+            "their own; item.id and item.attempt say which.",
+            code="batch-handler-parameters",
         )
     if [parameter.kind for parameter in parameters] != [Parameter.POSITIONAL_OR_KEYWORD]:
         raise ImproperWork(
             f"expected the handler {handler.__qualname__}() of a batch to have one parameter, the list of "
-            f"its items, got: {inspect.signature(handler)}."
+            f"its items, got: {inspect.signature(handler)}.",
+            code="batch-handler-parameters",
         )
 
 
-# --- skipping ---
-# What a type that skips the queue cannot be.
+AnyWorkType: TypeAlias = WorkType[..., Any, Any]
+AnyBatchType: TypeAlias = BatchType[..., Any, Any]
+
+#: How many modules a message names at most.
+MOST_MODULES = 20
 
 
-def require_queue_if_continuous(name: str, settings: WorkSettings) -> None:
-    """Raise when a type skips the queue whose works the engine queues by itself: workers do that anyway."""
-    if settings.interval is not None and settings.skip_queue:
+class Named(Protocol):
+    """A declared thing."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def origin(self) -> str:
+        """The function that it stands for, and perhaps the place of the declaration."""
+        ...
+
+
+D = TypeVar("D", bound=Named)
+
+
+class Declared(Generic[D]):
+    """Declared things by name. Two origins of one name are remembered, for the system check to report."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, D] = {}
+        self.clashes: dict[str, tuple[str, str]] = {}
+        #: Grows with every change.
+        self.version = 0
+
+    def register(self, declared: D) -> None:
+        """Add one. A second declaration of a name replaces the first; of another origin it is a clash."""
+        known = self.find(declared.name)
+        if known is not None and known.origin != declared.origin:
+            self.clashes[declared.name] = (known.origin, declared.origin)
+        self._declared[declared.name] = declared
+        self.version += 1
+
+    def unregister(self, name: str) -> None:
+        """Forget one; an unknown name is ignored."""
+        self._declared.pop(name, None)
+        self.clashes.pop(name, None)
+        self.version += 1
+
+    def find(self, name: str) -> D | None:
+        """Return the declaration of this name, or None."""
+        return self._declared.get(name)
+
+    def names(self) -> list[str]:
+        """Return every name, sorted."""
+        return sorted(self._declared)
+
+    def __iter__(self) -> Iterator[D]:
+        return iter(list(self._declared.values()))
+
+
+class Registry(Declared[AnyWorkType]):
+    """Types of work by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._targets: tuple[int, set[str | None]] = 0, set()
+        #: Functions that import modules which define types; each is called once, when a worker is built.
+        self.sources: list[Callable[[], object]] = []
+
+    def load(self) -> None:
+        """Let the sources that were not called yet import the types that they know of."""
+        while self.sources:
+            self.sources.pop(0)()
+
+    def batch(self, name: str) -> AnyBatchType | None:
+        """Return the type of this name if its works run in batches, else None."""
+        found = self.find(name)
+        return found if isinstance(found, BatchType) else None
+
+    def get(self, name: str) -> AnyWorkType:
+        """Return the type of this name; raise UnknownWorkType suggesting the nearest."""
+        found = self.find(name)
+        if found is None:
+            raise UnknownWorkType(
+                f"no work is named {name!r}.{did_you_mean(name, self._declared)} "
+                "A work is known once its app is in INSTALLED_APPS and its works.py defines it, or imports "
+                f"the module that does. {self.loaded()}"
+            )
+        return found
+
+    def order_of(self, name: str) -> Literal["time", "unit"]:
+        """Return the order in which works of a type are claimed when their priority is the same.
+
+        The default is "unit" for types named by another's ``then=``, and "time" for others.
+        """
+        found = self.find(name)
+        if found is not None and found.settings.order is not None:
+            return found.settings.order
+        if self._targets[0] != self.version:
+            self._targets = self.version, {known.settings.then for known in self}
+        return "unit" if name in self._targets[1] else "time"
+
+    def loaded(self) -> str:
+        """Return the modules that define the registered types, as a sentence."""
+        modules = sorted({work_type.handler.__module__ for work_type in self})
+        if not modules:
+            return "No module that defines works is loaded here."
+        return f"Works are loaded here from {listed(modules[:MOST_MODULES], len(modules))}."
+
+
+def default_name(handler: Callable[..., Any], decorator: str) -> str:
+    """Return ``"<app_label>.<function name>"``; raise when the function is in no installed app."""
+    label = providers.app_label_of(handler.__module__)
+    if label is None:
+        is_loaded = hasattr(providers, "enqueue")
+        hint = "" if is_loaded else " (django_ayework itself is not loaded: is it in INSTALLED_APPS?)"
         raise ImproperWork(
-            f"expected interval= or skip_queue=True, got both for {name!r}: works of a continuous type are "
-            "queued by workers, which start them at once; leave skip_queue out."
+            f"{handler.__module__}.{handler.__qualname__} is in no installed app, so it has no name; "
+            f'give one: {decorator}(name="...").{hint}',
+            code="work-without-name",
         )
+    return f"{label}.{handler.__name__}"
+
+
+registry = Registry()

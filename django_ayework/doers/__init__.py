@@ -11,9 +11,10 @@ Nothing here needs Django until a task runs, so settings and ``works.py`` can bu
 
 from django_ayework.doers.base import Doer, Hints, TellsRoom
 from django_ayework.doers.bounded import age, balanced, priority, unlimited
+from django_ayework.doers.outcomes import arun, run
 from django_ayework.doers.rate_limited import rate_limited
-from django_ayework.rules.backpressure import BacklogInfo
 from django_ayework.rules.controls import Candidate, weights
+from django_ayework.rules.health import BacklogInfo
 from django_ayework.rules.rates import Allowed, Denied, FixedWindow, SlidingWindow, TokenBucket
 
 __all__ = [
@@ -28,9 +29,11 @@ __all__ = [
     "TellsRoom",
     "TokenBucket",
     "age",
+    "arun",
     "balanced",
     "priority",
     "rate_limited",
+    "run",
     "unlimited",
     "weights",
 ]

@@ -1,25 +1,110 @@
-"""What a doer is, and what all doers share."""
+"""The protocol of doers, and the parts of all doers: held tasks, a timer, reports of backlogs, providers."""
 
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from django_ayework.doers import providers
-from django_ayework.doers.threads import Alarm, Alarms, ThreadAlarm
-from django_ayework.rules.backpressure import BacklogInfo, Episode
+from django_ayework.documentation import documented, logged
 from django_ayework.rules.durations import require_aware
+from django_ayework.rules.health import BacklogInfo, Episode
+from django_ayework.rules.rates import HitResult, Name, Rate
 from django_ayework.rules.retry import is_whole
 
-# --- protocol ---
-# What a doer is.
+logger = logging.getLogger("django_ayework")
 
-#: What a doer runs; what it returns is dropped.
+
+@dataclass(frozen=True, slots=True)
+class BacklogPolicy:
+    """The hook for a backlog; it is called after so many seconds, and every so many again (None: once)."""
+
+    hook: Callable[[BacklogInfo], object]
+    after: float
+    every: float | None
+
+
+def log(error: BaseException, phase: str, message: str) -> None:
+    """Log an error."""
+    logger.error("%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"), exc_info=error)
+
+
+def no_store(rate: Rate, name: Name) -> HitResult:
+    """Raise: shared limits need Django."""
+    raise documented(
+        RuntimeError("a limit with shared=True needs the setting STORE; call django.setup() first."),
+        "shared-limit-without-django",
+    )
+
+
+class Providers:
+    """The functions provided so far. Without Django errors are logged, and no backlog is reported."""
+
+    now: Callable[[], datetime] = staticmethod(lambda: datetime.now(UTC))
+    report: Callable[[BaseException, str, str], None] = staticmethod(log)
+    #: Called in a doer's thread around each task, and when the thread ends.
+    tidy_connections: Callable[[], object] = staticmethod(lambda: None)
+    close_connections: Callable[[], object] = staticmethod(lambda: None)
+    backlog_policy: Callable[[], BacklogPolicy | None] = staticmethod(lambda: None)
+    #: Count a start under a name for all processes, or only look at the count.
+    shared_hit: Callable[[Rate, Name], HitResult] = staticmethod(no_store)
+    shared_peek: Callable[[Rate, Name], HitResult] = staticmethod(no_store)
+
+
+providers = Providers()
+
+
+def now() -> datetime:
+    """Return the engine's present moment."""
+    return providers.now()
+
+
+def report(error: BaseException, message: str) -> None:
+    """Report an error as a worker does; whatever happens, nothing is raised."""
+    try:
+        providers.report(error, "queue", message)
+    except Exception:
+        log(error, "queue", message)
+        logger.exception("The error could not be reported. %s", logged("error-not-reported"))
+
+
+def guarded(act: Callable[[], object], message: str) -> None:
+    """Call ``act``; report whatever it raises."""
+    try:
+        act()
+    except BaseException as error:
+        report(error, message)
+
+
+def run_task(task: Callable[[], object], message: str = "a task of a doer raised") -> None:
+    """Run a task in a doer's thread. It meets no broken connection, and leaves none behind."""
+    tidy_connections()
+    guarded(task, message)
+    tidy_connections()
+
+
+def tidy_connections() -> None:
+    """Close this thread's broken and outdated connections."""
+    guarded(providers.tidy_connections, "a connection could not be closed")
+
+
+def close_connections() -> None:
+    """Close all connections of this thread, which ends."""
+    guarded(providers.close_connections, "a connection could not be closed")
+
+
+#: Seconds that an idle thread of a doer waits before it ends.
+LINGER = 10.0
+#: Seconds after which a timer calls in any case: no clock takes every number.
+LONGEST_DELAY = 3600.0
+
+#: A callable that a doer runs. Its return value is dropped.
 Task: TypeAlias = Callable[[], object]
 
 
@@ -38,10 +123,10 @@ class Doer(Protocol):
         priority: int = 0,
         created_at: datetime | None = None,
     ) -> None:
-        """Accept a task and return at once; what it raises is reported and swallowed.
+        """Accept a task and return at once. Exceptions of the task are reported, and not raised.
 
-        ``fairness`` is its label, a larger ``priority`` is sooner, ``created_at`` (aware) is when it
-        was queued, by default now. What of these counts depends on the doer.
+        ``fairness`` is the label of its user or group, a larger ``priority`` is sooner, ``created_at``
+        (aware) is when it was queued, by default now. The doer decides which of these count.
         """
         ...
 
@@ -52,110 +137,128 @@ class Doer(Protocol):
 
 @runtime_checkable
 class TellsRoom(Protocol):
-    """A doer that tells when it has room again, so that nobody need ask over and over. All of ours do."""
+    """A doer that calls listeners when its capacity grows, so that nothing need poll it. All of ours do."""
 
     def on_room(self, listener: Callable[[], object]) -> Callable[[], None]:
-        """Let this be called, quickly and from any thread, whenever room may have grown.
+        """Register a listener, called quickly and from any thread whenever capacity may have grown.
 
-        Returns a function that forgets the listener.
+        Returns a function that removes the listener.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What is known of a task: what a ``key`` function of ``rate_limited`` is given."""
+    """The properties of a task: the argument of a ``key`` function of ``rate_limited``."""
 
     fairness: str
     priority: int
     created_at: datetime
 
-
-# --- held ---
-# A task that a doer holds.
 
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Held:
-    """A task with what is known of it, and its place in the order of submitting."""
+class HeldTask(Hints):
+    """A task with its hints, the key it counts for, and its place in the order of submitting."""
 
     task: Task
-    fairness: str
-    priority: int
-    created_at: datetime
     key: str = ""
     number: int = field(default_factory=lambda: next(_numbers))
 
-    @property
-    def hints(self) -> Hints:
-        """What is known of it, for others."""
-        return Hints(fairness=self.fairness, priority=self.priority, created_at=self.created_at)
+
+class Timer(Protocol):
+    """One timer: it calls its function once for each time it was set, never twice at the same moment."""
+
+    def set(self, delay: float) -> None:
+        """Call after this many seconds, or sooner if it was set to call sooner; return at once."""
+        ...
+
+    def cancel(self) -> None:
+        """Do not call."""
+        ...
 
 
-def held_of(task: Task, fairness: str | None, priority: int, created_at: datetime | None) -> Held:
-    """Return a submitted task; raise TypeError or ValueError for what could not be compared later."""
-    if not callable(task):
-        raise TypeError(f"expected task to be a function without arguments, got: {task!r}.")
-    if not is_whole(priority):
-        raise TypeError(f"expected priority to be a whole number, got: {priority!r}.")
-    moment = providers.now() if created_at is None else require_aware(created_at, "created_at")
-    return Held(task=task, fairness=fairness or "", priority=priority, created_at=moment)
+#: Makes a timer that calls this function. Tests give one that runs on a clock of their own.
+TimerFactory: TypeAlias = Callable[[Callable[[], object]], Timer]
 
 
-# --- checks ---
-# What doers can be built with.
+class ThreadTimer:
+    """A timer with a thread, which is there only while the timer is used."""
 
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._changed = threading.Condition()
+        self._due_at: float | None = None
+        self._has_thread = False
 
-def whole(value: int, name: str, *, least: int) -> int:
-    """Return a whole number that is not too small.
+    def set(self, delay: float) -> None:
+        """Call after this many seconds, or sooner if it was set to call sooner."""
+        due_at = time.monotonic() + min(delay, LONGEST_DELAY)
+        with self._changed:
+            if self._due_at is None or due_at < self._due_at:
+                self._due_at = due_at
+                self._changed.notify() if self._has_thread else self._start()
 
-    >>> whole(0, "max", least=1)
-    Traceback (most recent call last):
-    ...
-    ValueError: expected max to be a whole number, 1 or more, got: 0.
-    """
-    if not is_whole(value) or value < least:
-        raise ValueError(f"expected {name} to be a whole number, {least} or more, got: {value!r}.")
-    return value
+    def cancel(self) -> None:
+        """Do not call."""
+        with self._changed:
+            self._due_at = None
 
+    def _start(self) -> None:
+        """Start the thread (under the lock). If the system has none left, the next setting tries again."""
+        try:
+            threading.Thread(target=self._serve, name="ayework-timer", daemon=True).start()
+            self._has_thread = True
+        except RuntimeError as refused:
+            self._due_at = None
+            logger.error("A timer could not start its thread: %s %s", refused, logged("thread-not-started"))
 
-# --- watch ---
-# Telling that tasks pile up in a doer.
+    def _serve(self) -> None:
+        while self._is_due():
+            run_task(self._call, "the timer of a doer raised")
+        close_connections()
+
+    def _is_due(self) -> bool:
+        """Wait until the timer is due; return False when it has not been set for a while."""
+        with self._changed:
+            ends_at = time.monotonic() + LINGER
+            while True:
+                now = time.monotonic()
+                if self._due_at is not None and now >= self._due_at:
+                    self._due_at = None
+                    return True
+                if self._due_at is None and now >= ends_at:
+                    self._has_thread = False
+                    return False
+                self._changed.wait((self._due_at or ends_at) - now)
+
 
 #: How many tasks run, and how many wait.
 Load: TypeAlias = Callable[[], tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """An episode of backlog, and the policy that reports it."""
-
-    episode: Episode
-    tell: Callable[[BacklogInfo], object]
-
-
 class BacklogWatch:
-    """Follows the tasks of a doer, and reports a backlog once some have waited for too long.
+    """Calls the hook for a backlog once some tasks of a doer have waited for too long.
 
-    The doer calls ``look`` whenever its number of tasks changes. Without a policy nothing is set up.
+    The doer calls ``update`` whenever it holds more or less. Nothing is set up while there is no hook.
     """
 
     def __init__(
-        self, load: Load, alarms: Alarms = ThreadAlarm, seconds: Callable[[], float] = time.monotonic
+        self, load: Load, timers: TimerFactory = ThreadTimer, seconds: Callable[[], float] = time.monotonic
     ) -> None:
         self._load = load
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._alarm: Alarm = alarms(self._ring)
-        self._current: Told | None = None
+        self._timer = timers(self._check)
+        self._current: tuple[Episode, BacklogPolicy] | None = None
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Begin or end an episode, as there are tasks waiting or none.
 
-        Never called under the doer's lock, because the load is read under ours: of two looks at the same
-        moment, the later one then sees what is true.
+        Never called under the doer's lock, because the load is read under the watch's lock: of two calls at
+        the same moment, the later one then sees the latest load.
         """
         try:
             with self._lock:
@@ -164,47 +267,71 @@ class BacklogWatch:
                     self._begin()
                 elif not queued and self._current is not None:
                     self._current = None
-                    self._alarm.cancel()
+                    self._timer.cancel()
         except Exception as error:
-            providers.report(error, "the backlog of a doer could not be watched")
+            report(error, "the backlog of a doer could not be watched")
 
     def _begin(self) -> None:
-        """Begin an episode, if there is a policy that reports it."""
-        policy = providers.providers.backlog_policy()
+        policy = providers.backlog_policy()
         if policy is not None:
-            self._current = Told(Episode(self._seconds(), policy.after, policy.every), policy.tell)
-            self._alarm.set(policy.after)
+            self._current = Episode(self._seconds(), policy.after, policy.every), policy
+            self._timer.set(policy.after)
 
-    def _ring(self) -> None:
-        """Tell, if it is still so, and see when to tell again."""
+    def _check(self) -> None:
+        """Call the hook if tasks still wait, and set the timer for the next call."""
         with self._lock:
             active, queued = self._load()
             if self._current is None or not queued:
                 return
-            current, now = self._current, self._seconds()
-            behind_for = current.episode.told(now)
-            if current.episode.due_at is not None:
-                self._alarm.set(max(0.0, current.episode.due_at - now))
+            (episode, policy), now = self._current, self._seconds()
+            behind_for = episode.reported(now)
+            if episode.due_at is not None:
+                self._timer.set(max(0.0, episode.due_at - now))
         if behind_for is not None:
-            current.tell(BacklogInfo(active=active, queued=queued, behind_for=behind_for))
+            policy.hook(BacklogInfo(active=active, queued=queued, behind_for=behind_for))
 
 
-#: Makes what follows a doer. Tests give one that runs on a clock of their own.
-Watch: TypeAlias = Callable[[Load], BacklogWatch]
-
-# --- base ---
-# What all doers share: what they hold, and who is told when that changes.
+#: Makes the watch of a doer. Tests give one that runs on a clock of their own.
+WatchFactory: TypeAlias = Callable[[Load], BacklogWatch]
 
 
-class Holder:
+class BaseDoer:
     """Holds tasks that wait and counts those that run, under one lock."""
 
-    def __init__(self, watch: Watch = BacklogWatch) -> None:
+    def __init__(self, watch: WatchFactory = BacklogWatch) -> None:
         self._changed = threading.Condition()
-        self._pending: list[Held] = []
+        self._pending: list[HeldTask] = []
         self._active = 0
         self._listeners: tuple[Callable[[], object], ...] = ()
         self._watch = watch(self._load)
+
+    @abstractmethod
+    def _hold(self, held: HeldTask) -> None:
+        """Start a task, or keep it until it may start."""
+
+    def submit(
+        self,
+        task: Task,
+        fairness: str | None = None,
+        priority: int = 0,
+        created_at: datetime | None = None,
+    ) -> None:
+        """Hold a task until it may start. Exceptions of the task are reported, and not raised.
+
+        Raises TypeError or ValueError for what could not be compared later.
+        """
+        if not callable(task):
+            raise documented(
+                TypeError(f"expected task to be a function without arguments, got: {task!r}."),
+                "doer-argument",
+            )
+        if not is_whole(priority):
+            raise documented(
+                TypeError(f"expected priority to be a whole number, got: {priority!r}."), "doer-argument"
+            )
+        moment = now() if created_at is None else require_aware(created_at, "created_at")
+        self._hold(HeldTask(task=task, fairness=fairness or "", priority=priority, created_at=moment))
+        self._watch.update()
 
     def drained(self) -> None:
         """Wait until no task is held. Never call it from within a task of the same doer."""
@@ -212,25 +339,24 @@ class Holder:
             self._changed.wait_for(lambda: not self._active and not self._pending)
 
     def on_room(self, listener: Callable[[], object]) -> Callable[[], None]:
-        """Let this be called, quickly and from any thread, whenever room may have grown.
+        """Register a listener, called quickly and from any thread whenever capacity may have grown.
 
-        Returns a function that forgets the listener.
+        Returns a function that removes the listener.
         """
         with self._changed:
             self._listeners = (*self._listeners, listener)
 
-        def forget() -> None:
+        def remove() -> None:
             with self._changed:
                 self._listeners = tuple(other for other in self._listeners if other is not listener)
 
-        return forget
+        return remove
 
-    def _tell_room(self) -> None:
-        """Tell whoever listens; never called under the lock."""
+    def _notify_listeners(self) -> None:
+        """Call the listeners; never under the lock."""
         for listener in self._listeners:
-            providers.guarded(listener, "a listener of a doer raised")
+            guarded(listener, "a listener of a doer raised")
 
     def _load(self) -> tuple[int, int]:
-        """Return how many tasks run, and how many wait."""
         with self._changed:
             return self._active, len(self._pending)

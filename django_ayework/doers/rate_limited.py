@@ -9,91 +9,94 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from django_ayework.doers import providers
-from django_ayework.doers.base import BacklogWatch, Doer, Held, Hints, Holder, Task, TellsRoom, Watch, held_of
-from django_ayework.doers.bounded import Unlimited
-from django_ayework.doers.threads import Alarms, ThreadAlarm
-from django_ayework.rules.controls import by_age
+from django_ayework.documentation import documented
+from django_ayework.doers.base import (
+    BacklogWatch,
+    BaseDoer,
+    Doer,
+    HeldTask,
+    Hints,
+    Task,
+    TellsRoom,
+    ThreadTimer,
+    TimerFactory,
+    WatchFactory,
+    now,
+    providers,
+    report,
+)
+from django_ayework.doers.bounded import by_age, unlimited
 from django_ayework.rules.durations import Seconds, later
 from django_ayework.rules.rates import Algorithm, Denied, HitResult, Name, Rate, algorithm_named
 
-# --- limiter ---
-# Who counts the starts of a rate-limited doer: this process, or the fleet.
+#: Tasks that count together: one name for all tasks, or a function that names the count of a task.
+Key: TypeAlias = str | Callable[[Hints], str]
+#: The names that a round has found beyond their limit, and the seconds until each is not.
+Waits: TypeAlias = dict[Name, float]
+
+DEFAULT_KEY = "doer"
+#: Seconds between two rounds while tasks wait, at least.
+RETRY_FLOOR = 0.05
+#: Seconds the pause grows to while the limits cannot be read.
+LONGEST_PAUSE = 5.0
 
 
 class Limiter(Protocol):
-    """Keeps one count per name. What it raises means that nobody knows, and that nothing was counted."""
+    """Keeps one count per name. An exception means that the count is unknown, and unchanged."""
 
     def hit(self, name: Name) -> HitResult:
         """Count a start if it is within the limit."""
         ...
 
     def peek(self, name: Name) -> HitResult:
-        """Tell what a hit would be told, without counting one."""
+        """Return the answer to a hit, without counting one."""
         ...
 
 
-class FleetLimiter:
+class SharedLimiter:
     """Counts for all processes, through the Store that the settings name."""
 
     def __init__(self, make: Callable[[], Rate]) -> None:
         self._make = make
-        make()  # so that values which cannot be used are refused at once
 
     def hit(self, name: Name) -> HitResult:
         """Count a start if it is within the limit."""
-        return providers.providers.fleet_hit(self._make(), name)
+        return providers.shared_hit(self._make(), name)
 
     def peek(self, name: Name) -> HitResult:
-        """Tell what a hit would be told."""
-        return providers.providers.fleet_peek(self._make(), name)
+        """Return the answer to a hit, without counting one."""
+        return providers.shared_peek(self._make(), name)
 
 
 class LocalLimiter:
-    """Counts in this process; what nobody has asked for in a while is forgotten."""
+    """Counts in this process. Counts that are not used for a while are dropped, in two generations."""
 
-    def __init__(self, make: Callable[[], Rate], now: Callable[[], datetime] = providers.now) -> None:
+    def __init__(self, make: Callable[[], Rate], now: Callable[[], datetime] = now) -> None:
         self._make = make
         self._now = now
         self._recent: dict[Name, Rate] = {}
         self._older: dict[Name, Rate] = {}
         self._life = make().life
-        self._turns_at = later(now(), self._life)
+        self._ages_at = later(now(), self._life)
 
     def hit(self, name: Name) -> HitResult:
         """Count a start if it is within the limit."""
         return self._rate(name).hit(self._now())
 
     def peek(self, name: Name) -> HitResult:
-        """Tell what a hit would be told."""
+        """Return the answer to a hit, without counting one."""
         return self._rate(name).peek(self._now())
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._older)
 
     def _rate(self, name: Name) -> Rate:
-        """Return the count of this name."""
-        self._forget()
+        if self._now() >= self._ages_at:  # once per life of a count
+            self._recent, self._older = {}, self._recent
+            self._ages_at = later(self._now(), self._life)
         rate = self._recent.get(name) or self._older.pop(name, None) or self._make()
         self._recent[name] = rate
         return rate
-
-    def _forget(self) -> None:
-        """Drop, once per life of a count, those that were not asked for since the time before."""
-        if self._now() >= self._turns_at:
-            self._recent, self._older = {}, self._recent
-            self._turns_at = later(self._now(), self._life)
-
-
-# --- limits ---
-# What a rate-limited doer counts before it starts a task.
-
-#: What is counted together: one name for all tasks, or a function that names it.
-Key: TypeAlias = str | Callable[[Hints], str]
-#: The keys that a round has found beyond their limits, and the seconds until each may start again.
-Waits: TypeAlias = dict[Name, float]
-
-DEFAULT_KEY = "doer"
 
 
 class Limits:
@@ -106,51 +109,42 @@ class Limits:
         #: Labels are counted apart for each doer that has a key of its own.
         self._scope = self._key if isinstance(self._key, str) else DEFAULT_KEY
 
-    def key_of(self, held: Held) -> str:
+    def key_of(self, hints: Hints) -> str:
         """Return the key a task counts for; a function that raises is reported, and loses no task."""
         if isinstance(self._key, str):
             return self._key
         try:
-            return str(self._key(held.hints))
+            return str(self._key(hints))
         except Exception as error:
-            providers.report(error, "the key function of a rate-limited doer raised")
+            report(error, "the key function of a rate-limited doer raised")
             return DEFAULT_KEY
 
-    def allow(self, held: Held, waits: Waits) -> bool:
+    def allow(self, held: HeldTask, waits: Waits) -> bool:
         """Count the start of a task if every limit allows it; return whether it may start.
 
-        Who is beyond a limit is noted, and not asked again in this round. The key is looked at before its
-        label is hit, so that a label does not pay for a start that does not follow.
+        A name beyond its limit is recorded, and not asked again in this round. The key is peeked at before
+        its label is hit, so that a label does not pay for a start that does not follow.
         """
         key, label = ("key", held.key), ("label", self._scope, held.fairness)
         if key in waits or label in waits:
             return False
         if self._per_label is None:
-            return noted(self._overall.hit(key), key, waits)
+            return recorded(self._overall.hit(key), key, waits)
         return (
-            noted(self._overall.peek(key), key, waits)
-            and noted(self._per_label.hit(label), label, waits)
-            and noted(self._overall.hit(key), key, waits)
+            recorded(self._overall.peek(key), key, waits)
+            and recorded(self._per_label.hit(label), label, waits)
+            and recorded(self._overall.hit(key), key, waits)
         )
 
 
-def noted(verdict: HitResult, name: Name, waits: Waits) -> bool:
-    """Return whether a verdict allows, having noted one that does not."""
-    if isinstance(verdict, Denied):
-        waits[name] = verdict.retry_after
-    return bool(verdict)
+def recorded(result: HitResult, name: Name, waits: Waits) -> bool:
+    """Return whether a hit is allowed; record the wait of one that is not."""
+    if isinstance(result, Denied):
+        waits[name] = result.retry_after
+    return bool(result)
 
 
-# --- rate limited ---
-# A doer that starts only so many tasks in a while.
-
-#: Seconds between two looks at tasks that could not start, at least.
-RETRY_FLOOR = 0.05
-#: Seconds the pause grows to while the limits cannot be read.
-LONGEST_PAUSE = 5.0
-
-
-class RateLimited(Holder):
+class RateLimited(BaseDoer):
     """Hands tasks to another doer, the oldest first, as fast as the limits allow.
 
     A thread of its own does so in rounds: submitting never waits, not even for a store.
@@ -161,14 +155,14 @@ class RateLimited(Holder):
         limit: int,
         limits: Limits,
         inner: Doer,
-        alarms: Alarms = ThreadAlarm,
-        watch: Watch = BacklogWatch,
+        timers: TimerFactory = ThreadTimer,
+        watch: WatchFactory = BacklogWatch,
     ) -> None:
         super().__init__(watch)
         self._limit = limit
         self._limits = limits
         self._inner = inner
-        self._alarm = alarms(self._round)
+        self._timer = timers(self._round)
         self._error_pause = RETRY_FLOOR
         if isinstance(inner, TellsRoom):
             inner.on_room(self._inner_has_room)
@@ -179,47 +173,35 @@ class RateLimited(Holder):
             welcome = max(0, self._limit - len(self._pending))
         return min(welcome, self._inner.available())
 
-    def submit(
-        self,
-        task: Task,
-        fairness: str | None = None,
-        priority: int = 0,
-        created_at: datetime | None = None,
-    ) -> None:
-        """Hold a task until the limits allow its start; what it raises is reported and swallowed."""
-        held = held_of(task, fairness, priority, created_at)
-        held = replace(held, key=self._limits.key_of(held))
-        self._keep(held)
-        self._alarm.set(0.0)
-        self._watch.look()
-
     def drained(self) -> None:
         """Wait until no task is held, by the inner doer neither. Never call it from within a task."""
         super().drained()
         self._inner.drained()
 
-    def _keep(self, held: Held) -> None:
-        """Put a task in its place among those that wait."""
+    def _hold(self, held: HeldTask) -> None:
+        self._keep(replace(held, key=self._limits.key_of(held)))
+        self._timer.set(0.0)
+
+    def _keep(self, held: HeldTask) -> None:
         with self._changed:
             bisect.insort(self._pending, held, key=by_age)
 
     def _inner_has_room(self) -> None:
-        """See at once whether something can start, and pass the news on."""
         if self._load()[1]:
-            self._alarm.set(0.0)
-        self._tell_room()
+            self._timer.set(0.0)
+        self._notify_listeners()
 
     def _round(self) -> None:
-        """Start what may start; if something is left, come back when that may have changed."""
+        """Start what may start; if tasks are left, set the timer for the moment that may change."""
         try:
             pause = self._start_allowed()
             self._error_pause = RETRY_FLOOR
         except Exception as error:
-            providers.report(error, "a rate-limited doer could not start its tasks and tries again")
+            report(error, "a rate-limited doer could not start its tasks and tries again")
             pause = self._error_pause
             self._error_pause = min(2 * pause, LONGEST_PAUSE)
         if self._load()[1]:
-            self._alarm.set(max(RETRY_FLOOR, pause))
+            self._timer.set(max(RETRY_FLOOR, pause))
 
     def _start_allowed(self) -> float:
         """Start, the oldest first, what the limits allow; return the seconds until the next may start.
@@ -236,29 +218,28 @@ class RateLimited(Holder):
                 self._start(held)
         return min(waits.values(), default=0.0)
 
-    def _start(self, held: Held) -> None:
+    def _start(self, held: HeldTask) -> None:
         """Hand a task to the inner doer; keep it if that does not take it."""
         with self._changed:
             self._pending.remove(held)
             self._active += 1
         try:
-            self._inner.submit(partial(self._do, held.task), held.fairness, held.priority, held.created_at)
+            self._inner.submit(partial(self._run, held.task), held.fairness, held.priority, held.created_at)
         except Exception:
             self._keep(held)
-            self._count_out()
+            self._end_one()
             raise
-        self._tell_room()
-        self._watch.look()
+        self._notify_listeners()
+        self._watch.update()
 
-    def _do(self, task: Task) -> None:
-        """Run a task in a thread of the inner doer, which reports what it raises."""
+    def _run(self, task: Task) -> None:
+        """Run a task in a thread of the inner doer, which reports its exceptions."""
         try:
             task()
         finally:
-            self._count_out()
+            self._end_one()
 
-    def _count_out(self) -> None:
-        """Count one task less."""
+    def _end_one(self) -> None:
         with self._changed:
             self._active -= 1
             self._changed.notify_all()
@@ -288,26 +269,33 @@ def rate_limited(
         doer = rate_limited(100, timedelta(minutes=1), shared=True, key="mail-api", inner=balanced(8))
     """
     if key is not None and not isinstance(key, str) and not callable(key):
-        raise TypeError(f"expected key to be a text or a function of the task's hints, got: {key!r}.")
+        raise documented(
+            TypeError(f"expected key to be a text or a function of the task's hints, got: {key!r}."),
+            "doer-argument",
+        )
     if inner is not None and not isinstance(inner, Doer):
-        raise TypeError(f"expected inner to be a doer, got: {inner!r}.")
+        raise documented(TypeError(f"expected inner to be a doer, got: {inner!r}."), "doer-argument")
     rate = algorithm_named(algorithm)
-    limiter = FleetLimiter if shared else LocalLimiter
     overall, per_label = partial(rate, limit, window), label_rate(rate, window, fairness_limit)
+    overall()  # refuses values that cannot be used
+    if per_label is not None:
+        per_label()
+    limiter = SharedLimiter if shared else LocalLimiter
     limits = Limits(limiter(overall), limiter(per_label) if per_label else None, key)
-    return RateLimited(overall().limit, limits, inner or Unlimited())
+    return RateLimited(limit, limits, inner or unlimited())
 
 
 def label_rate(
     rate: type[Rate], window: Seconds, given: int | tuple[int, Seconds] | None
 ) -> Callable[[], Rate] | None:
     """Return what makes the count of a fairness label, if labels are limited."""
-    if given is None:
-        return None
-    if isinstance(given, tuple):
-        if len(given) != 2:
-            raise ValueError(
+    if not isinstance(given, tuple):
+        return None if given is None else partial(rate, given, window)
+    if len(given) != 2:
+        raise documented(
+            ValueError(
                 f"expected fairness_limit to be a number or a pair of number and window, got: {given!r}."
-            )
-        return partial(rate, *given)
-    return partial(rate, given, window)
+            ),
+            "doer-argument",
+        )
+    return partial(rate, *given)

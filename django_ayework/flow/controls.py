@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django_ayework.define.options import check_name, check_priority
-from django_ayework.define.registry import registry
-from django_ayework.define.type_options import check_limit, check_weight
-from django_ayework.define.types import WorkSettings
+from django_ayework.define.options import WorkSettings, check_limit, check_name, check_priority, check_weight
+from django_ayework.define.types import registry
+from django_ayework.documentation import documented, logged
 from django_ayework.errors import AyeworkError
-from django_ayework.flow.dependencies import flush
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.events import report
-from django_ayework.flow.readiness import hints_on_queues
-from django_ayework.flow.requests import twinned
+from django_ayework.flow.gates import flush
+from django_ayework.flow.startup_checks import hints_on_queues
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
@@ -31,7 +29,7 @@ from django_ayework.store.controls import (
     is_due_or_running,
     set_next_at,
 )
-from django_ayework.store.database import atomic, own_transaction
+from django_ayework.store.database import atomic, own_transaction, sync_only
 
 logger = logging.getLogger("django_ayework")
 
@@ -45,7 +43,7 @@ CHECKS: dict[str, Callable[[Any, str], int]] = {
 }
 
 
-@twinned
+@sync_only
 def pause(*, type: str | None = None, queue: str | None = None) -> None:
     """Stop claiming works of a type or of a queue, in the whole fleet; running works go on.
 
@@ -57,7 +55,7 @@ def pause(*, type: str | None = None, queue: str | None = None) -> None:
     set_paused(type, queue, True)
 
 
-@twinned
+@sync_only
 def resume(*, type: str | None = None, queue: str | None = None) -> None:
     """Claim works of a paused type or queue again; see pause()."""
     set_paused(type, queue, False)
@@ -65,17 +63,20 @@ def resume(*, type: str | None = None, queue: str | None = None) -> None:
 
 def set_paused(type: str | None, queue: str | None, paused: bool) -> None:
     if (type is None) == (queue is None):
-        raise TypeError(f"expected either type= or queue=, got: type={type!r}, queue={queue!r}.")
+        raise documented(
+            TypeError(f"expected either type= or queue=, got: type={type!r}, queue={queue!r}."),
+            "act-arguments",
+        )
     if type is not None:
         write("type", registry.get(type).name, paused=paused)
     else:
         name = check_name(queue, "queue")
         for hint in hints_on_queues([name]):
-            logger.warning("%s", hint)
+            logger.warning("%s %s", hint, logged("queue-name"))
         write("queue", name, paused=paused)
 
 
-@twinned
+@sync_only
 def limit(
     type: str,
     *,
@@ -97,7 +98,9 @@ def limit(
     values = {"max_running": max_running, "weight": weight, "priority": priority}
     given = {name: CHECKS[name](value, name) for name, value in values.items() if value is not None}
     if not given:
-        raise TypeError("expected at least one of max_running=, weight= and priority=.")
+        raise documented(
+            TypeError("expected at least one of max_running=, weight= and priority=."), "act-arguments"
+        )
     write("type", registry.get(type).name, **given)
 
 

@@ -1,268 +1,139 @@
-"""Enqueueing: requests become rows in the caller's transaction."""
+"""Enqueueing: requests become rows in the caller's transaction.
+
+There is one path: the options are checked, a request becomes a new work, and new works are inserted. A single
+work that needs nothing but its row is one statement, without a transaction of its own; all others go through
+a unit of work.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from django_ayework.define.events import Kind
-from django_ayework.define.options import check_id, checked
-from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
+from django_ayework.define.options import ENQUEUE_OPTIONS, check_id, checked
+from django_ayework.define.requests import WorkRequest, require_requests
+from django_ayework.define.types import WorkType, registry
+from django_ayework.define.typevars import C, G, R
+from django_ayework.documentation import documented
 from django_ayework.errors import InvalidWorkId
-from django_ayework.flow.after_commit import insert_after_commit, skips_queue, start_after_commit
-from django_ayework.flow.dependencies import flush
-from django_ayework.flow.effects import Effects
-from django_ayework.flow.events import has_receivers
+from django_ayework.flow.after_commit import (
+    Effects,
+    insert_after_commit,
+    require_immediate_start,
+    start_after_commit,
+)
+from django_ayework.flow.gates import flush
 from django_ayework.flow.handles import Handle, remember_uncommitted
-from django_ayework.flow.identity import leave_taken, originals, require_dedup_fits
-from django_ayework.flow.new_works import ALONE, NewWork, build_new_work_as, build_new_works, one_of_each
-from django_ayework.flow.notify import publish_due
-from django_ayework.flow.payloads import encode_input
-from django_ayework.flow.requests import Resolved, resolve
-from django_ayework.flow.row_templates import Blank, Drafts, are_plain, blank_of
+from django_ayework.flow.identity import find_originals, leave_existing, place_units, require_identity_fits
+from django_ayework.flow.new_works import NewWork, build_new_works
+from django_ayework.flow.payloads import arguments_for_people
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.flow.units import place_units, require_unit_fits
-from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic, connection, in_own_transaction
-from django_ayework.store.insert import insert_one
+from django_ayework.store.database import in_own_transaction
+from django_ayework.store.insert import insert_works
 from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
 
-R = TypeVar("R")
-G = TypeVar("G")
 
-
-def enqueue_one(request: WorkRequest[R, G], options: Mapping[str, Any]) -> Handle[R, G]:
-    """Queue one request; return its handle, or the first one's when it was queued before."""
-    if not options and (blank := blank_of(request)) is not None:
-        return insert_plain(blank, request)
+def enqueue_one(request: WorkRequest[R, G, C], options: Mapping[str, Any]) -> Handle[R, G, C]:
+    """Queue one request; return its handle, or that of the work that was queued before in its place."""
     given = dict(options)
-    own_id, on_commit = given.pop("id", None), given.pop("on_commit", False)
+    own_id = given.pop("id", None)
     if own_id is not None:
-        request = with_id(request, check_id(own_id, "id"))
-    new_work = new_work_of(request, checked(given), on_commit)
-    if on_commit:
-        require_free(own_id)
-        insert_after_commit(
-            [new_work.row], partial(in_own_transaction, partial(insert_here, new_work, own_id))
-        )
-        return Handle(request.id, request.id)
-    return insert(new_work, own_id)
-
-
-def insert_plain(blank: Blank, request: WorkRequest[Any, Any]) -> Handle[Any, Any]:
-    """Insert a work of which there is nothing to say but its input.
-
-    Outside of a transaction it is committed by then, so workers are told without more ado.
-    """
-    id, now = request.id, clock.now()
-    text = encode_input(request.type, request.input, blank.codec)
-    database = connection()
-    if not blank.insert.insert(database, id, text, now):
-        leave_taken([blank.row(id, text, now)])
-        return existing_handle(id)
-    if database.in_atomic_block or not database.autocommit or has_receivers(Kind.QUEUED, request.type):
-        row = blank.row(id, text, now)
-        tell_on_commit(row)
-        return handle_of(row, is_new=True)
-    publish_due(blank.due)
-    return Handle(id, id, chain_id=id)
-
-
-def require_free(own_id: str | None) -> None:
-    """Raise when a work has this id, while the caller can still hear of it."""
-    if own_id is not None and find_row(own_id) is not None:
-        raise taken_id(own_id)
-
-
-def taken_id(own_id: str) -> InvalidWorkId:
-    """Return the error of an id that is in use."""
-    return InvalidWorkId(f"expected id= to be a new id, but a work {own_id!r} exists.", id=own_id)
-
-
-def with_id(request: WorkRequest[R, G], id: str) -> WorkRequest[R, G]:
-    """Return the request under another id."""
-    return replace(request, id=id)
-
-
-def new_work_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], on_commit: bool) -> NewWork:
-    """Return the row to insert, as births_of() does for several; the clock is set where it is needed."""
-    resolved = resolve(request, given, released=False)
-    if needs_clock(request, resolved):
-        clock.synchronise()
-    new_work = build_new_work_as(request, resolved, ALONE, clock.now())
-    require_identity_fits(new_work, on_commit)
-    return new_work._replace(skips_queue=True) if skips_queue(request, given) else new_work
-
-
-def timed(requests: Sequence[WorkRequest[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with their values checked, the clock set where they need it."""
-    options = dict(checked(given))
-    if any(needs_clock(one, resolve(one, options, released=False)) for one in one_of_each(requests)):
-        clock.synchronise()
-    return options
-
-
-def needs_clock(request: WorkRequest[Any, Any], resolved: Resolved) -> bool:
-    """Tell whether a relative time must be measured on the database's clock."""
-    return resolved.is_relative or (isinstance(request, GateRequest) and request.timeout is not None)
-
-
-def new_works_of(
-    requests: Sequence[WorkRequest[Any, Any]], options: Mapping[str, Any], on_commit: bool
-) -> list[NewWork]:
-    """Return the rows to insert; whatever can be wrong with a request is found here, before any SQL."""
-    new_works = build_new_works(requests, ALONE, clock.now(), options)
-    for new_work in new_works:
-        require_identity_fits(new_work, on_commit)
-    if any(skips_queue(sample, options) for sample in one_of_each(requests)):
-        pairs = zip(new_works, requests, strict=True)
-        return [new_work._replace(skips_queue=skips_queue(request, options)) for new_work, request in pairs]
-    return new_works
-
-
-def require_identity_fits(new_work: NewWork, on_commit: bool) -> None:
-    """Raise TypeError where the caller would be promised an id that a key or a unit may make void."""
-    require_dedup_fits(new_work, on_commit)
-    require_unit_fits(new_work, on_commit)
-
-
-def insert(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
-    """Insert a work; a plain one is a single statement, so it needs no transaction of its own."""
-    if new_work.dedup is not None or new_work.row.unit is not None:
-        return in_own_transaction(partial(insert_unless_there, new_work, own_id))
-    if not new_work.waits:
-        return insert_here(new_work, own_id)
-    return in_own_transaction(partial(insert_here, new_work, own_id))  # a gate may be decided as it is born
-
-
-def insert_unless_there(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
-    """Insert a work, or give the one that is there: one transaction, for the lock on the key to last."""
-    unit_of_work = UnitOfWork(new_work.row.queued_at)
-    there = {**originals([new_work]), **place_units(unit_of_work, [new_work]).there}
-    flush(unit_of_work)
-    match = there.get(new_work.row.id)
-    return insert_here(new_work, own_id) if match is None else existing_handle(match)
-
-
-def insert_here(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
-    """Insert, within the transaction at hand if there is one."""
-    is_new = insert_waiting(new_work) if new_work.waits else insert_alone(new_work.row)
-    if not is_new and own_id is not None:
-        raise taken_id(own_id)
-    if not is_new and not new_work.waits:
-        leave_taken([new_work.row])
-    handle = handle_of(new_work.row, is_new)
-    if is_new:
-        start_after_commit([new_work])
+        request = replace(request, id=check_id(own_id, "id"))
+    [handle] = enqueue_requests([request], given, own_id=own_id)
     return handle
 
 
-def handle_of(row: WorkRow, is_new: bool) -> Handle[Any, Any]:
-    """Return the handle of a work that was queued now, or before."""
-    if not is_new:
+def enqueue_all(
+    requests: Sequence[WorkRequest[R, G, C]], options: Mapping[str, Any], together: bool
+) -> list[Handle[R, G, C]]:
+    """Queue requests, all or none; ``together`` makes them one group, whose id is the first one's."""
+    if "id" in options:
+        raise documented(
+            TypeError("enqueue_many() takes no id=: one id cannot be several works'."), "enqueue-arguments"
+        )
+    return enqueue_requests(list(require_requests(requests, "enqueue_many(works)")), options, together)
+
+
+def enqueue_requests(
+    requests: Sequence[WorkRequest[Any, Any]],
+    options: Mapping[str, Any],
+    together: bool = False,
+    own_id: str | None = None,
+) -> list[Handle[Any, Any]]:
+    """Queue requests with the same options, now or after the commit; return their handles in order.
+
+    Everything that can be wrong with a request is found before any SQL. With ``own_id``, the id that the
+    caller chose for the only work, a work of this id is an error.
+    """
+    given = dict(options)
+    on_commit = given.pop("on_commit", False)
+    options = checked(given)
+    new_works = build_new_works(requests, given=options)
+    for request, new_work in zip(requests, new_works, strict=True):
+        require_identity_fits(new_work, on_commit)
+        if new_work.skips_queue:
+            require_immediate_start(request, options)
+    if not on_commit:
+        return insert(new_works, together, own_id)
+    if own_id is not None and find_row(own_id) is not None:
+        raise taken_id(own_id)  # the caller would not learn of it after the commit
+    rows = [new_work.row for new_work in new_works]
+    insert_after_commit(rows, partial(insert, new_works, together, own_id))
+    return [Handle(request.id, requests[0].id if together else request.id) for request in requests]
+
+
+def insert(new_works: Sequence[NewWork], together: bool, own_id: str | None) -> list[Handle[Any, Any]]:
+    """Insert new works, those that wait for nothing and are found by their ids alone without any locks."""
+    if not new_works:
+        return []
+    if len(new_works) == 1 and new_works[0].is_plain:
+        return [insert_plain(new_works[0], own_id)]
+    return in_own_transaction(partial(insert_all, new_works, together, own_id))
+
+
+def insert_plain(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
+    """Insert a work by one statement, which needs no transaction of its own."""
+    row = new_work.row
+    if insert_works([row]):
+        if own_id is not None:
+            raise taken_id(own_id)
+        leave_existing([row])
         return existing_handle(row.id)
     remember_uncommitted([row.id])
-    return Handle(row.id, row.group, chain_id=row.id)
-
-
-def insert_waiting(new_work: NewWork) -> bool:
-    """Insert a work that waits for others; False if its id is taken."""
-    unit_of_work = UnitOfWork(new_work.row.queued_at)
-    taken = unit_of_work.insert([new_work])
-    flush(unit_of_work)
-    return not taken
-
-
-def insert_alone(row: WorkRow) -> bool:
-    """Insert a work that waits for nobody; False if its id is taken.
-
-    It is in no group, and nothing follows from it: there are no books to close.
-    """
-    if not insert_one(row):
-        return False
-    tell_on_commit(row)
-    return True
-
-
-def tell_on_commit(row: WorkRow) -> None:
-    """Tell of a work that was queued, once it is committed."""
     effects = Effects(row.queued_at)
     effects.queued(row)
     effects.release_on_commit()
+    if new_work.skips_queue:
+        start_after_commit([row])
+    return Handle(row.id, row.id, chain_id=row.id)
 
 
-def existing_handle(id: str) -> Handle[Any, Any]:
-    """Return the handle of a work that was queued before."""
-    row = find_row(id)
-    return Handle(id, row.group if row else id, deduplicated=True)
+def insert_all(new_works: Sequence[NewWork], together: bool, own_id: str | None) -> list[Handle[Any, Any]]:
+    """Insert the works that do not exist yet, within the transaction at hand.
 
-
-def enqueue_all(
-    requests: Sequence[WorkRequest[R, G]], options: Mapping[str, Any], together: bool
-) -> list[Handle[R, G]]:
-    """Queue requests, all or none; ``together`` makes them one group, whose id is the first one's."""
-    if "id" in options:
-        raise TypeError("enqueue_many() takes no id=: one id cannot be several works'.")
-    given = dict(options)
-    on_commit = given.pop("on_commit", False)
-    requests = list(require_requests(requests, "enqueue_many(works)"))
-    given = timed(requests, given)
-    if not together and not on_commit and are_plain(requests, given):
-        return insert_drafts(Drafts(requests, clock.now(), ALONE, given))
-    new_works = new_works_of(requests, given, on_commit)
-    if on_commit:
-        rows = [new_work.row for new_work in new_works]
-        insert_after_commit(rows, partial(in_own_transaction, partial(insert_all, new_works, together)))
-        root = new_works[0].row.id if together and new_works else None
-        return [Handle(new_work.row.id, root or new_work.row.id) for new_work in new_works]
-    return insert_all(new_works, together)
-
-
-def insert_drafts(drafts: Drafts) -> list[Handle[Any, Any]]:
-    """Insert works in one transaction; return their handles, also of those that were queued before.
-
-    An input that cannot be stored takes back the works before it: the transaction at hand goes on.
+    Locks on dedup keys and units last until its end.
     """
-    ids = drafts.ids
-    with atomic():
-        unit_of_work = UnitOfWork(drafts.now)
-        taken = unit_of_work.insert_from_templates(drafts)
-        flush(unit_of_work)
-        remember_uncommitted([id for id in ids if id not in taken])
-        groups = groups_of(taken)
-        return [Handle(id, groups.get(id, id), deduplicated=id in taken) for id in ids]
-
-
-def insert_all(new_works: Sequence[NewWork], together: bool) -> list[Handle[Any, Any]]:
-    """Insert works in one transaction."""
-    if not new_works:
-        return []
-    if any(new_work.dedup or new_work.row.unit or new_work.waits for new_work in new_works):
-        return in_own_transaction(partial(insert_all_here, new_works, together))
-    with atomic():
-        return insert_all_here(new_works, together)
-
-
-def insert_all_here(new_works: Sequence[NewWork], together: bool) -> list[Handle[Any, Any]]:
-    """Insert those works that are not there, within the transaction at hand."""
     unit_of_work = UnitOfWork(new_works[0].row.queued_at)
     placed = place_units(unit_of_work, new_works)
-    there = {**originals(placed.fresh), **placed.there}
-    fresh: Sequence[NewWork] = [new_work for new_work in placed.fresh if new_work.row.id not in there]
+    existing = {**find_originals(placed.fresh), **placed.existing}
+    fresh: Sequence[NewWork] = [new_work for new_work in placed.fresh if new_work.row.id not in existing]
     if together:
-        fresh = grouped(unit_of_work, fresh)
+        fresh = in_one_group(unit_of_work, fresh)
     taken = unit_of_work.insert(fresh)
+    if taken and own_id is not None:
+        raise taken_id(own_id)
     flush(unit_of_work)
-    remember_uncommitted([new_work.row.id for new_work in fresh if new_work.row.id not in taken])
-    start_after_commit(fresh, taken)
-    new = {new_work.row.id: new_work.row.group for new_work in fresh if new_work.row.id not in taken}
-    return handles_of([there.get(new_work.row.id, new_work.row.id) for new_work in new_works], new)
+    fresh = [new_work for new_work in fresh if new_work.row.id not in taken]
+    start_after_commit([new_work.row for new_work in fresh if new_work.skips_queue])
+    inserted = {new_work.row.id: new_work.row for new_work in fresh}
+    remember_uncommitted(inserted)
+    return handles_of([existing.get(new_work.row.id, new_work.row.id) for new_work in new_works], inserted)
 
 
-def grouped(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Sequence[NewWork]:
-    """Make one group of the works that are new; one that is alone needs none."""
+def in_one_group(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Sequence[NewWork]:
+    """Put the works that do not exist yet into one group; a single work needs none."""
     ids = list(dict.fromkeys(new_work.row.id for new_work in new_works))
     known = statuses_of(ids)
     fresh = [id for id in ids if id not in known]
@@ -276,16 +147,98 @@ def grouped(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Sequence[
     ]
 
 
-def handles_of(ids: Sequence[str], new: Mapping[str, str]) -> list[Handle[Any, Any]]:
-    """Return a handle for each id; what was there before, or came earlier in the list, is told apart.
-
-    ``new`` are the works just inserted, with their groups.
-    """
+def handles_of(ids: Sequence[str], inserted: Mapping[str, WorkRow]) -> list[Handle[Any, Any]]:
+    """Return a handle for each id; works that existed, or come earlier in the list, count as deduplicated."""
+    groups = groups_of({id for id in ids if id not in inserted})
     handles: list[Handle[Any, Any]] = []
-    if len(new) == len(ids):
-        return [Handle(id, group) for id, group in new.items()]
-    groups = groups_of({id for id in ids if id not in new})
+    seen = set(groups)
     for id in ids:
-        handles.append(Handle(id, groups.get(id) or new.get(id, id), deduplicated=id in groups))
-        groups.setdefault(id, new.get(id, id))
+        row = inserted.get(id)
+        if row is None:
+            handles.append(Handle(id, groups.get(id, id), deduplicated=id in seen))
+        else:
+            handles.append(Handle(id, row.group, deduplicated=id in seen, chain_id=id))
+        seen.add(id)
     return handles
+
+
+def existing_handle(id: str) -> Handle[Any, Any]:
+    """Return the handle of a work that was queued before."""
+    row = find_row(id)
+    return Handle(id, row.group if row else id, deduplicated=True)
+
+
+def taken_id(own_id: str) -> InvalidWorkId:
+    """Return the error of an id that is in use."""
+    return InvalidWorkId(
+        f"expected id= to be a new id, but a work {own_id!r} exists.", id=own_id, code="id-taken"
+    )
+
+
+def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any, Any]:
+    """Return a built request; a type name with its input is built now.
+
+    Raises UnknownWorkType, suggesting the nearest name, and TypeError when the input does not fit.
+    """
+    if isinstance(work, WorkRequest) and input is None:
+        return work
+    if isinstance(work, str):
+        build = registry.get(work).build
+        return build(one_input(work, input) if registry.batch(work) else named_input(work, input))
+    if isinstance(work, WorkType) and input is not None:
+        raise documented(
+            TypeError(
+                f"expected enqueue(work) to have a built work, got the type {work!r} and its input; "
+                f"call the type: enqueue({work.handler.__name__}(…)), or give its name: "
+                f"enqueue({work.name!r}, {{…}})."
+            ),
+            "enqueue-arguments",
+        )
+    if input is not None:
+        shown = arguments_for_people(registry.find(getattr(work, "type", "")), input)
+        raise documented(
+            TypeError(
+                f"expected the input only with a type name, got {shown!r} with the built work {work!r}."
+            ),
+            "enqueue-arguments",
+        )
+    return next(iter(require_requests([work], "enqueue(work)")))
+
+
+def refuse_arguments(name: str, options: Mapping[str, Any]) -> None:
+    """Raise TypeError when inputs of a type came among the options, as in a call of the type."""
+    inputs = registry.get(name).signature.parameters
+    misplaced = [key for key in options if key in inputs and key not in ENQUEUE_OPTIONS]
+    if misplaced:
+        raise documented(
+            TypeError(
+                f"expected the input of {name!r} as a mapping, such as "
+                f"enqueue({name!r}, {{{misplaced[0]!r}: …}}), got {', '.join(misplaced)} among the options."
+            ),
+            "enqueue-arguments",
+        )
+
+
+def one_input(name: str, input: Any) -> Any:
+    """Return the input given with the name of a batch type, of whatever kind."""
+    if input is None:
+        raise documented(
+            TypeError(
+                f"expected enqueue({name!r}, input) to have the one input of a batch's work, got none."
+            ),
+            "enqueue-arguments",
+        )
+    return input
+
+
+def named_input(name: str, input: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the input given with a name."""
+    if input is not None and not isinstance(input, Mapping):
+        raise documented(
+            TypeError(
+                f"expected the input of {name!r} as a mapping of names to values, "
+                f"got: {arguments_for_people(registry.find(name), input)!r}."
+            ),
+            "enqueue-arguments",
+        )
+    return input or {}

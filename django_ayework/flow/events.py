@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from django.utils.module_loading import import_string
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
-from django_ayework.define.events import Kind, WorkEvent
-from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.doers.providers import BacklogPolicy
+from django_ayework.define.handles import Kind, WorkEvent
+from django_ayework.define.types import AnyWorkType, registry
+from django_ayework.documentation import documented, logged
+from django_ayework.doers.base import BacklogPolicy
 from django_ayework.flow.payloads import arguments_for_people
 from django_ayework.flow.states import WaitingState, looked_up, state_of
 from django_ayework.heartbeat import project_code
 from django_ayework.logs import AttemptFacts
+from django_ayework.rules.states import Outcome
 from django_ayework.signals import RobustSignal
+from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 
-# Telling signals and hooks what happened, after commit.
-
 logger = logging.getLogger("django_ayework")
-
 
 SIGNALS: dict[Kind, RobustSignal] = {
     Kind.QUEUED: signals.work_queued,
     Kind.STARTED: signals.work_started,
     Kind.DEFERRED: signals.work_deferred,
+    Kind.UNBLOCKED: signals.work_unblocked,
     Kind.SUCCEEDED: signals.work_succeeded,
     Kind.FAILED: signals.work_failed,
     Kind.EXPIRED: signals.work_expired,
@@ -39,8 +43,70 @@ SIGNALS: dict[Kind, RobustSignal] = {
 }
 
 
+class EventItem(Protocol):
+    """An event in a batch."""
+
+    @property
+    def row(self) -> WorkRow:
+        """The work, as the engine knows it at the event; of a success, as it was claimed."""
+        ...
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the handler ran, where an attempt has ended that ran; else None."""
+        ...
+
+
+class Happened(NamedTuple):
+    """An event of a work, before anyone has asked for its state."""
+
+    row: WorkRow
+    seconds: float | None = None
+    outcome: Outcome | None = None  # how the attempt ended, if one did that did not succeed
+    extra: Mapping[str, Any] = {}  # never changed
+
+
+Item = TypeVar("Item", bound=EventItem)
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch(Generic[Item]):
+    """Events of one kind that are announced together, in order.
+
+    A settlement may end two thousand works. A receiver of ``batch_announced`` that counts reads ``items``;
+    iteration makes the event of each, which costs more than to run a small work.
+    """
+
+    kind: Kind
+    at: datetime
+    items: Sequence[Item]
+
+    def __iter__(self) -> Iterator[WorkEvent]:
+        return map(self.event_of, self.items)
+
+    def event_of(self, item: Item) -> WorkEvent:
+        """Return an item as an event with the state of its work."""
+        return work_event(self.kind, item.row, self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class HappenedBatch(EventBatch[Happened]):
+    """Events that were recorded one by one."""
+
+    items: list[Happened] = field(default_factory=list)
+
+    def event_of(self, item: Happened) -> WorkEvent:
+        """Return an item as an event with the state of its work."""
+        return work_event(self.kind, item.row, self.at, **item.extra)
+
+
 def has_receivers(kind: Kind, type: str) -> bool:
-    """Tell whether anybody listens, so that a silent system pays nothing."""
+    """Tell whether an event has receivers, of batches or of its own; one without costs nothing more."""
+    return bool(signals.batch_announced.receivers) or has_own_receivers(kind, type)
+
+
+def has_own_receivers(kind: Kind, type: str) -> bool:
+    """Tell whether a signal of this kind has receivers, or a hook hears of it."""
     work_type = registry.find(type)
     return bool(
         SIGNALS[kind].receivers
@@ -50,7 +116,7 @@ def has_receivers(kind: Kind, type: str) -> bool:
 
 
 def group_done_has_receivers() -> bool:
-    """Tell whether anybody wants to know of settled groups."""
+    """Tell whether the event of a settled group has receivers."""
     settings = get_settings()
     return bool(signals.group_done.receivers or settings.on_event or settings.unhandled_group)
 
@@ -60,8 +126,56 @@ def work_event(kind: Kind, row: WorkRow, at: datetime, **extra: Any) -> WorkEven
     return WorkEvent(kind=kind, group_id=row.group, at=at, work=state_of(row), extra=extra)
 
 
+def announce_batch(batch: EventBatch[Any]) -> None:
+    """Send a batch, then each of its events that has receivers of its own."""
+    if signals.batch_announced.receivers:
+        send_batch(batch)
+    types = {item.row.type for item in batch.items}
+    if heard := {type for type in types if has_own_receivers(batch.kind, type)}:
+        for item in batch.items:
+            if item.row.type in heard:
+                announce(batch.event_of(item))
+
+
+def send_batch(batch: EventBatch[Any]) -> None:
+    """Send a batch to the receivers of batches; errors are reported, not raised."""
+    with project_code():
+        responses = signals.batch_announced.send_robust(sender=None, batch=batch)
+    report_raised(responses, f"of a batch of {batch.kind}")
+
+
+#: Starts of attempts that are not sent to the receivers of batches yet. One call of the receivers for each
+#: start would cost more than a small work.
+_started: deque[EventItem] = deque()
+
+
+def announce_start(attempt: EventItem) -> None:
+    """Announce that an attempt starts; :func:`announce_starts` calls the receivers of batches."""
+    if signals.batch_announced.receivers:
+        _started.append(attempt)
+    if has_own_receivers(Kind.STARTED, attempt.row.type):
+        announce(work_event(Kind.STARTED, attempt.row, clock.now()))
+
+
+def announce_starts() -> None:
+    """Send the attempts that have started since the last call to receivers of batches. Safe in any thread."""
+    items: list[EventItem] = []
+    with suppress(IndexError):
+        while True:
+            items.append(_started.popleft())
+    if items:
+        send_batch(EventBatch(Kind.STARTED, clock.now(), items))
+
+
+def announce_refused(row: WorkRow, cause: str) -> None:
+    """Announce that the outcome of an attempt came too late: another process had moved the work before."""
+    with project_code():
+        responses = signals.outcome_refused.send_robust(sender=row.type, work_id=row.id, cause=cause)
+    report_raised(responses, "of a refused outcome")
+
+
 def announce(event: WorkEvent) -> None:
-    """Tell the signal's receivers, the type's hook and the settings' hook; none of them can disturb."""
+    """Send the signal and call the hooks of the type and of the settings; errors are reported, not raised."""
     announce_signal(event)
     work_type = registry.find(event.type) if event.type else None
     hooks = (work_type.settings.on_event if work_type else None, get_settings().on_event)
@@ -81,13 +195,18 @@ def announce_signal(event: WorkEvent) -> None:
         looked_up(event.work)  # here, as it cannot be read in the transaction of a test by an event loop
     with project_code():
         responses = signal.send_robust(sender=sender, **facts)
+    report_raised(responses, f"of {event.kind}")
+
+
+def report_raised(responses: Sequence[tuple[Any, Any]], of: str) -> None:
+    """Report what receivers raised."""
     for receiver, response in responses:
         if isinstance(response, BaseException):
-            report(response, "hook", f"the receiver {receiver!r} of {event.kind} raised")
+            report(response, "hook", f"the receiver {receiver!r} {of} raised")
 
 
 def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
-    """Call a hook, given as a callable or as a dotted path; report what it raises and return None."""
+    """Call a hook, given as a callable or as a dotted path; report an exception and return None."""
     try:
         with project_code():
             return resolved_hook(hook)(*args)
@@ -97,18 +216,23 @@ def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
 
 
 def report(error: BaseException, phase: str, message: str, brief: bool = False) -> None:
-    """Log an error of the engine's surroundings, and tell ``ON_ERROR``, which cannot disturb either.
+    """Log an error, send ``error_reported`` and call ``ON_ERROR``; nothing that these raise gets through.
 
-    ``brief`` leaves the traceback out: it was logged before, and the trouble goes on.
+    ``brief`` leaves out the traceback of an error that was logged before and lasts.
     """
-    logger.error("%s (%s phase): %s", message, phase, error, exc_info=None if brief else error)
+    logger.error(
+        "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
+        exc_info=None if brief else error,
+    )  # fmt: skip
+    with project_code():
+        signals.error_reported.send_robust(sender=None, error=error, phase=phase)
     on_error = get_settings().on_error
     if on_error is not None:
         try:
             with project_code():
                 on_error(error, phase)
         except BaseException:
-            logger.exception("ON_ERROR itself raised.")
+            logger.exception("ON_ERROR itself raised. %s", logged("error-not-reported"))
 
 
 def resolved_hook(hook: Any) -> Callable[..., Any]:
@@ -116,20 +240,14 @@ def resolved_hook(hook: Any) -> Callable[..., Any]:
     return import_string(hook) if isinstance(hook, str) else hook  # type: ignore[no-any-return]
 
 
-# Who is told of a backlog: the hook ``ON_BACKLOG``.
-
-
 def backlog_policy() -> BacklogPolicy | None:
-    """Return whom to tell and when, as the settings say; None when nobody is to be told."""
+    """Return when to call the hook ``ON_BACKLOG``, as the settings say; None for never."""
     settings = get_settings()
     if settings.on_backlog is None or settings.backlog_after is None:
         return None
     return BacklogPolicy(
         partial(guarded, settings.on_backlog), settings.backlog_after, settings.backlog_every
     )
-
-
-# What log records say of an attempt: its facts, and what the hooks for it add.
 
 
 def log_hooks(work_type: AnyWorkType) -> list[Any]:
@@ -148,24 +266,24 @@ def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, 
     context: dict[str, Any] = {}
     for hook in hooks:
         shown = dict(arguments_for_people(work_type, arguments))
-        context.update(told_by(hook, shown, row.type))
+        context.update(context_from(hook, shown, row.type))
     return AttemptFacts(id=row.id, type=row.type, attempt=row.attempt, group=row.group, context=context)
 
 
-def told_by(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]:
-    """Ask one hook."""
+def context_from(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]:
+    """Return what one hook adds to the context; nothing when it fails, which is reported."""
     try:
-        told = resolved_hook(hook)(input, type)
-        return {str(name): value for name, value in require_mapping(told).items()}
+        added = resolved_hook(hook)(input, type)
+        if added is None:
+            return {}
+        if not isinstance(added, Mapping):
+            raise documented(
+                TypeError(
+                    f"expected log_context to answer with a mapping of names to values, got: {added!r}."
+                ),
+                "log-context-answer",
+            )
+        return {str(name): value for name, value in added.items()}
     except BaseException as error:
         report(error, "hook", f"the hook {hook!r} for the log context of {type} failed")
         return {}
-
-
-def require_mapping(told: Any) -> Mapping[Any, Any]:
-    """Return what a hook answered; nothing is an empty mapping."""
-    if told is None:
-        return {}
-    if not isinstance(told, Mapping):
-        raise TypeError(f"expected log_context to answer with a mapping of names to values, got: {told!r}.")
-    return told

@@ -1,4 +1,4 @@
-"""Explaining why a work is not running: the facts are read here, and ``rules.explain`` puts them in words."""
+"""Why a work is not running."""
 
 from __future__ import annotations
 
@@ -9,50 +9,46 @@ from datetime import datetime, timedelta
 from django.utils.timezone import localtime
 
 from django_ayework.conf import get_settings
-from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.types import registry
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.overview import GONE_AFTER
-from django_ayework.flow.requests import decode_options, twinned
+from django_ayework.flow.options import decode_options
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.conditions import Condition, condition_from_plain
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.explain import (
-    Ending,
-    Hold,
-    Past,
-    Wait,
-    blocked,
+    Code,
+    Explanation,
+    Reason,
+    absence,
     bound,
-    ended,
+    called,
     history,
+    limits,
+    no_worker,
+    pauses,
     pending,
     running,
     scheduled,
 )
-from django_ayework.rules.reasons import (
-    Code,
-    Explanation,
-    Reason,
-    WorkerSeen,
-    absence,
-    limits,
-    no_worker,
-    pauses,
-)
+from django_ayework.rules.explain_blocked import blocked, no_waiter
+from django_ayework.rules.explain_ended import cancelled, dead, succeeded, unsatisfiable
+from django_ayework.rules.formatting import if_renamed, is_parked
 from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
-from django_ayework.rules.texts import if_renamed, is_parked
 from django_ayework.store.attempts import find_process, last_outcome
 from django_ayework.store.clock import clock
 from django_ayework.store.controls import running_counts
+from django_ayework.store.database import sync_only
 from django_ayework.store.dependencies import WaiterRow, first_open, missed_by, read_waiters
 from django_ayework.store.groups import chain_ends
 from django_ayework.store.lanes import lanes_of, processes_seen_since, works_ahead
 from django_ayework.store.rows import WorkRow, find_row, statuses_of
 
+#: A worker without a heartbeat for this long counts as gone; one is due every 10 seconds.
+GONE_AFTER = timedelta(seconds=35)
 #: Watched works that an explanation names.
 NAMED = 5
 #: Works ahead are counted up to this many.
@@ -61,24 +57,14 @@ MOST_AHEAD = 1000
 # Workers
 
 
-def live_workers(now: datetime) -> list[WorkerSeen]:
+def live_workers(now: datetime) -> list[WorkerProcess]:
     """Return the workers that are alive."""
-    return [seen(process) for process in processes_seen_since(now - GONE_AFTER)]
+    return processes_seen_since(now - GONE_AFTER)
 
 
-def find_worker(id: str | None) -> WorkerSeen | None:
+def find_worker(id: str | None) -> WorkerProcess | None:
     """Return a worker, alive or not, if its row is there."""
-    process = find_process(id) if id is not None else None
-    return None if process is None else seen(process)
-
-
-def seen(process: WorkerProcess) -> WorkerSeen:
-    """Return a worker's row as a value."""
-    same = ("id", "name", "host", "pid", "concurrency", "running", "seen_at", "stopped_at")
-    return WorkerSeen(
-        queues=tuple(filter(None, process.queues.split(","))),
-        **{column: getattr(process, column) for column in same},
-    )
+    return None if id is None else find_process(id)
 
 
 # Blocked works
@@ -87,26 +73,22 @@ def seen(process: WorkerProcess) -> WorkerSeen:
 def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
     """Return the works that a work waits for; if a worker has to decide it, also that none is alive."""
     waiter = read_waiters([row.id]).get(row.id)
-    reasons = [*blocked(wait_of(waiter) if waiter else None), *bound(row.deadline, now, "open")]
+    waiting = no_waiter() if waiter is None else why_waiting(waiter)
+    reasons = [*waiting, *bound(row.deadline, now, opens=True)]
     needs_worker = (waiter is not None and waiter.recheck) or has_expired(row.deadline, now)
     if needs_worker and not live_workers(now):
         reasons += no_worker()
     return reasons
 
 
-def wait_of(waiter: WaiterRow) -> Wait:
+def why_waiting(waiter: WaiterRow) -> list[Reason]:
     """Return the condition of a waiter, and the first works that keep it waiting."""
     watched = first_open(waiter.work_id, NAMED)
     statuses = statuses_of(watch.id for watch in watched if not watch.chain)
     statuses |= chain_ends(watch.id for watch in watched if watch.chain)
-    return Wait(
-        condition=condition_of(waiter),
-        stored=waiter.condition,
-        tally=waiter.tally,
-        open=[(watch.id, statuses.get(watch.id)) for watch in watched],
-        missed=missed_by(waiter.work_id, NAMED) if waiter.missed else [],
-        recheck=waiter.recheck,
-    )
+    open = [(watch.id, statuses.get(watch.id)) for watch in watched]
+    missed = missed_by(waiter.work_id, NAMED) if waiter.missed else []
+    return blocked(waiter, condition_of(waiter), open, missed)
 
 
 def condition_of(waiter: WaiterRow) -> Condition | None:
@@ -120,23 +102,22 @@ def condition_of(waiter: WaiterRow) -> Condition | None:
 # Ended works
 
 
-def why_ended(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return how a work ended, and what to do about a dead one."""
-    members, missed = missed_members(row)
-    ending = Ending(
-        status=Status(row.status),
-        reason=row.reason,
-        type=row.type,
-        is_gate=row.type == GATE_TYPE,
-        ended_at=row.ended_at,
-        by=ended_by(row),
-        error=row.error,
-        attempt=row.attempt,
-        members=members,
-        missed=missed,
-        if_renamed=if_renamed(row.type, registry.names()) if row.reason == Cause.UNKNOWN_TYPE else "",
-    )
-    return ended(ending, now)
+def why_cancelled(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return that a work was cancelled."""
+    return cancelled(row, ended_by(row), now)
+
+
+def why_succeeded(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return how a work succeeded."""
+    return succeeded(row, row.type == GATE_TYPE, ended_by(row), now)
+
+
+def why_dead(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return why a work died, and what to do."""
+    if row.reason == Cause.UNSATISFIABLE:
+        return unsatisfiable(row, ended_by(row), *missed_members(row), now)
+    renamed = if_renamed(row.type, registry.names()) if row.reason == Cause.UNKNOWN_TYPE else ""
+    return dead(row, row.type == GATE_TYPE, ended_by(row), renamed, now)
 
 
 def ended_by(row: WorkRow) -> str | None:
@@ -144,12 +125,12 @@ def ended_by(row: WorkRow) -> str | None:
     if row.completed_by is None:
         return None
     worker = find_worker(row.completed_by)
-    return row.completed_by if worker is None else str(worker)
+    return row.completed_by if worker is None else called(worker)
 
 
 def missed_members(row: WorkRow) -> tuple[list[tuple[str, str, str | None]], int]:
     """Return the first works that a waiter missed, and how many it missed."""
-    waiter = read_waiters([row.id]).get(row.id) if row.reason == Cause.UNSATISFIABLE else None
+    waiter = read_waiters([row.id]).get(row.id)
     if waiter is None:
         return [], 0
     missed = missed_by(row.id, NAMED)
@@ -162,15 +143,8 @@ def missed_members(row: WorkRow) -> tuple[list[tuple[str, str, str | None]], int
 
 def why_running(row: WorkRow, now: datetime) -> list[Reason]:
     """Return the worker of a work; if the lease has lapsed, also that no worker is there to reclaim it."""
-    hold = Hold(
-        worker=row.worker,
-        seen=find_worker(row.worker),
-        attempt=row.attempt,
-        attempts=decode_options(row.options).retry.attempts,
-        started_at=row.started_at,
-        leased_until=row.leased_until,
-    )
-    reasons = running(hold, now, GONE_AFTER)
+    attempts = decode_options(row.options).retry.attempts
+    reasons = running(row, find_worker(row.worker), attempts, now, GONE_AFTER)
     has_lapsed = row.leased_until is not None and row.leased_until < now
     return [*reasons, *absence(row.queue, live_workers(now))] if has_lapsed else reasons
 
@@ -182,7 +156,7 @@ def why_pending(row: WorkRow, now: datetime) -> list[Reason]:
     """Return why a due work is not claimed."""
     controls = current_controls()
     reasons = pauses(row.type, row.queue, controls) or why_not_taken(row, controls, now)
-    return [*reasons, *history(past_of(row), now), *bound(row.deadline, now, "start")]
+    return [*reasons, *past_of(row, now), *bound(row.deadline, now)]
 
 
 def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reason]:
@@ -192,7 +166,7 @@ def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reaso
     held = limits(row.type, row.queue, running.get(row.type, 0), types, controls)
     ranked = any(controls.of(type).is_ranked for type in types)
     ahead = works_ahead(row, [row.type] if ranked or row.sort_key else types, MOST_AHEAD)
-    poll = timedelta(seconds=get_settings().poll_interval)
+    poll = get_settings().poll_interval
     reasons = pending(row.queue, live_workers(now), ahead, MOST_AHEAD, poll)
     return [*held, *(reason for reason in reasons if not held or reason.code is not Code.NEXT)]
 
@@ -202,21 +176,15 @@ def why_scheduled(row: WorkRow, now: datetime) -> list[Reason]:
     workers = live_workers(now) if row.run_at <= now else None
     paused = pauses(row.type, row.queue, current_controls())
     reasons = [*scheduled(row.run_at, now, row.queue, workers), *paused]
-    return [*reasons, *history(past_of(row), now), *bound(row.deadline, now, "start")]
+    return [*reasons, *past_of(row, now), *bound(row.deadline, now)]
 
 
-def past_of(row: WorkRow) -> Past:
-    """Return the attempts that a work has behind it."""
-    return Past(
-        type=row.type,
-        attempt=row.attempt,
-        attempts=decode_options(row.options).retry.attempts,
-        error=row.error,
-        outcome=last_outcome(row.id, row.attempt),
-        run_at=row.run_at,
-        grace=timedelta(seconds=get_settings().unknown_type_grace),
-        if_renamed=if_renamed(row.type, registry.names()) if is_parked(row.error) else "",
-    )
+def past_of(row: WorkRow, now: datetime) -> list[Reason]:
+    """Return why a work waits again, unless this is its first time."""
+    attempts = decode_options(row.options).retry.attempts
+    grace = timedelta(seconds=get_settings().unknown_type_grace)
+    renamed = if_renamed(row.type, registry.names()) if is_parked(row.error) else ""
+    return history(row, attempts, last_outcome(row.id, row.attempt), grace, renamed, now)
 
 
 # Every status
@@ -226,13 +194,13 @@ BY_STATUS: dict[Status, Callable[[WorkRow, datetime], list[Reason]]] = {
     Status.SCHEDULED: why_scheduled,
     Status.BLOCKED: why_blocked,
     Status.RUNNING: why_running,
-    Status.SUCCESS: why_ended,
-    Status.DEAD: why_ended,
-    Status.CANCELLED: why_ended,
+    Status.SUCCESS: why_succeeded,
+    Status.DEAD: why_dead,
+    Status.CANCELLED: why_cancelled,
 }
 
 
-@twinned
+@sync_only
 def explain(id: str) -> Explanation:
     """Return why a work is not running. Nothing is locked: the explanation is that of one moment.
 

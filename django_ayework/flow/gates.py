@@ -1,176 +1,404 @@
-"""The works a gate will release, as stored in its input."""
+"""Gates and blocked works: deciding the waiters of ended works, opening gates, and rechecking new waiters.
+
+A settlement decides the waiters of the works that it ends, wave by wave: a gate that opens has ended, too.
+
+A waiter can be inserted while another transaction settles watched works, each unseen by the other. To lock
+the watched works in the caller's transaction would prevent that, but a slow request would then stall the
+workers, and could be chosen as the victim of a deadlock. Instead the waiter is rechecked after the commit. A
+recheck locks nothing for longer than a moment, and skips what others have locked: a worker rechecks that
+later. The waiter's ``recheck`` flag is durable, and stays until nothing was skipped.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import NamedTuple
 
-from django_ayework.define.options import checked
-from django_ayework.define.registry import registry
-from django_ayework.define.requests import GateRequest, WorkRequest, dependency
-from django_ayework.errors import InvalidWorkId, NotDecodable
-from django_ayework.flow.payloads import codec_of, encode_input, releases_for_people, sized, storable
-from django_ayework.rules.conditions import condition_from_plain, condition_to_plain
-from django_ayework.rules.identity import require_work_id
-from django_ayework.rules.retry import Retry
+from django.db import Error
 
-MAX_TYPE_LENGTH = 128
+from django_ayework.define.handles import Kind
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.identity import insert_outputs
+from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
+from django_ayework.flow.options import decode_options, headers_of
+from django_ayework.flow.releases import decode_releases, gate_timeout, stored_release_ids
+from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.models import Work
+from django_ayework.rules.conditions import Decision, condition_from_plain, decide
+from django_ayework.rules.formatting import error_text
+from django_ayework.rules.retry import resolve_deadline, waiting_status
+from django_ayework.rules.states import Reason, Status, Transition, is_terminal
+from django_ayework.store import transitions
+from django_ayework.store.attempts import insert_attempts
+from django_ayework.store.clock import clock
+from django_ayework.store.database import briefly, chunked, rows
+from django_ayework.store.dependencies import (
+    EdgeRow,
+    Outcomes,
+    WaiterRow,
+    clear_recheck,
+    edges_by_id,
+    ends_of_blockers,
+    flag_for_recheck,
+    lock_waiters,
+    missed_by,
+    open_edges,
+    open_watchers,
+    record_outcomes,
+    resolve_waiters,
+    settled_chains,
+    settled_statuses,
+    waiters_to_recheck,
+)
+from django_ayework.store.rows import WorkRow, rows_of, statuses_of
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class StoredRequest(WorkRequest[Any, Any]):
-    """A request read back from a gate: its input is encoded already."""
-
-    encoded: str = ""
-
-
-def encoded_input(request: WorkRequest[Any, Any]) -> str:
-    """Return a request's input as text. Raises NotEncodable or PayloadTooLarge."""
-    if isinstance(request, StoredRequest):
-        return request.encoded
-    return encode_input(request.type, request.input, codec_of(registry.find(request.type)))
-
-
-def encode_releases(requests: Sequence[WorkRequest[Any, Any]], timeout: float | None) -> str:
-    """Return the releases (and the gate's timeout, for a retry of the gate) as text."""
-    plain = {"queue": [plain_request(request) for request in requests], "timeout": timeout}
-    return sized(json.dumps(plain, separators=(",", ":")), "the works that a gate releases")
-
-
-def plain_request(request: WorkRequest[Any, Any]) -> dict[str, Any]:
-    """Return a request as plain data; a gate among the releases is kept whole."""
-    plain: dict[str, Any] = {
-        "id": request.id,
-        "type": request.type,
-        "options": plain_options(request.options),
-    }
-    if isinstance(request, GateRequest):
-        plain["gate"] = {
-            "watched": list(request.watched),
-            "releases": [plain_request(release) for release in request.releases],
-            "condition": condition_to_plain(request.condition),
-            "timeout": request.timeout,
-            "on_unmet": request.on_unmet,
-        }
-    else:
-        plain["input"] = encoded_input(request)
-    return plain
+#: Waiters in one transaction.
+PAGE = 500
+#: Edges that are remembered of an unresolved waiter, and waiters that are remembered. The rest is read anew.
+MOST_EDGES = 1000
+MOST_WAITERS = 10_000
+#: Seconds for which the waiters of a page that has failed are rechecked one by one.
+LONGEST_ISOLATION = 2.0
 
 
-def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as plain data: moments as ISO texts, a retry policy as a mapping."""
-    plain: dict[str, Any] = {}
-    for name, value in options.items():
-        if isinstance(value, datetime):
-            value = value.isoformat()
-        elif isinstance(value, Retry):
-            value = {key: number for key, number in asdict(value).items() if number is not None}
-        plain[name] = value
-    return plain
+def flush(unit_of_work: UnitOfWork) -> None:
+    """Queue outputs, decide waiters, write groups and attempts; effects are carried out after the commit."""
+    insert_outputs(unit_of_work)
+    while unit_of_work.outcomes or unit_of_work.chain_outcomes or unit_of_work.undecided:
+        decide_wave(unit_of_work)
+    unit_of_work.groups.close(unit_of_work.effects)
+    insert_attempts(unit_of_work.attempts)
+    if unit_of_work.rechecks:
+        unit_of_work.effects.after.append(partial(recheck, unit_of_work.rechecks))
+    if unit_of_work.unresolved:
+        unit_of_work.effects.after.append(partial(recheck_watchers, sorted(unit_of_work.unresolved)))
+    unit_of_work.effects.release_on_commit()
 
 
-def decode_releases(text: str) -> list[WorkRequest[Any, Any]]:
-    """Read the releases back. Raises NotDecodable."""
-    return [read_request(plain) for plain in parsed(text)["queue"]]
+def decide_wave(unit_of_work: UnitOfWork) -> None:
+    """Write this wave's outcomes on the edges and move the waiters that they decide.
+
+    The transitions come first and the edges are read in a later statement: an edge that was committed before
+    is seen, and one that is committed after it belongs to a waiter that is rechecked.
+    """
+    outcomes = Outcomes(unit_of_work.outcomes, unit_of_work.chain_outcomes)
+    unit_of_work.outcomes, unit_of_work.chain_outcomes = {}, {}
+    undecided, unit_of_work.undecided = unit_of_work.undecided, set()
+    if waiters := resolve_waiters(undecided, outcomes):
+        decide_waiters(unit_of_work, waiters, undone=outcomes.undoes())
 
 
-def gate_timeout(text: str) -> float | None:
-    """Return the gate's timeout in seconds; None for none, or when its input cannot be read."""
+def decide_waiters(unit_of_work: UnitOfWork, waiters: Mapping[str, WaiterRow], undone: bool = False) -> None:
+    """Move those of these locked waiters that their counts decide; ``undone`` if ends were undone."""
+    decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
+    moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]
+    moves = [move for row in read(moving) if (move := move_of(row, decided[row.id], unit_of_work.now))]
+    moved = transitions.apply([move.transition for move in moves])
+    for move in moves:
+        if move.transition.id in moved:
+            move.follow_up(unit_of_work, move)
+
+
+def decision_of(waiter: WaiterRow) -> Decision:
+    """Decide a waiter from its counts."""
+    decision = decide(condition_from_plain(json.loads(waiter.condition)), waiter.tally)
+    if decision is Decision.NEVER and waiter.on_unmet == "wait":
+        return Decision.WAIT
+    return decision
+
+
+def read(ids: list[str]) -> list[WorkRow]:
+    """Read the works of waiters."""
+    return [row for some in chunked(ids) for row in rows_of(rows(Work).filter(id__in=some).order_by("id"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The transition of a waiter, and what is recorded once the transition is won."""
+
+    row: WorkRow
+    transition: Transition
+    follow_up: Callable[[UnitOfWork, Move], None]
+    new_works: tuple[NewWork, ...] = ()
+
+
+def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
+    """Return the move of a waiting work that follows from a decision, if there is one.
+
+    A waiter that can never be met dies, and the works that it would have released count as cancelled. One
+    that died so, and may be met again, goes back to waiting.
+    """
+    if row.status == Status.BLOCKED and decision is Decision.FIRE:
+        return fire(row, now) if row.type == GATE_TYPE else unblock(row, now)
+    if row.status == Status.BLOCKED and decision is Decision.NEVER:
+        end = ending(row, now, Status.DEAD, Reason.UNSATISFIABLE, unmet_text(row.id))
+        return Move(row, end, close_unopened)
+    if row.reason == Reason.UNSATISFIABLE and decision is not Decision.NEVER:
+        return Move(row, waiting_again(row, now), reopen)
+    return None
+
+
+def fire(row: WorkRow, now: datetime) -> Move:
+    """Open a gate: it succeeds, and its works are queued into its group, with its headers.
+
+    A gate whose works cannot be read dies: the error must not fail the settlement of the work that it
+    watched.
+    """
     try:
-        timeout = parsed(text).get("timeout")
-    except NotDecodable:
-        return None
-    return float(timeout) if isinstance(timeout, (int, float)) else None
+        lineage = Lineage(row.group, row.id, released=True, headers=headers_of(row.options))
+        new_works = build_new_works(decode_releases(row.input), lineage, now)
+    except Error:  # of the database: the whole settlement is tried again
+        raise
+    except BaseException as error:  # of the project's codec
+        return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
+    group_id = row.group_id or (row.id if new_works else None)
+    return Move(row, ending(row, now, Status.SUCCESS, group_id=group_id), release, tuple(new_works))
 
 
-def promised_ids(requests: Iterable[WorkRequest[Any, Any]]) -> Iterator[str]:
-    """Return the ids of these works, and of all that gates among them would release in turn."""
-    for request in requests:
-        yield request.id
-        if isinstance(request, GateRequest):
-            yield from promised_ids(request.releases)
+def unblock(row: WorkRow, now: datetime) -> Move:
+    """Let a work run whose blockers have succeeded: now, or at its own later time.
+
+    A work that was queued without a delay is due now, whatever the clock of the enqueuing host said.
+    """
+    run_at = now if row.run_at <= row.queued_at else max(row.run_at, now)
+    return Move(row, row.becoming(waiting_status(run_at, now), run_at=run_at, error=row.error), resume)
 
 
-def promised_in(text: str) -> Iterator[str]:
-    """Return the same of a gate as stored, passing over what cannot be read."""
+def resume(unit_of_work: UnitOfWork, move: Move) -> None:
+    """Record a work that may start."""
+    after = move.row.after(move.transition)
+    unit_of_work.effects.awaits_worker(after)
+    unit_of_work.effects.happened(Kind.UNBLOCKED, after)
+
+
+def unmet_text(waiter: str) -> str:
+    """Return the error of a waiter that can never be met; it names works without success."""
+    missed = [f"{id} is {outcome}" for id, outcome in missed_by(waiter, limit=3)]
+    return f"its condition can no longer be met: {', '.join(missed)}; retry that work to carry on"
+
+
+def ending(
+    row: WorkRow,
+    now: datetime,
+    status: Status,
+    reason: Reason | str = "",
+    error: str = "",
+    group_id: str | None = None,
+) -> Transition:
+    """Return the end of a blocked work."""
+    founds = {} if group_id is None else {"group_id": group_id}
+    return row.becoming(status, reason=reason, error=error, ended_at=now, **founds)
+
+
+def waiting_again(row: WorkRow, now: datetime) -> Transition:
+    """Return the transition of an ended waiter that waits again, with a new deadline."""
+    return row.becoming(Status.BLOCKED, attempt=0, deadline=deadline_anew(row, now))
+
+
+def deadline_anew(row: WorkRow, now: datetime) -> datetime | None:
+    """Return when a waiter expires that starts to wait now; an explicit deadline stays as it is."""
+    options = decode_options(row.options)
+    timeout = gate_timeout(row.input) if row.type == GATE_TYPE else None
+    if timeout is None and options.explicit_deadline:
+        return row.deadline
+    return resolve_deadline(now, options.expires if timeout is None else timeout, None)
+
+
+def release(unit_of_work: UnitOfWork, move: Move) -> None:
+    """Record a gate that opened, and queue its works."""
+    if move.row.group_id is None and move.new_works:
+        unit_of_work.groups.founded(move.row.id)
+    unit_of_work.unresolved |= unit_of_work.insert(move.new_works, released=True)
+    after = move.row.after(move.transition)
+    unit_of_work.ended(after, move.transition.status)
+    unit_of_work.effects.happened(Kind.SUCCEEDED, after)
+
+
+def close_unopened(unit_of_work: UnitOfWork, move: Move) -> None:
+    """Record a waiter that died: the works that it would have released count as cancelled."""
+    after = move.row.after(move.transition)
+    unit_of_work.ended(after, move.transition.status)
+    unit_of_work.outcomes.update(dict.fromkeys(unreleased_ids(move.row), Status.CANCELLED))
+    kind = Kind.EXPIRED if after.reason == Reason.EXPIRED else Kind.FAILED
+    extra = {} if kind is Kind.EXPIRED else {"error": after.error, "will_retry": False}
+    unit_of_work.effects.happened(kind, after, extra=extra)
+
+
+def reopen(unit_of_work: UnitOfWork, move: Move) -> None:
+    """Record a waiter that waits again: the works that it may release no longer count as cancelled."""
+    unit_of_work.reopened(move.row.after(move.transition), was_dead=move.row.status == Status.DEAD)
+    unit_of_work.outcomes.update(dict.fromkeys(unreleased_ids(move.row)))
+    unit_of_work.undecided.add(move.row.id)
+
+
+def unreleased_ids(*works: WorkRow) -> Iterable[str]:
+    """Return the ids of the works that gates have not released, nested gates included.
+
+    Works that exist are left out: they were queued in another way.
+    """
+    releases = [id for row in works if row.type == GATE_TYPE for id in stored_release_ids(row.input)]
+    queued = statuses_of(releases)
+    return [id for id in releases if id not in queued]
+
+
+class Recheck(NamedTuple):
+    """The waiters that a recheck has locked; ``stranded`` are those that missed an end and had no flag."""
+
+    locked: set[str]
+    stranded: list[str]
+
+
+class Unresolved:
+    """Open edges by waiter, of waiters whose recheck had to skip locked works.
+
+    These are the edges to the locked works. The recheck has decided all other edges of the waiter, and a
+    settlement that begins later finds the edges to its works. So a gate over very many works is read once,
+    and not at every recheck, while one work is locked for long. Ids of edges are never used twice, so a new
+    waiter under an old id is not taken for the old one.
+    """
+
+    def __init__(self) -> None:
+        self._edges: dict[str, list[int]] = {}
+
+    def edges_of(self, waiters: Sequence[str]) -> list[EdgeRow]:
+        """Return the edges to recheck, and forget the open edges of these waiters."""
+        remembered = [id for waiter in waiters for id in self._edges.pop(waiter, ())]
+        known = edges_by_id(remembered)
+        partly = {edge.waiter_id for edge in known}
+        edges = [edge for edge in known if not edge.outcome and edge.waiter_id in waiters]
+        return edges + open_edges([waiter for waiter in waiters if waiter not in partly])
+
+    def remember(self, edges: Sequence[EdgeRow], waiters: Collection[str]) -> None:
+        """Remember these edges, of waiters all of whose others were dealt with."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for edge in edges:
+            if edge.waiter_id in waiters:
+                found[edge.waiter_id].append(edge.id)
+        if len(self._edges) + len(found) > MOST_WAITERS:
+            self._edges.clear()
+        self._edges.update((waiter, ids) for waiter, ids in found.items() if len(ids) <= MOST_EDGES)
+
+
+unresolved = Unresolved()
+
+
+def recheck(waiters: Sequence[str]) -> None:
+    """Write the outcomes that waiters may have missed before their edges were visible, and decide them.
+
+    This runs in the thread that has queued them. It does not wait for locks on watched works, and hardly for
+    those on waiters and on groups behind them: after a moment the rest, with its flags, is left to a worker.
+    """
+    for page in chunked(waiters, PAGE):
+        if recheck_page(page) is None:
+            return
+
+
+def recheck_watchers(ids: Sequence[str]) -> None:
+    """Recheck the waiters with open edges to these works, which existed before the works did.
+
+    They have no flag; those that cannot be rechecked now are given one.
+    """
+    for page in chunked(open_watchers(ids), PAGE):
+        done = recheck_page(page)
+        left = set(page) - (done.locked if done else set())
+        if left:
+            briefly(partial(flag_for_recheck, sorted(left)))
+
+
+def recheck_page(waiters: Sequence[str]) -> Recheck | None:
+    """Recheck waiters in one transaction; None if that would have to wait for locks."""
+    if not waiters:
+        return Recheck(set(), [])
+    edges = unresolved.edges_of(waiters)
+    works = settled_statuses({edge.watched_id for edge in edges if not edge.chain})
+    chains = settled_chains({edge.watched_id for edge in edges if edge.chain})
+    skipped = [edge for edge in edges if edge.watched_id in (chains if edge.chain else works).locked]
+    ended = Outcomes(works.ended, chains.ended)
+    done = briefly(partial(record_ends, waiters, ended, {edge.waiter_id for edge in skipped}))
+    if done is not None:
+        unresolved.remember(skipped, done.locked)
+    return done
+
+
+def record_ends(waiters: Sequence[str], ended: Outcomes, incomplete: Collection[str]) -> Recheck:
+    """Write outcomes to waiters, and decide the waiters, under their locks; locked waiters are passed over.
+
+    One statement locks all of these waiters, in id order, and no other waiters of the same works: settlements
+    and rechecks of their own resolve those. What had ended without success may have been retried since it was
+    read; so it is read anew under the locks, for which a retry must wait from here on.
+    """
+    unit_of_work = UnitOfWork(clock.now())
+    locked = lock_waiters(waiters, skip_locked=True)
+    outcomes = Outcomes(still_ended(ended.works, statuses_of), still_ended(ended.chains, ends_of_blockers))
+    resolved = record_outcomes(locked, outcomes)
+    clear_recheck(id for id, waiter in locked.items() if waiter.recheck and id not in incomplete)
+    decide_waiters(unit_of_work, resolved)
+    flush(unit_of_work)
+    stranded = [id for id, waiter in locked.items() if not waiter.recheck and resolved[id] != waiter]
+    return Recheck(set(locked), stranded)
+
+
+def still_ended(
+    ended: Mapping[str, Status | None], read: Callable[[Iterable[str]], dict[str, Status]]
+) -> dict[str, Status]:
+    """Return the outcomes of ended works; outcomes without success are read again."""
+    succeeded = {id: status for id, status in ended.items() if status is Status.SUCCESS}
+    missed = read(id for id in ended if id not in succeeded)
+    return {**succeeded, **{id: status for id, status in missed.items() if is_terminal(status)}}
+
+
+class Leftovers:
+    """Rechecks flagged waiters page by page, each behind the last: locked ones do not starve others."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def recheck(self, limit: int = 100) -> int:
+        """Recheck the next page of waiters that still have their flag; return how many waiters it has."""
+        waiters = waiters_to_recheck(limit, self._last)
+        self._last = waiters[-1] if waiters else ""
+        recheck_isolated(waiters)
+        return len(waiters)
+
+
+recheck_leftovers = Leftovers().recheck
+
+
+def recheck_isolated(waiters: Sequence[str]) -> list[Recheck]:
+    """Recheck waiters together; if that fails, one by one, so that one does not hold up the others."""
     try:
-        yield from promised_in_plain(parsed(text)["queue"])
-    except NotDecodable:
-        return
+        done = recheck_page(waiters)
+    except Exception:
+        if len(waiters) < 2:
+            raise
+        done = None
+    if done is not None:
+        return [done]
+    return recheck_one_by_one(waiters) if len(waiters) > 1 else []
 
 
-def promised_in_plain(releases: Any) -> Iterator[str]:
-    """Return the ids of works as plain data."""
-    for plain in releases if isinstance(releases, list) else ():
-        if isinstance(plain, dict):
-            with contextlib.suppress(InvalidWorkId):
-                yield require_work_id(plain.get("id"))
-            if isinstance(gate := plain.get("gate"), dict):
-                yield from promised_in_plain(gate.get("releases"))
+def recheck_one_by_one(waiters: Sequence[str]) -> list[Recheck]:
+    """Recheck each of these waiters in a transaction of its own, in random order, until the time is up.
 
-
-def parsed(text: str) -> dict[str, Any]:
-    """Return a gate's input as plain data."""
-    try:
-        plain = json.loads(text)
-        if isinstance(plain, dict) and isinstance(plain.get("queue"), list):
-            return plain
-    except ValueError:
-        pass
-    raise NotDecodable(f"expected the stored input of a gate, got: {releases_for_people(text)[:80]!r}.")
-
-
-def read_request(plain: Mapping[str, Any]) -> WorkRequest[Any, Any]:
-    """Return a request from plain data."""
-    try:
-        options = checked(read_options(plain["options"]))
-        if "gate" in plain:
-            return read_gate(plain, options)
-        return StoredRequest(
-            type=read_text(plain["type"], MAX_TYPE_LENGTH),
-            input={},
-            id=require_work_id(plain["id"]),
-            options=options,
-            encoded=read_text(plain["input"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        shown = releases_for_people(f"{plain!r:.80} ({error})")
-        raise NotDecodable(f"expected a work that a gate releases, got: {shown}.") from error
-
-
-def read_gate(plain: Mapping[str, Any], options: Any) -> GateRequest[Any]:
-    """Return a nested gate from plain data."""
-    gate = plain["gate"]
-    request: GateRequest[Any] = dependency(
-        on=gate["watched"],
-        queue=[read_request(release) for release in gate["releases"]],
-        condition=condition_from_plain(gate["condition"]),
-        timeout=gate["timeout"],
-        on_unmet=gate["on_unmet"],
-    )
-    return replace(request, id=require_work_id(plain["id"]), options=options)
-
-
-def read_text(value: object, longest: int | None = None) -> str:
-    """Return a text that fits its column."""
-    if not isinstance(value, str) or not value or (longest is not None and len(value) > longest):
-        raise ValueError(f"expected a text, got: {value!r:.80}")
-    return storable(value, "what a gate releases")
-
-
-def read_options(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options from plain data."""
-    options = dict(plain)
-    for name in ("run_at", "deadline"):
-        if name in options:
-            options[name] = datetime.fromisoformat(options[name])
-    if "retry" in options:
-        options["retry"] = Retry(**options["retry"])
-    if "about" in options:
-        label, key = options["about"]
-        options["about"] = (read_text(label, 128), read_text(key, 64))
-    return options
+    The order is random so that different waiters are reached each time. An error that is not about locks is
+    raised once the others were rechecked.
+    """
+    until = time.monotonic() + LONGEST_ISOLATION
+    rechecks: list[Recheck | None] = []
+    errors: list[Exception] = []
+    for waiter in random.sample(waiters, len(waiters)):
+        if time.monotonic() < until:
+            try:
+                rechecks.append(recheck_page([waiter]))
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return [done for done in rechecks if done]

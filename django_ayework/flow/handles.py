@@ -13,16 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ayework.compat import after_fork_in_child, blocks_of
 from django_ayework.conf import get_settings
 from django_ayework.define import handles
 from django_ayework.define.handles import ChainState, WorkState
-from django_ayework.define.registry import registry
+from django_ayework.define.types import registry
+from django_ayework.define.typevars import C_co, G_co, R_co
 from django_ayework.errors import (
     WaitInTransaction,
     WaitTimeout,
@@ -30,16 +32,14 @@ from django_ayework.errors import (
     WorkFailed,
     WorkNotFound,
 )
-from django_ayework.flow.acting import cancel_group, cancel_works
-from django_ayework.flow.effects import note_waiting
+from django_ayework.flow.after_commit import note_waiting
 from django_ayework.flow.notify import ended_works, receives_remote, subscribe_ended
 from django_ayework.flow.payloads import codec_of, decode_value
-from django_ayework.flow.requests import twinned
 from django_ayework.flow.states import find_chain_state, find_state
-from django_ayework.forking import after_fork_in_child
+from django_ayework.flow.termination import cancel_group, cancel_works
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.database import connection, in_transaction, is_manual, on_commit
+from django_ayework.store.database import connection, in_transaction, is_manual, on_commit, sync_only
 from django_ayework.store.groups import find_group, last_step
 from django_ayework.store.rows import WorkRow, find_row
 
@@ -53,7 +53,7 @@ LEAST_BETWEEN = 0.02
 
 
 class Wait:
-    """One wait; ``wake`` is called, in any thread, when the database is to be read again."""
+    """One wait. It calls ``wake``, in any thread, when the caller should read the database again."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
@@ -161,14 +161,11 @@ remote_ends = RemoteEnds()
 after_fork_in_child(remote_ends.reset)
 
 
-R_co = TypeVar("R_co", covariant=True)
-G_co = TypeVar("G_co", covariant=True)
-
 #: There is no answer yet.
 PENDING = object()
 
 
-class Handle(handles.Handle[R_co, G_co]):
+class Handle(handles.Handle[R_co, G_co, C_co]):
     """A handle that reads the database until there is an answer."""
 
     _is_noted = False  # that a caller waits for the group
@@ -178,32 +175,32 @@ class Handle(handles.Handle[R_co, G_co]):
         row = find_row(self.id)
         return (row.group, row.chain) if row else (None, None)
 
-    @twinned
+    @sync_only
     def state(self) -> WorkState | None:
         """Read the work's state."""
         return find_state(self.id)
 
-    @twinned
+    @sync_only
     def result(self, timeout: Seconds | None = None) -> R_co:
         """Wait for the work's own result."""
         return cast(R_co, self._wait(self._own_result, timeout))
 
-    @twinned
+    @sync_only
     def group(self, timeout: Seconds | None = None) -> G_co | None:
         """Wait for the group's value."""
         return cast("G_co | None", self._wait(self._group_value, timeout))
 
-    @twinned
-    def chain(self, timeout: Seconds | None = None) -> Any:
+    @sync_only
+    def chain(self, timeout: Seconds | None = None) -> C_co:
         """Wait for the chain's last result."""
-        return self._wait(self._chain_result, timeout)
+        return cast(C_co, self._wait(self._chain_result, timeout))
 
-    @twinned
+    @sync_only
     def chain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
         """Read the state of the work's chain."""
         return find_chain_state(self.id, start, limit)
 
-    @twinned
+    @sync_only
     def cancel(self) -> list[str]:
         """Cancel the work, or the whole group if the work is its first."""
         if self.group_id == self.id:
@@ -231,9 +228,9 @@ class Handle(handles.Handle[R_co, G_co]):
         """See group()."""
         return cast("G_co | None", await self._await(self._group_value, timeout))
 
-    async def achain(self, timeout: Seconds | None = None) -> Any:
+    async def achain(self, timeout: Seconds | None = None) -> C_co:
         """See chain()."""
-        return await self._await(self._chain_result, timeout)
+        return cast(C_co, await self._await(self._chain_result, timeout))
 
     def _wait(self, look: Callable[[WorkRow], Any], timeout: Seconds | None) -> Any:
         """Read until there is an answer: when notified of an end, and at growing intervals."""
@@ -362,5 +359,5 @@ def is_uncommitted(id: str) -> bool:
 
 def outermost_block() -> object:
     """Return the ``atomic`` that began this thread's transaction."""
-    blocks = connection().atomic_blocks
+    blocks = blocks_of(connection())
     return blocks[0] if blocks else None

@@ -1,52 +1,103 @@
-"""Works that are there already: the same id or the same dedup key."""
+"""Which new works exist already: by id, by dedup key, or by unit.
+
+Two transactions that bring the same key or unit must not both find nothing. So each first locks the key or
+the unit until its end, all in one order, and searches only in a later statement, which sees what the other
+one has committed.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from django_ayework.define.ids import new_id
-from django_ayework.define.registry import registry
-from django_ayework.define.requests import GATE_TYPE
-from django_ayework.errors import InvalidWorkId
+from django_ayework.define.requests import GATE_TYPE, providers
+from django_ayework.define.types import registry
+from django_ayework.documentation import documented
+from django_ayework.errors import InvalidWorkId, NotRetryable
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import codec_of
 from django_ayework.rules.durations import seconds
 from django_ayework.rules.identity import Dedup
+from django_ayework.rules.states import Status
+from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.identity import Search, newest_matches
+from django_ayework.store.identity import Search, find_live_units, lock_live_units, newest_matches
 from django_ayework.store.locks import lock_keys
 from django_ayework.store.rows import WorkRow, find_rows, statuses_of
 
-# --- taken ---
-# Works whose id exists already: queued before, or another work that has the same id.
+if TYPE_CHECKING:
+    from django_ayework.flow.unit_of_work import UnitOfWork
 
 logger = logging.getLogger("django_ayework")
 
+#: How long the row of a key that is locked is kept, longer than any sensible transaction.
+LOCKS_KEPT = timedelta(days=1)
 
-def leave_taken(rows: Sequence[WorkRow], promised: bool = False) -> None:
-    """Leave works as they are that were queued before, and log that.
+#: A type, and a dedup key or a unit of it.
+Pair: TypeAlias = tuple[str, str]
 
-    Raises InvalidWorkId when one of these rows is another work than the one that exists. Ids of ours are
+
+def require_identity_fits(new_work: NewWork, on_commit: bool) -> None:
+    """Raise TypeError where the caller relies on an id that a key or a unit may make void."""
+    name = "dedup" if new_work.dedup is not None else "unit" if new_work.row.unit is not None else None
+    if name is None:
+        return
+    type = new_work.row.type
+    if new_work.gate is not None and name == "dedup":
+        raise documented(
+            TypeError("a gate takes no dedup=: the works it releases are promised by their ids."),
+            "options-exclude-each-other",
+        )
+    if new_work.gate is not None:
+        raise documented(
+            TypeError("a gate takes no unit=: give it to the works it is about."),
+            "options-exclude-each-other",
+        )
+    if on_commit:
+        matter = "there is a match" if name == "dedup" else "the unit has a work"
+        raise documented(
+            TypeError(
+                f"{type!r} has {name}=, which does not go with on_commit=True: whether {matter} shows only "
+                f"after the commit. Use transaction.on_commit(lambda: enqueue(..., {name}=...))."
+            ),
+            "options-exclude-each-other",
+        )
+    if new_work.dedup is not None and new_work.row.unit is not None:
+        raise documented(
+            TypeError(
+                f"{type!r} has both unit= and dedup=, and each may find another work; give one of them."
+            ),
+            "options-exclude-each-other",
+        )
+
+
+# By id
+
+
+def leave_existing(rows: Sequence[WorkRow], released: bool = False) -> None:
+    """Log works that were queued before, which stay as they are.
+
+    Raises InvalidWorkId when one of these rows is another work than the one that exists. Built-in ids are
     never made twice; those of ``AYEWORK["ID"]`` may be, and the work would be lost unnoticed. Works that a
-    gate has ``promised`` are not compared: an error would undo the end of the work that opened the gate.
+    gate has ``released`` are not compared: an error would undo the settlement that opened the gate.
     """
     if not rows:
         return
     ids = sorted(row.id for row in rows)
-    if not promised and new_id.custom() is not None:
+    if not released and providers.id_maker() is not None:
         known = find_rows(ids)
         require_same((row, known[row.id]) for row in rows if row.id in known)
     logger.info("Works that exist already were not queued again: %s", ", ".join(ids))
 
 
-def one_per_id(new_works: Sequence[NewWork], promised: bool = False) -> list[NewWork]:
-    """Return one of those that have the same id. Raises InvalidWorkId as leave_taken() does."""
+def one_per_id(new_works: Sequence[NewWork], released: bool = False) -> list[NewWork]:
+    """Return one of those that have the same id. Raises InvalidWorkId as leave_existing() does."""
     distinct = {new_work.row.id: new_work for new_work in new_works}
-    if len(distinct) < len(new_works) and not promised:
+    if len(distinct) < len(new_works) and not released:
         require_same((new_work.row, distinct[new_work.row.id].row) for new_work in new_works)
     return list(distinct.values())
 
@@ -60,14 +111,12 @@ def require_same(pairs: Iterable[tuple[WorkRow, WorkRow]]) -> None:
                 f"expected AYEWORK['ID'] to make an id for {new.type!r} that no other work has, but a work "
                 f"{known.id!r} exists, of {other}. Correct the function, then enqueue the work again.",
                 id=known.id,
+                code="id-taken",
             )
 
 
 def is_same(new: WorkRow, known: WorkRow) -> bool:
-    """Tell whether a row has the type and the input of another one.
-
-    A codec of the project's own may encode one value as several texts.
-    """
+    """Tell whether two rows have the same type and input; a custom codec may write one input in two ways."""
     if new.type != known.type or new.input == known.input:
         return new.type == known.type
     if new.type == GATE_TYPE:
@@ -75,37 +124,15 @@ def is_same(new: WorkRow, known: WorkRow) -> bool:
     codec = codec_of(registry.find(new.type))
     try:
         return bool(codec.decode(new.input) == codec.decode(known.input))
-    except Exception:  # a codec of the project's own may raise anything
+    except Exception:  # a custom codec may raise anything
         return False
 
 
-# --- dedup ---
-# Deduplication: which works of a batch are there already.
-#
-# Two enqueuers of one key must not both find nothing. So each first locks the key until its transaction
-# ends,
-# and looks only in a later statement, which sees what the one before has committed.
-
-#: Longer than any sensible transaction: pruning passes over a row that is locked, but need not meet one.
-LOCKS_KEPT = timedelta(days=1)
+# By dedup key
 
 
-def require_dedup_fits(new_work: NewWork, on_commit: bool) -> None:
-    """Raise TypeError where the caller would be promised an id that a match makes void."""
-    if new_work.dedup is None:
-        return
-    if new_work.gate is not None:
-        raise TypeError("a gate takes no dedup=: the works it releases are promised by their ids.")
-    if on_commit:
-        raise TypeError(
-            f"{new_work.row.type!r} has dedup=, which does not go with on_commit=True: "
-            "whether there is a match shows only after the commit. "
-            "Use transaction.on_commit(lambda: enqueue(..., dedup=...))."
-        )
-
-
-def originals(new_works: Sequence[NewWork]) -> dict[str, str]:
-    """Return the works of these that are not to be queued: by id, the id of the work that is there.
+def find_originals(new_works: Sequence[NewWork]) -> dict[str, str]:
+    """Lock the dedup keys of new works; return the ids of matches, by id of the works not to be queued.
 
     Must run in the transaction that inserts the others.
     """
@@ -113,73 +140,151 @@ def originals(new_works: Sequence[NewWork]) -> dict[str, str]:
     if not keyed:
         return {}
     now = clock.now()
-    lock_keys({("dedup", *pair_of(new_work)) for new_work in keyed.values()}, now + LOCKS_KEPT)
-    stored = stored_matches(list(keyed.values()), now)
-    known = known_among(keyed)
+    lock_keys({("dedup", *key_of(new_work)) for new_work in keyed.values()}, now + LOCKS_KEPT)
+    stored = stored_matches(keyed.values(), now)
+    # Works of the list that have a key in common: one that exists already is not new for the others.
+    shared = Counter(map(key_of, keyed.values()))
+    known = statuses_of(id for id, new_work in keyed.items() if shared[key_of(new_work)] > 1)
     found: dict[str, str] = {}
-    fresh: dict[tuple[str, str], list[str]] = defaultdict(list)
+    fresh: dict[Pair, list[str]] = defaultdict(list)
     for id, new_work in keyed.items():
-        earlier = newest_allowed(fresh[pair_of(new_work)], new_work)
-        match = earlier or stored.get(id)
+        earlier = fresh[key_of(new_work)]
+        match = newest_allowed(earlier, dedup_of(new_work)) or stored.get(id)
         if match is not None:
             found[id] = match
         elif id not in known:
-            fresh[pair_of(new_work)].append(id)
+            earlier.append(id)
     return found
 
 
-def pair_of(new_work: NewWork) -> tuple[str, str]:
+def key_of(new_work: NewWork) -> Pair:
     """Return the type and key within which works are the same."""
     return new_work.row.type, dedup_of(new_work).key
 
 
 def dedup_of(new_work: NewWork) -> Dedup:
-    """Return how a birth is deduplicated, which must have a key."""
+    """Return the deduplication of a work that has one."""
     return cast(Dedup, new_work.dedup)
 
 
-def stored_matches(new_works: Sequence[NewWork], now: datetime) -> dict[str, str]:
-    """Return by id what the database has; works that look for the same share a statement."""
-    alike: dict[Search, list[NewWork]] = defaultdict(list)
+def stored_matches(new_works: Iterable[NewWork], now: datetime) -> dict[str, str]:
+    """Return by id the matches in the database; works with the same search share a statement."""
+    by_search: dict[Search, list[NewWork]] = defaultdict(list)
     for new_work in new_works:
-        alike[search_of(new_work, now)].append(new_work)
+        by_search[search_of(new_work, now)].append(new_work)
     found: dict[str, str] = {}
-    for search, some in alike.items():
-        by_key = newest_matches(search, sorted({dedup_of(new_work).key for new_work in some}))
-        for new_work in some:
-            if dedup_of(new_work).key in by_key:
-                found[new_work.row.id] = by_key[dedup_of(new_work).key]
+    for search, some in by_search.items():
+        matches = newest_matches(search, sorted({dedup_of(new_work).key for new_work in some}))
+        found.update(
+            (new_work.row.id, matches[key]) for new_work in some if (key := dedup_of(new_work).key) in matches
+        )
     return found
 
 
 def search_of(new_work: NewWork, now: datetime) -> Search:
-    """Return what must hold of a match."""
-    dedup = dedup_of(new_work)
-    since = None if dedup.window is None else start_of_window(now, seconds(dedup.window, "window"))
+    """Return the conditions of a match. A window that is longer than time is none."""
+    dedup, since = dedup_of(new_work), None
+    if dedup.window is not None:
+        try:
+            since = now - timedelta(seconds=seconds(dedup.window, "window"))
+        except OverflowError:
+            since = None
     return Search(new_work.row.type, dedup.scope, since, excluded(dedup))
 
 
-def start_of_window(now: datetime, window: float) -> datetime | None:
-    """Return since when works count; None when the window is longer than time."""
-    try:
-        return now - timedelta(seconds=window)
-    except OverflowError:
-        return None
-
-
 def excluded(dedup: Dedup) -> tuple[str, ...]:
-    """Return the ids to pass over, which the Dedup made of what it was given."""
+    """Return the ids that are no match, as Dedup has normalised them."""
     return cast("tuple[str, ...]", dedup.exclude)
 
 
-def newest_allowed(ids: Sequence[str], new_work: NewWork) -> str | None:
-    """Return the newest of the same batch that is not excluded: none has ended, none is out of a window."""
-    passed_over = excluded(dedup_of(new_work))
-    return next((id for id in reversed(ids) if id not in passed_over), None)
+def newest_allowed(ids: Sequence[str], dedup: Dedup) -> str | None:
+    """Return the newest match among new works: none of these has ended, and none is out of a window."""
+    return next((id for id in reversed(ids) if id not in excluded(dedup)), None)
 
 
-def known_among(keyed: Mapping[str, NewWork]) -> set[str]:
-    """Return the ids queued before, which no other of the batch may take for new; asked only if one could."""
-    pairs = Counter(map(pair_of, keyed.values()))
-    shared = [id for id, new_work in keyed.items() if pairs[pair_of(new_work)] > 1]
-    return set(statuses_of(shared))
+# By unit: of each type there is one live work per unit.
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The works to insert, and, by id of the others, the id of the work that has their unit."""
+
+    fresh: Sequence[NewWork]
+    existing: Mapping[str, str]
+
+
+def place_units(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Placed:
+    """Lock the units of new works, and find live works of them. A waiting one is given the new input.
+
+    Of several new works of one unit the first gives the id and the last everything else.
+    """
+    keyed = [new_work for new_work in new_works if new_work.row.unit is not None]
+    if not keyed:
+        return Placed(new_works, {})
+    newest = {unit_of(new_work.row): new_work for new_work in keyed}
+    lock_units(unit_of_work, newest)
+    live = lock_live_units(sorted(newest), {*unit_of_work.outcomes, *unit_of_work.chain_outcomes})
+    give_new_inputs(unit_of_work, live, newest)
+    ids = {unit_of(new_work.row): new_work.row.id for new_work in reversed(keyed)}
+    ids.update((pair, row.id) for pair, row in live.items())
+    fresh: list[NewWork] = []
+    existing: dict[str, str] = {}
+    for new_work in new_works:
+        id, pair = new_work.row.id, unit_of(new_work.row)
+        if new_work.row.unit is None:
+            fresh.append(new_work)
+        elif pair in live or ids[pair] != id:
+            existing[id] = ids[pair]
+        else:
+            latest = newest[pair]
+            fresh.append(latest._replace(row=latest.row._replace(id=id)))
+    return Placed(fresh, existing)
+
+
+def insert_outputs(unit_of_work: UnitOfWork) -> None:
+    """Insert the outputs of the settled works all at once, so that their units are locked in one order."""
+    if unit_of_work.outputs:
+        new_works, unit_of_work.outputs = unit_of_work.outputs, []
+        unit_of_work.insert(place_units(unit_of_work, new_works).fresh)
+
+
+def unit_of(row: WorkRow) -> Pair:
+    """Return the type and unit of a work."""
+    return row.type, row.unit or ""
+
+
+def lock_units(unit_of_work: UnitOfWork, pairs: Iterable[Pair]) -> None:
+    """Lock units until the end of the transaction."""
+    lock_keys((("unit", *pair) for pair in pairs), unit_of_work.now + LOCKS_KEPT)
+
+
+def give_new_inputs(
+    unit_of_work: UnitOfWork, live: Mapping[Pair, WorkRow], newest: Mapping[Pair, NewWork]
+) -> None:
+    """Write the newest input, priority and start to works that wait; running ones keep theirs."""
+    renewed: list[tuple[WorkRow, WorkRow]] = []
+    for pair, row in sorted(live.items()):
+        if row.status == Status.RUNNING:
+            logger.info("The unit %r of %s is left alone, for work %s runs it.", row.unit, row.type, row.id)
+        else:
+            renewed.append((row, newest[pair].row))
+    transitions.renew(renewed)
+    for row, new in renewed:
+        if row.status != Status.BLOCKED:
+            unit_of_work.effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
+
+
+def require_free_unit(unit_of_work: UnitOfWork, row: WorkRow) -> None:
+    """Lock the unit of an ended work. Raises NotRetryable when a live work has this unit."""
+    if row.unit is None:
+        return
+    pair = unit_of(row)
+    lock_units(unit_of_work, [pair])
+    live = find_live_units([pair]).get(pair)
+    if live is not None:
+        raise NotRetryable(
+            f"expected the unit {row.unit!r} of {row.type!r} to have no live work, but {live.id} is "
+            f"{live.status}; it does what a retry of {row.id} would do.",
+            id=row.id,
+            code="unit-has-a-live-work",
+        )

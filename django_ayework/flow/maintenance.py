@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import Error
 
 from django_ayework.conf import get_settings
-from django_ayework.define.registry import registry
-from django_ayework.flow.dependencies import Move, close_unopened, ending, flush, recheck_isolated
+from django_ayework.define.types import registry
+from django_ayework.documentation import logged
+from django_ayework.flow import bulk
+from django_ayework.flow.gates import Move, close_unopened, ending, flush, recheck_isolated
 from django_ayework.flow.outcomes import retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason, Status
-from django_ayework.store import attempts, deletion, entries, transitions
+from django_ayework.store import attempts, deletion, locks, throughput, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import is_contention, own_transaction
+from django_ayework.store.dependencies import Place, blocked_page, stranded_among
 from django_ayework.store.locks import lock_lapsed, lock_overdue
-from django_ayework.store.resolution import Place, blocked_page, stranded_among
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.schedules import delete_firings
 
@@ -55,7 +58,15 @@ def reclaim(
             raise
         reclaimed = reclaim_one_by_one(sparing, is_lost, scope)
     for row in reclaimed:
-        logger.warning("Reclaimed work %s (%s): its worker %s was lost.", row.id, row.type, row.worker)
+        about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
+        logger.warning(
+            "Reclaimed work %s (%s): its worker %s was lost. %s",
+            row.id,
+            row.type,
+            row.worker,
+            logged("worker-lost"),
+            extra=about,
+        )
     return len(reclaimed)
 
 
@@ -139,7 +150,10 @@ def sweep_page(after: Place | None = None) -> Sweep:
     stranded = sorted(id for done in rechecks for id in done.stranded)
     if stranded:
         logger.error(
-            "The sweep found %d stranded waiters, which is a bug: %s", len(stranded), ", ".join(stranded[:10])
+            "The sweep found %d stranded waiters, which is a bug: %s %s",
+            len(stranded),
+            ", ".join(stranded[:10]),
+            logged("stranded-waiters"),
         )
     return Sweep(len(stranded), page.next)
 
@@ -147,14 +161,17 @@ def sweep_page(after: Place | None = None) -> Sweep:
 def prune(limit: int = PRUNE_BATCH) -> int:
     """Delete a batch per status of works kept as long as their type, or ``RETENTION``, says; return how many.
 
-    Also expired store entries, workers unseen for a day, and firings older than a month.
+    Also expired store entries, workers unseen for a day, firings and bulk actions older than a month, and old
+    figures.
     """
     now, deleted = clock.now(), 0
     for status, kept in get_settings().retention.items():
-        deleted += prune_by_type(status, kept, own_retentions(status), now, limit)
-    entries.delete_expired(now, limit)
+        deleted += prune_by_type(status, kept, now, limit)
+    locks.delete_expired(now, limit)
     attempts.delete_unseen(now - UNSEEN_WORKERS_KEPT)
     delete_firings(now - FIRINGS_KEPT, limit)
+    bulk.prune(now, limit)
+    throughput.prune(now)
     return deleted
 
 
@@ -164,18 +181,35 @@ def own_retentions(status: str) -> dict[str, float | None]:
     return {type: kept[status] for type, kept in own.items() if status in kept}
 
 
-def prune_by_type(
-    status: str, usual: float | None, own: Mapping[str, float | None], now: datetime, limit: int
-) -> int:
+def prune_by_type(status: str, usual: float | None, now: datetime, limit: int) -> int:
     """Delete up to ``limit`` works of a status, each type after its own retention or the usual one."""
     left = limit
-    for type, oldest in deletion.types_ended(status):
-        before = kept_since(now, own.get(type, usual))
-        if before is not None and oldest < before:
-            left -= deletion.delete_ended(status, type, before, left)
+    for type, _, before in overdue_of_status(status, usual, now):
+        left -= deletion.delete_ended(status, type, before, left)
         if left <= 0:
             break
     return limit - left
+
+
+def overdue_of_status(
+    status: str, usual: float | None, now: datetime
+) -> Iterator[tuple[str, datetime, datetime]]:
+    """Yield each type with works of a status whose retention is over.
+
+    With it comes when the first of them ended, and before which moment works ended that are to be deleted.
+    """
+    own = own_retentions(status)
+    for type, oldest in deletion.types_ended(status):
+        before = kept_since(now, own.get(type, usual))
+        if before is not None and oldest < before:
+            yield type, oldest, before
+
+
+def overdue_types(now: datetime) -> Iterator[tuple[str, str, datetime, datetime]]:
+    """Yield the same for each status, which comes first."""
+    for status, usual in get_settings().retention.items():
+        for overdue in overdue_of_status(status, usual, now):
+            yield status, *overdue
 
 
 def kept_since(now: datetime, kept: float | None) -> datetime | None:

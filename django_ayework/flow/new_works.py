@@ -1,44 +1,69 @@
-"""From requests to rows: a work as it is when it is enqueued."""
+"""From requests to rows: a request and its options become a new work.
+
+Whatever costs time and is the same for all works of a type that are queued with the same options is worked
+out once, and kept in a row template. Everything that queues works comes through here: ``enqueue()`` and
+``enqueue_many()``, handlers, gates that open.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_ayework.define.registry import registry
+from django_ayework.conf import Settings, get_settings
 from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.flow.gates import encode_releases, encoded_input
-from django_ayework.flow.requests import Resolved, resolve
+from django_ayework.define.types import AnyWorkType, registry
+from django_ayework.errors import InvalidOption
+from django_ayework.flow.options import (
+    DEFAULT_QUEUE,
+    StoredOptions,
+    deadline_of,
+    encode_options,
+    start_of,
+    with_headers,
+)
+from django_ayework.flow.payloads import codec_of, encoded_input
+from django_ayework.flow.propagation import headers_for
+from django_ayework.flow.releases import encode_releases
+from django_ayework.propagation import Queueing, propagators
+from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import first_turn, turn_text
 from django_ayework.rules.durations import later
 from django_ayework.rules.identity import Dedup
+from django_ayework.rules.retry import RetryPolicy, resolve_deadline
 from django_ayework.rules.states import Status
-from django_ayework.store.rows import PLACE, WorkRow
+from django_ayework.store.clock import clock
+from django_ayework.store.rows import WorkRow
 
 NOTHING_GIVEN: Mapping[str, Any] = {}
+#: Options that often differ from work to work: columns of the row, on which no other option depends.
+PER_WORK = frozenset({"about", "dedup", "fairness", "unit"})
+#: Row templates that are kept.
+MOST_TEMPLATES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where new works belong: their group (None while alone) and who queued them."""
+    """Where new works belong: their group (None for a work that is alone), their parent and their chain."""
 
     group_id: str | None = None
     parent_id: str | None = None
-    released: bool = False  # queued by a gate
+    released: bool = False  # by a gate
     chain_id: str | None = None  # of a continuation
     chain_index: int = 0
     dedup: tuple[str | None, str | None] = (None, None)  # key and type of a chain, which its works inherit
+    headers: Mapping[str, str] | None = None  # to store with the works; None: those that propagators give
 
     @classmethod
     def of(cls, parent: WorkRow) -> Lineage:
-        """Return where the works belong that this one queues."""
+        """Return the lineage of works that this work queues."""
         return cls(parent.group, parent.id)
 
     @classmethod
     def continuing(cls, step: WorkRow) -> Lineage:
-        """Return where the work belongs that continues this one's chain."""
+        """Return the lineage of the work that continues this work's chain."""
         return cls(
             step.group,
             step.id,
@@ -54,157 +79,290 @@ class Lineage:
         return (None, None) if dedup is None else (dedup.key, type)
 
 
-#: Of works that are queued from outside, each for itself.
+#: Of works that ``enqueue()`` queues, each a group and a chain of its own.
 ALONE = Lineage()
 
 
 class NewWork(NamedTuple):
-    """A work to insert, unless ``dedup`` finds one.
-
-    A gate brings the request it was built from, others the chains that block them.
-    """
+    """A work to insert, unless ``dedup`` or its unit finds one. A gate comes with its request."""
 
     row: WorkRow
     gate: GateRequest[Any] | None = None
-    blockers: tuple[str, ...] = ()
+    blockers: tuple[str, ...] = ()  # chains that must succeed before the work starts
     dedup: Dedup | None = None
-    skips_queue: bool = False  # this process makes its first attempt
+    skips_queue: bool = False  # the process that enqueues it makes its first attempt
 
     @property
     def waits(self) -> bool:
-        """Whether it begins by waiting for others."""
+        """Whether the work waits for others before it is due."""
         return self.gate is not None or bool(self.blockers)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether inserting its row is all there is to do."""
+        return self.dedup is None and self.row.unit is None and not self.waits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowTemplate:
+    """The columns that works of one type share when they are queued with the same options.
+
+    ``row`` has the columns that follow from the type and the options alone.
+    """
+
+    row: WorkRow
+    codec: Codec
+    start: datetime | float | None  # a moment, or seconds from queueing
+    expires: float | None  # seconds from queueing
+    deadline: datetime | None
+    blockers: tuple[str, ...]
+    dedup: Dedup | None
+    skips_queue: bool
+    goes_by_unit: bool
+
+    @property
+    def counts_from_now(self) -> bool:
+        """Whether a time (a window of ``dedup`` too) must be measured on the database's clock."""
+        is_delayed = isinstance(self.start, float) and self.start > 0
+        return bool(is_delayed or self.expires or self.dedup)
+
+    def with_own(self, options: Mapping[str, Any]) -> RowTemplate:
+        """Return the template with other values for options of PER_WORK."""
+        about_type, about_id = options.get("about", (self.row.about_type, self.row.about_id))
+        row = self.row._replace(
+            about_type=about_type,
+            about_id=about_id,
+            fairness=options.get("fairness", self.row.fairness),
+            unit=options.get("unit", self.row.unit),
+        )
+        return replace(self, row=row, dedup=options.get("dedup", self.dedup))
+
+    def row_at(self, now: datetime, lineage: Lineage) -> WorkRow:
+        """Return the row of works that are queued now, but for id and input."""
+        start = self.start
+        run_at = start or now if isinstance(start, datetime | None) else later(now, start)
+        dedup_key, dedup_type = lineage.dedup_of(self.row.type, self.dedup)
+        return self.row._replace(
+            status=Status.PENDING if run_at <= now else Status.SCHEDULED,
+            group_id=lineage.group_id,
+            parent_id=lineage.parent_id,
+            chain_id=lineage.chain_id,
+            chain_index=lineage.chain_index,
+            deadline=resolve_deadline(now, self.expires, self.deadline),
+            queued_at=now,
+            run_at=run_at,
+            dedup_key=dedup_key,
+            dedup_type=dedup_type,
+            sort_key=self._sort_key(now),
+        )
+
+    def _sort_key(self, now: datetime) -> str:
+        """Return the unit, the turn of a work that is the first of its lane to have one, or nothing."""
+        if self.goes_by_unit:
+            return self.row.unit or ""
+        return turn_text(first_turn(now)) if self.row.fairness else ""
+
+    def new_work(self, request: WorkRequest[Any, Any], row: WorkRow) -> NewWork:
+        """Return the work of a request; ``row`` is from row_at(). Raises NotEncodable or PayloadTooLarge."""
+        if not isinstance(request, GateRequest):
+            row = row._replace(id=request.id, input=encoded_input(request, self.codec))
+            return NewWork(row, None, self.blockers, self.dedup, self.skips_queue)
+        row = row._replace(
+            id=request.id,
+            status=Status.BLOCKED,
+            input=encode_releases(request.releases, request.timeout),
+            deadline=row.deadline if request.timeout is None else later(row.queued_at, request.timeout),
+        )
+        return NewWork(row, request, (), self.dedup, self.skips_queue)
+
+
+def build_new_works(
+    requests: Iterable[WorkRequest[Any, Any]],
+    lineage: Lineage = ALONE,
+    now: datetime | None = None,
+    given: Mapping[str, Any] = NOTHING_GIVEN,
+) -> list[NewWork]:
+    """Return the new works of requests that are queued with the options ``given``, which must be checked.
+
+    Without ``now`` the clock tells it, set to the database's where times count from now. Raises
+    InvalidOption, NotEncodable, PayloadTooLarge.
+    """
+    pairs = [(request, template_of(request, given, lineage.released)) for request in requests]
+    if now is None:
+        if any(template.counts_from_now or has_timeout(request) for request, template in pairs):
+            clock.synchronise()
+        now = clock.now()
+    headers = lineage.headers
+    if headers is None and propagators and pairs:
+        headers = headers_of_new([(request, template.row.queue) for request, template in pairs], lineage)
+    rows: dict[RowTemplate, WorkRow] = {}
+    new_works: list[NewWork] = []
+    for request, template in pairs:
+        row = rows.get(template)
+        if row is None:
+            row = template.row_at(now, lineage)
+            row = rows[template] = (
+                row._replace(options=with_headers(row.options, headers)) if headers else row
+            )
+        new_works.append(template.new_work(request, row))
+    return new_works
 
 
 def build_new_work(
     request: WorkRequest[Any, Any], given: Mapping[str, Any], lineage: Lineage, now: datetime
 ) -> NewWork:
-    """Return the row of a request, its options resolved and its input encoded."""
-    return build_new_work_as(request, resolve(request, given, lineage.released), lineage, now)
+    """Return the new work of one request, as build_new_works() does."""
+    [new_work] = build_new_works([request], lineage, now, given)
+    return new_work
 
 
-def build_new_work_as(
-    request: WorkRequest[Any, Any], resolved: Resolved, lineage: Lineage, now: datetime
-) -> NewWork:
-    """Return the row of a request whose options are resolved; its input is encoded."""
-    if isinstance(request, GateRequest):
-        row = gate_row(request, resolved, lineage, now)
-        return NewWork(row, gate=request, dedup=resolved.dedup)
-    row = work_row(request, resolved, lineage, now, encoded_input(request))
-    return NewWork(row, blockers=resolved.blockers, dedup=resolved.dedup)
-
-
-def build_new_works(
-    requests: Iterable[WorkRequest[Any, Any]],
-    lineage: Lineage,
-    now: datetime,
-    given: Mapping[str, Any] = NOTHING_GIVEN,
-) -> list[NewWork]:
-    """Return the rows of several requests of one family, queued with the same options.
-
-    The first of those that are alike makes the mould for the others.
-    """
-    new_works: list[NewWork] = []
-    templates: dict[Hashable, RowTemplate] = {}
-    for request in requests:
-        like = likeness(request)
-        template = templates.get(like)
-        if template is not None:
-            new_works.append(template.cast(request.id, encoded_input(request)))
-            continue
-        new_work = build_new_work(request, given, lineage, now)
-        new_works.append(new_work)
-        if new_work.gate is None:
-            templates[like] = RowTemplate.of(new_work)
-    return new_works
-
-
-def likeness(request: WorkRequest[Any, Any]) -> Hashable:
-    """Return what requests have in common that differ in nothing but their ids and inputs."""
-    if isinstance(request, GateRequest):
-        return request.id
-    return (request.type, *request.options.items()) if request.options else request.type
-
-
-def one_of_each(requests: Iterable[WorkRequest[Any, Any]]) -> list[WorkRequest[Any, Any]]:
-    """Return one of the requests that are alike, for each such kind."""
-    return list({likeness(request): request for request in requests}.values())
-
-
-@dataclass(frozen=True, slots=True)
-class RowTemplate:
-    """A birth without what is a work's own: its id and its input."""
-
-    new_work: NewWork
-    before: tuple[Any, ...]  # the columns between id and input
-    after: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, new_work: NewWork) -> RowTemplate:
-        """Return the mould of works that are queued as this one."""
-        place = PLACE["input"]
-        return cls(new_work, new_work.row[1:place], new_work.row[place + 1 :])
-
-    def row(self, id: str, input: str) -> WorkRow:
-        """Return the row of another work."""
-        return WorkRow._make((id, *self.before, input, *self.after))
-
-    def cast(self, id: str, input: str) -> NewWork:
-        """Return the birth of another work."""
-        return NewWork(self.row(id, input), None, self.new_work.blockers, self.new_work.dedup)
-
-
-def work_row(
-    request: WorkRequest[Any, Any], resolved: Resolved, lineage: Lineage, now: datetime, text: str
-) -> WorkRow:
-    """Return the row of a work that is due or scheduled."""
-    status = Status.PENDING if resolved.run_at(now) <= now else Status.SCHEDULED
-    deadline = resolved.deadline_at(now)
-    return new_row(request, resolved, lineage, now, status=status, input=text, deadline=deadline)
-
-
-def gate_row(request: GateRequest[Any], resolved: Resolved, lineage: Lineage, now: datetime) -> WorkRow:
-    """Return the row of a gate: blocked, with the works it releases as its input."""
-    deadline = resolved.deadline_at(now) if request.timeout is None else later(now, request.timeout)
-    return new_row(
-        request,
-        resolved,
-        lineage,
-        now,
-        status=Status.BLOCKED,
-        input=encode_releases(request.releases, request.timeout),
-        deadline=deadline,
+def headers_of_new(requests: Sequence[tuple[WorkRequest[Any, Any], str]], lineage: Lineage) -> dict[str, str]:
+    """Ask the propagators for the headers of works that are queued together, given with their queues."""
+    types, queues = {request.type for request, _ in requests}, {queue for _, queue in requests}
+    return headers_for(
+        Queueing(
+            number=len(requests),
+            id=requests[0][0].id if len(requests) == 1 else None,
+            type=types.pop() if len(types) == 1 else None,
+            queue=queues.pop() if len(queues) == 1 else None,
+            parent=lineage.parent_id,
+            continues=lineage.chain_id is not None,
+        )
     )
 
 
-def new_row(
-    request: WorkRequest[Any, Any],
-    resolved: Resolved,
-    lineage: Lineage,
-    now: datetime,
-    *,
-    status: Status,
-    input: str,
-    deadline: datetime | None,
-) -> WorkRow:
-    """Return a row with everything that birth leaves open at its start value."""
-    dedup_key, dedup_type = lineage.dedup_of(request.type, resolved.dedup)
+def has_timeout(request: WorkRequest[Any, Any]) -> bool:
+    """Tell whether this is a gate with a timeout."""
+    return isinstance(request, GateRequest) and request.timeout is not None
+
+
+def template_of(
+    request: WorkRequest[Any, Any], given: Mapping[str, Any] = NOTHING_GIVEN, released: bool = False
+) -> RowTemplate:
+    """Return the template of a request's row. Raises InvalidOption for a fairness label that has no effect.
+
+    Options ``given`` to ``enqueue()`` go before those that the type's ``options()`` computed, those before
+    the type's constants, and those before the settings. ``retry`` is merged field by field.
+    """
+    if not given and not request.options:
+        template = cached_template(request.type, (), (), released)
+    else:
+        template = cached_template(request.type, shared(request.options), shared(given), released)
+        own = {**request.options, **given}
+        if not PER_WORK.isdisjoint(own):
+            template = template.with_own(own)
+    if template.row.fairness:
+        require_turns(template)
+    return template
+
+
+def shared(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the options that others are likely to be queued with, too, as a key to look up."""
+    return tuple(item for item in options.items() if item[0] not in PER_WORK)
+
+
+def require_turns(template: RowTemplate) -> None:
+    """Raise InvalidOption for a label that has no effect: works that are claimed by unit take no turns.
+
+    A doer, though, reads the labels of the works that it holds.
+    """
+    type, fairness = template.row.type, template.row.fairness
+    if not template.goes_by_unit or get_settings().doer is not None:
+        return
+    work_type = registry.find(type)
+    if work_type is None or work_type.settings.doer is None:
+        raise InvalidOption(
+            f"expected no fairness= for {type!r}, got: {fairness!r}. Its works are claimed by unit, as it "
+            'says order="unit" or another type names it with then=, so labels take no turns. Leave fairness '
+            'out, or let the works of this type go by time: @work(order="time").',
+            code="fairness-without-turns",
+        )
+
+
+class TemplateCache:
+    """Row templates, for the settings and the registered types of one time."""
+
+    def __init__(self, settings: Settings | None, version: int) -> None:
+        self.settings = settings
+        self.version = version
+        self.templates: dict[Hashable, RowTemplate] = {}
+
+    def fits(self, settings: Settings) -> bool:
+        """Tell whether the templates may be used, and there is room for more."""
+        is_current = self.settings is settings and self.version == registry.version
+        return is_current and len(self.templates) < MOST_TEMPLATES
+
+
+_cache = TemplateCache(None, 0)  # settings are read late: they may not be usable yet, which a check reports
+
+
+def cached_template(type: str, own: tuple[Any, ...], given: tuple[Any, ...], released: bool) -> RowTemplate:
+    """Return the template of works with these options, made when there is none."""
+    global _cache
+    settings = get_settings()
+    if not _cache.fits(settings):
+        _cache = TemplateCache(settings, registry.version)
+    templates, key = _cache.templates, (type, own, given, released)
+    template = templates.get(key)
+    if template is None:
+        template = templates[key] = new_template(type, dict(own), dict(given), released)
+    return template
+
+
+def new_template(type: str, own: Mapping[str, Any], given: Mapping[str, Any], released: bool) -> RowTemplate:
+    """Make the template of works of a type with these options; a gate has no type."""
+    work_type = registry.find(type)
+    constants: Mapping[str, Any] = work_type.constants if work_type is not None else {}
+    levels = (given, own, constants)
+    options: dict[str, Any] = {"skip_queue": skips_queue(work_type), **constants, **own, **given}
+    deadline, expires = deadline_of(levels)
+    stored = StoredOptions(
+        retry=RetryPolicy.resolve(*(level.get("retry") for level in levels), get_settings().retry),
+        timeout=options.get("timeout"),
+        expires=expires,
+        explicit_deadline=deadline is not None,
+        lease=options.get("lease"),
+        released=released,
+        blocked=bool(options.get("blockers")),
+        redact=work_type.settings.redact if work_type is not None else (),
+    )
+    return RowTemplate(
+        row=new_row(type, options, encode_options(stored)),
+        codec=codec_of(work_type),
+        start=start_of(levels),
+        expires=expires,
+        deadline=deadline,
+        blockers=tuple(options.get("blockers", ())),
+        dedup=options.get("dedup"),
+        skips_queue=options["skip_queue"],
+        goes_by_unit=registry.order_of(type) == "unit",
+    )
+
+
+def skips_queue(work_type: AnyWorkType | None) -> bool:
+    """Tell whether works of a type skip the queue unless their options say otherwise."""
+    return work_type is not None and bool(work_type.settings.skip_queue)
+
+
+def new_row(type: str, options: Mapping[str, Any], stored: str) -> WorkRow:
+    """Return a row with the columns that follow from type and options, everything else as a work begins."""
+    about_type, about_id = options.get("about", (None, None))
     return WorkRow(
-        id=request.id,
-        type=request.type,
-        queue=resolved.queue,
-        status=status,
+        id="",
+        type=type,
+        queue=options.get("queue", DEFAULT_QUEUE),
+        status=Status.PENDING,
         reason="",
-        priority=resolved.priority,
-        fairness=resolved.fairness,
-        group_id=lineage.group_id,
-        parent_id=lineage.parent_id,
-        chain_id=lineage.chain_id,
-        chain_index=lineage.chain_index,
-        about_type=resolved.about[0],
-        about_id=resolved.about[1],
-        input=input,
-        options=resolved.stored_text,
+        priority=options.get("priority", 0),
+        fairness=options.get("fairness", ""),
+        group_id=None,
+        parent_id=None,
+        chain_id=None,
+        chain_index=0,
+        about_type=about_type,
+        about_id=about_id,
+        input="",
+        options=stored,
         result=None,
         error="",
         progress=None,
@@ -212,23 +370,14 @@ def new_row(
         delivery=0,
         worker=None,
         leased_until=None,
-        deadline=deadline,
-        queued_at=now,
-        run_at=resolved.run_at(now),
+        deadline=None,
+        queued_at=datetime.max,  # row_at() has the moments
+        run_at=datetime.max,
         started_at=None,
         ended_at=None,
         completed_by=None,
-        dedup_key=dedup_key,
-        dedup_type=dedup_type,
-        unit=resolved.unit,
-        sort_key=sort_key_of(request.type, resolved, now),
+        dedup_key=None,
+        dedup_type=None,
+        unit=options.get("unit"),
+        sort_key="",
     )
-
-
-def sort_key_of(type: str, resolved: Resolved, now: datetime) -> str:
-    """Return what a work of a type goes by: its unit, its turn if it were the first to wait, or nothing."""
-    if not resolved.unit and not resolved.fairness:
-        return ""
-    if registry.order_of(type) == "unit":
-        return resolved.unit or ""
-    return turn_text(first_turn(now)) if resolved.fairness else ""

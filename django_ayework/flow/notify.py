@@ -7,21 +7,18 @@ polls.
 
 from __future__ import annotations
 
-import atexit
 import secrets
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias
 
-from django.db import connections
-
+from django_ayework.compat import after_fork_in_child
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.events import report
-from django_ayework.forking import after_fork_in_child
+from django_ayework.flow.sending import Sender
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others
@@ -38,7 +35,6 @@ from django_ayework.rules.notifications import (
     ids_to_text,
 )
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.sessions import engine_session
 
 P = ParamSpec("P")
 
@@ -130,22 +126,8 @@ class EndedWorks:
 ended_works = EndedWorks()
 
 
-#: Seconds between two messages of a process; notifications of the meantime are sent together.
-INTERVAL = 0.005
-#: The same while there are more ids than can be named, as every such message says "poll".
-FLOOD_INTERVAL = 0.025
-#: Messages that may follow one another at once, such as of works that one request enqueues.
-BURST = 4
-#: Seconds without a message after which the thread ends, and its connection with it.
-IDLE = 2.0
-#: Seconds until the next try when a message could not be sent.
-PAUSE_AFTER_FAILURE = 1.0
-#: Seconds to wait for the thread's end.
-STOP_TIMEOUT = 2.0
-
-
 class Notification(NamedTuple):
-    """What a commit, or a claim, has brought about."""
+    """The changes of a commit, or of a claim."""
 
     due: Due = Due()
     ended: Collection[str] = ()
@@ -171,7 +153,7 @@ class Batch:
         """Whether there are more ids than can be named."""
         return self.ended is None or self.revoked is None
 
-    def add(self, notification: Notification) -> None:
+    def add(self, notification: Notification, /) -> None:
         """Add a notification."""
         if notification.due:
             self.works += notification.due.works
@@ -202,137 +184,43 @@ def joined(known: set[str] | None, more: Collection[str]) -> set[str] | None:
     return known if len(known) <= MOST_NAMED else None
 
 
-class Sender:
-    """Sends notifications to other processes: in the thread that has committed, or in a thread of its own.
+class NotificationSender(Sender[Notification]):
+    """Sends notifications to other processes."""
 
-    A notification is sent at once if that is quick and the last ones were sent some time ago. Otherwise the
-    thread sends it, together with those that follow. The thread and its connection live while there is much
-    to send. Nothing here raises, and nothing is sent twice: other processes poll now and then.
-    """
-
-    def __init__(self) -> None:
-        self.reset()
+    thread_name = "ayework-sender"
+    failure = "pubsub", "other processes could not be notified, and will poll"
 
     def reset(self) -> None:
         """Begin anew, as in a forked process: the thread and the name are those of its parent."""
+        super().reset()
         #: The name by which this process knows its own messages.
         self.origin = secrets.token_hex(6)
-        self._changed = threading.Condition(threading.Lock())
-        self._batch = Batch()
-        self._thread: threading.Thread | None = None
-        self._next_at = float("-inf")  # when a message may be sent, had all before kept their intervals
         self._numbers = count()
-        self._is_failing = False
-        self._is_stopping = False
+
+    def empty_batch(self) -> Batch:
+        """See Sender.empty_batch()."""
+        return Batch()
 
     def publish(self, notification: Notification) -> None:
         """Send a notification soon, unless no other process can receive it."""
         try:
             pubsub = get_pubsub()
-            if reaches_others(pubsub) and (batch := self._add(notification, is_quick(pubsub))):
-                self._send(batch)
+            if reaches_others(pubsub):
+                self.send_soon(notification, is_quick(pubsub))
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
-    def flush(self) -> None:
-        """Send the rest, as the process ends."""
-        with self._changed:
-            batch, self._batch = self._batch, Batch()
-        if batch:
-            self._send(batch)
-
-    def stop(self) -> None:
-        """End the thread once it has sent the rest; wait for it."""
-        with self._changed:
-            thread, self._is_stopping = self._thread, True
-            self._changed.notify()
-        if thread is not None:
-            thread.join(STOP_TIMEOUT)
-
-    def _add(self, notification: Notification, is_quick: bool) -> Batch | None:
-        """Add a notification; return the batch that the caller is to send, None if the thread sends it.
-
-        After a failure the thread sends, until it can: a caller must not wait for a server that is away.
-        """
-        with self._changed:
-            was_empty = not self._batch
-            self._batch.add(notification)
-            now = time.monotonic()
-            if was_empty and now >= self._ready_at and is_quick and not self._is_failing:
-                return self._take(now)
-            if self._thread is None:
-                self._is_stopping = False
-                self._thread = threading.Thread(target=self._serve, name="ayework-sender", daemon=True)
-                self._thread.start()
-            elif was_empty:
-                self._changed.notify()
-            return None
-
-    @property
-    def _ready_at(self) -> float:
-        """The time from which the next message may be sent."""
-        return self._next_at - (BURST - 1) * INTERVAL
-
-    def _take(self, now: float) -> Batch:
-        """Return the batch to send now; the caller has the lock."""
-        batch, self._batch = self._batch, Batch()
-        interval = FLOOD_INTERVAL if batch.is_flood else INTERVAL
-        self._next_at = max(self._next_at, now) + interval
-        return batch
-
-    def _serve(self) -> None:
-        """Send batches, until there has been none for a while."""
-        with engine_session():
-            try:
-                while batch := self._next():
-                    self._send(batch)
-            finally:
-                connections.close_all()
-
-    def _next(self) -> Batch | None:
-        """Wait for notifications, and for the time to send them; None when the thread is to end."""
-        with self._changed:
-            while not self._batch:
-                notified = not self._is_stopping and self._changed.wait(IDLE)
-                if not notified and not self._batch:
-                    self._thread = None
-                    return None
-            while (left := self._ready_at - time.monotonic()) > 0 and not self._is_stopping:
-                self._changed.wait(left)
-            return self._take(time.monotonic())
-
-    def _send(self, batch: Batch) -> None:
-        """Send a batch; an error is reported once while it lasts."""
-        try:
-            for channel, message in batch.messages(self.origin, next(self._numbers)):
-                get_pubsub().publish(channel, message)
-            self._is_failing = False
-        except Exception as error:
-            self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        """Note that a message could not be sent."""
-        was_failing, self._is_failing = self._is_failing, True
-        self._next_at = time.monotonic() + PAUSE_AFTER_FAILURE + BURST * INTERVAL
-        if threading.current_thread() is self._thread:
-            connections.close_all()
-        if not was_failing:
-            report(error, "pubsub", "other processes could not be woken, and will look for themselves")
+    def transmit(self, batch: Batch) -> None:
+        """See Sender.transmit()."""
+        for channel, message in batch.messages(self.origin, next(self._numbers)):
+            get_pubsub().publish(channel, message)
 
 
-sender = Sender()
-after_fork_in_child(sender.reset)
-atexit.register(sender.flush)
-
-
-def publish_due(due: Due) -> None:
-    """Publish works that were committed by themselves, without any other notification."""
-    due_works.publish(due)
-    sender.publish(Notification(due))
+sender = NotificationSender()
 
 
 def publish_released(works: Iterable[WorkRow]) -> None:
-    """Tell workers of other processes that these works, which this process gives back, are due again."""
+    """Notify workers of other processes of works that this process gives back: they are due again."""
     places = [(row.queue, row.type) for row in works]
     sender.publish(Notification(Due(frozenset(places), works=len(places))))
 
@@ -377,7 +265,7 @@ def subscribe(channel: str, listener: Callable[[str], None]) -> Unsubscribe:
     try:
         return get_pubsub().subscribe(channel, listener)
     except Exception as error:
-        report(error, "pubsub", "other processes are not heard, so this one looks for itself")
+        report(error, "pubsub", "notifications of other processes do not arrive, so this process polls")
         return lambda: None
 
 

@@ -1,29 +1,30 @@
-"""From what a handler returned to what is written."""
+"""Turns the instruction that a handler returned into the rows and columns to write."""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.context import NOTHING
-from django_ayework.define.plans import Plan
-from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.define.requests import WorkRequest
-from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works, likeness
+from django_ayework.define.instructions import NOTHING, Plan
+from django_ayework.define.types import AnyWorkType, registry
+from django_ayework.documentation import logged
+from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works
+from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import codec_of, decode_input, encode_result, quotes_for_people
-from django_ayework.flow.requests import decode_options
-from django_ayework.flow.row_templates import Drafts, plain_kinds
+from django_ayework.flow.propagation import headers_for
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.heartbeat import project_code
+from django_ayework.propagation import Queueing, propagators
 from django_ayework.rules.conditions import Contribution, GroupValue, fold
-from django_ayework.rules.outputs import Unit, units_of
-from django_ayework.rules.retry import RetryInput, decide_failure
-from django_ayework.rules.texts import cut_traceback, error_text
+from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
+from django_ayework.rules.identity import Unit, units_of
+from django_ayework.rules.retry import RetryInput, decide_failure, has_expired
 from django_ayework.store.clock import clock
 from django_ayework.store.rows import WorkRow
 
@@ -31,27 +32,37 @@ from django_ayework.store.rows import WorkRow
 
 logger = logging.getLogger("django_ayework")
 
-#: Dropped parts of one output that are told of one by one.
-MOST_TOLD = 10
+#: Dropped parts of one output that a message names.
+MOST_NAMED = 10
 
 
 def outputs_of(plan: Plan, row: WorkRow) -> tuple[NewWork, ...]:
     """Return the works that a success outputs.
 
-    Nothing in an output fails the work that gave it; what is dropped is logged.
+    An output never fails the work that gave it. Dropped parts are logged.
     """
     work_type = registry.find(row.type)
     then = work_type.settings.then if work_type is not None else None
     if work_type is None or then is None:
         if plan.output is not NOTHING:
-            logger.warning("Work %s called ctx.output, but its type %r has no then=.", row.id, row.type)
+            logger.warning(
+                "Work %s called ctx.output, but its type %r has no then=. %s",
+                row.id,
+                row.type,
+                logged("output-dropped"),
+            )
         return ()
     output = effective_output(plan, row, work_type)
     if output is NOTHING:
         return ()
     target = registry.find(then)
     if target is None:
-        logger.warning("The output of work %s is dropped: then=%r names no type known here.", row.id, then)
+        logger.warning(
+            "The output of work %s is dropped: then=%r names no type known here. %s",
+            row.id,
+            then,
+            logged("output-dropped"),
+        )
         return ()
     return new_works_of_output(output, row, target)
 
@@ -63,72 +74,84 @@ def effective_output(plan: Plan, row: WorkRow, work_type: AnyWorkType) -> object
     """
     if plan.own is not None and isinstance(plan.own.value, Mapping):
         if plan.output is not NOTHING:
-            logger.warning("Work %s returned a mapping, so what ctx.output gave does not count.", row.id)
+            logger.warning(
+                "Work %s returned a mapping, so what ctx.output gave does not count. %s",
+                row.id,
+                logged("output-dropped"),
+            )
         return plan.own.value.get("output", NOTHING)
     if plan.output is not NOTHING:
         return plan.output
     try:
         return decode_input(row.input, codec_of(work_type)).get("output", NOTHING)
     except BaseException:  # a codec of the project's own may raise anything
-        logger.warning("The input of work %s cannot be read, so it has no output.", row.id)
+        logger.warning(
+            "The input of work %s cannot be read, so it has no output. %s", row.id, logged("output-dropped")
+        )
         return NOTHING
 
 
 def new_works_of_output(output: object, row: WorkRow, target: AnyWorkType) -> tuple[NewWork, ...]:
     """Return the works of an output that can be queued; log the rest."""
     read = units_of(output)
+    lineage = Lineage.of(row)
+    if propagators and read.units:
+        lineage = replace(lineage, headers=headers_of_units(len(read.units), lineage, target))
     new_works, dropped = [], list(read.dropped)
     for unit in read.units:
         try:
-            new_works.append(new_work_of_unit(unit, row, target))
+            new_works.append(new_work_of_unit(unit, lineage, target))
         except BaseException as error:  # options(...) of the target may raise anything
             dropped.append(f"{unit.name!r}: {error_text(error)}")
     if dropped:
-        told = "; ".join(dropped[:MOST_TOLD]) + ("; …" if len(dropped) > MOST_TOLD else "")
-        told = quotes_for_people(told, row.type, target.name)
+        named = "; ".join(dropped[:MOST_NAMED]) + ("; …" if len(dropped) > MOST_NAMED else "")
+        named = quotes_for_people(named, row.type, target.name)
         logger.warning(
-            "Of the output of work %s (%s) for %s, %d could not be queued: %s",
-            row.id, row.type, target.name, len(dropped), told,
+            "Of the output of work %s (%s) for %s, %d could not be queued: %s %s",
+            row.id, row.type, target.name, len(dropped), named, logged("output-dropped"),
         )  # fmt: skip
     return tuple(new_works)
 
 
-def new_work_of_unit(unit: Unit, row: WorkRow, target: AnyWorkType) -> NewWork:
-    """Return the work of a unit, which is what it is known by: no other deduplication applies."""
+def headers_of_units(count: int, lineage: Lineage, target: AnyWorkType) -> dict[str, str]:
+    """Ask the propagators once for the headers of all works of an output."""
+    parent = lineage.parent_id
+    return headers_for(
+        Queueing(number=count, id=None, type=target.name, queue=None, parent=parent, continues=False)
+    )
+
+
+def new_work_of_unit(unit: Unit, lineage: Lineage, target: AnyWorkType) -> NewWork:
+    """Return the work of a unit. The unit identifies it, so no other deduplication applies."""
     given: dict[str, Any] = {"unit": unit.name, "dedup": None}
     if unit.priority is not None:
         given["priority"] = unit.priority
     if unit.delay > 0:
         given["delay"] = unit.delay
-    return build_new_work(target.build(unit.input), given, Lineage.of(row), clock.now())
+    return build_new_work(target.build(unit.input), given, lineage, clock.now())
 
 
-# From a plan to what is written: results and contributions as text, new works as rows.
-
-#: From how many new works on it is worthwhile to tell plain ones apart.
-MANY = 100
-
-Requests: TypeAlias = Sequence[WorkRequest[Any, Any]]
+# From a plan to rows: results and contributions as text, new works as rows.
 
 
 def success_from(plan: Plan, row: WorkRow) -> Success:
     """Encode a plan: the own result with the type's codec, what the group gets with the settings'.
 
-    Inputs of drafts are left for later. Raises NotEncodable or PayloadTooLarge.
+    Raises NotEncodable or PayloadTooLarge.
     """
     codec = codec_of(registry.find(row.type))
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
-    new_works, drafts = new_works_of(plan, row) if plan.works or plan.continuation else ((), None)
+    new_works = new_works_of(plan, row) if plan.works or plan.continuation else ()
     outputs = outputs_of(plan, row)
     differs = any(word.append or word is not plan.own for word in plan.contributions)
-    if row.group_id is None and not new_works and not drafts and not outputs and not differs:
+    if row.group_id is None and not new_works and not outputs and not differs:
         return Success(result)
     same = plan.own if codec is get_settings().codec else None  # its text is the result's
     contributions = tuple(
         Contribution(result, word.final) if word is same and not word.append else encoded(row.type, word)
         for word in plan.contributions
     )
-    return Success(result, contributions, new_works, outputs, differs, drafts)
+    return Success(result, contributions, new_works, outputs, differs)
 
 
 def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Success:
@@ -146,26 +169,13 @@ def success_of_value(value: object, row: WorkRow, work_type: AnyWorkType) -> Suc
     return Success(result, (Contribution(result) if same else encoded(row.type, Contribution(value)),))
 
 
-def new_works_of(plan: Plan, row: WorkRow) -> tuple[tuple[NewWork, ...], Drafts | None]:
-    """Return the works that a plan queues, the continuation of the chain last; drafts of very many."""
-    now, lineage = clock.now(), Lineage.of(row)
-    works, drafts = (plan.works, None) if len(plan.works) < MANY else told_apart(plan.works, now, lineage)
-    new_works = tuple(build_new_works(works, lineage, now)) if works else ()
+def new_works_of(plan: Plan, row: WorkRow) -> tuple[NewWork, ...]:
+    """Return the works that a plan queues, the continuation of the chain last."""
+    now = clock.now()
+    new_works = build_new_works(plan.works, Lineage.of(row), now)
     if plan.continuation is not None:
-        new_works = *new_works, build_new_work(plan.continuation, {}, Lineage.continuing(row), now)
-    return new_works, drafts
-
-
-def told_apart(works: Requests, now: datetime, lineage: Lineage) -> tuple[Requests, Drafts | None]:
-    """Return the works that must be born one by one, and drafts of the others."""
-    plain = plain_kinds(works)
-    if not plain:
-        return works, None
-    many: list[WorkRequest[Any, Any]] = []
-    others: list[WorkRequest[Any, Any]] = []
-    for work in works:
-        (many if likeness(work) in plain else others).append(work)
-    return others, Drafts(many, now, lineage)
+        new_works.append(build_new_work(plan.continuation, {}, Lineage.continuing(row), now))
+    return tuple(new_works)
 
 
 def encoded(type: str, contribution: Contribution) -> Contribution:
@@ -202,5 +212,28 @@ def as_failure(settlement: Settlement, error: BaseException) -> Settlement:
     cause = error.cause if isinstance(error, ContributionFailed) else error
     decision = decide_failure(cause, None, retry_input_of(settlement.row, clock.now()))
     return settlement._replace(
-        ending=decision, traceback=cut_traceback(f"The outcome could not be written: {error}")
+        ending=decision,
+        traceback=cut_traceback(f"The outcome could not be written: {error}"),
+        exception=class_path(cause),
     )
+
+
+# Works of types that are unknown here.
+
+
+def unknown_text(type: str) -> str:
+    """Return the error of a work of an unknown type."""
+    return (
+        f"unknown work type: no worker knew {type!r} within AYEWORK['UNKNOWN_TYPE_GRACE']; "
+        "install the app that defines it, then retry this work. "
+        f"{if_renamed(type, registry.names())} {registry.loaded()}"
+    )
+
+
+def is_parked(row: WorkRow) -> bool:
+    """Tell whether a work of a type unknown here should be offered to other workers before it dies."""
+    if registry.find(row.type) is not None:
+        return False
+    now = clock.now()
+    grace = timedelta(seconds=get_settings().unknown_type_grace)
+    return not has_expired(row.deadline, now) and now - parked_since(row.error, now) < grace

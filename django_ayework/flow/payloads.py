@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.requests import GATE_TYPE, WorkRequest
+from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.errors import NotDecodable, NotEncodable, PayloadTooLarge
 from django_ayework.rules.codec import Codec, RichJSON
-from django_ayework.rules.texts import HIDDEN, redacted
-from django_ayework.store.rows import WorkRow
-
-# --- payloads ---
-# Inputs, results and group values, to and from the text that is stored.
+from django_ayework.rules.formatting import HIDDEN, redacted
 
 TEXTS = frozenset({str})
 
@@ -23,6 +20,20 @@ def codec_of(work_type: AnyWorkType | None) -> Codec:
     """Return the type's own codec, or the one of the settings."""
     own = work_type.settings.codec if work_type is not None else None
     return own or get_settings().codec
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredRequest(WorkRequest[Any, Any]):
+    """A request read back from a gate: its input is encoded already."""
+
+    encoded: str = ""
+
+
+def encoded_input(request: WorkRequest[Any, Any], codec: Codec | None = None) -> str:
+    """Return a request's input as text, by the codec of its type. Raises NotEncodable or PayloadTooLarge."""
+    if isinstance(request, StoredRequest):
+        return request.encoded
+    return encode_input(request.type, request.input, codec or codec_of(registry.find(request.type)))
 
 
 def encode_input(type: str, arguments: Mapping[str, Any], codec: Codec) -> str:
@@ -45,13 +56,13 @@ def encoded(value: Any, codec: Codec, part: str, type: str) -> str:
 
 
 def redacts(type: str) -> bool:
-    """Tell whether a type hides parts of its input from people, whom messages may reach."""
+    """Tell whether a type hides parts of its input, which messages may then not quote."""
     work_type = registry.find(type)
     return work_type is not None and bool(work_type.settings.redact)
 
 
 def sized(text: str, what: str, type: str = "") -> str:
-    """Return the text unless it is too large; ``what`` it is, and of which type, is for the message."""
+    """Return the text unless it is too large; the message of the error has ``what`` and the type."""
     limit = get_settings().max_payload
     if len(text) > limit:
         raise PayloadTooLarge(
@@ -95,15 +106,14 @@ def decode_value(text: str | None, codec: Codec) -> Any:
     return None if text is None else codec.decode(text)
 
 
-# --- redaction ---
-# Inputs as people may see them. Whatever shows an input, in a page, a log or a message, asks here.
+# Inputs as people may see them: every page, log record and message that shows an input asks here.
 
 
 def input_for_people(type: str, text: str, kept: Iterable[str] | None) -> str:
     """Return a stored input as text that may be shown; the same text when there is nothing to hide.
 
-    ``kept`` is what was to be redacted when the work was queued, so that those may show it, too, who do not
-    know its type; None when it has not been queued. What cannot be looked into is hidden altogether.
+    ``kept`` are the paths to redact as they were when the work was queued, so that a process without the type
+    can redact, too; None for a work that is not queued yet. An input that cannot be decoded is hidden whole.
     """
     if type == GATE_TYPE:
         return releases_for_people(text)
@@ -136,13 +146,13 @@ def arguments_for_people(work_type: AnyWorkType | None, arguments: Any) -> Any:
     return redacted(arguments, paths) if paths else arguments
 
 
-def read_input(row: WorkRow, work_type: AnyWorkType) -> Mapping[str, Any]:
+def read_input(text: str, work_type: AnyWorkType) -> Mapping[str, Any]:
     """Return a stored input by name. Raises NotDecodable, or whatever a codec of the project's own raises.
 
-    As errors quote what they cannot read, the type's redaction hides them.
+    Errors quote unreadable values, so the type's redaction hides them.
     """
     try:
-        return decode_input(row.input, codec_of(work_type))
+        return decode_input(text, codec_of(work_type))
     except BaseException:
         if not work_type.settings.redact:
             raise

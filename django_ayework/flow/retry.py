@@ -6,23 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django_ayework.define.ids import new_id
-from django_ayework.define.registry import registry
-from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.requests import GATE_TYPE, new_id
+from django_ayework.define.types import registry
+from django_ayework.documentation import documented
 from django_ayework.errors import AyeworkError, NotRetryable
-from django_ayework.flow.acting import lock_work, require_group
-from django_ayework.flow.dependencies import Move, deadline_anew, decision_of, flush, reopen, waiting_again
+from django_ayework.flow.enqueue import request_of
+from django_ayework.flow.gates import Move, deadline_anew, decision_of, flush, reopen, waiting_again
 from django_ayework.flow.handles import Handle, remember_uncommitted
+from django_ayework.flow.identity import require_free_unit
 from django_ayework.flow.new_works import NewWork
+from django_ayework.flow.options import decode_options, encode_options, headers_of, with_headers
 from django_ayework.flow.payloads import codec_of, encode_input
-from django_ayework.flow.requests import decode_options, encode_options, request_of
 from django_ayework.flow.states import gate_of
+from django_ayework.flow.termination import lock_work, require_group
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.flow.units import require_free_unit
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision
+from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status
-from django_ayework.rules.texts import error_before
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import chunked, own_transaction, rows
@@ -33,11 +34,12 @@ from django_ayework.store.transitions import replace_input
 
 
 @own_transaction
-def retry(id: str, input: Any = None, again: bool = False) -> Handle[Any, Any]:
+def retry(id: str, input: Any = None, again: bool = False, by: str = "") -> Handle[Any, Any]:
     """Make a dead or cancelled work pending again with a full budget of attempts; return its handle.
 
     Its group re-opens, and waiters that died because of it wait again. ``expires`` counts anew, an explicit
-    ``deadline`` stays. ``input`` replaces the stored input. A waiter is decided anew from the works it waits
+    ``deadline`` stays. ``input`` replaces the stored input, which is kept as a revision that names ``by``, a
+    user. A waiter is decided anew from the works it waits
     for. With ``again`` a success is run again: as a new work, whose parent it is.
 
     Raises WorkNotFound, and NotRetryable for a work in any other status, or for a waiter that still cannot be
@@ -50,7 +52,7 @@ def retry(id: str, input: Any = None, again: bool = False) -> Handle[Any, Any]:
     if row.status == Status.SUCCESS:
         return run_again(unit_of_work, row, input)
     if input is not None:
-        replace_input(row.id, new_input(row, input))
+        replace_input(row, new_input(row, input), unit_of_work.now, by)
     if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.FIRE):
         wait_again(unit_of_work, row, waiter)
     else:
@@ -69,6 +71,7 @@ def require_retryable(row: WorkRow, again: bool) -> None:
             f"expected a work with a handler to run again, but {row.id} is a gate that has opened; "
             "run the works again that it has queued.",
             id=row.id,
+            code="gate-has-opened",
         )
     expected, hint = "dead or cancelled", "only ended works without success can be retried."
     if again:
@@ -97,15 +100,18 @@ def start_over(unit_of_work: UnitOfWork, row: WorkRow) -> None:
 def wait_again(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None) -> None:
     """Let a waiter wait again; its edges may open it at once. Raises NotRetryable if it cannot be met."""
     if waiter is None:
-        raise NotRetryable(f"the gate {row.id} has lost its edges; queue a new one.", id=row.id)
+        raise NotRetryable(
+            f"the gate {row.id} has lost its edges; queue a new one.", id=row.id, code="gate-lost-its-edges"
+        )
     if decision_of(waiter) is Decision.NEVER:
         members = [id for id, _ in missed_by(row.id, limit=1000)]
         what, verb = ("gate", "open") if row.type == GATE_TYPE else ("work", "start")
         raise NotRetryable(
             f"the {what} {row.id} still cannot {verb}; "
-            f"retry first what it waits for: {', '.join(members[:5])}.",
+            f"retry first the works that it waits for: {', '.join(members[:5])}.",
             id=row.id,
             members=members,
+            code="retry-the-members-first",
         )
     transition = waiting_again(row, unit_of_work.now)
     transitions.apply([transition])
@@ -115,9 +121,10 @@ def wait_again(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None)
 def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any, Any]:
     """Queue a new work like a success, in a group and a chain of its own; the success is its parent.
 
-    The options keep the gate that released the success, for ``ctx.dependents``.
+    The options keep the headers, and the gate that released the success, for ``ctx.dependents``.
     """
     options = decode_options(row.options)
+    repeated = encode_options(replace(options, released_by=gate_of(row, options)))
     new = row._replace(
         id=new_id(),
         status=Status.PENDING,
@@ -126,7 +133,7 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
         chain_id=None,
         chain_index=0,
         input=row.input if input is None else new_input(row, input),
-        options=encode_options(replace(options, released_by=gate_of(row, options))),
+        options=with_headers(repeated, headers_of(row.options)),
         error="",
         progress=None,
         attempt=0,
@@ -151,8 +158,12 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
 def new_input(row: WorkRow, input: Any) -> str:
     """Encode the input that replaces the stored one, checked against the handler."""
     if row.type == GATE_TYPE:
-        raise TypeError(
-            f"expected no input for the gate {row.id}: the works it releases were fixed when it was queued."
+        raise documented(
+            TypeError(
+                f"expected no input for the gate {row.id}: the works it releases were fixed when it was "
+                "queued."
+            ),
+            "gate-takes-no-input",
         )
     given = request_of(row.type, input).input
     return encode_input(row.type, given, codec_of(registry.find(row.type)))
@@ -202,6 +213,7 @@ def retry_group(group_id: str) -> list[str]:
             f"{len(report.refusals)} could not be, the first because: {first}",
             id=group_id,
             members=list(report.refusals),
+            code="group-partly-retried",
         )
     return done
 

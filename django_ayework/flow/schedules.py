@@ -1,4 +1,4 @@
-"""Schedules as rows: kept in step with the code, changed by hand, and shown. Firing them is in ``firing``."""
+"""Schedules as rows: kept in step with the code, changed by hand, shown. ``scheduler`` fires them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, Literal
 from django.conf import settings
 
 from django_ayework.define.schedules import DeclaredSchedule, schedules
+from django_ayework.documentation import logged
 from django_ayework.models import Schedule
 from django_ayework.rules.durations import later
 from django_ayework.rules.schedules import INSTANT, Timing, zone_of
@@ -45,7 +46,7 @@ NO_FAILURE = {"failures": 0, "error": ""}
 
 
 def timing_of(row: Schedule) -> Timing | None:
-    """Return the occurrences of a schedule; None when a function tells them, one at a time."""
+    """Return the occurrences of a schedule; None when a function gives them, one at a time."""
     if row.kind == "next":
         return None
     return Timing(
@@ -127,7 +128,7 @@ def differing(stored: dict[str, Schedule]) -> set[str]:
 
 
 def is_orphan(row: Schedule) -> bool:
-    """Tell whether a schedule is to be disabled: code declared it once, and no longer does."""
+    """Tell whether to disable a schedule: its declaration has been removed from the code."""
     return row.origin == "code" and row.enabled and schedules.find(row.name) is None
 
 
@@ -149,7 +150,11 @@ def write_differences() -> None:
         if is_orphan(row):
             row.enabled = False
             change_schedule(row.pk, {"enabled": False, **beginning(row, now)})
-            logger.warning("Disabled the schedule %s: no code declares it any more.", name)
+            logger.warning(
+                "Disabled the schedule %s: no code declares it any more. %s",
+                name,
+                logged("schedule-disabled"),
+            )
         else:
             write_changes(row, now)
 
@@ -204,7 +209,8 @@ def changes_of(declared: DeclaredSchedule, row: Schedule) -> dict[str, Any]:
     if row.origin != "code":
         logger.warning(
             "The schedule %s is not fired as code declares it: one of this name was made in the admin. "
-            "Delete it there, or give another name= to schedule().", row.name,
+            "Delete it there, or give another name= to schedule(). %s",
+            row.name, logged("schedule-name-taken"),
         )  # fmt: skip
         return {}
     columns: dict[str, Any] = {**columns_of(declared), "enabled": True}

@@ -11,16 +11,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.db import InterfaceError, OperationalError
 
-from django_ayework.define.events import Kind
+from django_ayework.define.handles import Kind, WorkEvent
+from django_ayework.define.types import registry
 from django_ayework.errors import InvalidInstruction
-from django_ayework.flow.dependencies import flush
-from django_ayework.flow.effects import Effects
+from django_ayework.flow.after_commit import Effects
+from django_ayework.flow.events import EventBatch, group_done_has_receivers, has_receivers, work_event
+from django_ayework.flow.gates import flush
 from django_ayework.flow.new_works import NewWork
-from django_ayework.flow.row_templates import Drafts
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
@@ -44,12 +45,6 @@ class Success(NamedTuple):
     new_works: tuple[NewWork, ...] = ()  # a continuation comes last
     outputs: tuple[NewWork, ...] = ()  # works of the type that the work's type names with then=
     needs_group: bool = False  # the group's value differs from the work's own result
-    drafts: Drafts | None = None  # other new works, which need nothing but their rows
-
-    @property
-    def queues(self) -> bool:
-        """Whether works are queued in the work's group."""
-        return bool(self.new_works or self.drafts)
 
 
 class Settlement(NamedTuple):
@@ -58,6 +53,8 @@ class Settlement(NamedTuple):
     row: WorkRow
     ending: Success | AttemptDecision
     traceback: str = ""
+    exception: str = ""  # the class of the exception, as module and name
+    seconds: float | None = None  # how long the handler ran; None if it did not
 
     @property
     def key(self) -> tuple[str, int]:
@@ -140,7 +137,7 @@ def move(settlements: Iterable[Settlement], now: datetime) -> set[str]:
     """
     successes: dict[str | None, list[transitions.Won]] = defaultdict(list)
     others: list[Transition] = []
-    for row, ending, _ in settlements:
+    for row, ending, *_ in settlements:
         if isinstance(ending, Success):
             founded = founded_by(row, ending)
             successes[row.worker].append(transitions.Won(row.id, row.delivery, ending.result, founded))
@@ -166,7 +163,7 @@ def success_of(row: WorkRow, success: Success, now: datetime) -> Transition:
 def founded_by(row: WorkRow, success: Success) -> dict[str, str]:
     """Return the ids of a group and a chain that this work founds: so far it was alone in them."""
     founded = {}
-    if row.group_id is None and (success.queues or success.outputs or success.needs_group):
+    if row.group_id is None and (success.new_works or success.outputs or success.needs_group):
         founded["group_id"] = row.id
     if row.chain_id is None and continues(success):
         founded["chain_id"] = row.id
@@ -195,20 +192,43 @@ def record_all(unit_of_work: UnitOfWork, won: Sequence[Settlement]) -> None:
     Continuing chains come first: a work that is queued here may wait for a chain whose step has just ended.
     """
     unit_of_work.continuing.update(settlement.row.chain for settlement in won if continues(settlement.ending))
-    types = {settlement.row.type for settlement in won}
-    observed = {type for type in types if unit_of_work.effects.have_receivers(Kind.SUCCEEDED, type)}
-    plain: list[WorkRow] = []
+    keeping = {type for type in {settlement.row.type for settlement in won} if keeps_attempts(type)}
+    tells_groups = group_done_has_receivers()  # each work that is alone is a group
+    plain: list[Settlement] = []
     for settlement in won:
         row, ending = settlement.row, settlement.ending
+        if keeping and row.type in keeping and isinstance(ending, Success):
+            unit_of_work.attempts.append(attempt_row(settlement.row, Outcome.SUCCESS, unit_of_work.now))
         if not isinstance(ending, Success):
             record_decision(unit_of_work, settlement, ending)
-        elif row.type in observed or ending.queues or ending.outputs or ending.needs_group:
-            record_success(unit_of_work, row, ending)
+        elif tells_groups or ending.new_works or ending.outputs or ending.needs_group:
+            record_success(unit_of_work, settlement, ending)
         else:
-            plain.append(row)
+            plain.append(settlement)
             if row.group_id is not None:
                 unit_of_work.groups.contributed(row.group_id, row.id, ending.contributions)
-    unit_of_work.all_succeeded(plain)
+    record_plain_successes(unit_of_work, plain)
+
+
+class Successes(EventBatch[Settlement]):
+    """Works that succeeded; nothing is computed of one that no receiver asks about."""
+
+    __slots__ = ()
+
+    def event_of(self, item: Settlement) -> WorkEvent:
+        """Return the success of a work as an event."""
+        after = item.row.after(success_of(item.row, cast(Success, item.ending), self.at))
+        return work_event(self.kind, after, self.at)
+
+
+def record_plain_successes(unit_of_work: UnitOfWork, plain: Sequence[Settlement]) -> None:
+    """Record the ends of works from which nothing follows but the ends of their groups and chains."""
+    rows = [settlement.row for settlement in plain]
+    unit_of_work.all_succeeded(rows)
+    types = {row.type for row in rows}
+    if heard := {type for type in types if has_receivers(Kind.SUCCEEDED, type)}:
+        items = plain if heard == types else [each for each in plain if each.row.type in heard]
+        unit_of_work.effects.batches.append(Successes(Kind.SUCCEEDED, unit_of_work.now, items))
 
 
 def continues(ending: Success | AttemptDecision) -> bool:
@@ -218,23 +238,24 @@ def continues(ending: Success | AttemptDecision) -> bool:
     return ending.new_works[-1].row.chain_id is not None  # a continuation comes last
 
 
-def record_success(unit_of_work: UnitOfWork, row: WorkRow, success: Success) -> None:
-    """Record what follows from a success; ``row`` is as the worker has read it.
+def record_success(unit_of_work: UnitOfWork, settlement: Settlement, success: Success) -> None:
+    """Record what follows from a success.
 
     Children are recorded before the end of their parent, so that the group does not settle in between.
     """
+    row = settlement.row  # as the worker has read it
     group_id = founded_by(row, success).get("group_id", row.group_id)
     if group_id is not None:
         if row.group_id is None:
             unit_of_work.groups.founded(group_id)
         unit_of_work.groups.contributed(group_id, row.id, success.contributions)
-    if success.queues:
-        require_new_steps(success, unit_of_work.insert(success.new_works, success.drafts))
+    if success.new_works:
+        require_new_steps(success, unit_of_work.insert(success.new_works))
     unit_of_work.outputs += success.outputs
     row = row._replace(group_id=group_id)
-    if unit_of_work.effects.have_receivers(Kind.SUCCEEDED, row.type):
+    if group_done_has_receivers() or has_receivers(Kind.SUCCEEDED, row.type):
         row = row.after(success_of(row, success, unit_of_work.now))
-        unit_of_work.effects.happened(Kind.SUCCEEDED, row)
+        unit_of_work.effects.happened(Kind.SUCCEEDED, row, settlement.seconds)
     unit_of_work.ended(row, Status.SUCCESS, continues(success))
 
 
@@ -246,6 +267,7 @@ def require_new_steps(success: Success, taken: set[str]) -> None:
                 f"expected ctx.continue_with(…) to have a new work, but {new_work.row.id} was queued before; "
                 "build another by calling its type.",
                 id=new_work.row.id,
+                code="continuation-queued-before",
             )
 
 
@@ -253,15 +275,18 @@ def record_decision(unit_of_work: UnitOfWork, settlement: Settlement, decision: 
     """Record an attempt that did not succeed; a dead work has ended, any other waits for a worker."""
     after = settlement.row.after(transition_by(settlement.row, decision, unit_of_work.now))
     if is_recorded(decision):
-        unit_of_work.attempts.append(attempt_row(settlement, decision, unit_of_work.now))
+        attempt = attempt_row(settlement.row, decision.outcome, unit_of_work.now, decision.error)
+        unit_of_work.attempts.append(
+            attempt._replace(traceback=settlement.traceback, exception=settlement.exception)
+        )
     if decision.outcome is Outcome.DEFERRED:
-        unit_of_work.effects.happened(Kind.DEFERRED, after, run_at=decision.run_at)
+        moment = {"run_at": decision.run_at}
+        unit_of_work.effects.happened(Kind.DEFERRED, after, settlement.seconds, extra=moment)
     elif decision.reason is Reason.EXPIRED:
         unit_of_work.effects.happened(Kind.EXPIRED, after)
     else:
-        unit_of_work.effects.happened(
-            Kind.FAILED, after, error=decision.error, will_retry=decision.will_retry
-        )
+        failure = {"error": decision.error, "will_retry": decision.will_retry}
+        unit_of_work.effects.happened(Kind.FAILED, after, settlement.seconds, decision.outcome, failure)
     if decision.status is Status.DEAD:
         unit_of_work.ended(after, Status.DEAD)
     else:
@@ -273,16 +298,21 @@ def is_recorded(decision: AttemptDecision) -> bool:
     return decision.counts or decision.outcome is Outcome.DEFERRED
 
 
-def attempt_row(settlement: Settlement, decision: AttemptDecision, now: datetime) -> AttemptRow:
-    """Return the row of an attempt that did not succeed."""
-    row = settlement.row
+def keeps_attempts(type: str) -> bool:
+    """Tell whether a type wants the attempts that succeed to be kept, too."""
+    work_type = registry.find(type)
+    return work_type is not None and work_type.settings.keep_attempts
+
+
+def attempt_row(row: WorkRow, outcome: Outcome, now: datetime, error: str = "") -> AttemptRow:
+    """Return the record of the attempt that a running work is at, which ends now."""
     return AttemptRow(
         work_id=row.id,
         number=row.attempt,
         worker=row.worker or "",
-        outcome=str(decision.outcome),
-        error=decision.error,
-        traceback=settlement.traceback,
+        outcome=str(outcome),
+        error=error,
+        traceback="",
         started_at=row.started_at,
         ended_at=now,
     )

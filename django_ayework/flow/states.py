@@ -10,11 +10,11 @@ from typing import Any
 
 from django_ayework.define.handles import ChainState
 from django_ayework.define.handles import WorkState as WorkState
-from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.types import registry
 from django_ayework.errors import InvalidOption
+from django_ayework.flow.options import StoredOptions, decode_options
 from django_ayework.flow.payloads import codec_of, decode_input, decode_value
-from django_ayework.flow.requests import StoredOptions, decode_options
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.connections import read
 from django_ayework.store.dependencies import watched_by, watched_by_all
@@ -43,7 +43,7 @@ class WaitingState(WorkState):
         object.__setattr__(self, "_row", row)
 
     def __getattr__(self, name: str) -> Any:
-        """Read what is asked for the first time."""
+        """Read an attribute when it is first used."""
         if name not in WAITED_FOR:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = read(partial(WAITED_FOR[name], self._row))
@@ -95,7 +95,7 @@ def states_of(rows: Sequence[WorkRow]) -> list[WorkState]:
     return states
 
 
-#: What is read of a work when it is asked for.
+#: The attributes that are read when they are first used.
 WAITED_FOR: dict[str, Callable[[WorkRow], tuple[str, ...]]] = {
     "dependents": dependents_of,
     "blockers": blocker_ids_of,
@@ -103,7 +103,7 @@ WAITED_FOR: dict[str, Callable[[WorkRow], tuple[str, ...]]] = {
 
 
 def state_of(row: WorkRow) -> WorkState:
-    """Return a row as users see it; what it waits for, which may be very many ids, is not read yet."""
+    """Return a row as users see it. Its blockers, perhaps very many ids, are read at their first use."""
     options = decode_options(row.options)
     succeeded = row.status == Status.SUCCESS
     last_error = None if succeeded else row.error or None

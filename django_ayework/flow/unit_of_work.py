@@ -1,4 +1,8 @@
-"""The unit of work: what one transaction ended, inserted and changed in groups, flushed in a fixed order."""
+"""The unit of work: what one transaction ended, inserted and changed in groups, flushed in a fixed order.
+
+The order keeps locks and races simple: works first, then waiters wave by wave (each in id order), then groups
+in id order. Groups come last because all settlements of a busy group lock the same row.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django_ayework.conf import get_settings
-from django_ayework.define.events import Kind
-from django_ayework.flow.blockers import Watches, blocked, watched_by_gates
-from django_ayework.flow.effects import Effects
-from django_ayework.flow.events import group_done_has_receivers, has_receivers
-from django_ayework.flow.gates import promised_ids
-from django_ayework.flow.identity import leave_taken, one_per_id
+from django_ayework.flow.after_commit import Effects
+from django_ayework.flow.events import group_done_has_receivers
+from django_ayework.flow.identity import leave_existing, one_per_id
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import decode_value
-from django_ayework.flow.row_templates import Drafts
+from django_ayework.flow.releases import Watches, blocked, release_ids, watched_by_gates
 from django_ayework.flow.states import readable_result
 from django_ayework.rules.conditions import (
     Condition,
@@ -42,9 +43,6 @@ from django_ayework.store.groups import (
 from django_ayework.store.insert import insert_works
 from django_ayework.store.rows import WorkRow
 
-# --- group books ---
-# What each group gains in one transaction, applied at its end under the groups' locks.
-
 
 class ContributionFailed(Exception):
     """The ``append`` function of a contribution raised; its work's attempt has failed."""
@@ -57,10 +55,10 @@ class ContributionFailed(Exception):
 
 @dataclass(slots=True)
 class GroupDelta:
-    """What one group gains."""
+    """The changes of one group."""
 
     is_new: bool = False
-    may_exist: bool = False  # somebody else may have made the new group just now
+    may_exist: bool = False  # another transaction may have inserted the new group just now
     shrinks: bool = False  # members are deleted, perhaps all of them
     open: int = 0
     total: int = 0
@@ -68,7 +66,7 @@ class GroupDelta:
     contributions: list[tuple[str, Contribution]] = field(default_factory=list)
 
     def contribute(self, work_id: str, contribution: Contribution) -> None:
-        """Add a contribution, instead of the one before if both do nothing but replace the value."""
+        """Add a contribution; it takes the place of the one before if both only replace the value."""
         if contribution.append is None and self.contributions:
             _, before = self.contributions[-1]
             if before.append is None and not before.final:
@@ -77,31 +75,31 @@ class GroupDelta:
 
     @property
     def is_plain(self) -> bool:
-        """Whether members of a group that is there have come or ended, with one value to replace its own."""
+        """Whether one statement can write it: no group or member comes or goes, a value is replaced."""
         replaces = all(contribution.append is None for _, contribution in self.contributions)
         return replaces and not (self.is_new or self.shrinks)
 
     @property
     def value(self) -> tuple[str | None, bool]:
-        """The value of a plain gain, if it has one, and whether that is final; nothing passes a final one."""
+        """The value of a plain change, if it has one, and whether it is final."""
         for _, contribution in self.contributions:
             return contribution.value, contribution.final
         return None, False
 
 
 class GroupChanges:
-    """Collects gains; :meth:`close` writes them."""
+    """Collects the changes of groups; :meth:`close` writes them under the groups' locks."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
         self.deltas: dict[str, GroupDelta] = defaultdict(GroupDelta)
 
     def founded(self, root_id: str) -> None:
-        """Note that a work which was alone gets company: it is the first, open member of its own group."""
+        """Note that a work becomes the first, open member of a group of its own."""
         self.deltas[root_id] = GroupDelta(is_new=True, open=1, total=1)
 
     def founded_empty(self, group_id: str) -> None:
-        """Note a new group whose members are all still to join; nobody may, when a rival has queued them."""
+        """Note a new group without members. It is not written if another transaction has queued them all."""
         self.deltas[group_id] = GroupDelta(is_new=True, may_exist=True)
 
     def members_joined(self, group_id: str, count: int) -> None:
@@ -124,7 +122,7 @@ class GroupChanges:
         self.deltas[group_id].dead -= was_dead
 
     def member_deleted(self, group_id: str, status: Status | str) -> None:
-        """Note that a member's row is gone; ``status`` is what it had been."""
+        """Note that a member's row is gone; ``status`` is its last status."""
         delta = self.deltas[group_id]
         delta.open -= not is_terminal(status)
         delta.dead -= status == Status.DEAD
@@ -138,9 +136,9 @@ class GroupChanges:
             delta.contribute(work_id, contribution)
 
     def close(self, effects: Effects) -> None:
-        """Write every gain, groups locked in id order; announce the groups that have settled.
+        """Write all changes, groups locked in id order; announce the groups that have settled.
 
-        A group whose last member was deleted goes with it, and nobody is told.
+        A group whose last member was deleted is deleted, too, without an event.
         """
         if not self.deltas:
             return
@@ -152,7 +150,7 @@ class GroupChanges:
                 effects.group_done(row.id, decode_value(row.value, get_settings().codec))
 
     def _written(self) -> Collection[GroupRow]:
-        """Write every gain; return the groups as they are now. A plain gain takes one statement."""
+        """Write all changes; return the groups as they are now. A single plain change takes one statement."""
         [(id, delta), *others] = self.deltas.items()
         if not others and delta.is_plain:
             counted = count_in_group(id, delta.open, delta.total, delta.dead, self.now, *delta.value)
@@ -168,7 +166,7 @@ class GroupChanges:
         return written.values()
 
     def applied(self, row: GroupRow) -> GroupRow:
-        """Return the group with its gain."""
+        """Return the group with its changes."""
         delta = self.deltas[row.id]
         value = GroupValue(row.value, row.value is not None, row.final)
         for work_id, contribution in delta.contributions:
@@ -180,18 +178,12 @@ class GroupChanges:
         return gained._replace(value=value.value, final=value.final)
 
 
-# --- ledger ---
-# The books of one transaction: what ended, what was born, what each group gains; closed in a fixed order.
-#
-# The order keeps locks and races simple: works first, then waiters wave by wave (each in id order), then
-# groups in id order. Groups come last because every settlement of a busy group meets there.
-
-#: What a work with blockers waits for, and what becomes of it when that cannot happen.
+#: The condition of a work with blockers, and its status when that cannot be met.
 OF_BLOCKERS: tuple[Condition, str] = ("all-success", "dead")
 
 
 class UnitOfWork:
-    """Collects what follows from a transaction's transitions."""
+    """Collects everything that follows from the transitions of one transaction."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -201,26 +193,25 @@ class UnitOfWork:
         self.outcomes: dict[str, Status | None] = {}
         #: The same of chains, by the id of the first work.
         self.chain_outcomes: dict[str, Status | None] = {}
-        #: Chains that go on in this transaction, though their next work may not be born yet.
+        #: Chains that go on in this transaction, though their next work may not be inserted yet.
         self.continuing: set[str] = set()
-        #: Waiters to decide although nothing they watch has news.
+        #: Waiters to decide although no work that they watch has ended.
         self.undecided: set[str] = set()
         #: Waiters that watch works of other transactions: to be rechecked after commit.
         self.rechecks: list[str] = []
-        #: Waiters born in this transaction.
+        #: Waiters inserted in this transaction.
         self.waiters: set[str] = set()
-        #: Works whose watchers may not have been told: those are looked for after commit.
-        self.strays: set[str] = set()
+        #: Works that others may have begun to watch unseen: their watchers are rechecked after commit.
+        self.unresolved: set[str] = set()
         self.attempts: list[AttemptRow] = []
-        #: Works that settled works have output, queued together when the books close.
+        #: Works that settled works have output, inserted together by flush().
         self.outputs: list[NewWork] = []
 
     def ended(self, row: WorkRow, status: Status, continues: bool = False) -> None:
-        """Note that a work has reached a terminal status; ``row`` is how it now is, if anybody is to be told.
+        """Note that a work has reached a terminal status; ``row`` is as it now is, if there are receivers.
 
-        Its chain has ended with it, unless it ``continues``.
-
-        One that was born in this very transaction could not be locked by anybody who has begun to watch it.
+        Its chain has ended with it, unless it ``continues``. A work that this transaction has inserted could
+        not be locked by a transaction that has begun to watch it, so its watchers are rechecked.
         """
         self.outcomes[row.id] = status
         self.effects.ended.append(row.id)
@@ -229,16 +220,17 @@ class UnitOfWork:
             if row.chain != row.id:
                 self.effects.ended.append(row.chain)
         if row.id in self.waiters:
-            self.strays.add(row.id)
+            self.unresolved.add(row.id)
         if row.group_id is not None:
             self.groups.member_ended(row.group_id, status is Status.DEAD)
         elif group_done_has_receivers():
             self.effects.group_done(row.id, readable_result(row))
 
     def all_succeeded(self, rows: Sequence[WorkRow]) -> None:
-        """Note that works have succeeded, and their chains; nobody is told of each.
+        """Note that works have succeeded, and their chains, when there are no receivers of single ends.
 
-        It is ended() for thousands at a time, as most works end. They have run: none was born right here.
+        It does what ended() does, for thousands at a time. The works have run, so none is new in this
+        transaction.
         """
         ids = [row.id for row in rows]
         chains = [row.chain for row in rows]
@@ -258,70 +250,39 @@ class UnitOfWork:
         if row.group_id is not None:
             self.groups.member_reopened(row.group_id, was_dead)
 
-    def insert(
-        self, new_works: Sequence[NewWork], drafts: Drafts | None = None, promised: bool = False
-    ) -> set[str]:
-        """Insert works; return the ids that existed already, which are left as they are.
+    def insert(self, new_works: Sequence[NewWork], released: bool = False) -> set[str]:
+        """Insert works; return the ids that existed already, whose works are left as they are.
 
-        Raises ChainNotFound for a blocker that does not exist, unless a gate has ``promised`` the works.
+        Raises ChainNotFound for a blocker that does not exist, unless a gate has ``released`` the works.
         """
-        taken = set() if drafts is None else self.insert_from_templates(drafts)
-        others = () if drafts is None else set(drafts.ids) - taken
-        new_works = one_per_id(new_works, promised)
-        if not new_works:
-            return taken
-        new_works, watches = blocked(new_works, self.continuing, promised)
-        known = insert_works([new_work.row for new_work in new_works])
-        fresh = [new_work for new_work in new_works if new_work.row.id not in known]
-        leave_taken([new_work.row for new_work in new_works if new_work.row.id in known], promised)
-        self.count_members(new_work.row.group_id for new_work in fresh)
-        self.announce_new_works([new_work.row for new_work in fresh])
-        self.insert_waiters(fresh, watches, others)
-        return taken | known
-
-    def insert_from_templates(self, drafts: Drafts) -> set[str]:
-        """Insert works that need nothing but their rows; return the ids that existed already."""
-        taken = insert_works(drafts, drafts.samples)
-        leave_taken([row for row in drafts if row.id in taken] if taken else ())
-        if drafts.group_id is not None:
-            self.groups.members_joined(drafts.group_id, len(drafts) - len(taken))
-        if taken or any(has_receivers(Kind.QUEUED, row.type) for row in drafts.samples):
-            self.announce_new_works([row for row in drafts if row.id not in taken])
-        else:
-            self.announce_new_works(drafts.samples)
-            self.effects.due_works += len(drafts) - len(drafts.samples)
-        return taken
-
-    def count_members(self, groups: Iterable[str | None]) -> None:
-        """Count new works in their groups."""
-        for group_id, members in Counter(groups).items():
+        new_works, watches = blocked(one_per_id(new_works, released), self.continuing, released)
+        taken = insert_works([new_work.row for new_work in new_works])
+        if taken:
+            leave_existing([new_work.row for new_work in new_works if new_work.row.id in taken], released)
+            new_works = [new_work for new_work in new_works if new_work.row.id not in taken]
+        for group_id, members in Counter(new_work.row.group_id for new_work in new_works).items():
             if group_id is not None:
                 self.groups.members_joined(group_id, members)
+        self.effects.all_queued([new_work.row for new_work in new_works])
+        self.insert_waiters(new_works, watches)
+        return taken
 
-    def announce_new_works(self, rows: Sequence[WorkRow]) -> None:
-        """Announce new works to workers, and to whoever hears of each; to workers one of a type will do."""
-        for row in rows:
-            self.effects.awaits_worker(row)
-        heard = {type for type in {row.type for row in rows} if has_receivers(Kind.QUEUED, type)}
-        for row in rows if heard else ():
-            self.effects.happened(Kind.QUEUED, row)
+    def insert_waiters(self, new_works: Sequence[NewWork], watches: Watches) -> None:
+        """Insert the waiters of new gates and of new works with blockers.
 
-    def insert_waiters(self, new_works: Sequence[NewWork], watches: Watches, others: Collection[str]) -> None:
-        """Insert what new gates and new works with blockers wait for.
-
-        What is born here (``others`` too), or promised by a gate born here, nobody else can settle before we
-        commit. Anything else that has not succeeded may be settling right now and miss our edges, so such a
-        waiter is rechecked after the commit. One whose condition is met already is decided with this
-        transaction; nobody else can see the others, so they need not even be read.
+        Works that are new here, and those that a new gate would release, cannot be settled by another
+        transaction before this one commits. Any other that has not succeeded may be settled right now by a
+        transaction that cannot see the new edges, so its waiter is rechecked after the commit. A gate whose
+        condition is met already, or never will be, is decided with this transaction.
         """
         gates = [new_work.gate for new_work in new_works if new_work.gate is not None]
-        private = {new_work.row.id for new_work in new_works}.union(promised_ids(gates), others)
+        if not gates and not watches:
+            return
+        private = {new_work.row.id for new_work in new_works}.union(release_ids(gates))
         watched = watched_by_gates(gates, private)
         watched.update(
-            {new_work.row.id: watches[new_work.row.id] for new_work in new_works if new_work.blockers}
+            (new_work.row.id, watches[new_work.row.id]) for new_work in new_works if new_work.blockers
         )
-        if not watched:
-            return
         conditions: dict[str, tuple[Condition, str]] = {
             gate.id: (gate.condition, gate.on_unmet) for gate in gates
         }
@@ -341,7 +302,7 @@ class UnitOfWork:
 def waiter_row(
     id: str, watching: Sequence[Watch], private: set[str], condition: Condition, on_unmet: str
 ) -> WaiterRow:
-    """Return a new waiter; one that watches what others could be settling is to be looked at again."""
+    """Return a new waiter, to be rechecked if it watches works that others could be settling."""
     return WaiterRow(
         work_id=id,
         condition=json.dumps(condition_to_plain(condition)),

@@ -1,66 +1,62 @@
-"""What the commands share: choosing works, and output."""
+"""The base classes of the commands, their options, and the log of those that run for long."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
+from django.core.checks import CheckMessage, run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import Error
 
-from django_ayework.define.registry import registry
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.errors import did_you_mean
-from django_ayework.flow.readiness import text_of_trouble
-
-# --- choosing ---
-# Choosing the works that a command acts on: by id, by group, or by what they have in common.
-
-
-def require_choice(options: dict[str, Any], names: tuple[str, ...], which: str) -> None:
-    """Raise CommandError unless works are chosen in one way: by ids, by --group, or by the options named."""
-    said = ", ".join(f"--{name}" for name in names)
-    narrowed = any(options[name] for name in names)
-    if options["ids"] and narrowed:
-        raise CommandError(f"expected either ids or {said}, got both.")
-    if options["group"] and (options["ids"] or narrowed):
-        raise CommandError(f"expected --group alone, or else ids or {said}, got both.")
-    if not (options["ids"] or options["group"] or narrowed):
-        *others, last = (f"--{name}" for name in names)
-        ways = f"{', '.join(['ids, or --group', *others])} or {last}"
-        raise CommandError(f"expected {ways} to say which {which}.")
+from django_ayework.define.types import registry
+from django_ayework.documentation import documented, refused_as, text_with_notes
+from django_ayework.errors import AyeworkError, did_you_mean
+from django_ayework.flow.startup_checks import text_of_trouble
+from django_ayework.store.database import alias
 
 
-def hints_on_type(type: str | None) -> list[str]:
-    """Return what to say of a type of which nothing was found, if it is not known here."""
-    known = [*registry.names(), GATE_TYPE]
-    if type is None or type in known:
-        return []
-    return [f"No type of work is called {type!r} here.{did_you_mean(type, known)}"]
+def refused(code: str, text: str) -> CommandError:
+    """Return the error of a command, with a note that leads to its entry in the documentation."""
+    return documented(CommandError(text), code, "commands")
 
 
-# --- output ---
-# What the commands print.
-
-
-class DatabaseCommand(BaseCommand):
-    """A command that says in a sentence when the database is away, or lacks migrations."""
+class AyeworkCommand(BaseCommand):
+    """A command that prints, below its error, the address of the entry in the documentation."""
 
     def execute(self, *args: Any, **options: Any) -> Any:
-        """Run."""
+        """Run the command."""
         try:
-            return super().execute(*args, **options)
+            return self.run(*args, **options)
+        except CommandError as error:
+            if vars(self).get("_called_from_command_line"):  # Django prints the message alone
+                error.args = (text_with_notes(error),)
+            raise
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        """Run the command as Django does."""
+        return super().execute(*args, **options)
+
+
+class DatabaseCommand(AyeworkCommand):
+    """A command whose error is a sentence if the database does not answer or lacks migrations."""
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        """Run the command, with errors of the database and the settings as sentences."""
+        try:
+            return super().run(*args, **options)
         except Error as error:
             if (text := text_of_trouble(error)) is None:
                 raise
-            raise CommandError(text) from error
+            raise refused("database-not-usable", text) from error
         except ImproperlyConfigured as refusal:
-            raise CommandError(str(refusal)) from refusal
+            raise refused_as(CommandError, refusal) from refusal
 
 
 class JSONCommand(DatabaseCommand):
@@ -75,8 +71,77 @@ class JSONCommand(DatabaseCommand):
         self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder) if options["json"] else text)
 
 
+class WorksCommand(JSONCommand):
+    """A command that acts on works: by id, on those of a group, or on all that match an option."""
+
+    #: The act in a message, such as "cancelled"; and the works that are expected to be chosen.
+    acted: ClassVar[str]
+    expected: ClassVar[str]
+    #: The options that choose works by a column.
+    matching: ClassVar[tuple[str, ...]]
+
+    def act(self, options: dict[str, Any]) -> tuple[Sequence[str], dict[str, str]]:
+        """Act on the chosen works; return the ids of those done, and the refusals by id."""
+        raise NotImplementedError
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Act one by one on ids, so that a refusal does not undo the others; then print."""
+        self.require_choice(options)
+        try:
+            done, refusals = self.act(options)
+        except AyeworkError as refusal:
+            raise refused_as(CommandError, refusal) from refusal
+        hints = [] if done or refusals else hints_on_type(options["type"])
+        text = "\n".join([f"{self.acted.capitalize()} {len(done)} works.", *refusals.values(), *hints])
+        self.answer({self.acted: done, "refused": refusals}, text, options)
+        if refusals:
+            number = len(done) + len(refusals)
+            text = f"{len(refusals)} of {number} works could not be {self.acted}."
+            raise refused("works-refused", text)
+
+    def require_choice(self, options: dict[str, Any]) -> None:
+        """Raise CommandError unless works are chosen in one way: ids, --group, or the other options."""
+        flags = [f"--{name}" for name in self.matching]
+        matching = any(options[name] for name in self.matching)
+        if options["ids"] and matching:
+            raise refused("choice", f"expected either ids or {', '.join(flags)}, got both.")
+        if options["group"] and (options["ids"] or matching):
+            raise refused("choice", f"expected --group alone, or else ids or {', '.join(flags)}, got both.")
+        if not (options["ids"] or options["group"] or matching):
+            ways = f"{', '.join(['ids, or --group', *flags[:-1]])} or {flags[-1]}"
+            raise refused("choice", f"expected {ways} to say which {self.expected}.")
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return comma-separated names.
+
+    >>> listed("mail, fax,")
+    ('mail', 'fax')
+    """
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def flag(option: str) -> str:
+    """Return an option as it is written on the command line."""
+    return f"--{option.replace('_', '-')}"
+
+
+def own_checks() -> list[CheckMessage]:
+    """Run the system checks of this app, those of the database included; return what they find."""
+    found = run_checks(databases=[alias()])
+    return [message for message in found if str(message.id).startswith("ayework.")]
+
+
+def hints_on_type(type: str | None) -> list[str]:
+    """Return a hint on a type without works, if it is not registered."""
+    known = [*registry.names(), GATE_TYPE]
+    if type is None or type in known:
+        return []
+    return [f"No type of work is called {type!r} here.{did_you_mean(type, known)}"]
+
+
 class NameFilter(logging.Filter):
-    """Puts the name of the worker in front of each message."""
+    """Adds the name of the worker to the front of each message."""
 
     def __init__(self, worker: str) -> None:
         super().__init__()
@@ -91,7 +156,7 @@ class NameFilter(logging.Filter):
 
 @contextmanager
 def log_named(worker: str) -> Iterator[None]:
-    """Let the engine's log lines that are written in the block carry the name of a worker, if it has one."""
+    """Add the name of a worker, if it has one, to the engine's log lines within the block."""
     logger = logging.getLogger("django_ayework")
     before = logger.filters[:]
     others = [each for each in before if not isinstance(each, NameFilter)]

@@ -72,11 +72,14 @@ class Migration(migrations.Migration):
                             ("died", "died"),
                             ("deferred", "deferred"),
                             ("lost", "lost"),
+                            ("revoked", "revoked"),
+                            ("success", "success"),
                         ],
                         max_length=8,
                     ),
                 ),
                 ("error", PayloadField(blank=True)),
+                ("exception", models.CharField(blank=True, db_default="", default="", max_length=255)),
                 ("traceback", PayloadField(blank=True)),
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("ended_at", models.DateTimeField()),
@@ -273,6 +276,7 @@ class Migration(migrations.Migration):
                 ("options", PayloadField()),
                 ("result", PayloadField(blank=True, null=True)),
                 ("error", PayloadField(blank=True)),
+                ("cause", IdentifierField(blank=True, db_default="", default="", max_length=16)),
                 ("progress", PayloadField(blank=True, null=True)),
                 ("attempt", models.IntegerField(default=0)),
                 ("delivery", models.IntegerField(default=0)),
@@ -292,6 +296,12 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "work",
                 "verbose_name_plural": "works",
+                "permissions": (
+                    ("retry_work", "Can retry works"),
+                    ("cancel_work", "Can cancel works"),
+                    ("edit_input_work", "Can edit the input of works"),
+                    ("bulk_work", "Can act on all works that match a filter"),
+                ),
                 "indexes": [
                     # Claims: the pending works of a queue and a type, in the order of claiming.
                     PartialIndex(
@@ -339,6 +349,15 @@ class Migration(migrations.Migration):
                         name="ayework_dead",
                         where=Q(status="dead"),
                     ),
+                    # Dead letters by cause: counts, the first and the last of each.
+                    PartialIndex(
+                        fields=["type", "reason", "cause", "ended_at"],
+                        leading=("status",),
+                        name="ayework_cause",
+                        where=Q(status="dead"),
+                    ),
+                    # The list of works, the newest first. Ids need not be in the order of time.
+                    models.Index(fields=["queued_at", "id"], name="ayework_queued"),
                     # The works of a group.
                     PartialIndex(
                         fields=["group_id"], leading=(), name="ayework_group", where=Q(group_id__isnull=False)
@@ -443,6 +462,18 @@ class Migration(migrations.Migration):
                 ("seen_at", models.DateTimeField()),
                 ("stopped_at", models.DateTimeField(blank=True, null=True)),
                 ("trouble", models.CharField(blank=True, default="", max_length=500)),
+                ("version", models.CharField(blank=True, default="", max_length=40)),
+                (
+                    "command",
+                    models.CharField(
+                        blank=True,
+                        choices=[("quiet", "quiet"), ("resume", "resume"), ("stop", "stop")],
+                        default="",
+                        max_length=6,
+                        verbose_name="command",
+                    ),
+                ),
+                ("quiet", models.BooleanField(default=False, verbose_name="quiet")),
             ],
             options={
                 "verbose_name": "worker process",
@@ -505,6 +536,134 @@ class Migration(migrations.Migration):
                     # An occurrence fires once in the whole fleet. Its index leads to the history of a schedule.
                     models.UniqueConstraint(fields=("schedule", "occurrence"), name="ayework_firing"),
                 ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Gate",
+            fields=[],
+            options={
+                "verbose_name": "gate",
+                "verbose_name_plural": "gates",
+                "proxy": True,
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("django_ayework.work",),
+        ),
+        migrations.CreateModel(
+            name="InputRevision",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("work_id", IdentifierField(max_length=64)),
+                ("input", PayloadField()),
+                ("replaced_at", models.DateTimeField()),
+                ("replaced_by", models.CharField(blank=True, max_length=150)),
+            ],
+            options={
+                "verbose_name": "input revision",
+                "verbose_name_plural": "input revisions",
+                "indexes": [
+                    # The page of a work: its former inputs, in order.
+                    models.Index(fields=["work_id", "id"], name="ayework_revisions"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="BulkAction",
+            fields=[
+                ("id", IdentifierField(max_length=64, primary_key=True, serialize=False)),
+                ("action", models.CharField(max_length=40, verbose_name="action")),
+                ("parameters", PayloadField(blank=True, default="{}", verbose_name="parameters")),
+                ("filter", PayloadField(verbose_name="filter")),
+                ("until", models.DateTimeField(verbose_name="until")),
+                (
+                    "per_minute",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="per minute"),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("running", "running"),
+                            ("stopped", "stopped"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                        ],
+                        default="running",
+                        max_length=7,
+                        verbose_name="status",
+                    ),
+                ),
+                ("expected", models.IntegerField(default=0, verbose_name="expected")),
+                ("done", models.IntegerField(default=0, verbose_name="done")),
+                ("refused", models.IntegerField(default=0, verbose_name="refused")),
+                ("cursor", PayloadField(blank=True, default="")),
+                ("report", PayloadField(blank=True, default="[]")),
+                ("next_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(verbose_name="created at")),
+                ("created_by", models.CharField(blank=True, max_length=150, verbose_name="created by")),
+                ("ended_at", models.DateTimeField(blank=True, null=True, verbose_name="ended at")),
+            ],
+            options={
+                "verbose_name": "bulk action",
+                "verbose_name_plural": "bulk actions",
+                "indexes": [
+                    # Maintenance: bulk actions whose next page is due. Nearly always empty.
+                    PartialIndex(
+                        fields=["next_at"], leading=(), name="ayework_bulk", where=Q(next_at__isnull=False)
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Throughput",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("seconds", models.IntegerField()),
+                ("start", models.DateTimeField()),
+                ("type", IdentifierField(max_length=128)),
+                ("queue", IdentifierField(max_length=64)),
+                ("succeeded", models.IntegerField(default=0)),
+                ("failed", models.IntegerField(default=0)),
+                ("dead", models.IntegerField(default=0)),
+                ("duration", models.FloatField(default=0.0)),
+            ],
+            options={
+                "verbose_name": "throughput",
+                "verbose_name_plural": "throughput",
+                "constraints": [
+                    # Workers add to the row of a span. Its index leads to the figures of the last hour and day.
+                    models.UniqueConstraint(
+                        fields=("seconds", "start", "type", "queue"), name="ayework_throughput"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Overview",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "overview",
+                "verbose_name_plural": "overview",
+                "managed": False,
+                "default_permissions": ("view",),
             },
         ),
         migrations.RunPython(leave_room_in_pages, migrations.RunPython.noop),

@@ -1,4 +1,4 @@
-"""The row of a work for its whole life, and its failed attempts."""
+"""Works with their failed attempts; groups; what gates and blocked works wait for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,86 @@ from django.utils.translation import gettext_lazy as _
 from django_ayework.models.fields import IdentifierField, PartialIndex, PartialUnique, PayloadField
 from django_ayework.rules.states import Outcome, Reason, Status
 
-# --- labels ---
+# A group: all works that come from one root.
+
+
+class Group(models.Model):
+    """Counts and value of a group of several works. Its id is that of its root work."""
+
+    id = IdentifierField(max_length=64, primary_key=True)
+    open = models.IntegerField(default=0)  # members that have not ended
+    total = models.IntegerField(default=0)
+    dead = models.IntegerField(default=0)
+    value = PayloadField(null=True, blank=True)  # null: nobody has contributed
+    final = models.BooleanField(default=False)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        """No index besides the key: groups are found through their works."""
+
+        verbose_name = _("group")
+        verbose_name_plural = _("groups")
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+# Waiters, and their edges to watched works.
+
+
+class Waiter(models.Model):
+    """The condition of a blocked work, with counts: a decision costs the same for 2 or 50 000 watched works.
+
+    Its row is the lock under which the work is decided.
+    """
+
+    work_id = IdentifierField(max_length=64, primary_key=True)
+    condition = PayloadField()
+    on_unmet = models.CharField(max_length=4, default="dead")
+    total = models.IntegerField(default=0)
+    succeeded = models.IntegerField(default=0)
+    missed = models.IntegerField(default=0)  # watched works that ended dead or cancelled
+    # Inserted while other transactions could settle the watched works: it is rechecked after the commit.
+    recheck = models.BooleanField(default=False)
+
+    class Meta:
+        """Rechecks are rare; their index is nearly always empty."""
+
+        verbose_name = _("waiter")
+        verbose_name_plural = _("waiters")
+        indexes = (
+            PartialIndex(
+                fields=["work_id"], name="ayework_recheck", where=Q(recheck=True), leading=("recheck",)
+            ),
+        )
+
+    def __str__(self) -> str:
+        return str(self.work_id)
+
+
+class Edge(models.Model):
+    """A watched id. No foreign key: an id may be watched before it exists and after it is gone."""
+
+    waiter_id = IdentifierField(max_length=64)
+    watched_id = IdentifierField(max_length=64)
+    chain = models.BooleanField(default=False)  # a blocker: the chain of this id is watched, not the work
+    position = models.IntegerField()
+    outcome = models.CharField(max_length=9, blank=True)  # a terminal status, once known
+
+    class Meta:
+        """Read from both ends."""
+
+        verbose_name = _("edge")
+        verbose_name_plural = _("edges")
+        indexes = (
+            models.Index(fields=["watched_id"], name="ayework_watchers"),
+            models.Index(fields=["waiter_id", "position"], name="ayework_watched"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.waiter_id} waits for {self.watched_id}"
+
+
 # The words people read for statuses, reasons and outcomes.
 
 STATUS_LABELS = {
@@ -34,6 +113,8 @@ OUTCOME_LABELS = {
     Outcome.DIED: _("died"),
     Outcome.DEFERRED: _("deferred"),
     Outcome.LOST: _("lost"),
+    Outcome.REVOKED: _("revoked"),
+    Outcome.SUCCESS: _("success"),
 }
 
 STATUS_CHOICES = [(status.value, label) for status, label in STATUS_LABELS.items()]
@@ -64,6 +145,8 @@ class Work(models.Model):
     options = PayloadField()  # retry, timeout, expires, … as resolved when it was queued
     result = PayloadField(null=True, blank=True)
     error = PayloadField(blank=True)  # of the last attempt that did not succeed
+    # Of a dead work: the fingerprint of its error without what differs from work to work (``rules.causes``).
+    cause = IdentifierField(max_length=16, blank=True, default="", db_default="")
     progress = PayloadField(null=True, blank=True)
     attempt = models.IntegerField(default=0)  # counted by each claim; a deferral gives it back
     delivery = models.IntegerField(default=0)  # grows at every claim: the fencing token
@@ -78,10 +161,10 @@ class Work(models.Model):
     # The key a chain was queued with, and the type it was queued as: each of its works bears both.
     dedup_key = IdentifierField(max_length=190, null=True, blank=True)
     dedup_type = IdentifierField(max_length=128, null=True, blank=True)
-    # What the work is about within its type: one live work per unit.
+    # The subject of the work within its type: one live work per unit.
     unit = IdentifierField(max_length=190, null=True, blank=True)
-    # What works of equal priority go by, before their age: the unit again where the type is claimed by unit,
-    # the turn of a work with a label (``rules.turns``), else nothing.
+    # Orders works of equal priority before their age. The unit where the type is claimed by unit, the turn of
+    # a work with a label (``rules.turns``), else empty.
     sort_key = IdentifierField(max_length=190, blank=True, default="")
 
     class Meta:
@@ -89,6 +172,12 @@ class Work(models.Model):
 
         verbose_name = _("work")
         verbose_name_plural = _("works")
+        permissions = (
+            ("retry_work", "Can retry works"),
+            ("cancel_work", "Can cancel works"),
+            ("edit_input_work", "Can edit the input of works"),
+            ("bulk_work", "Can act on all works that match a filter"),
+        )
         constraints = (
             # A step has one continuation, whatever happens.
             PartialUnique(
@@ -126,6 +215,12 @@ class Work(models.Model):
             ),
             # Dead letters, by the time of their death.
             PartialIndex(fields=["ended_at", "id"], name="ayework_dead", where=Q(status="dead")),
+            # Dead letters by cause: counts, the first and the last of each.
+            PartialIndex(
+                fields=["type", "reason", "cause", "ended_at"], name="ayework_cause", where=Q(status="dead")
+            ),
+            # The list of works, the newest first. Ids need not be in the order of time.
+            models.Index(fields=["queued_at", "id"], name="ayework_queued"),
             # Works of a group.
             PartialIndex(
                 fields=["group_id"], name="ayework_group", where=Q(group_id__isnull=False), leading=()
@@ -172,18 +267,55 @@ class DeadLetter(Work):
         return f"{self.type} {self.id} ({self.reason})"
 
 
-# --- attempt ---
-# Attempts that did not succeed.
+class Gate(Work):
+    """A gate: the work that waits for others, and releases works when its condition is met."""
+
+    class Meta:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Meta of its own, as Django has it
+        """A page of its own in the admin."""
+
+        proxy = True
+        verbose_name = _("gate")
+        verbose_name_plural = _("gates")
+
+
+# Inputs that were edited.
+
+
+class InputRevision(models.Model):
+    """The input that a work had before it was edited. Pruned with the work."""
+
+    work_id = IdentifierField(max_length=64)
+    input = PayloadField()
+    replaced_at = models.DateTimeField()
+    replaced_by = models.CharField(max_length=150, blank=True)  # the name of a user
+
+    class Meta:
+        """Read by work, in order."""
+
+        verbose_name = _("input revision")
+        verbose_name_plural = _("input revisions")
+        indexes = (models.Index(fields=["work_id", "id"], name="ayework_revisions"),)
+
+    def __str__(self) -> str:
+        return f"{self.work_id} until {self.replaced_at:%Y-%m-%d %H:%M:%S}"
+
+
+# Attempts.
 
 
 class Attempt(models.Model):
-    """One try of a work that failed, died, was deferred, or lost its worker."""
+    """One try of a work that failed, died, was deferred, or lost its worker.
+
+    Those that succeeded are kept for types with ``keep_attempts``.
+    """
 
     work_id = IdentifierField(max_length=64)
     number = models.IntegerField()
     worker = IdentifierField(max_length=64, blank=True)
     outcome = models.CharField(max_length=8, choices=OUTCOME_CHOICES)
     error = PayloadField(blank=True)
+    # The class of its exception, as module and name; empty where none was raised.
+    exception = models.CharField(max_length=255, blank=True, default="", db_default="")
     traceback = PayloadField(blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField()

@@ -1,1 +1,1 @@
-"""What the engine uses and a project may replace: each is a small protocol with implementations."""
+"""The replaceable parts of the engine: each is a small protocol with implementations."""

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from django_ayework.documentation import documented
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.states import Status, is_terminal
-
-# --- conditions ---
-# When a gate opens: conditions over the works it watches.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +25,15 @@ class Count:
 
     def __post_init__(self) -> None:
         if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0:
-            raise TypeError(f"Count expects a whole number of works, 0 or more, got: {self.n!r}.")
+            raise documented(
+                TypeError(f"Count expects a whole number of works, 0 or more, got: {self.n!r}."),
+                "condition-not-usable",
+            )
         if self.of not in ("done", "success"):
-            raise ValueError(f"Count expects of='done' or of='success', got: {self.of!r}.")
+            raise documented(
+                ValueError(f"Count expects of='done' or of='success', got: {self.of!r}."),
+                "condition-not-usable",
+            )
 
 
 Condition: TypeAlias = Literal["all-success", "all-done"] | Count
@@ -38,7 +42,7 @@ NAMED_CONDITIONS = ("all-success", "all-done")
 
 
 class Decision(Enum):
-    """What a waiter does now."""
+    """The decision about a waiter."""
 
     FIRE = "fire"  # the condition holds
     WAIT = "wait"  # it may hold later
@@ -82,7 +86,7 @@ def tally(statuses: Iterable[Status | str | None]) -> Tally:
 
 
 def decide(condition: Condition, tally: Tally) -> Decision:
-    """Decide a waiter from the counts alone, so the cost does not grow with what it watches.
+    """Decide a waiter from the counts alone, so the cost does not grow with the number of watched works.
 
     >>> decide("all-success", Tally(total=3, succeeded=2, missed=1))
     <Decision.NEVER: 'never'>
@@ -113,18 +117,25 @@ def require_condition(condition: object, watched: int | None = None) -> None:
     ...
     ValueError: expected a condition to be 'all-success', 'all-done' or Count(n), got: 'all-sucess'. \
 Did you mean 'all-success'?
+    See https://...
     """
     if isinstance(condition, Count):
         if watched is not None and condition.n > watched:
-            raise ValueError(
-                f"expected Count(n) with n at most the {watched} watched works, got: {condition.n}; "
-                "such a gate could never open."
+            raise documented(
+                ValueError(
+                    f"expected Count(n) with n at most the {watched} watched works, got: {condition.n}; "
+                    "such a gate could never open."
+                ),
+                "condition-never-met",
             )
         return
     if condition not in NAMED_CONDITIONS:
-        raise ValueError(
-            "expected a condition to be 'all-success', 'all-done' or Count(n), "
-            f"got: {condition!r}.{did_you_mean(str(condition), NAMED_CONDITIONS)}"
+        raise documented(
+            ValueError(
+                "expected a condition to be 'all-success', 'all-done' or Count(n), "
+                f"got: {condition!r}.{did_you_mean(str(condition), NAMED_CONDITIONS)}"
+            ),
+            "condition-not-usable",
         )
 
 
@@ -145,10 +156,6 @@ def condition_from_plain(plain: object) -> Condition:
     return plain  # type: ignore[return-value]  # just checked
 
 
-# --- folding ---
-# The value of a group, folded from what its members contribute.
-
-
 class Contribution(NamedTuple):
     """One member's word on the group's value.
 
@@ -161,7 +168,7 @@ class Contribution(NamedTuple):
 
 
 class GroupValue(NamedTuple):
-    """A group's value: ``present`` tells a contributed None from nothing at all."""
+    """A group's value: ``present`` is false if nothing was contributed, not even None."""
 
     value: Any = None
     present: bool = False

@@ -1,16 +1,13 @@
-"""What governs types and queues at run time, and how a claim is divided among types."""
+"""The controls of types and queues at run time, the division of a claim among types, the turns of labels."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
-
-# --- controls ---
-# What governs types and queues at run time: declared in code, overruled by operators.
+from typing import NamedTuple, Protocol
 
 DEFAULT_WEIGHT = 20
 
@@ -51,16 +48,12 @@ class Controls:
         return queue not in self.paused_queues and not self.of(type).paused
 
 
-# --- weighting ---
-# Whose turn it is: scores for a weighted choice among those that want to run.
-
-
 class Candidate(Protocol):
-    """Something that wants its share: of what is free, ``weight`` parts are its own."""
+    """A candidate for free slots, which are divided in proportion to ``weight``."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the candidate."""
         ...
 
     @property
@@ -105,10 +98,6 @@ def weights(candidates: Iterable[Candidate]) -> list[float]:
         else 0
         for one in given
     ]
-
-
-# --- rationing ---
-# How many works of each type a claim may take: limits first, then priorities and weights.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +149,6 @@ def allocated(
     return dict(shares)
 
 
-# --- scope ---
-# Which works a worker serves.
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Queues and types to serve, all when empty, and types to leave to others.
@@ -203,68 +188,10 @@ def several(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-# --- selection ---
-# Which of the tasks that a doer holds is next.
-
-
-class Waiting(Protocol):
-    """A task that waits to be started."""
-
-    @property
-    def fairness(self) -> str:
-        """Who it is for; "" for nobody in particular."""
-        ...
-
-    @property
-    def priority(self) -> int:
-        """Larger is sooner."""
-        ...
-
-    @property
-    def created_at(self) -> datetime:
-        """When it was queued."""
-        ...
-
-    @property
-    def number(self) -> int:
-        """Its place in the order in which the doer was given its tasks."""
-        ...
-
-
-W = TypeVar("W", bound=Waiting)
-
-#: An order: what to sort by, given how many tasks of each fairness label run.
-Order: TypeAlias = Callable[[Waiting, Mapping[str, int]], tuple[Any, ...]]
-
-
-def by_balance(task: Waiting, running: Mapping[str, int]) -> tuple[Any, ...]:
-    """Order by how few tasks of the same label run, then by priority, then by age."""
-    return running.get(task.fairness, 0), *by_priority(task, running)
-
-
-def by_priority(task: Waiting, running: Mapping[str, int]) -> tuple[Any, ...]:
-    """Order by priority, the higher first, then by age."""
-    return -task.priority, *by_age(task, running)
-
-
-def by_age(task: Waiting, running: Mapping[str, int] | None = None) -> tuple[Any, ...]:
-    """Order by age, the older first; of one moment, the one that came first."""
-    return task.created_at, task.number
-
-
-def next_of(waiting: Iterable[W], order: Order, running: Mapping[str, int]) -> W:
-    """Return the task whose turn it is."""
-    return min(waiting, key=lambda task: order(task, running))
-
-
-# --- turns ---
-# Turns: works of one fairness label after another, where works of several labels wait in a lane.
-#
-# A turn is a number. Works of equal priority are claimed by their turns, and each work of a label has
-# another
-# one. A label that begins to wait gets the turn that the lane has come to. So a flood of one label takes
-# up
-# many turns, and the first work of another label is in the next one.
+# Works of equal priority are claimed by their turns, so that fairness labels alternate. A turn
+# is a number, and each work of a label has another one. A label that begins to wait gets the turn that the
+# lane has come to. So a flood of one label takes up many turns, and the first work of another label is in the
+# next one.
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Texts of so many digits sort as their numbers do.

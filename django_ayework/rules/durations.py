@@ -6,6 +6,8 @@ import math
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from django_ayework.documentation import documented
+
 #: A duration: seconds as a number, or a timedelta.
 Seconds: TypeAlias = float | timedelta
 
@@ -19,18 +21,24 @@ def seconds(value: Seconds, name: str) -> float:
     Traceback (most recent call last):
     ...
     ValueError: expected delay to be 0 seconds or more, got: -1.
+    See https://...
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
-        raise TypeError(
-            f"expected {name} to be seconds (a number) or a timedelta, "
-            f"got: {value!r} ({type(value).__name__})."
+        raise documented(
+            TypeError(
+                f"expected {name} to be seconds (a number) or a timedelta, "
+                f"got: {value!r} ({type(value).__name__})."
+            ),
+            "duration-not-usable",
         )
     try:
         number = value.total_seconds() if isinstance(value, timedelta) else float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number) or number < 0:
-        raise ValueError(f"expected {name} to be 0 seconds or more, got: {value!r}.")
+        raise documented(
+            ValueError(f"expected {name} to be 0 seconds or more, got: {value!r}."), "duration-not-usable"
+        )
     return number
 
 
@@ -42,15 +50,20 @@ def require_aware(moment: datetime, name: str) -> datetime:
     ...
     ValueError: expected run_at to be an aware datetime, got the naive datetime.datetime(2026, 1, 1, 0, 0); \
 use django.utils.timezone.now() or make_aware().
+    See https://...
     """
     if not isinstance(moment, datetime):
-        raise TypeError(
-            f"expected {name} to be an aware datetime, got: {moment!r} ({type(moment).__name__})."
+        raise documented(
+            TypeError(f"expected {name} to be an aware datetime, got: {moment!r} ({type(moment).__name__})."),
+            "datetime-not-aware",
         )
     if moment.utcoffset() is None:
-        raise ValueError(
-            f"expected {name} to be an aware datetime, got the naive {moment!r}; "
-            "use django.utils.timezone.now() or make_aware()."
+        raise documented(
+            ValueError(
+                f"expected {name} to be an aware datetime, got the naive {moment!r}; "
+                "use django.utils.timezone.now() or make_aware()."
+            ),
+            "datetime-not-aware",
         )
     return moment
 

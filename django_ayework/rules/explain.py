@@ -2,345 +2,406 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeAlias
 
-from django_ayework.rules import states
-from django_ayework.rules.conditions import Condition, Count, Decision, Tally, decide
-from django_ayework.rules.notifications import DIRECT
-from django_ayework.rules.reasons import Code, Reason, WorkerSeen, absence, busy
-from django_ayework.rules.retry import has_expired
-from django_ayework.rules.states import Outcome, Status
-from django_ayework.rules.texts import (
-    counted,
+from django_ayework.rules.controls import Controls
+from django_ayework.rules.formatting import (
     duration,
-    error_line,
+    error_sentence,
     is_parked,
-    listed,
     moment_text,
     parked_since,
-    sentence,
 )
+from django_ayework.rules.notifications import DIRECT
+from django_ayework.rules.phrases import Phrase, made, phrase, phrases
+from django_ayework.rules.retry import has_expired
+from django_ayework.rules.states import Outcome, Status
 
-#: Stands after an id that no work has.
-MISSING = "does not exist (yet)"
+#: A work, or a worker process, as the store reads it.
+Row: TypeAlias = Any
 
-
-# Pending and scheduled works.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """The history of a waiting work; ``outcome`` is that of its last attempt, if any is known."""
-
-    type: str
-    attempt: int
-    attempts: int
-    error: str
-    outcome: str | None
-    run_at: datetime
-    grace: timedelta
-    if_renamed: str  # what to do when its type has another name now
+#: Queues that a sentence names.
+NAMED = 5
 
 
-def pending(
-    queue: str, workers: Sequence[WorkerSeen], ahead: int, most: int, poll: timedelta
-) -> list[Reason]:
+class Code(StrEnum):
+    """The subject of a reason, for programs; people read the text. New codes may come."""
+
+    # the workers
+    NO_WORKER = "no_worker"  # no worker is alive
+    QUEUE_NOT_SERVED = "queue_not_served"  # workers are alive, none serves the queue
+    WORKERS_BUSY = "workers_busy"  # every slot that could take it is in use
+    BEHIND_OTHERS = "behind_others"  # works of its queue go first
+    NEXT = "next"  # nothing holds it back
+    # the controls
+    TYPE_PAUSED = "type_paused"
+    QUEUE_PAUSED = "queue_paused"
+    AT_LIMIT = "at_limit"  # as many works of its type run as may
+    OUTRANKED = "outranked"  # types of higher priority go first
+    # its own time
+    NOT_DUE = "not_due"  # its moment has not come
+    DUE = "due"  # its moment has come, a worker has yet to make it pending
+    RETRYING = "retrying"  # its last attempt failed
+    DEFERRED = "deferred"  # its handler asked to come back later
+    RETRIED_BY_HAND = "retried_by_hand"  # a user gave it new attempts
+    PARKED = "parked"  # no worker that took it knew its type
+    DEADLINE = "deadline"  # it expires at a moment to come
+    PAST_DEADLINE = "past_deadline"  # the next worker that polls ends it as expired
+    # other works
+    WAITS_FOR_WORKS = "waits_for_works"  # a gate whose condition is not met
+    CANNOT_BE_MET = "cannot_be_met"  # it could be met only if works were retried
+    RECHECK = "recheck"  # a worker has yet to check its condition again
+    NO_WAITER = "no_waiter"  # the record of its waiting is lost
+    # a worker has it
+    RUNNING = "running"  # a worker runs it
+    WORKER_STOPPED = "worker_stopped"  # that worker has stopped
+    WORKER_SILENT = "worker_silent"  # that worker sends no heartbeats any more
+    WORKER_UNKNOWN = "worker_unknown"  # there is no trace of that worker
+    LEASE_LAPSED = "lease_lapsed"  # the next worker that polls takes it back
+    # it has ended
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    EXHAUSTED = "exhausted"
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    UNSATISFIABLE = "unsatisfiable"
+    UNKNOWN_TYPE = "unknown_type"
+    BAD_INPUT = "bad_input"
+    DIED = "died"  # for a reason that this version does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: a code, one or two sentences, and the facts they are made of."""
+
+    code: Code
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a work is not running, or that it is; ``str()`` gives the reasons as sentences.
+
+    >>> str(Explanation("a", Status.PENDING, (Reason(Code.NEXT, "It is next."),)))
+    'It is next.'
+    """
+
+    id: str
+    status: Status
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        return " ".join(reason.text for reason in self.reasons)
+
+
+def word(text: str) -> str:
+    """Return a status or an outcome as a phrase; the models mark their labels for the catalogues."""
+    return made(text, "", text, {}) if text else text
+
+
+def serves(worker: Row, queue: str) -> bool:
+    """Tell whether a worker takes works of this queue; a worker without queues takes all."""
+    return not worker.queues or queue in worker.queues.split(",")
+
+
+def called(worker: Row) -> str:
+    """Return the name and the address of a worker."""
+    address = f"{worker.host}:{worker.pid}"
+    return f"{worker.name} ({address})" if worker.name else address
+
+
+def pauses(type: str, queue: str, controls: Controls) -> list[Reason]:
+    """Return whether the type or its queue is paused, and how to go on."""
+    found = []
+    if controls.of(type).paused:
+        text = phrase(
+            "Its type %(type)s is paused; resume(type=%(type)s) or the admin's controls let it go on.",
+            type=repr(type),
+        )
+        found.append(Reason(Code.TYPE_PAUSED, text, {"type": type}))
+    if queue in controls.paused_queues:
+        text = phrase(
+            "Its queue %(queue)s is paused; resume(queue=%(queue)s) or the admin's controls let it go on.",
+            queue=repr(queue),
+        )
+        found.append(Reason(Code.QUEUE_PAUSED, text, {"queue": queue}))
+    return found
+
+
+def limits(type: str, queue: str, running: int, waiting: Iterable[str], controls: Controls) -> list[Reason]:
+    """Return the limit of a type that is reached, and the types of its queue that rank above it.
+
+    ``running`` counts running works of the type, ``waiting`` has the types with due works in the queue.
+    """
+    found = []
+    control = controls.of(type)
+    if control.max_running and running >= control.max_running:
+        text = phrases(
+            "Its type %(type)s is at its limit: %(count)d work of it runs, and %(most)d may.",
+            "Its type %(type)s is at its limit: %(count)d works of it run, and %(most)d may.",
+            running,
+            type=repr(type),
+            most=control.max_running,
+        )
+        found.append(Reason(Code.AT_LIMIT, text, {"running": running, "max_running": control.max_running}))
+    above = sorted(other for other in waiting if controls.of(other).priority > control.priority)
+    if above:
+        text = phrase(
+            "Types of higher priority go first in its queue %(queue)s: %(types)s.",
+            queue=repr(queue),
+            types=[repr(each) for each in above],
+        )
+        found.append(Reason(Code.OUTRANKED, text, {"queue": queue, "types": above}))
+    return found
+
+
+def no_worker() -> list[Reason]:
+    """Return that no worker is alive."""
+    text = phrase("No worker is alive; start one with: manage.py ayework_worker")
+    return [Reason(Code.NO_WORKER, text)]
+
+
+def absence(queue: str, workers: Sequence[Row]) -> list[Reason]:
+    """Return why no live worker takes, or takes back, a work of this queue; nothing when one does."""
+    if not workers:
+        return no_worker()
+    if any(serves(worker, queue) for worker in workers):
+        return []
+    served = sorted({queue for worker in workers for queue in worker.queues.split(",")})
+    text = phrases(
+        "No live worker serves its queue %(queue)s: %(count)d worker serves %(served)s.",
+        "No live worker serves its queue %(queue)s: %(count)d workers serve %(served)s.",
+        len(workers),
+        queue=repr(queue),
+        served=[*map(repr, served[:NAMED]), *(["…"] if len(served) > NAMED else [])],
+    )
+    facts = {"queue": queue, "served": served, "workers": len(workers)}
+    return [Reason(Code.QUEUE_NOT_SERVED, text, facts)]
+
+
+def busy(queue: str, workers: Sequence[Row]) -> list[Reason]:
+    """Return that all workers of the queue are busy, if they are; at least one must serve it."""
+    serving = [worker for worker in workers if serves(worker, queue)]
+    if any(worker.running < worker.concurrency for worker in serving):
+        return []
+    running = sum(worker.running for worker in serving)
+    slots = sum(worker.concurrency for worker in serving)
+    text = phrases(
+        "All slots of the worker that serves its queue %(queue)s were busy at the last heartbeat "
+        "(%(running)d/%(slots)d).",
+        "All slots of the %(count)d workers that serve its queue %(queue)s were busy at the last heartbeat "
+        "(%(running)d/%(slots)d).",
+        len(serving),
+        queue=repr(queue),
+        running=running,
+        slots=slots,
+    )
+    facts = {"queue": queue, "running": running, "concurrency": slots, "workers": len(serving)}
+    return [Reason(Code.WORKERS_BUSY, text, facts)]
+
+
+def pending(queue: str, workers: Sequence[Row], ahead: int, most: int, poll: float) -> list[Reason]:
     """Return why a due work is not taken; ``ahead`` above ``most`` means more than that."""
     if missing := absence(queue, workers):
         return missing
     reasons = busy(queue, workers)
     if ahead:
-        works = f"More than {counted(most, 'work')}" if ahead > most else counted(ahead, "work")
-        verb = "is" if ahead == 1 else "are"
-        text = f"{works} {verb} ahead of it in its queue {queue!r}: of higher priority, or due for longer."
+        text = works_before(queue, ahead, most)
         facts = {"queue": queue, "ahead": min(ahead, most), "more": ahead > most}
         reasons.append(Reason(Code.BEHIND_OTHERS, text, facts))
     if not reasons:
-        interval = poll.total_seconds()
-        text = f"It is next: a worker will take it at its next poll, within {duration(interval)}."
-        reasons.append(Reason(Code.NEXT, text, {"poll_interval": interval}))
+        text = phrase(
+            "It is next: a worker will take it at its next poll, within %(poll)s.", poll=duration(poll)
+        )
+        reasons.append(Reason(Code.NEXT, text, {"poll_interval": poll}))
     return reasons
 
 
-def scheduled(
-    run_at: datetime, now: datetime, queue: str, workers: Sequence[WorkerSeen] | None
-) -> list[Reason]:
+def works_before(queue: str, ahead: int, most: int) -> Phrase:
+    """Return how many works of the queue go first."""
+    if ahead > most:
+        return phrases(
+            "More than %(count)d work are ahead of it in its queue %(queue)s: of higher priority, or due "
+            "for longer.",
+            "More than %(count)d works are ahead of it in its queue %(queue)s: of higher priority, or due "
+            "for longer.",
+            most,
+            queue=repr(queue),
+        )
+    return phrases(
+        "%(count)d work is ahead of it in its queue %(queue)s: of higher priority, or due for longer.",
+        "%(count)d works are ahead of it in its queue %(queue)s: of higher priority, or due for longer.",
+        ahead,
+        queue=repr(queue),
+    )
+
+
+def scheduled(run_at: datetime, now: datetime, queue: str, workers: Sequence[Row] | None) -> list[Reason]:
     """Return that the work waits for its moment. ``workers`` are needed once that has come."""
     facts = {"run_at": run_at, "seconds": (run_at - now).total_seconds()}
     if run_at > now:
-        return [Reason(Code.NOT_DUE, f"It is due at {moment_text(run_at, now)}.", facts)]
-    text = f"It was due at {moment_text(run_at, now)}; a worker makes it pending at its next poll."
+        return [Reason(Code.NOT_DUE, phrase("It is due at %(at)s.", at=moment_text(run_at, now)), facts)]
+    text = phrase(
+        "It was due at %(at)s; a worker makes it pending at its next poll.", at=moment_text(run_at, now)
+    )
     return [Reason(Code.DUE, text, facts), *absence(queue, workers or ())]
 
 
-def history(past: Past, now: datetime) -> list[Reason]:
-    """Return why the work waits again, unless this is its first time."""
-    if is_parked(past.error):
-        since = parked_since(past.error, now)
-        until = since + past.grace
-        text = (
-            f"No worker that took it has known its type {past.type!r} since {moment_text(since, now)}: start "
-            f"one that has the app which defines it. {past.if_renamed} It dies when none does until "
-            f"{moment_text(until, now)}."
+def history(
+    row: Row, attempts: int, outcome: str | None, grace: timedelta, renamed: str, now: datetime
+) -> list[Reason]:
+    """Return why the work waits again, unless this is its first time.
+
+    ``outcome`` is that of its last attempt, if any is known; ``renamed`` is advice on a type of another name.
+    """
+    if is_parked(row.error):
+        since = parked_since(row.error, now)
+        until = since + grace
+        text = phrase(
+            "No worker that took it has known its type %(type)s since %(since)s: start one that has the app "
+            "which defines it. %(renamed)s It dies when none does until %(until)s.",
+            type=repr(row.type),
+            since=moment_text(since, now),
+            renamed=renamed,
+            until=moment_text(until, now),
         )
-        return [Reason(Code.PARKED, text, {"type": past.type, "since": since, "until": until})]
-    if past.outcome == Outcome.DEFERRED:
-        text = f"Its handler deferred it to {moment_text(past.run_at, now)}; that used no attempt."
-        return [Reason(Code.DEFERRED, text, {"run_at": past.run_at})]
-    error = error_line(past.error)
-    if past.attempt > 0:
-        which = f"attempt {past.attempt} of {past.attempts}"
-        lost = past.outcome == Outcome.LOST
-        why = f"the worker that made {which} was lost" if lost else f"{which} failed: {error}"
-        facts = {"attempt": past.attempt, "attempts": past.attempts, "error": past.error, "lost": lost}
-        return [Reason(Code.RETRYING, sentence(f"It is tried again, because {why}"), facts)]
-    if past.error or past.outcome:
-        text = sentence(f"It was retried by hand; before that it met: {error}")
-        return [Reason(Code.RETRIED_BY_HAND, text, {"error": past.error})]
+        return [Reason(Code.PARKED, text, {"type": row.type, "since": since, "until": until})]
+    if outcome == Outcome.DEFERRED:
+        text = phrase(
+            "Its handler deferred it to %(at)s; that used no attempt.", at=moment_text(row.run_at, now)
+        )
+        return [Reason(Code.DEFERRED, text, {"run_at": row.run_at})]
+    error = error_sentence(row.error)
+    if row.attempt > 0:
+        lost = outcome == Outcome.LOST
+        which = {"attempt": row.attempt, "attempts": attempts}
+        text = again_as_lost(which) if lost else again_as_failed(which, error)
+        facts = {"attempt": row.attempt, "attempts": attempts, "error": row.error, "lost": lost}
+        return [Reason(Code.RETRYING, text, facts)]
+    if row.error or outcome:
+        text = phrase("It was retried by hand; before that it met: %(error)s", error=error)
+        return [Reason(Code.RETRIED_BY_HAND, text, {"error": row.error})]
     return []
 
 
-def bound(deadline: datetime | None, now: datetime, act: str) -> list[Reason]:
-    """Return by when the work must ``act`` (say, "start"), if it has a deadline."""
+def again_as_lost(which: Mapping[str, int]) -> Phrase:
+    """Return that the worker of the last attempt was lost."""
+    return phrase(
+        "It is tried again, because the worker that made attempt %(attempt)d of %(attempts)d was lost.",
+        **which,
+    )
+
+
+def again_as_failed(which: Mapping[str, int], error: str) -> Phrase:
+    """Return that the last attempt failed."""
+    return phrase(
+        "It is tried again, because attempt %(attempt)d of %(attempts)d failed: %(error)s",
+        error=error,
+        **which,
+    )
+
+
+def bound(deadline: datetime | None, now: datetime, opens: bool = False) -> list[Reason]:
+    """Return by when the work must start, or a gate must open, if it has a deadline."""
     if deadline is None:
         return []
     facts = {"deadline": deadline}
     at = moment_text(deadline, now)
     if has_expired(deadline, now):
-        text = f"Its deadline passed at {at}: the next worker that polls ends it as expired."
+        text = phrase("Its deadline passed at %(at)s: the next worker that polls ends it as expired.", at=at)
         return [Reason(Code.PAST_DEADLINE, text, facts)]
-    return [Reason(Code.DEADLINE, f"It expires unless it {act}s by {at}.", facts)]
-
-
-# Blocked works.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """The works that a waiter waits for; ``open`` and ``missed`` are the first of each, with their status.
-
-    ``condition`` is None when the stored one, ``stored``, cannot be read.
-    """
-
-    condition: Condition | None
-    stored: str
-    tally: Tally
-    open: Sequence[tuple[str, str | None]]
-    missed: Sequence[tuple[str, str]]
-    recheck: bool
-
-
-def blocked(wait: Wait | None) -> list[Reason]:
-    """Return what a blocked work waits for."""
-    if wait is None:
-        text = "What it waits for is lost, so it can never open: cancel it, and queue a new one."
-        return [Reason(Code.NO_WAITER, text)]
-    reasons = [unmet(wait)]
-    if wait.condition is not None and decide(wait.condition, wait.tally) is Decision.NEVER:
-        named = listed([f"{id} ({status})" for id, status in wait.missed], wait.tally.missed)
-        text = f'It can open only if works are retried, and waits for that (on_unmet="wait"); retry {named}.'
-        reasons.append(Reason(Code.CANNOT_BE_MET, text, {"members": [id for id, _ in wait.missed]}))
-    if wait.recheck:
-        text = "It was queued while works that it watches could end: a worker rechecks it at its next poll."
-        reasons.append(Reason(Code.RECHECK, text))
-    return reasons
-
-
-def unmet(wait: Wait) -> Reason:
-    """Return the condition, the counts of the watched works, and the first that are open."""
-    tally = wait.tally
-    left = tally.total - tally.done
     text = (
-        f"It waits {condition_text(wait)}: {tally.succeeded} succeeded, "
-        f"{tally.missed} ended without success, {left} open"
+        phrase("It expires unless it opens by %(at)s.", at=at)
+        if opens
+        else phrase("It expires unless it starts by %(at)s.", at=at)
     )
-    if wait.open:
-        text += f" – {listed([f'{id} ({status or MISSING})' for id, status in wait.open], left)}"
-    facts = {
-        "condition": wait.stored,
-        "total": tally.total,
-        "succeeded": tally.succeeded,
-        "missed": tally.missed,
-        "open": [{"id": id, "status": status} for id, status in wait.open],
+    return [Reason(Code.DEADLINE, text, facts)]
+
+
+def running(row: Row, seen: Row | None, attempts: int, now: datetime, gone_after: timedelta) -> list[Reason]:
+    """Return which worker runs the work, and any trouble with that worker or the lease.
+
+    ``seen`` is None when there is no trace of that worker.
+    """
+    until = row.leased_until
+    is_direct = (row.worker or "").startswith(DIRECT)  # it has skipped the queue, and no worker has it
+    worker = called(seen) if seen else row.worker or phrase("unknown")
+    given = {
+        "holder": holder(None if is_direct else worker, row.started_at, now),
+        "attempt": row.attempt,
+        "attempts": attempts,
     }
-    return Reason(Code.WAITS_FOR_WORKS, f"{text}.", facts)
-
-
-def condition_text(wait: Wait) -> str:
-    """Return a condition in words."""
-    total, condition = wait.tally.total, wait.condition
-    if condition is None:
-        return f"for {counted(total, 'work')} on a condition that cannot be read, {wait.stored}"
-    if isinstance(condition, Count):
-        ends = "succeeded" if condition.of == "success" else "ended"
-        return f"until {condition.n} of {counted(total, 'work')} have {ends}"
-    ends = "succeeded" if condition == "all-success" else "ended"
-    return f"until its one work has {ends}" if total == 1 else f"until all of its {total} works have {ends}"
-
-
-# Running works.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """The holder of a running work; ``seen`` is None when there is no trace of that worker."""
-
-    worker: str | None
-    seen: WorkerSeen | None
-    attempt: int
-    attempts: int
-    started_at: datetime | None
-    leased_until: datetime | None
-
-
-def running(hold: Hold, now: datetime, gone_after: timedelta) -> list[Reason]:
-    """Return which worker runs the work, and what is wrong with that worker or the lease, if anything is."""
-    seen, until = hold.seen, hold.leased_until
-    is_direct = (hold.worker or "").startswith(DIRECT)  # it has skipped the queue, and no worker has it
-    holder = "The process that enqueued it" if is_direct else f"Worker {seen or hold.worker or 'unknown'}"
-    since = f" since {moment_text(hold.started_at, now)}" if hold.started_at else ""
-    lease = f", leased until {moment_text(until, now)}" if until else ""
-    text = f"{holder} has it{since}, for attempt {hold.attempt} of {hold.attempts}{lease}."
+    text = (
+        phrase(
+            "%(holder)s, for attempt %(attempt)d of %(attempts)d, leased until %(until)s.",
+            until=moment_text(until, now),
+            **given,
+        )
+        if until
+        else phrase("%(holder)s, for attempt %(attempt)d of %(attempts)d.", **given)
+    )
     facts = {
-        "worker": hold.worker,
+        "worker": row.worker,
         "host": seen.host if seen else None,
         "pid": seen.pid if seen else None,
-        "attempt": hold.attempt,
-        "attempts": hold.attempts,
-        "started_at": hold.started_at,
+        "attempt": row.attempt,
+        "attempts": attempts,
+        "started_at": row.started_at,
         "leased_until": until,
     }
     reasons = [Reason(Code.RUNNING, text, facts)]
     if not is_direct:
-        reasons += worker_trouble(hold.worker, seen, now, gone_after)
+        reasons += worker_trouble(row.worker, seen, now, gone_after)
     if until is not None and until < now:
-        last = hold.attempt >= hold.attempts
-        act = "ends it as dead, for this was its last attempt" if last else "takes it back to try it again"
-        text = f"Its lease has lapsed: the next worker that serves its queue and type {act}."
+        last = row.attempt >= attempts
+        text = lapsed_at_last() if last else lapsed()
         reasons.append(Reason(Code.LEASE_LAPSED, text, {"leased_until": until, "last_attempt": last}))
     return reasons
 
 
-def worker_trouble(
-    id: str | None, seen: WorkerSeen | None, now: datetime, gone_after: timedelta
-) -> list[Reason]:
-    """Return what is wrong with the worker, if anything is."""
+def lapsed() -> Phrase:
+    """Return that the lease has lapsed, and attempts are left."""
+    return phrase(
+        "Its lease has lapsed: the next worker that serves its queue and type takes it back to try it again."
+    )
+
+
+def lapsed_at_last() -> Phrase:
+    """Return that the lease of the last attempt has lapsed."""
+    return phrase(
+        "Its lease has lapsed: the next worker that serves its queue and type ends it as dead, for this was "
+        "its last attempt."
+    )
+
+
+def holder(worker: str | None, since: datetime | None, now: datetime) -> Phrase:
+    """Return which worker has the work; without one, it is the process that enqueued it."""
+    if since is None:
+        if worker is None:
+            return phrase("The process that enqueued it has it")
+        return phrase("Worker %(worker)s has it", worker=worker)
+    at = moment_text(since, now)
+    if worker is None:
+        return phrase("The process that enqueued it has it since %(since)s", since=at)
+    return phrase("Worker %(worker)s has it since %(since)s", worker=worker, since=at)
+
+
+def worker_trouble(id: str | None, seen: Row | None, now: datetime, gone_after: timedelta) -> list[Reason]:
+    """Return the trouble of the worker, if it has any."""
     if seen is None:
-        text = "There is no trace of that worker; while its lease lasts, no other worker takes the work."
+        text = phrase(
+            "There is no trace of that worker; while its lease lasts, no other worker takes the work."
+        )
         return [Reason(Code.WORKER_UNKNOWN, text, {"worker": id})]
     if seen.stopped_at is not None:
-        text = f"That worker stopped at {moment_text(seen.stopped_at, now)}."
+        text = phrase("That worker stopped at %(at)s.", at=moment_text(seen.stopped_at, now))
         return [Reason(Code.WORKER_STOPPED, text, {"stopped_at": seen.stopped_at})]
     if now - seen.seen_at > gone_after:
-        text = f"That worker was last seen at {moment_text(seen.seen_at, now)}."
+        text = phrase("That worker was last seen at %(at)s.", at=moment_text(seen.seen_at, now))
         return [Reason(Code.WORKER_SILENT, text, {"seen_at": seen.seen_at})]
     return []
-
-
-# Ended works.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a work ended. ``by`` is the worker that ended it; ``members`` are works that a dead gate missed.
-
-    Each member has its id, its outcome for the gate, and its status now (None when no work has this id).
-    """
-
-    status: Status
-    reason: str
-    type: str
-    is_gate: bool
-    ended_at: datetime | None
-    by: str | None
-    error: str
-    attempt: int
-    members: Sequence[tuple[str, str, str | None]] = ()
-    missed: int = 0
-    if_renamed: str = ""  # what to do when its type has another name now
-
-
-#: Why a work is dead, and what to do, by its reason. The placeholders are filled in by ``dead``.
-DEATHS: dict[str, tuple[str, str]] = {
-    states.Reason.EXHAUSTED: (
-        "its budget ended with {attempts}, the last one failed: {error}",
-        "Mend the cause, then retry it.",
-    ),
-    states.Reason.ABORTED: (
-        "its handler or on_failure gave up: {error}",
-        "Mend the cause, then retry it.",
-    ),
-    states.Reason.EXPIRED: (
-        "it was past its deadline: {error}",
-        "Retry it if it is still wanted; expires counts anew, an explicit deadline stays.",
-    ),
-    states.Reason.UNKNOWN_TYPE: (
-        "no worker knew its type {type} for long enough",
-        "Install the app that defines it and restart the workers, then retry it. {renamed}",
-    ),
-    states.Reason.BAD_INPUT: (
-        "its stored input cannot be read, or does not fit its handler: {error}",
-        "Mend the handler, or retry it with an input that fits.",
-    ),
-}
-
-#: The same for a gate, whose input cannot be given anew.
-UNREADABLE_GATE = (
-    "the works it holds cannot be queued: {error}",
-    "Mend the cause, then retry it; or queue those works by hand.",
-)
-
-
-def ended(ending: Ending, now: datetime) -> list[Reason]:
-    """Return how a work ended, and what can be done about it."""
-    when = "" if ending.ended_at is None else f" at {moment_text(ending.ended_at, now)}"
-    facts = {"ended_at": ending.ended_at, "by": ending.by}
-    if ending.status is Status.CANCELLED:
-        text = f"It was cancelled by hand{when}; retry it to run it after all."
-        return [Reason(Code.CANCELLED, text, facts)]
-    if ending.status is not Status.SUCCESS:
-        return [dead(ending, when, {**facts, "error": ending.error})]
-    if ending.is_gate:
-        text = f"It opened{when}, and queued the works it held."
-    elif ending.by is None:
-        text = f"It was completed by hand{when}."
-    else:
-        text = f"It succeeded{when}, run by worker {ending.by}."
-    return [Reason(Code.SUCCEEDED, text, facts)]
-
-
-def dead(ending: Ending, when: str, facts: dict[str, Any]) -> Reason:
-    """Return why the work is dead, and what to do."""
-    if ending.reason == states.Reason.UNSATISFIABLE:
-        members = [{"id": id, "outcome": outcome, "status": now} for id, outcome, now in ending.members]
-        return Reason(Code.UNSATISFIABLE, unsatisfiable(ending, when), {**facts, "members": members})
-    error = error_line(ending.error)
-    if ending.reason not in DEATHS:
-        return Reason(Code.DIED, sentence(f"It died{when}: {error}"), {**facts, "reason": ending.reason})
-    is_unreadable_gate = ending.is_gate and ending.reason == states.Reason.BAD_INPUT
-    why, remedy = UNREADABLE_GATE if is_unreadable_gate else DEATHS[ending.reason]
-    why = why.format(attempts=counted(ending.attempt, "attempt"), type=repr(ending.type), error=error)
-    remedy = remedy.format(renamed=ending.if_renamed)
-    return Reason(Code(ending.reason), f"It died{when}: {sentence(why)} {remedy}", facts)
-
-
-def unsatisfiable(ending: Ending, when: str) -> str:
-    """Return which members a gate missed, and what to do about those."""
-    text = f"It died{when}: what it waits for can no longer happen"
-    if not ending.members:
-        return f"{text}. Retry it once what it watches may succeed."
-    named = [f"{id} is {outcome}" for id, outcome, _ in ending.members]
-    text = f"{text}, as {listed(named, ending.missed)}."
-    retryable = [id for id, _, status in ending.members if status in states.RETRYABLE]
-    missing = [id for id, _, status in ending.members if status is None]
-    if retryable:
-        text += f" Retry {', '.join(retryable)}, and it waits again."
-    if missing:
-        text += f" {', '.join(missing)} {MISSING}: retry what kept the gate that holds it from opening;"
-        text += " if it was deleted, queue this one anew."
-    if not retryable and not missing:
-        text += " These have moved on since: retry it."
-    return text

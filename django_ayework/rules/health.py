@@ -1,13 +1,16 @@
-"""Whether a worker makes progress, how many connections it needs, and when a process is started again."""
+"""The health of workers: progress, connections, restarts, slower claims under pressure, and a backlog."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import builtins
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-# --- health ---
-# Health: whether a worker makes progress, and whether it takes works.
+from django_ayework.documentation import documented
+from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.retry import is_number
 
 
 class Phase(StrEnum):
@@ -16,9 +19,10 @@ class Phase(StrEnum):
     STARTING = "starting"  # until the database knows of it
     WORKING = "working"
     RETIRING = "retiring"  # it has done enough, and lets what runs come to its end
-    STOPPING = "stopping"  # it was told to
+    STOPPING = "stopping"  # it was asked to
     RETIRED = "retired"
     FINISHED = "finished"  # a burst found nothing more to do
+    DISMISSED = "dismissed"  # an operator has stopped it, and wants no other in its place
     STOPPED = "stopped"
 
 
@@ -28,7 +32,7 @@ ALIVE = frozenset({Phase.STARTING, Phase.WORKING, Phase.RETIRING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """What a worker shows of itself.
+    """The signs of life of a worker.
 
     ``silent`` has, for each thread it needs, for how many seconds that has made no progress although there
     was some to be made; ``dead`` names threads that have ended before their time. ``trouble`` is what the
@@ -90,22 +94,19 @@ def health_of_all(members: Sequence[tuple[str, Health]]) -> Health:
 
 
 def signs_of_nobody(phase: Phase, silent: Mapping[str, float] | None = None) -> Signs:
-    """Return the signs of a worker that has not been heard of yet."""
+    """Return the signs of a worker that has sent none yet."""
     return Signs(
         worker="", pid=0, phase=phase, silent=silent or {}, trouble="", dead=(),
         running=0, concurrency=0, attempts=0, memory=0,
     )  # fmt: skip
 
 
-# --- budget ---
-# How many database connections workers use.
-
-#: What the engine's own threads in one process are for; each has one connection, outside of any pool. At rest
-#: those that claim and settle keep theirs.
+#: The purposes of the engine's own threads in one process. Each has one connection, outside of any pool. At
+#: rest the threads that claim and settle keep theirs.
 OWN = ("claiming", "settling", "keeping leases", "maintenance")
-#: And that of the thread that fires schedules, if there is one.
+#: The purpose of the thread that fires schedules, if a process has one.
 SCHEDULING = "firing schedules"
-#: And that of the thread that calls the hook, if the project has one.
+#: The purpose of the thread that calls the hook, if the project has one.
 UNHANDLED_GROUPS = "UNHANDLED_GROUP"
 
 
@@ -115,8 +116,8 @@ class Budget:
 
     Handlers have one each while they run: plain ones in their thread, async ones in a thread of their own.
     Neither the event loop, nor the main thread, nor a supervisor has any. A process that is replaced keeps
-    its connections until what it runs has ended, so ``replaced`` processes may be there twice for a while.
-    ``wakeups`` are what those take connections for.
+    its connections until its works have ended, so ``replaced`` processes may exist twice for a while.
+    ``wakeups`` has the purposes of connections for wake-ups.
 
     >>> budget = Budget(concurrency=8, processes=4, replaced=True)
     >>> budget.per_process, budget.usual, budget.most
@@ -132,7 +133,7 @@ class Budget:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """What the engine's own threads in each process are for."""
+        """The purposes of the engine's own threads in each process."""
         scheduling = [SCHEDULING] if self.scheduler else []
         hooks = [UNHANDLED_GROUPS] if self.unhandled_groups else []
         return (*OWN, *scheduling, *hooks, *self.wakeups)
@@ -152,9 +153,6 @@ class Budget:
         """How many there may be for a moment."""
         return self.usual * 2 if self.replaced and self.processes > 1 else self.usual
 
-
-# --- restarts ---
-# When a process that died is started again.
 
 #: A process that lived for less than this many seconds died quickly.
 QUICK = 10.0
@@ -179,3 +177,117 @@ def restart_pause(quick_deaths: int) -> float:
     if quick_deaths < 2:
         return 0.0
     return min(FIRST_PAUSE * 2.0 ** min(quick_deaths - 2, 10), LONGEST_PAUSE)
+
+
+#: Decimal places of a delay: without rounding, steps up and down would not meet again.
+PLACES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PressureInfo:
+    """The argument of a backpressure hook: works running in this process, and attempts so far by type."""
+
+    active: int
+    succeeded: Mapping[str, int]
+    failed: Mapping[str, int]
+
+
+def adaptive_delay(
+    base: Seconds = 0.1,
+    factor: float = 2,
+    step: Seconds | None = None,
+    max: Seconds = 30,
+    min: Seconds = 0,
+    max_fail_rate: float = 0,
+    types: Iterable[str] | None = None,
+) -> Callable[[PressureInfo], float]:
+    """Return a backpressure hook, which returns how many seconds to wait before the next claim.
+
+    Each call looks at the attempts since the call before. If the share that failed is above
+    ``max_fail_rate``, the delay grows by ``factor``, from ``base`` up to ``max``; otherwise it shrinks by
+    ``step`` (``base``, unless given) down to ``min``, which it starts at. ``types`` are the work types to
+    look at: all, unless given. Durations are seconds or timedelta.
+
+    Raises TypeError or ValueError for values that cannot be used.
+
+    >>> delay = adaptive_delay(types=["shop.charge"])
+    >>> delay(PressureInfo(active=3, succeeded={"shop.charge": 4}, failed={"shop.charge": 1}))
+    0.1
+    >>> delay(PressureInfo(active=3, succeeded={"shop.charge": 9}, failed={"shop.charge": 1}))
+    0.0
+    """
+    if not (is_number(factor) and 1 <= factor < math.inf):
+        raise documented(
+            ValueError(f"expected factor to be a number, 1 or more, got: {factor!r}."),
+            "adaptive-delay-arguments",
+        )
+    if not (is_number(max_fail_rate) and 0 <= max_fail_rate <= 1):
+        raise documented(
+            ValueError(f"expected max_fail_rate to be between 0 and 1, got: {max_fail_rate!r}."),
+            "adaptive-delay-arguments",
+        )
+    first, least, most = seconds(base, "base"), seconds(min, "min"), seconds(max, "max")
+    down = first if step is None else seconds(step, "step")
+    if least > most:
+        raise documented(
+            ValueError(f"expected min to be at most max, got: min={min!r}, max={max!r}."),
+            "adaptive-delay-arguments",
+        )
+    watched = None if types is None else {types} if isinstance(types, str) else set(types)
+    delay = least
+    before: dict[str, int] = {"succeeded": 0, "failed": 0}
+
+    def since_last_call(name: str, counts: Mapping[str, int]) -> int:
+        total = sum(count for type, count in counts.items() if watched is None or type in watched)
+        last, before[name] = before[name], total
+        return total - last if total >= last else total  # a smaller count has begun anew
+
+    def hook(info: PressureInfo) -> float:
+        nonlocal delay
+        succeeded = since_last_call("succeeded", info.succeeded)
+        failed = since_last_call("failed", info.failed)
+        if failed and failed / (succeeded + failed) > max_fail_rate:
+            delay = builtins.min(most, builtins.max(first, delay * factor if delay else first))
+        else:
+            delay = builtins.max(least, delay - down)
+        delay = round(delay, PLACES)
+        return delay
+
+    return hook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogInfo:
+    """The argument of ``ON_BACKLOG``: how much runs and waits, and for how many seconds some has waited.
+
+    ``queued`` is None where the number is not known.
+    """
+
+    active: int
+    queued: int | None
+    behind_for: float
+
+
+class Episode:
+    """A time in which something waits without a break, from ``since`` on.
+
+    It is reported once it has lasted for ``after`` seconds, and again ``every`` so many seconds, or once.
+    Moments are seconds on any clock that does not step back.
+
+    >>> episode = Episode(since=100.0, after=10, every=None)
+    >>> episode.reported(105.0), episode.reported(110.0), episode.reported(500.0)
+    (None, 10.0, None)
+    """
+
+    def __init__(self, since: float, after: float, every: float | None) -> None:
+        self.since = since
+        self.every = every
+        #: The moment of the next report; None for no more.
+        self.due_at: float | None = since + after
+
+    def reported(self, now: float) -> float | None:
+        """Return how long it has lasted if a report is due now, and set the moment of the next one."""
+        if self.due_at is None or now < self.due_at:
+            return None
+        self.due_at = None if self.every is None else now + self.every
+        return now - self.since

@@ -1,17 +1,16 @@
-"""How works are identified: ids, units, and deduplication keys."""
+"""How works are identified: ids, units and deduplication keys; and the units that an output asks for."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from django_ayework.errors import InvalidOption, InvalidWorkId, did_you_mean
 from django_ayework.rules.durations import Seconds, seconds
-
-# --- ids ---
-# Ids of works: sortable by birth when we make them, any short word when the user does.
 
 MAX_LENGTH = 64
 WORK_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")
@@ -47,14 +46,11 @@ def require_work_id(value: object) -> str:
     )
 
 
-# --- units ---
-# Units: names of what works of one type are about; there is one live work per unit.
-
 MAX_UNIT_LENGTH = 190
 
 
 def require_unit(value: object) -> str:
-    """Return a unit's name: 1 to 190 characters that every database can hold and tell apart.
+    """Return a unit's name: 1 to 190 characters that every database can hold and distinguish.
 
     Spaces around it are refused because MariaDB ignores them. Raises ValueError.
 
@@ -71,9 +67,6 @@ def require_unit(value: object) -> str:
         raise ValueError(f"expected a unit's name to have no spaces around it, got: {value!r:.80}")
     return value
 
-
-# --- dedup ---
-# Deduplication by key: when an enqueue gives a work that is there instead of a new one.
 
 Scope: TypeAlias = Literal["incomplete", "any"]
 
@@ -103,6 +96,7 @@ class Dedup:
     Traceback (most recent call last):
     ...
     django_ayework.errors.InvalidOption: expected Dedup's scope to be 'incomplete' or 'any', got: 'all'.
+    See https://...
     """
 
     key: str
@@ -115,10 +109,17 @@ class Dedup:
         if self.scope not in SCOPES:
             raise InvalidOption(
                 f"expected Dedup's scope to be 'incomplete' or 'any', got: {self.scope!r}."
-                f"{did_you_mean(str(self.scope), SCOPES)}"
+                f"{did_you_mean(str(self.scope), SCOPES)}",
+                code="dedup-not-usable",
             )
         if self.window is not None:
-            object.__setattr__(self, "window", require_window(self.window))
+            length = seconds(self.window, "Dedup's window")
+            if length == 0:  # nothing could ever match
+                raise InvalidOption(
+                    f"expected Dedup's window to be more than 0 seconds, got: {self.window!r}.",
+                    code="dedup-not-usable",
+                )
+            object.__setattr__(self, "window", length)
         object.__setattr__(self, "exclude", tuple(dict.fromkeys(excluded_ids(self.exclude))))
 
 
@@ -132,16 +133,9 @@ def require_key(key: object) -> None:
     ):
         raise InvalidOption(
             f"expected Dedup's key to be a text of 1 to {MAX_KEY_LENGTH} printable characters without "
-            f"spaces around it, got: {key!r}."
+            f"spaces around it, got: {key!r}.",
+            code="dedup-not-usable",
         )
-
-
-def require_window(window: Seconds) -> float:
-    """Return a window in seconds, which must be more than 0: otherwise nothing could ever match."""
-    length = seconds(window, "Dedup's window")
-    if length == 0:
-        raise InvalidOption(f"expected Dedup's window to be more than 0 seconds, got: {window!r}.")
-    return length
 
 
 def excluded_ids(exclude: Any) -> Iterable[str]:
@@ -150,3 +144,124 @@ def excluded_ids(exclude: Any) -> Iterable[str]:
         exclude = (exclude,)
     for item in exclude:
         yield require_work_id(getattr(item, "id", item))
+
+
+#: The argument of ``ctx.output``.
+Output: TypeAlias = Mapping[str, Any] | list[Any] | tuple[Any, ...]
+
+MAX_PRIORITY = 2**31 - 1
+LONGEST_DELAY = timedelta.max.total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One work of the next type. ``priority`` is None for that of its type; ``delay`` is in seconds."""
+
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    priority: int | None = None
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The works that an output requests, and the reason why other parts were dropped."""
+
+    units: tuple[Unit, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+def units_of(output: object) -> Units:
+    """Read an output; of a unit named twice the later one counts.
+
+    >>> [(unit.name, unit.input) for unit in units_of({"b": {"size": 2}, "a": None}).units]
+    [('b', {'size': 2}), ('a', {})]
+    >>> [unit.priority for unit in units_of(["a", ["b", {}, {"priority": 1}, 20.0]]).units]
+    [None, 20]
+    >>> units_of("a").dropped
+    ("expected an output to be a mapping or a list, got: 'a'",)
+    """
+    if isinstance(output, Mapping):
+        return units_of_mapping(output)
+    if not isinstance(output, (list, tuple)):
+        return Units(dropped=(f"expected an output to be a mapping or a list, got: {output!r:.80}",))
+    units: dict[str, Unit] = {}
+    dropped = []
+    for element in output:
+        try:
+            unit = unit_of(element)
+        except ValueError as error:
+            dropped.append(str(error))
+        else:
+            units[unit.name] = unit
+    return Units(tuple(units.values()), tuple(dropped))
+
+
+def units_of_mapping(output: Mapping[Any, Any]) -> Units:
+    """Read a mapping of unit to input; one bad entry spoils it, for then it means something else."""
+    try:
+        return Units(
+            tuple(Unit(read_name(name), read_mapping(input, "input")) for name, input in output.items())
+        )
+    except ValueError as error:
+        return Units(dropped=(f"the whole mapping: {error}",))
+
+
+def unit_of(element: object) -> Unit:
+    """Read one element of a list. Raises ValueError with the reason why it cannot be used."""
+    if isinstance(element, (str, bytes)):
+        return Unit(read_name(element))
+    if not isinstance(element, (list, tuple)) or len(element) < 2:
+        raise ValueError(f"expected a unit's name or [name, input, metadata, priority], got: {element!r:.80}")
+    name, input, metadata, priority = (*element, None, None)[:4]
+    given = read_mapping(metadata, "metadata")
+    return Unit(
+        read_name(name),
+        read_mapping(input, "input"),
+        read_priority(given.get("priority"), priority),
+        read_delay(given.get("delay")),
+    )
+
+
+def read_name(name: object) -> str:
+    """Return a unit's name; bytes are UTF-8."""
+    if isinstance(name, bytes):
+        try:
+            name = name.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"expected a unit's name in UTF-8, got: {name!r:.80}") from None
+    return require_unit(name)
+
+
+def read_mapping(value: object, what: str) -> Mapping[str, Any]:
+    """Return a mapping with texts as keys; None is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ValueError(f"expected a unit's {what} to be a mapping of names to values, got: {value!r:.80}")
+    return value
+
+
+def read_priority(*given: object) -> int | None:
+    """Return the last priority given, as the nearest whole number that can be stored; None for none.
+
+    That of the metadata must be a number even where the fourth element overrules it.
+    """
+    numbers = [read_number(number, "priority") for number in given if number is not None]
+    return max(-MAX_PRIORITY, min(MAX_PRIORITY, round(numbers[-1]))) if numbers else None
+
+
+def read_delay(value: object) -> float:
+    """Return a delay in seconds; none is 0, and so is what lies in the past."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    return 0.0 if value is None else float(max(0, min(LONGEST_DELAY, read_number(value, "delay"))))
+
+
+def read_number(value: object, what: str) -> int | float:
+    """Return a finite number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise ValueError(f"expected a unit's {what} to be a number, got: {value!r:.80}")

@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from zlib import crc32
 
-# --- news ---
-# News: what one process tells others, as short texts. Whoever cannot read one looks for itself.
-
-#: A queue, and a type of which it has works.
+#: A queue, and a type with works in it.
 Place: TypeAlias = tuple[str, str]
 
 #: Channels. DUE: works became due. ENDED: works, groups or chains have ended. REVOKED: running works were
 #: cancelled or completed. ANSWERED: a worker has taken the works of a DUE message.
 DUE, ENDED, REVOKED, ANSWERED = "due", "ended", "revoked", "answered"
-#: More names than that are not told one by one: to look is cheaper.
+#: More names than that are not sent: to read the database is cheaper.
 MOST_NAMED = 100
 #: Characters; PostgreSQL takes fewer than 8000 bytes.
 LONGEST = 7000
@@ -70,12 +67,12 @@ def earlier(one: float | None, other: float | None) -> float | None:
 
 
 def due_to_text(due: Due, origin: str, number: int = 0) -> str:
-    """Write down what is due, for others than its origin; the number makes the text unlike all others."""
+    """Encode due works for other processes than their origin; the number makes each text unique."""
     return to_text(origin, named(due.places), due.start, due.works, number)
 
 
 def due_from_text(text: str, origin: str) -> Due:
-    """Read what is due; nothing if it comes from this origin itself, anything if it cannot be read.
+    """Decode due works: none for a text of this origin itself, any works for an unreadable text.
 
     >>> due_from_text(due_to_text(Due(start=5.0), "here"), "there")
     Due(places=frozenset(), start=5.0, works=1)
@@ -85,8 +82,8 @@ def due_from_text(text: str, origin: str) -> Due:
     True
     """
     try:
-        told_by, places, start, works, _ = json.loads(text)
-        if told_by == origin:
+        sender, places, start, works, _ = json.loads(text)
+        if sender == origin:
             return Due()
         known = None if places is None else frozenset((str(queue), str(type)) for queue, type in places)
         return Due(known, None if start is None else float(start), int(works))
@@ -108,8 +105,8 @@ def ids_from_text(text: str, origin: str) -> frozenset[str] | None:
     (frozenset(), None)
     """
     try:
-        told_by, ids = json.loads(text)
-        if told_by == origin:
+        sender, ids = json.loads(text)
+        if sender == origin:
             return frozenset()
         return None if ids is None else frozenset(map(str, ids))
     except (ValueError, TypeError):
@@ -117,7 +114,7 @@ def ids_from_text(text: str, origin: str) -> frozenset[str] | None:
 
 
 def named(names: Collection[Any] | None) -> list[Any] | None:
-    """Return names to be told one by one, or None where that would be too many."""
+    """Return names in order, or None where there are too many to send."""
     return None if names is None or len(names) > MOST_NAMED else sorted(names)
 
 
@@ -127,19 +124,11 @@ def to_text(origin: str, names: list[Any] | None, *rest: Any) -> str:
     return text if len(text) <= LONGEST else json.dumps([origin, None, *rest])
 
 
-# --- direct ---
-# How works are told that run in the process that enqueued them.
-
-#: What the id begins with under which a process holds works that skipped the queue; workers have none.
+#: The prefix of ids under which processes hold works that skipped the queue. Ids of workers lack it.
 DIRECT = "direct-"
 
-# --- fleet ---
-# In which order the workers of a fleet look for what a message says is due: few at once, others only
-# later.
-#
-# Each worker computes its own delay from the message and from the workers that it knows of. Nothing
-# depends on
-# it that all of them know the same.
+# The order in which the workers of a fleet poll after a message: few at once, others only later. Each worker
+# computes its own delay from the message and from the workers that it knows of. They need not know the same.
 
 #: Workers that look at once besides one for each work that is due: one may be busy, or gone.
 SPARE = 1

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
+from django_ayework.documentation import documented
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.durations import Seconds, require_aware, seconds
-from django_ayework.rules.retry import LONGEST, is_whole
-
-# --- verdict ---
-# What a hit on a limit is told.
+from django_ayework.rules.retry import LONGEST, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +37,11 @@ class Denied:
 
 HitResult: TypeAlias = Allowed | Denied
 
-# --- rate ---
-# What the ways to count have in common.
 
-#: What has been counted, as whole numbers: small enough to be kept by a store.
+#: The counts of a rate as whole numbers, small enough for a store.
 State: TypeAlias = tuple[int, ...]
 
-#: What hits are counted under, such as ("label", "doer", "acme"): each name has a count of its own.
+#: The name under which hits are counted, such as ("label", "doer", "acme"). Each name has its own count.
 Name: TypeAlias = tuple[str, ...]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,11 +58,11 @@ class Rate(ABC):
     Raises TypeError or ValueError for a limit that is no whole number above 0, and for an empty window.
     """
 
-    #: What has been counted so far; None when nothing was. It may be read, kept, and put back.
+    #: The counts so far, or None without hits. Callers may read them, store them, and assign them again.
     state: State | None
 
     def __init__(self, limit: int, window: Seconds) -> None:
-        self.limit = require_limit(limit)
+        self.limit = whole(limit, "limit", least=1)
         self.window = require_window(window)
         self.state = None
 
@@ -75,13 +71,13 @@ class Rate(ABC):
 
         Raises ValueError for a naive datetime.
         """
-        verdict = self.peek(now)
-        if verdict:
+        answer = self.peek(now)
+        if answer:
             self.state = self.counted(microseconds(now))
-        return verdict
+        return answer
 
     def peek(self, now: datetime) -> HitResult:
-        """Tell what a hit would be told, without counting one."""
+        """Return the answer to a hit, without counting one."""
         at = microseconds(now)
         free_at = self.free_at(at)
         return Denied((free_at - at) / IN_A_SECOND) if free_at > at else Allowed()
@@ -112,13 +108,6 @@ def microseconds(moment: datetime) -> int:
     return (require_aware(moment, "now") - EPOCH) // MICROSECOND
 
 
-def require_limit(limit: object) -> int:
-    """Return a limit: a whole number, 1 or more."""
-    if not isinstance(limit, int) or not is_whole(limit) or limit < 1:
-        raise ValueError(f"expected limit to be a whole number, 1 or more, got: {limit!r}.")
-    return limit
-
-
 def require_window(window: Seconds) -> int:
     """Return a window in microseconds, 1 or more.
 
@@ -126,15 +115,14 @@ def require_window(window: Seconds) -> int:
     Traceback (most recent call last):
     ...
     ValueError: expected window to be more than 0 seconds, got: 0.
+    See https://...
     """
     length = seconds(window, "window")
     if length == 0:
-        raise ValueError(f"expected window to be more than 0 seconds, got: {window!r}.")
+        raise documented(
+            ValueError(f"expected window to be more than 0 seconds, got: {window!r}."), "doer-argument"
+        )
     return max(1, round(min(length, LONGEST) * IN_A_SECOND))
-
-
-# --- fixed window ---
-# Counting in windows that begin with a hit.
 
 
 class FixedWindow(Rate):
@@ -157,10 +145,6 @@ class FixedWindow(Rate):
             start, count = self.state
             return start, count + 1
         return at, 1
-
-
-# --- sliding window ---
-# Counting in aligned windows, the one before fading out.
 
 
 class SlidingWindow(Rate):
@@ -204,10 +188,6 @@ class SlidingWindow(Rate):
         return max(0, self.window - room * self.window // before) if before else 0
 
 
-# --- token bucket ---
-# Counting tokens that come back evenly.
-
-
 class TokenBucket(Rate):
     """A bucket of ``limit`` tokens, full at first; a hit takes one, and ``limit`` come back per ``window``.
 
@@ -236,9 +216,6 @@ class TokenBucket(Rate):
         return min(full, level + (now - since) * self.limit), now
 
 
-# --- algorithms ---
-# The ways to count, by name.
-
 Algorithm: TypeAlias = Literal["fixed", "sliding", "token"]
 
 ALGORITHMS: dict[str, type[Rate]] = {"fixed": FixedWindow, "sliding": SlidingWindow, "token": TokenBucket}
@@ -251,10 +228,14 @@ def algorithm_named(name: str) -> type[Rate]:
     Traceback (most recent call last):
     ...
     ValueError: expected algorithm to be 'fixed', 'sliding' or 'token', got: 'slidng'. Did you mean 'sliding'?
+    See https://...
     """
     if name not in ALGORITHMS:
-        raise ValueError(
-            f"expected algorithm to be 'fixed', 'sliding' or 'token', got: {name!r}."
-            f"{did_you_mean(str(name), ALGORITHMS)}"
+        raise documented(
+            ValueError(
+                f"expected algorithm to be 'fixed', 'sliding' or 'token', got: {name!r}."
+                f"{did_you_mean(str(name), ALGORITHMS)}"
+            ),
+            "doer-argument",
         )
     return ALGORITHMS[name]

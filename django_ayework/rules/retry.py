@@ -12,10 +12,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Self
 
+from django_ayework.documentation import documented
 from django_ayework.errors import Abort, Defer, Reschedule, did_you_mean
 from django_ayework.rules.durations import Seconds, later, require_aware, seconds
+from django_ayework.rules.formatting import cause_text, error_text
 from django_ayework.rules.states import Outcome, Reason, Status
-from django_ayework.rules.texts import cause_text, error_text
 
 #: Seconds; past the last moment a database can hold, and within what a timedelta can hold.
 LONGEST = 10_000 * 365 * 86_400.0
@@ -26,7 +27,7 @@ DEADLINE_EXCEEDED = "deadline exceeded"
 #: How long a work of an unknown type stays parked until workers see it again.
 OFFER_AGAIN = timedelta(seconds=5)
 
-#: What other libraries call the fields of a retry policy.
+#: The names that other libraries have for the fields of a retry policy.
 MEANINGS: Mapping[str, str] = {
     **dict.fromkeys(("max_attempts", "max_retries", "max_tries", "retries", "tries", "times"), "attempts"),
     **dict.fromkeys(("backoff", "countdown", "delay", "initial", "interval"), "base"),
@@ -58,22 +59,32 @@ class Retry:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise TypeError(f"{name!r} is not an option of Retry.{did_you_mean(name, known, MEANINGS)}")
+                raise documented(
+                    TypeError(f"{name!r} is not an option of Retry.{did_you_mean(name, known, MEANINGS)}"),
+                    "retry-not-usable",
+                )
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if self.attempts is not None and not (is_whole(self.attempts) and self.attempts >= 1):
-            raise ValueError(
-                f"Retry expects attempts to be a whole number, 1 or more, got: {self.attempts!r}."
+            raise documented(
+                ValueError(
+                    f"Retry expects attempts to be a whole number, 1 or more, got: {self.attempts!r}."
+                ),
+                "retry-not-usable",
             )
         for name in ("base", "max"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, seconds(value, f"Retry's {name}"))
         if self.factor is not None and not (is_number(self.factor) and 0 <= self.factor < math.inf):
-            raise ValueError(f"Retry expects factor to be 0 or more, got: {self.factor!r}.")
+            raise documented(
+                ValueError(f"Retry expects factor to be 0 or more, got: {self.factor!r}."), "retry-not-usable"
+            )
         if self.jitter is not None and not (is_number(self.jitter) and 0 <= self.jitter <= 1):
-            raise ValueError(f"Retry expects jitter between 0 and 1, got: {self.jitter!r}.")
+            raise documented(
+                ValueError(f"Retry expects jitter between 0 and 1, got: {self.jitter!r}."), "retry-not-usable"
+            )
 
     def given(self) -> dict[str, float]:
         """Return the fields that are not None."""
@@ -88,6 +99,23 @@ class Retry:
 def is_whole(value: object) -> bool:
     """Tell whether a value is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def whole(value: int, name: str, *, least: int) -> int:
+    """Return a whole number that is not too small.
+
+    >>> whole(0, "max", least=1)
+    Traceback (most recent call last):
+    ...
+    ValueError: expected max to be a whole number, 1 or more, got: 0.
+    See https://...
+    """
+    if not is_whole(value) or value < least:
+        raise documented(
+            ValueError(f"expected {name} to be a whole number, {least} or more, got: {value!r}."),
+            "retry-not-usable",
+        )
+    return value
 
 
 def is_number(value: object) -> bool:
@@ -159,7 +187,7 @@ def has_expired(deadline: datetime | None, at: datetime) -> bool:
 class AttemptDecision:
     """The new state of a work whose attempt did not succeed.
 
-    ``run_at`` is the moment of its next attempt (None when it is dead); ``counts`` tells whether the attempt
+    ``run_at`` is the moment of its next attempt (None when it is dead); ``counts`` is whether the attempt
     is used up.
     """
 

@@ -16,10 +16,7 @@ from croniter import CroniterBadDateError, croniter
 from django_ayework.errors import CronError, did_you_mean
 from django_ayework.rules.durations import require_aware
 
-# --- expression ---
-# Reading a cron expression: what is accepted is what is meant, anything else is refused with its place.
-
-#: What the nicknames stand for (crontab(5)).
+#: The expressions of the nicknames (crontab(5)).
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -35,7 +32,7 @@ DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One of the five fields: what it counts, from where to where, and the names some numbers have."""
+    """One of the five fields: its unit, its range, and the names of some numbers."""
 
     name: str
     first: int
@@ -161,7 +158,9 @@ def require_possible(cron: Cron) -> None:
     try:
         iterator_of(cron, datetime(2024, 1, 1)).get_next(datetime)  # wall-clock time
     except CroniterBadDateError:
-        raise CronError(f"{cron.expression!r} never happens: no such month has such a day.") from None
+        raise CronError(
+            f"{cron.expression!r} never happens: no such month has such a day.", code="cron-never-happens"
+        ) from None
 
 
 def iterator_of(cron: Cron, start: datetime) -> croniter:
@@ -169,10 +168,7 @@ def iterator_of(cron: Cron, start: datetime) -> croniter:
     return croniter(" ".join(cron.fields), start)
 
 
-# --- moments ---
-# From wall-clock time to moments: the two nights a year on which a clock does not tell them one by one.
-
-#: What becomes of occurrences in an hour that a clock change leaves out.
+#: The treatment of occurrences in an hour that a clock change leaves out.
 Dst: TypeAlias = Literal["skip", "shift"]
 
 
@@ -214,7 +210,9 @@ def zone_of(tz: str | tzinfo | None) -> tzinfo:
     try:
         return ZoneInfo(str(tz))
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise CronError(f"expected a time zone such as 'Europe/Paris', got: {tz!r}.") from None
+        raise CronError(
+            f"expected a time zone such as 'Europe/Paris', got: {tz!r}.", code="time-zone-unknown"
+        ) from None
 
 
 def moment_at(wall: datetime, zone: tzinfo, dst: Dst) -> datetime | None:
@@ -243,9 +241,6 @@ def end_of_gap(missing: datetime, zone: tzinfo) -> datetime:
             early = middle
     return late.replace(microsecond=0).astimezone(zone)
 
-
-# --- timing ---
-# When a schedule has occurrences: by a cron expression, or every so many seconds.
 
 #: The smallest difference between two moments.
 INSTANT = timedelta(microseconds=1)
@@ -307,8 +302,8 @@ class Timing:
     def latest(self, first: datetime, now: datetime, number: int) -> list[datetime]:
         """Return the last so many occurrences from ``first`` until ``now``, in order.
 
-        The way leads back from now in windows that double, so it costs what is returned and not the years
-        that a schedule may have slept.
+        The search goes back from now in windows that double. So its cost grows with the result, and not with
+        the years since the schedule last fired.
         """
         step = timedelta(minutes=1) if self.every is None else timedelta(seconds=self.every)
         window = step * (number + 1)
@@ -319,9 +314,6 @@ class Timing:
             window *= 2
         return list(self.between(first - INSTANT, now))[-number:]
 
-
-# --- catching up ---
-# What becomes of occurrences whose time has come, and of those that nobody was there for.
 
 CatchUp: TypeAlias = Literal["none", "last", "all"]
 Overlap: TypeAlias = Literal["allow", "skip", "queue"]
@@ -334,7 +326,7 @@ PUNCTUAL = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now: the occurrence to fire, if any, and how many were missed from ``missed_from`` on.
+    """The decision of a tick: the occurrence to fire, or None, and the number missed from ``missed_from`` on.
 
     ``last`` is the last occurrence that is dealt with; the next one is the first after it.
     """

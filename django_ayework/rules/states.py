@@ -9,9 +9,6 @@ from typing import Final, TypeGuard
 
 from django_ayework.rules.controls import Place
 
-# --- states ---
-# The states of a work and the moves between them.
-
 
 class Status(StrEnum):
     """Where a work stands. The last three are *terminal*: the work is done.
@@ -48,26 +45,30 @@ class Reason(StrEnum):
     EXHAUSTED = "exhausted"  # every attempt failed, or its worker was lost too often
     ABORTED = "aborted"  # its handler or ``on_failure`` gave up
     EXPIRED = "expired"  # past its deadline, or a gate past its timeout
-    UNSATISFIABLE = "unsatisfiable"  # what it waits for can no longer happen
+    UNSATISFIABLE = "unsatisfiable"  # its condition can no longer be met
     UNKNOWN_TYPE = "unknown_type"  # no worker knew its type for long enough
     BAD_INPUT = "bad_input"  # its stored input cannot be read or does not fit its handler
 
 
 class Outcome(StrEnum):
-    """How an attempt that did not succeed ended."""
+    """How an attempt ended. Successes are kept for types that ask for it, all others always."""
 
     FAILED = "failed"  # the handler raised, another attempt follows
     DIED = "died"  # the handler raised, and that was the end
     DEFERRED = "deferred"  # the handler asked to come back later
     LOST = "lost"  # the lease lapsed: its worker was killed or cut off
+    REVOKED = "revoked"  # the work was cancelled, or completed without its worker, while the handler ran
+    SUCCESS = "success"  # the handler returned; kept where the type has ``keep_attempts``
 
 
 TERMINAL: Final = frozenset({Status.SUCCESS, Status.DEAD, Status.CANCELLED})
 LIVE: Final = frozenset(Status) - TERMINAL
 RETRYABLE: Final = frozenset({Status.DEAD, Status.CANCELLED})
+#: Not ended, and with no worker.
+WAITING: Final = LIVE - {Status.RUNNING}
 Status.terminal = TERMINAL
 
-#: Every move there is: from a status, to the statuses it may become. ``docs/concepts/lifecycle.md`` draws it.
+#: Every move there is: from a status, to the statuses it may become. The page "The life of a work" draws it.
 MOVES: Final[dict[Status, frozenset[Status]]] = {
     Status.BLOCKED: frozenset(
         {Status.PENDING, Status.SCHEDULED, Status.SUCCESS, Status.DEAD, Status.CANCELLED}
@@ -92,21 +93,18 @@ def is_terminal(status: Status | str | None) -> TypeGuard[Status]:
     return status in TERMINAL
 
 
-# --- transitions ---
-# A move from one status to another, as a value. ``store.transitions`` alone carries it out.
-
 #: Columns that a transition may leave as they are.
 LASTING = ("attempt", "run_at", "deadline", "group_id", "chain_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What a work's row becomes, if it is still in one of ``leaves``, at this ``delivery`` of ``worker``.
+    """The new values of a row, if it is still in one of ``leaves``, at this ``delivery`` of ``worker``.
 
     The delivery alone does not name a claim: a crash of the server may lose the last claims, and the next
     claim of a work then has the same number. Without a worker, any may hold the work.
 
-    Whoever makes a transition has read the row, so every field is the full new value.
+    A transition is made from the row that was read, so every field is the full new value.
     """
 
     id: str

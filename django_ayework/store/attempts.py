@@ -1,4 +1,4 @@
-"""Failed attempts, progress, and worker processes."""
+"""Recorded attempts, progress, and worker processes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.rules.states import Status
-from django_ayework.store.database import CHUNK, atomic, chunked, rows
-from django_ayework.store.parameters import portions
+from django_ayework.rules.states import Outcome, Status
+from django_ayework.store.bulk import portions
+from django_ayework.store.database import CHUNK, atomic, matching, rows
 
-# --- attempts ---
-# Attempts that did not succeed.
+# Attempts.
 
 
 class AttemptRow(NamedTuple):
-    """What is kept of an attempt."""
+    """The record of an attempt."""
 
     work_id: str
     number: int
@@ -26,6 +25,7 @@ class AttemptRow(NamedTuple):
     traceback: str
     started_at: datetime | None
     ended_at: datetime
+    exception: str = ""
 
 
 def insert_attempts(attempts: Sequence[AttemptRow]) -> None:
@@ -34,25 +34,28 @@ def insert_attempts(attempts: Sequence[AttemptRow]) -> None:
         rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts[part]])
 
 
+def attempts_of(work_id: str) -> list[Attempt]:
+    """Read the recorded attempts of a work in the order in which they ended."""
+    return list(rows(Attempt).filter(work_id=work_id).order_by("ended_at", "id"))
+
+
 def recorded(work_ids: Sequence[str]) -> set[tuple[str, str, str, datetime | None]]:
     """Return work, worker, outcome and start of the attempts that are recorded of these works."""
-    found: set[tuple[str, str, str, datetime | None]] = set()
-    for some in chunked(work_ids):
-        attempts = rows(Attempt).filter(work_id__in=some)
-        found.update(attempts.values_list("work_id", "worker", "outcome", "started_at"))
-    return found
+    columns = ("work_id", "worker", "outcome", "started_at")
+    return {(*row,) for row in matching(rows(Attempt).all(), "work_id", work_ids, *columns)}
 
 
 def last_outcome(work_id: str, attempt: int) -> str | None:
     """Return how the last attempt that did not succeed ended, for a work that stands at ``attempt``.
 
-    A failure is kept under that number, a deferral, which gave its attempt back, under the next one.
+    A revoked attempt is left out: the work had ended, and waits because it was retried. A failure is kept
+    under that number, a deferral, which gave its attempt back, under the next one.
     """
     recent = rows(Attempt).filter(work_id=work_id, number__in=(attempt, attempt + 1))
+    recent = recent.exclude(outcome=Outcome.REVOKED)
     return recent.order_by("-ended_at", "-id").values_list("outcome", flat=True).first()
 
 
-# --- progress ---
 # How far running works are.
 
 
@@ -62,16 +65,12 @@ def write_progress(progress: Mapping[str, tuple[int, str]]) -> None:
         return
     with atomic():
         free = rows(Work).select_for_update(skip_locked=True).filter(id__in=sorted(progress)).order_by("id")
-        held = {
-            (id, delivery)
-            for id, delivery in free.filter(status=Status.RUNNING).values_list("id", "delivery")
-        }
+        held = set(free.filter(status=Status.RUNNING).values_list("id", "delivery"))
         for id, (delivery, encoded) in progress.items():
             if (id, delivery) in held:
-                rows(Work).filter(id=id, delivery=delivery).update(progress=encoded)
+                rows(Work).filter(id=id).update(progress=encoded)
 
 
-# --- processes ---
 # Worker processes and their heartbeats.
 
 
@@ -88,12 +87,23 @@ def heartbeat(id: str, now: datetime, running: int, trouble: str) -> bool:
 
 def stopped(id: str, now: datetime) -> None:
     """Note that a worker stopped."""
-    rows(WorkerProcess).filter(id=id).update(seen_at=now, stopped_at=now, running=0)
+    rows(WorkerProcess).filter(id=id).update(seen_at=now, stopped_at=now, running=0, command="")
+
+
+def command_process(id: str, command: str) -> bool:
+    """Write what a worker is to do; return False for one that is not there, or has stopped."""
+    return bool(rows(WorkerProcess).filter(id=id, stopped_at=None).update(command=command))
+
+
+def note_obeyed(id: str, command: str, quiet: bool) -> None:
+    """Note that a worker has obeyed a command; one that was given meanwhile stays."""
+    rows(WorkerProcess).filter(id=id, command=command).update(command="", quiet=quiet)
 
 
 def living(since: datetime) -> list[tuple[str, str]]:
-    """Return the ids of the workers that were seen since and have not stopped, with their queues."""
-    return list(rows(WorkerProcess).filter(stopped_at=None, seen_at__gte=since).values_list("id", "queues"))
+    """Return the ids of the workers that were seen since and claim works, with their queues."""
+    claiming = rows(WorkerProcess).filter(stopped_at=None, seen_at__gte=since, quiet=False)
+    return list(claiming.values_list("id", "queues"))
 
 
 def find_process(id: str) -> WorkerProcess | None:

@@ -1,22 +1,26 @@
-"""Bulk writes: INSERT and UPDATE of many rows in one statement."""
+"""Updating many rows, each with values of its own, by as few statements as the database needs."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, repeat
-from operator import itemgetter
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.db.models import Model
 
-from django_ayework.store.database import CHUNK, chunked, connection, fetch, has_returning, is_postgresql
-from django_ayework.store.parameters import Source, adapted_column, array_type, portions, source_of
-from django_ayework.store.rows import COLUMNS, PLACE, WorkRow
+from django_ayework.store.database import CHUNK, connection, dialect, fetch
+from django_ayework.store.dialects import Dialect
 
-# --- bulk ---
-# Writing many rows at once: one UPDATE, joined with the values.
+#: Rows in one statement where it takes whole columns as arrays.
+SET = 4000
+#: Characters of the values in one statement, unless one row has more. MariaDB takes packets of 16 MiB by
+#: default, and a character has up to four bytes; a larger one ends the session.
+LARGEST = 1_000_000
+#: Kinds of fields whose values every database takes as they are: to ask Django for each takes its time.
+TAKEN_AS_THEY_ARE = frozenset({"CharField", "TextField", "IntegerField", "BigAutoField"})
+
+UPDATE_ONE = "UPDATE {table} AS w SET {sets} WHERE {met} AND {condition}"
 
 Changes = Mapping[str, Mapping[str, Any]]
 
@@ -34,9 +38,18 @@ class Update:
     shared: Mapping[str, Any] = field(default_factory=dict)
     required: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    def part(self, places: Collection[int]) -> Update:
+        """Return the part that is about the keys at these places."""
+
+        def cut(columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+            return {name: [column[place] for place in places] for name, column in columns.items()}
+
+        keys = [self.keys[place] for place in places]
+        return Update(keys, cut(self.varying), self.shared, cut(self.required))
+
 
 class Condition(NamedTuple):
-    """What a row ``w`` must meet besides, in SQL, and its parameters."""
+    """The further condition of a row ``w`` in SQL, and its parameters."""
 
     sql: str = "TRUE"
     params: Sequence[Any] = ()
@@ -68,166 +81,113 @@ def update_rows(model: type[Model], changes: Changes) -> None:
 
 def write(model: type[Model], update: Update) -> None:
     """Carry out an update, which may be any number of statements. The caller holds the locks."""
-    if tells_moved() or len(update.keys) == 1:
-        update_joined(model, update)
-    else:
-        for part in parts_of(update):
-            count_moved(model, part)
+    for part in parts_of(update):
+        move(model, part)
 
 
 def parts_of(update: Update) -> Iterator[Update]:
     """Return an update in parts that are small enough for one statement each."""
-    for part in portions(sizes_of(update), most=CHUNK):
-        yield part_of(update, range(part.start, part.stop))
+    values = zip(update.keys, *update.varying.values(), strict=True)
+    sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in values]
+    for part in portions(sizes, most=SET if dialect().has_arrays else CHUNK):
+        yield update if part == slice(0, len(sizes)) else update.part(range(part.start, part.stop))
 
 
-def quoted(name: str) -> str:
-    """Return the name of a table or column as the database writes it."""
-    return connection().ops.quote_name(name)
+def portions(sizes: Sequence[int], most: int) -> Iterator[slice]:
+    """Return where to cut rows of these sizes, in characters, into portions of at most so many rows.
 
-
-def columns_of(model: type[Model], names: Sequence[str]) -> str:
-    """Return the columns of fields as a list in SQL."""
-    return ", ".join(quoted(field_of(model, name).column) for name in names)
-
-
-def tells_moved() -> bool:
-    """Tell whether an UPDATE returns which rows it has moved, and not only how many."""
-    return is_postgresql() or has_returning()
-
-
-def update_joined(model: type[Model], update: Update, condition: Condition = UNCONDITIONAL) -> set[str]:
-    """One UPDATE joined with the values, whose rows are found by primary key; return the keys that moved.
-
-    It is planned each time: a plan from when the table was small goes through the whole index, for ever.
-    PostgreSQL looks up the row of each key, in the order of the keys, and so locks rows in that order.
+    >>> [(part.start, part.stop) for part in portions([1, 2, LARGEST, 3, 4, 5], most=2)]
+    [(0, 2), (2, 3), (3, 5), (5, 6)]
     """
-    if len(update.keys) == 1:
-        return update_one(model, update, condition)
-    key = quoted(primary_key(model).column)
-    join = join_of(model, update)
-    sql = (
-        f"UPDATE {quoted(model._meta.db_table)} AS w SET {join.sets} FROM {join.source.sql} "
-        f"WHERE {join.met} AND {of_a_pair(condition.sql)} RETURNING {key}"
-    )
-    return {row[0] for row in fetch(sql, [*join.shared, *join.source.params, *condition.params])}
+    start, size = 0, 0
+    for place, own in enumerate(sizes):
+        if place > start and (place - start == most or size + own > LARGEST):
+            yield slice(start, place)
+            start, size = place, 0
+        size += own
+    if start < len(sizes):
+        yield slice(start, len(sizes))
 
 
-def count_moved(model: type[Model], update: Update, condition: Condition = UNCONDITIONAL) -> int:
-    """Do as update_joined() where no UPDATE tells which rows it has moved; return how many did."""
-    count = count_joined if connection().vendor == "mysql" else count_one_by_one
-    return count(model, update, condition)
+def move(model: type[Model], update: Update, condition: Condition = UNCONDITIONAL) -> set[str] | None:
+    """Carry out a part of an update whose rows are found by primary key; return the keys that moved.
 
-
-def count_joined(model: type[Model], update: Update, condition: Condition) -> int:
-    """One UPDATE; the values come first, in their order, and each row is looked up.
-
-    Read the other way round, or chosen by CASE, each row would be compared with every key. Without its index
-    a small table is scanned, and the statement waits for rows that it is not about.
+    None: some have moved, and the database does not tell which. A single row is updated by a plan that is
+    kept. A statement over several is planned each time: a plan from when the table was small goes through the
+    whole index, for ever. PostgreSQL looks up the row of each key, in the order of the keys, and so locks
+    rows in that order.
     """
-    join = join_of(model, update)
-    sql = (
-        f"UPDATE {join.source.sql} STRAIGHT_JOIN {quoted(model._meta.db_table)} AS w FORCE INDEX (PRIMARY) "
-        f"SET {join.sets} WHERE {join.met} AND {condition.sql}"
-    )
+    database, one = dialect(), len(update.keys) == 1
+    is_joined = database.reads_rows and not one
+    names = (tuple(update.varying), tuple(update.shared), tuple(update.required))
+    sql = update_statement(database, model, *names, condition.sql, is_joined)
+    params = (joined_params if is_joined else params_by_row)(model, update, condition)
+    if database.has_arrays:
+        return {row[0] for row in fetch(f"{sql} RETURNING {key_of(model).column}", params[0], often=one)}
     with connection().cursor() as cursor:
-        cursor.execute(sql, [*join.source.params, *join.shared, *condition.params])
-        return int(cursor.rowcount)
+        cursor.execute(sql, params[0]) if len(params) == 1 else cursor.executemany(sql, params)
+        if cursor.rowcount == len(update.keys):
+            return set(update.keys)
+        return None if cursor.rowcount else set()
 
 
-def count_one_by_one(model: type[Model], update: Update, condition: Condition) -> int:
-    """An UPDATE that any database runs, for each row."""
-    given, required = (*update.varying, *update.shared), tuple(update.required)
-    sql, fields = statement_of_one(connection().vendor, model, given, required, condition.sql)
-    columns = [
-        *update.varying.values(),
-        *map(repeat, update.shared.values()),
-        update.keys,
-        *update.required.values(),
-    ]
-    adapted = [
-        [field.get_db_prep_save(value, connection()) for value in islice(column, len(update.keys))]
-        for field, column in zip(fields, columns, strict=True)
-    ]
-    with connection().cursor() as cursor:
-        cursor.executemany(sql, [(*row, *condition.params) for row in zip(*adapted, strict=True)])
-        return int(cursor.rowcount)
-
-
-class Join(NamedTuple):
-    """The parts of an UPDATE of rows ``w`` that is joined with values ``v``."""
-
-    sets: str
-    #: The parameters of ``sets``.
-    shared: list[Any]
-    source: Source
-    met: str
-
-
-def join_of(model: type[Model], update: Update) -> Join:
-    """Return the parts; a row is met by its key and by what columns must have now."""
-    key = primary_key(model)
-    given = {key.name: update.keys, **update.varying, **update.required}
-    place = {name: f"v.v{number}" for number, name in enumerate(given)}
-    fields = {name: field_of(model, name) for name in (*given, *update.shared)}
-    column = {name: quoted(field.column) for name, field in fields.items()}
-    sets = [f"{column[name]} = {place[name]}" for name in update.varying]
-    sets += [f"{column[name]} = %s" for name in update.shared]
-    met = [equal(f"w.{column[name]}", place[name]) for name in (key.name, *update.required)]
-    shared = [fields[name].get_db_prep_save(value, connection()) for name, value in update.shared.items()]
-    source = source_of([fields[name] for name in given], list(given.values()))
-    return Join(", ".join(sets), shared, source, " AND ".join(met))
-
-
-def update_one(model: type[Model], update: Update, condition: Condition) -> set[str]:
-    """Update one row as update_joined() does, with nothing to join: on all databases, by one plan."""
-    given = {**{name: values[0] for name, values in update.varying.items()}, **update.shared}
-    required = {name: values[0] for name, values in update.required.items()}
-    database = connection()
-    sql, fields = statement_of_one(database.vendor, model, tuple(given), tuple(required), condition.sql)
-    pairs = zip(fields, (*given.values(), update.keys[0], *required.values()), strict=True)
-    values = [
-        value if value is None or type(value) is str else field.get_db_prep_save(value, database)
-        for field, value in pairs
-    ]
-    if tells_moved():
-        moved = f"{sql} RETURNING {quoted(primary_key(model).column)}"
-        return {row[0] for row in fetch(moved, [*values, *condition.params], often=True)}
-    with database.cursor() as cursor:
-        cursor.execute(sql, [*values, *condition.params])
-        return set(update.keys) if cursor.rowcount else set()
-
-
-def equal(column: str, value: str) -> str:
-    """Return that a row's column is the value that is joined with it.
-
-    PostgreSQL can neither hash nor merge by such a comparison, so it starts with the values. Otherwise it may
-    start with an index of running works, and lock rows in the order of that.
-    """
-    return f"{column} = ANY(ARRAY[{value}])" if is_postgresql() else f"{column} = {value}"
-
-
-def of_a_pair(condition: str) -> str:
-    """Return a condition on rows as one on rows with their values, by which alone no row is looked for."""
-    return f"(v.v0 IS NULL OR ({condition}))" if is_postgresql() else condition
-
-
-@functools.lru_cache(maxsize=256)
-def statement_of_one(
-    vendor: str, model: type[Model], given: tuple[str, ...], required: tuple[str, ...], condition: str
-) -> tuple[str, tuple[Any, ...]]:
-    """Return an UPDATE of one row, and the fields of its parameters: those given, the key, those required."""
-    fields = [field_of(model, name) for name in (*given, primary_key(model).name, *required)]
-    columns = [quoted(field.column) for field in fields]
-    sets = [f"{column} = %s" for column in columns[: len(given)]]
-    met = [f"w.{column} = %s" for column in columns[len(given) :]]
-    table = quoted(model._meta.db_table)
-    return f"UPDATE {table} AS w SET {', '.join(sets)} WHERE {' AND '.join(met)} AND {condition}", tuple(
-        fields
+@lru_cache(maxsize=256)
+def update_statement(
+    dialect: Dialect,
+    model: type[Model],
+    varying: tuple[str, ...],
+    shared: tuple[str, ...],
+    required: tuple[str, ...],
+    condition: str,
+    is_joined: bool,
+) -> str:
+    """Return an UPDATE of one row, or of all rows that are joined with their values."""
+    key = key_of(model).name
+    given = (key, *varying, *required)
+    place = {name: f"v.v{number}" if is_joined else "%s" for number, name in enumerate(given)}
+    column = {name: dialect.quoted(field_of(model, name).column) for name in (*given, *shared)}
+    met = dialect.met if is_joined else Dialect.met
+    return (dialect.update_joined if is_joined else UPDATE_ONE).format(
+        table=dialect.quoted(model._meta.db_table),
+        source=is_joined and dialect.source([field_of(model, name) for name in given]),
+        sets=", ".join(f"{column[name]} = {place.get(name, '%s')}" for name in (*varying, *shared)),
+        met=" AND ".join(met.format(column=column[name], value=place[name]) for name in (key, *required)),
+        condition=condition,
     )
 
 
-def primary_key(model: type[Model]) -> Any:
+def joined_params(model: type[Model], update: Update, condition: Condition) -> list[Sequence[Any]]:
+    """Return the parameters of an UPDATE that is joined with the values."""
+    columns = {key_of(model).name: update.keys, **update.varying, **update.required}
+    source = dialect().source_params([adapted(model, name, column) for name, column in columns.items()])
+    shared = adapted_values(model, update.shared)
+    values = [*source, *shared] if dialect().source_first else [*shared, *source]
+    return [[*values, *condition.params]]
+
+
+def params_by_row(model: type[Model], update: Update, condition: Condition) -> list[Sequence[Any]]:
+    """Return the parameters of an UPDATE of one row, for each row."""
+    shared = adapted_values(model, update.shared)
+    varying = [adapted(model, name, column) for name, column in update.varying.items()]
+    required = [adapted(model, name, column) for name, column in update.required.items()]
+    rows = zip(zip(update.keys, *required, strict=True), *varying, strict=True)
+    return [[*values, *shared, *met, *condition.params] for met, *values in rows]
+
+
+def adapted(model: type[Model], name: str, column: Sequence[Any]) -> Sequence[Any]:
+    """Return values of a column as the database takes them; texts and numbers are taken as they are."""
+    field = field_of(model, name)
+    if field.get_internal_type() in TAKEN_AS_THEY_ARE:
+        return column
+    return [field.get_db_prep_save(value, connection()) for value in column]
+
+
+def adapted_values(model: type[Model], values: Mapping[str, Any]) -> list[Any]:
+    """Return a value for each column as the database takes it."""
+    return [adapted(model, name, [value])[0] for name, value in values.items()]
+
+
+def key_of(model: type[Model]) -> Any:
     """Return the model's primary key field."""
     return model._meta.pk
 
@@ -235,125 +195,3 @@ def primary_key(model: type[Model]) -> Any:
 def field_of(model: type[Model], name: str) -> Any:
     """Return one of the model's own fields."""
     return model._meta.get_field(name)
-
-
-def part_of(update: Update, places: Sequence[int]) -> Update:
-    """Return the part of an update that is about the keys at these places."""
-
-    def cut(columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
-        return {name: [column[place] for place in places] for name, column in columns.items()}
-
-    keys = [update.keys[place] for place in places]
-    return Update(keys, cut(update.varying), update.shared, cut(update.required))
-
-
-def sizes_of(update: Update) -> list[int]:
-    """Return how many characters the values of each key have."""
-    texts = [column for column in update.varying.values() if any(isinstance(value, str) for value in column)]
-    return [
-        sum(len(column[place]) for column in texts if isinstance(column[place], str))
-        for place in range(len(update.keys))
-    ]
-
-
-# --- insertion ---
-# New rows by column: what all of them share is said once, what differs is read from a few parameters.
-
-#: Rows of one statement.
-AT_ONCE = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class ByColumn:
-    """Rows by column: ``shared`` has one value for all, ``varying``, of which there is some, one for each."""
-
-    shared: dict[str, Any]
-    varying: dict[str, tuple[Any, ...]]
-
-    @property
-    def names(self) -> list[str]:
-        """The columns, those that vary first."""
-        return [*self.varying, *self.shared]
-
-
-def insert_many(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows, each with the values of these columns as they are stored, past the model's instances.
-
-    Those cost more than the rest for works that wait for thousands of others.
-    """
-    for some in chunked(rows, AT_ONCE):
-        sql, params, many = insertion(model, by_columns(names, some))
-        with connection().cursor() as cursor:
-            cursor.executemany(sql, params) if many else cursor.execute(sql, params)
-
-
-def by_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
-    """Return rows, of which there must be some, by column."""
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    shared = {name: column[0] for name, column in columns.items() if column.count(column[0]) == len(column)}
-    varying = {name: column for name, column in columns.items() if name not in shared}
-    return ByColumn(shared, varying) if varying else ByColumn({}, columns)
-
-
-def insertion(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bool]:
-    """Return an INSERT of rows, its parameters, and whether those are a list for each row."""
-    fields = {name: field_of(model, name) for name in columns.names}
-    source = source_of([fields[name] for name in columns.varying], list(columns.varying.values()))
-    if source.loses_text:
-        return insertion_row_by_row(model, columns)
-    values = [f"v.v{number}" for number in range(len(columns.varying))]
-    values += [mark_of(fields[name]) for name in columns.shared]
-    # WHERE tells SQLite that an ON CONFLICT behind it is no condition of a join.
-    sql = f"INSERT INTO {into(model, columns.names)} SELECT {', '.join(values)} FROM {source.sql} WHERE true"
-    return sql, [*adapted_shared(model, columns), *source.params], False
-
-
-def insertion_row_by_row(model: type[Model], columns: ByColumn) -> tuple[str, list[Any], bool]:
-    """An INSERT that any database runs, for each row."""
-    marks = ", ".join(["%s"] * len(columns.names))
-    sql = f"INSERT INTO {into(model, columns.names)} VALUES ({marks})"
-    given = [adapted_column(field_of(model, name), column) for name, column in columns.varying.items()]
-    return sql, list(zip(*given, *map(repeat, adapted_shared(model, columns)), strict=False)), True
-
-
-def adapted_shared(model: type[Model], columns: ByColumn) -> list[Any]:
-    """Return the values that all rows share, as the database takes them."""
-    return [adapted_column(field_of(model, name), [value])[0] for name, value in columns.shared.items()]
-
-
-def into(model: type[Model], names: Sequence[str]) -> str:
-    """Return a table and columns of it, as INSERT and COPY want them."""
-    return f"{quoted(model._meta.db_table)} ({columns_of(model, names)})"
-
-
-def mark_of(field: Any) -> str:
-    """Return the placeholder of a value that all rows share; PostgreSQL has to be told its type."""
-    return f"%s::{array_type(field).removesuffix('[]')}" if is_postgresql() else "%s"
-
-
-# --- columns ---
-# New works by column: what all of them share is said once, what none of them has is left out.
-
-#: Empty at birth, so left to the column's NULL.
-UNSET_WHEN_NEW = frozenset(
-    {"result", "progress", "worker", "leased_until", "started_at", "ended_at", "completed_by"}
-)
-INSERTED = tuple(name for name in COLUMNS if name not in UNSET_WHEN_NEW)
-
-#: Takes from a row the values to insert.
-values_of = itemgetter(*(PLACE[name] for name in INSERTED))
-
-
-def by_column(works: Sequence[WorkRow]) -> ByColumn:
-    """Return the columns of works, of which there must be some; one that is NULL in all is left out."""
-    shared: dict[str, Any] = {}
-    varying: dict[str, tuple[Any, ...]] = {}
-    every = tuple(zip(*works, strict=True))
-    for name in INSERTED:
-        column = every[PLACE[name]]
-        first = column[0]
-        if name == "id" or column.count(first) < len(column):
-            varying[name] = column
-        elif first is not None:
-            shared[name] = first
-    return ByColumn(shared, varying)

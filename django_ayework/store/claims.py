@@ -6,17 +6,21 @@ for each lane returns the works. Any other database locks the works of a lane, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, tzinfo
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
+
+from django.db.models import QuerySet, Value
+from django.db.models.functions import Concat
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import update_by_column, write
-from django_ayework.store.database import atomic, connection, dialect, fetch, stored_moment
-from django_ayework.store.lanes import FIRST_OF_LANE, IN_LANE, allocate, heads_of
-from django_ayework.store.parameters import array_text
-from django_ayework.store.rows import EMPTY, MOMENTS_READ, READ, WorkRow
+from django_ayework.store.database import atomic, dialect, fetch, rows, stored_moment
+from django_ayework.store.dialects import array_text
+from django_ayework.store.lanes import FIRST_OF_LANE, IN_LANE, ORDER_IN_LANE, allocate, as_moment, heads_of
+from django_ayework.store.rows import EMPTY, READ, WorkRow, rows_of
 
 WORK = Work._meta.db_table
 NOTHING = (None,) * len(EMPTY)
@@ -57,9 +61,30 @@ def claim_new(ids: Collection[str], worker: str, now: datetime, leased_until: da
     lease = Lease(worker, leased_until, now)
     if dialect().has_arrays:
         return rows_leased(fetch(CLAIM_NEW, (*lease, array_text(list(ids))), often=True), lease)
-    marks = ", ".join(["%s"] * len(ids))
-    new = f"FROM {WORK} WHERE id IN ({marks}) AND status = 'pending' AND delivery = 0 ORDER BY id"
-    return lock_and_lease(new, [*ids], lease)
+    new = rows(Work).filter(id__in=ids, status=Status.PENDING, delivery=0).order_by("id")
+    return lock_and_lease(new, lease)
+
+
+def claim_delivered(
+    ids: Collection[str],
+    queues: Collection[str],
+    types: Collection[str],
+    worker: str,
+    now: datetime,
+    leased_until: datetime,
+) -> list[WorkRow]:
+    """Lease those of these works that are pending in these queues, of these types; return them by id.
+
+    Rows that other transactions have locked are skipped, as in ``claim()``. The status is compared as an
+    expression, so that no database reads the index of a lane, which has all its pending works.
+    """
+    lease = Lease(worker, leased_until, now)
+    if dialect().has_arrays:
+        names = (array_text(list(ids)), array_text(list(queues)), array_text(list(types)))
+        return rows_leased(fetch(CLAIM_DELIVERED, (*lease, *names), often=True), lease)
+    named = rows(Work).filter(id__in=ids).annotate(now=Concat("status", Value("")))
+    pending = named.filter(now=Status.PENDING, queue__in=queues, type__in=types)
+    return lock_and_lease(pending.order_by("id"), lease)
 
 
 # In one statement, which is its own transaction.
@@ -81,6 +106,16 @@ CLAIM_NEW = CLAIM.format(
     picked=f"""
     SELECT id FROM {WORK}
     WHERE id = ANY(%s::text[]) AND status = 'pending' AND delivery = 0
+    ORDER BY id
+    FOR UPDATE SKIP LOCKED
+"""
+)
+
+CLAIM_DELIVERED = CLAIM.format(
+    picked=f"""
+    SELECT id FROM {WORK}
+    WHERE id = ANY(%s::text[]) AND status || '' = 'pending' AND queue = ANY(%s::text[])
+        AND type = ANY(%s::text[])
     ORDER BY id
     FOR UPDATE SKIP LOCKED
 """
@@ -127,12 +162,18 @@ def claim_lanes_at_once(queue: str, caps: Mapping[str, int], limit: int, lease: 
     return rows_leased(found, lease)
 
 
+def rows_leased(found: Iterable[tuple[Any, ...]], lease: Lease) -> list[WorkRow]:
+    """Return what a statement returned as rows, with the lease that it has written."""
+    written = (*NOTHING, str(Status.RUNNING), *lease)
+    return [WorkRow._make(values + written) for values in found]
+
+
 # Lane by lane.
 
 
 def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
     """Lease the first works of some lanes, a lane at a time; see ``claim()``."""
-    claim_lane = claim_lane_unlocked if dialect().returns_updated else claim_lane_under_locks
+    claim_lane = claim_lane_of_sqlite if dialect().returns_updated else claim_lane_under_locks
     if len(caps) == 1:
         return claim_lane(queue, *next(iter(caps.items())), lease)
     with atomic():
@@ -140,57 +181,42 @@ def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: L
         return [row for lane in allocation.items() for row in claim_lane(queue, *lane, lease)]
 
 
-def claim_lane_unlocked(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
-    """Lease the first works of a lane of SQLite, where the transaction is the lock.
+def claim_lane_of_sqlite(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
+    """Lease the first works of a lane of SQLite by one statement, so that its one lock is held briefly.
 
-    The lane's index tells rowids, by which rows are found at once; an id is looked up in an index before.
+    The lane's index has rowids, by which rows are found at once; an id is looked up in an index before.
     """
-    sql = f"{LEASE} WHERE rowid IN (SELECT rowid {FIRST_OF_LANE}) RETURNING {columns_as_text({})}"
+    sql = f"{LEASE} WHERE rowid IN (SELECT rowid {FIRST_OF_LANE}) RETURNING {', '.join(READ)}"
     written = (lease.worker, stored_moment(lease.leased_until), stored_moment(lease.started_at))
-    return list(rows_leased_from_texts(fetch(sql, (*written, queue, type, number)), lease))
+    moment: Callable[[Any], Any] = cache(as_moment)  # most works of a lane were queued together
+    return [
+        row._replace(
+            deadline=moment(row.deadline), queued_at=moment(row.queued_at), run_at=moment(row.run_at)
+        )
+        for row in rows_leased(fetch(sql, (*written, queue, type, number)), lease)
+    ]
 
 
 def claim_lane_under_locks(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
     """Lease the first works of a lane that no other transaction has locked."""
-    return lock_and_lease(FIRST_OF_LANE, (queue, type, number), lease)
+    pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
+    return lock_and_lease(pending.order_by(*ORDER_IN_LANE)[:number], lease)
 
 
-def lock_and_lease(found: str, params: Sequence[object], lease: Lease) -> list[WorkRow]:
-    """Lock the works that the end of a SELECT finds, and write their lease; its counts are read ahead."""
-    columns = columns_as_text({"attempt": "attempt + 1", "delivery": "delivery + 1"})
+def lock_and_lease(works: QuerySet[Work], lease: Lease) -> list[WorkRow]:
+    """Lock works that no other transaction has locked, and write their lease."""
     with atomic():
-        locked = fetch(f"SELECT {columns} {found} {dialect().skip_locked}", params)
-        works = list(rows_leased_from_texts(locked, lease))
-        if works:
-            counts = {"attempt": [row.attempt for row in works], "delivery": [row.delivery for row in works]}
-            shared = {"status": str(Status.RUNNING), **lease._asdict()}
-            write(Work, update_by_column([row.id for row in works], counts, shared))
-    return works
-
-
-def columns_as_text(instead: dict[str, str]) -> str:
-    """Return the columns that a claim reads, moments as texts, and other expressions instead of some."""
-    as_text = dialect().moment_as_text
-    moments = {READ[place]: as_text.format(READ[place]) for place in MOMENTS_READ}
-    return ", ".join((moments | instead).get(name, name) for name in READ)
-
-
-def rows_leased(found: Iterable[tuple[Any, ...]], lease: Lease) -> list[WorkRow]:
-    """Return what a statement returned as rows, with the lease that it has written."""
-    written = (*NOTHING, str(Status.RUNNING), *lease)
-    return [WorkRow._make(values + written) for values in found]
-
-
-def rows_leased_from_texts(found: Iterable[tuple[Any, ...]], lease: Lease) -> Iterator[WorkRow]:
-    """See rows_leased(); moments are made of their texts, of which works queued together share many."""
-    zone: tzinfo | None = connection().timezone
-    made: dict[str | None, datetime | None] = {None: None}
-    written = (*NOTHING, str(Status.RUNNING), *lease)
-    for values in found:
-        columns = [*values, *written]
-        for place in MOMENTS_READ:
-            text = columns[place]
-            if text not in made:
-                made[text] = datetime.fromisoformat(text).replace(tzinfo=zone)
-            columns[place] = made[text]
-        yield WorkRow._make(columns)
+        leased = [
+            row._replace(
+                status=str(Status.RUNNING),
+                attempt=row.attempt + 1,
+                delivery=row.delivery + 1,
+                **lease._asdict(),
+            )
+            for row in rows_of(works.select_for_update(skip_locked=True))
+        ]
+        if leased:
+            names = ("status", "attempt", "delivery", *Lease._fields)
+            written = {name: [getattr(row, name) for row in leased] for name in names}
+            write(Work, update_by_column([row.id for row in leased], written))
+    return leased

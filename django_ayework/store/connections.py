@@ -14,6 +14,8 @@ from django.db import Error, close_old_connections, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_ayework.compat import is_broken, keep_open, outlive
+
 T = TypeVar("T")
 
 #: libpq: a statement runs, a transaction is open, a transaction has failed.
@@ -90,7 +92,7 @@ def keep_connections() -> None:
         return
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
-            connection.close_at = None
+            keep_open(connection)
         connection.close_if_unusable_or_obsolete()
     reset_queries()
 
@@ -101,7 +103,7 @@ def tidy_connections() -> None:
         return
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
-            connection.close_at = 0.0
+            outlive(connection)
     close_old_connections()
     reset_queries()
 
@@ -117,7 +119,7 @@ def left_behind(connection: Any) -> str:
         return ""
     if connection.autocommit != connection.settings_dict.get("AUTOCOMMIT", True):
         return "autocommit switched"
-    if connection.needs_rollback:
+    if is_broken(connection):
         return "a transaction to roll back"
     if connection.autocommit and has_begun(connection):
         return "a transaction open"

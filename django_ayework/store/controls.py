@@ -15,12 +15,9 @@ from django_ayework.rules.states import Status
 from django_ayework.store.database import (
     atomic,
     code_of,
-    connection,
+    dialect,
     fetch,
-    is_postgresql,
     rows,
-    stored_moment,
-    vendor,
 )
 from django_ayework.store.lanes import lanes_with_work
 
@@ -34,15 +31,8 @@ def all_controls() -> list[WorkControl]:
 
 def ensure_controls(scope: Scope, names: Iterable[str], now: datetime) -> None:
     """Insert the rows that are missing, with nothing decided."""
-    quote = connection().ops.quote_name
-    columns = ", ".join(map(quote, ("scope", "name", "paused", "version", "changed_at")))
-    verb, ending = (
-        ("INSERT IGNORE", "") if connection().vendor == "mysql" else ("INSERT", "ON CONFLICT DO NOTHING")
-    )
-    into = f"{verb} INTO {quote(WorkControl._meta.db_table)} ({columns}) VALUES (%s, %s, %s, 1, %s) {ending}"
-    with connection().cursor() as cursor:
-        for name in sorted(set(names)):
-            cursor.execute(into, (scope, name, False, stored_moment(now)))
+    missing = [WorkControl(scope=scope, name=name, changed_at=now) for name in sorted(set(names))]
+    rows(WorkControl).bulk_create(missing, ignore_conflicts=True)
 
 
 def change_control(scope: Scope, name: str, changes: Mapping[str, Any], now: datetime) -> None:
@@ -73,17 +63,13 @@ def lock_type_controls(types: Collection[str]) -> dict[str, WorkControl]:
     return {row.name: row for row in locked.order_by("name")}
 
 
-#: PostgreSQL, MariaDB, MySQL: another transaction has locked or inserted the row.
-HELD_BY_ANOTHER = frozenset({"55P03", 1205, 3572})
-
-
 def make_type_control(type: str, now: datetime) -> bool:
     """Insert the row of a type; return False if another transaction has inserted it and goes on."""
     try:
         with atomic(), without_lock_waits(type):
             ensure_controls("type", [type], now)
     except OperationalError as error:
-        if code_of(error) not in HELD_BY_ANOTHER:
+        if code_of(error) not in dialect().lock_codes:
             raise
         return False
     return True
@@ -92,13 +78,13 @@ def make_type_control(type: str, now: datetime) -> bool:
 @contextmanager
 def without_lock_waits(type: str) -> Generator[None]:
     """Fail where an INSERT of the row of a type would wait for another transaction."""
-    if is_postgresql():
+    if dialect().has_arrays:
         [(before,)] = fetch("SELECT current_setting('lock_timeout')", ())
         fetch("SELECT set_config('lock_timeout', '1ms', true)", ())
         yield
         fetch("SELECT set_config('lock_timeout', %s, true)", (before,))
         return
-    if vendor() == "mysql":  # whose locks tell of rows that are not committed yet
+    if dialect().locks_uncommitted:
         list(rows(WorkControl).select_for_update(nowait=True).filter(scope="type", name=type))
     yield
 

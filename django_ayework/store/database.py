@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import (
     DataError,
     Error,
@@ -19,14 +20,141 @@ from django.db import (
     transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.db.models.manager import Manager
-from django.db.utils import load_backend
 
+from django_ayework.compat import blocks_of, commits_on_exit, is_broken, statement_wrappers
 from django_ayework.conf import get_settings
+from django_ayework.documentation import documented
+from django_ayework.heartbeat import beat, beat_before
 from django_ayework.store.connections import has_connected
 from django_ayework.store.dialects import Dialect, dialect_of
-from django_ayework.store.prepared import run_prepared
+
+#: A connection that lives for one short request is not worth a statement that is prepared.
+WORTHWHILE = 3
+#: Lets an INSERT return the id of its session, which saves a statement.
+BACKEND = " RETURNING pg_backend_pid()"
+#: No statement runs so often. Django's None says the same, but with that the driver does not notice either
+#: that the project takes away what is prepared, by ``DISCARD ALL`` or ``DEALLOCATE ALL``.
+NEVER = 2**62
+#: The attribute of Django's connection that holds its ``Session``, so that a look-up costs next to nothing.
+ATTRIBUTE = "_ayework_session"
+
+
+class Session:
+    """The session that Django's connection has at the moment.
+
+    Its cursor is kept: to make one costs more than most statements here do.
+    """
+
+    __slots__ = ("can_prepare", "connection", "cursor", "is_own", "uses")
+
+    def __init__(self, database: Any, is_own: bool = False) -> None:
+        may_ask = takes_prepared(database)
+        self.connection = database.connection  # the driver's
+        self.is_own = is_own and may_ask  # the engine's own, direct, and set to scan no tables
+        #: None until an INSERT has returned the server's process.
+        self.can_prepare: bool | None = self.is_own or (None if may_ask else False)
+        self.uses = 0
+        self.cursor: Any = None
+
+
+def takes_prepared(database: Any) -> bool:
+    """Tell whether statements can be prepared there, as far as the settings tell."""
+    return (
+        database.vendor == "postgresql"
+        and database.Database.__name__ == "psycopg"
+        and not database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+    )
+
+
+def note_own_session(database: Any) -> None:
+    """Note that the session is the engine's own, direct, and set to scan no tables."""
+    setattr(database, ATTRIBUTE, Session(database, is_own=True))
+
+
+def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: bool = True) -> Any:
+    """Run a prepared statement on the driver's cursor, and return the cursor.
+
+    Return None when the connection cannot prepare it: the caller runs it on Django's cursor then. The next
+    statement uses the same cursor, so read the rows before.
+    """
+    session = session_of(database)
+    may_prepare = session.can_prepare is True and (session.is_own or not needs_plan)
+    if not may_prepare or is_watched(database):
+        return None
+    if is_broken(database):
+        database.validate_no_broken_transaction()
+    try:
+        return executed(session, sql, params)
+    except Exception:
+        with database.wrap_database_errors:  # entered only now: it does something for errors alone
+            raise
+
+
+def keeps_plans(database: Any) -> bool:
+    """Tell whether this is a session of the engine's own, which plans a statement once and for all."""
+    return session_of(database).is_own and not is_watched(database)
+
+
+def is_watched(database: Any) -> bool:
+    """Tell whether somebody watches what Django's cursors run."""
+    watched = any(wrapper is not beat_before for wrapper in statement_wrappers(database))
+    return bool(watched or database.queries_logged)
+
+
+def session_of(database: Any) -> Session:
+    """Return the session, which is opened if the connection has none."""
+    if database.connection is None:
+        database.ensure_connection()  # which may note the session
+    session: Session | None = getattr(database, ATTRIBUTE, None)
+    if session is None or session.connection is not database.connection:
+        session = Session(database)
+        setattr(database, ATTRIBUTE, session)
+    return session
+
+
+def asks_for_backend(database: Any) -> bool:
+    """Tell whether the INSERT at hand is to return the server's process: once, after a few others."""
+    session = session_of(database)
+    if session.can_prepare is not None or is_watched(database):
+        return False
+    session.uses += 1
+    return session.uses >= WORTHWHILE
+
+
+def note_backend(database: Any, row: tuple[int] | None) -> None:
+    """Note what an INSERT has returned; nothing, when it made no row.
+
+    A pooler names a process to its clients that is not the server's.
+    """
+    if row is not None:
+        session_of(database).can_prepare = row[0] == database.connection.info.backend_pid
+
+
+def executed(session: Session, sql: str, params: Sequence[Any]) -> Any:
+    """Run a statement, prepared, which Django has switched off for everything that its own cursors run."""
+    beat()
+    connection = session.connection
+    if session.cursor is None:
+        session.cursor = new_cursor(connection)
+    threshold = connection.prepare_threshold
+    connection.prepare_threshold = 0
+    try:
+        return session.cursor.execute(sql, params, prepare=True)
+    finally:
+        connection.prepare_threshold = NEVER if threshold is None else threshold
+
+
+def new_cursor(connection: Any) -> Any:
+    """Return a cursor whose parameters go beside the statement; moments are read by the driver's own code."""
+    from psycopg import Cursor  # the driver may be missing
+    from psycopg.types.datetime import TimestamptzLoader
+
+    cursor: Any = Cursor(connection)
+    cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+    return cursor
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,8 +162,6 @@ M = TypeVar("M", bound=Model)
 
 #: Rows in one statement: far below every database's limit of parameters, enough to make round trips rare.
 CHUNK = 500
-#: The same where the parameters are whole columns.
-SET = 4000
 DEADLOCK_RETRIES = 8
 
 
@@ -68,7 +194,7 @@ def in_transaction() -> bool:
 def is_manual(database: BaseDatabaseWrapper) -> bool:
     """Tell whether the caller commits by itself, after ``set_autocommit(False)``."""
     if database.in_atomic_block:
-        return not database.commit_on_exit
+        return not commits_on_exit(database)
     return database.connection is not None and not database.autocommit
 
 
@@ -85,35 +211,12 @@ def on_commit(act: Callable[[], object]) -> None:
 
 def open_transactions() -> int:
     """Return how many transactions and savepoints this thread is inside, one in the other."""
-    return len(connection().atomic_blocks) if has_connected() else 0
+    return len(blocks_of(connection())) if has_connected() else 0
 
 
 def dialect() -> Dialect:
     """Return the dialect of the queue's database. Its settings tell, without a connection of this thread."""
     return dialect_of(connections.settings[alias()]["ENGINE"])
-
-
-def is_postgresql() -> bool:
-    """Tell whether set-based statements of PostgreSQL can be used. Nearly every statement asks."""
-    return vendor() == "postgresql"
-
-
-def vendor() -> str:
-    """Return what Django calls the queue's database; to ask a thread's connection takes longer."""
-    return vendor_of(connections.settings[alias()]["ENGINE"])
-
-
-@cache
-def vendor_of(engine: str) -> str:
-    """Return what Django calls the databases of an engine."""
-    name: str = load_backend(engine).DatabaseWrapper.vendor
-    return name
-
-
-def has_returning() -> bool:
-    """Tell whether this is SQLite with ``UPDATE … FROM … RETURNING``, which its 3.35 brought."""
-    database = connection()
-    return database.vendor == "sqlite" and bool(database.features.can_return_columns_from_insert)
 
 
 def stored_moment(moment: datetime | None) -> Any:
@@ -130,6 +233,49 @@ def fetch(sql: str, params: Sequence[Any], often: bool = False) -> list[tuple[An
         cursor.execute(sql, params)
         found: list[tuple[Any, ...]] = cursor.fetchall()
     return found
+
+
+@contextmanager
+def by_index() -> Generator[None]:
+    """Return a transaction whose statements read indexes in order, so that each can stop after a few entries.
+
+    A transaction that is open already gets its own settings back. A database that reads indexes in order by
+    itself needs no transaction: on SQLite one would hold the write lock.
+    """
+    settings = dialect().by_index
+    if not settings:
+        yield
+        return
+    is_inner = in_transaction()
+    with atomic():
+        former = ", ".join(f"current_setting('{name}')" for name in settings)
+        new = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+        # The common table expression is read before the settings change.
+        [found] = fetch(f"WITH former AS MATERIALIZED (SELECT {former}) SELECT *, {new} FROM former", ())
+        yield
+        if is_inner:
+            own = ", ".join(f"set_config('{name}', %s, true)" for name in settings)
+            fetch(f"SELECT {own}", found[: len(settings)])
+
+
+def sync_only(function: Callable[P, T]) -> Callable[P, T]:
+    """Let the error of a call from async code name the awaitable form of the function."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except SynchronousOnlyOperation as refusal:
+            name = function.__name__
+            raise documented(
+                SynchronousOnlyOperation(
+                    f"{name}() queries the database, so it cannot be called from async code; "
+                    f"write await a{name}(…)."
+                ),
+                "called-from-async",
+            ) from refusal
+
+    return call
 
 
 def in_own_transaction(use_case: Callable[[], T]) -> T:
@@ -201,6 +347,15 @@ def code_of(error: Error) -> object:
 def chunked(items: Sequence[T], size: int = CHUNK) -> list[Sequence[T]]:
     """Return the items in slices of at most ``size``."""
     return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def matching(query: QuerySet[Any], field: str, values: Iterable[Any], *columns: str) -> list[tuple[Any, ...]]:
+    """Return columns of the rows whose field has one of these values, ``CHUNK`` values to a statement."""
+    return [
+        row
+        for some in chunked(list(values))
+        for row in query.filter(**{f"{field}__in": some}).values_list(*columns)
+    ]
 
 
 def briefly(use_case: Callable[[], T]) -> T | None:

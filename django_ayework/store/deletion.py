@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, QuerySet
 
-from django_ayework.models import Attempt, Edge, Group, Waiter, Work
+from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work
 from django_ayework.rules.states import LIVE
-from django_ayework.store.database import atomic, chunked, rows
+from django_ayework.store.database import atomic, chunked, matching, rows
 from django_ayework.store.groups import delete_emptied, lock_groups
 from django_ayework.store.rows import with_status
 
 
 class Step(NamedTuple):
-    """What whoever deletes a work must know of it; its input and result stay in the database."""
+    """The columns of a work that its deletion needs; its input and result stay in the database."""
 
     id: str
     type: str
@@ -32,11 +32,8 @@ class Step(NamedTuple):
 
 def steps_among(chain_ids: Sequence[str]) -> list[Step]:
     """Read the works of those of these chains that exist."""
-    found: list[Step] = []
-    for some in chunked(chain_ids):
-        found += selected(rows(Work).filter(id__in=some, chain_id=None))
-        found += selected(rows(Work).filter(chain_id__in=some))
-    return found
+    alone = steps_matching(rows(Work).filter(chain_id=None), "id", chain_ids)
+    return alone + steps_matching(rows(Work).all(), "chain_id", chain_ids)
 
 
 def steps_in_group(group_id: str, statuses: Collection[str]) -> list[Step]:
@@ -48,7 +45,7 @@ def steps_in_group(group_id: str, statuses: Collection[str]) -> list[Step]:
 
 def steps_with_ids(ids: Sequence[str]) -> list[Step]:
     """Read those of these works that exist."""
-    return [step for some in chunked(ids) for step in selected(rows(Work).filter(id__in=some))]
+    return steps_matching(rows(Work).all(), "id", ids)
 
 
 def live_steps(type: str | None) -> list[Step]:
@@ -62,10 +59,12 @@ def live_steps(type: str | None) -> list[Step]:
 
 def lock_steps(ids: Iterable[str]) -> list[Step]:
     """Lock works in id order; those that are gone are left out."""
-    locked: list[Step] = []
-    for some in chunked(sorted(ids)):
-        locked += selected(rows(Work).select_for_update().filter(id__in=some).order_by("id"))
-    return locked
+    return steps_matching(rows(Work).select_for_update().order_by("id"), "id", sorted(ids))
+
+
+def steps_matching(works: QuerySet[Work], field: str, values: Sequence[str]) -> list[Step]:
+    """Return those of some works whose field has one of these values."""
+    return [Step._make(row) for row in matching(works, field, values, *Step._fields)]
 
 
 def selected(works: QuerySet[Work]) -> list[Step]:
@@ -75,24 +74,19 @@ def selected(works: QuerySet[Work]) -> list[Step]:
 
 def blocking(waiters: Sequence[str]) -> list[str]:
     """Return the chains that block, or had blocked, any of these works, each once."""
-    found: dict[str, None] = {}
-    for some in chunked(waiters):
-        edges = rows(Edge).filter(waiter_id__in=some, chain=True).order_by("waiter_id", "position")
-        found.update(dict.fromkeys(edges.values_list("watched_id", flat=True)))
-    return list(found)
+    edges = rows(Edge).filter(chain=True).order_by("waiter_id", "position")
+    return list(dict.fromkeys(id for (id,) in matching(edges, "waiter_id", waiters, "watched_id")))
 
 
 def references_to(chain_ids: Sequence[str], sparing: Collection[str]) -> list[tuple[str, str]]:
     """Return each of these chains with each work that it blocks, or had blocked, the spared ones left out."""
-    found: list[tuple[str, str]] = []
-    for some in chunked(chain_ids):
-        edges = rows(Edge).filter(watched_id__in=some, chain=True).order_by("watched_id", "waiter_id")
-        found += edges.values_list("watched_id", "waiter_id")
+    edges = rows(Edge).filter(chain=True).order_by("watched_id", "waiter_id")
+    found = matching(edges, "watched_id", chain_ids, "watched_id", "waiter_id")
     return [(chain, waiter) for chain, waiter in found if waiter not in sparing]
 
 
 def erase(ids: Sequence[str]) -> int:
-    """Delete works whose rows the caller has locked, with their attempts and what they wait for.
+    """Delete works whose rows the caller has locked, their attempts, former inputs, waiters and edges.
 
     Edges of others that watch them stay: they tell how a work ended, and may be there before it. Returns how
     many works there were.
@@ -100,13 +94,14 @@ def erase(ids: Sequence[str]) -> int:
     deleted = 0
     for some in chunked(ids):
         rows(Attempt).filter(work_id__in=some).delete()
+        rows(InputRevision).filter(work_id__in=some).delete()
         rows(Edge).filter(waiter_id__in=some).delete()
         rows(Waiter).filter(work_id__in=some).delete()
         deleted += rows(Work).filter(id__in=some).delete()[0]
     return deleted
 
 
-# Deleting what has been kept long enough.
+# Deleting rows whose retention has passed.
 
 
 def delete_ended(status: str, type: str, before: datetime, limit: int) -> int:

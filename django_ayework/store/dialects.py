@@ -1,4 +1,4 @@
-"""What the databases differ in: one object for each kind of database, chosen once.
+"""The differences between databases: one object for each kind of database, chosen once.
 
 Whole statements stand where they are used. A choice between two of them asks what the dialect can do, never
 for the name of a database. Short pieces of SQL, error codes and session settings stand here.
@@ -6,8 +6,10 @@ for the name of a database. Short pieces of SQL, error codes and session setting
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,18 +31,44 @@ class Bounds(NamedTuple):
 class Dialect:
     """A kind of database, as raw statements need to know it. The defaults are those of SQLite."""
 
+    #: Django's name for it.
+    vendor: ClassVar[str] = "sqlite"
+    #: Quotes the name of a table or column.
+    quote: ClassVar[str] = '"'
     #: One statement can lock, update and return the rows that arrays name.
     has_arrays: ClassVar[bool] = False
+    #: One statement takes any number of rows from a few parameters. SQLite has no round trips, and is quicker
+    #: with a statement for each row.
+    reads_rows: ClassVar[bool] = False
+    #: An UPDATE of rows ``w`` joined with values ``v``, what its WHERE compares, and whether the parameters
+    #: of the values come before those of SET.
+    update_joined: ClassVar[str] = ""
+    met: ClassVar[str] = "w.{column} = {value}"
+    source_first: ClassVar[bool] = False
+    #: ``UPDATE … RETURNING`` needs no locks; SQLite brought it with 3.35.
+    returns_updated: ClassVar[bool] = sqlite3.sqlite_version_info >= (3, 35)
     #: A recursive query uses an index for a bound that the row before it gives.
     recurses_by_index: ClassVar[bool] = True
+    #: A comparison of rows, such as ``(a, b) > (1, 2)``, uses an index.
+    compares_rows: ClassVar[bool] = True
     #: An INSERT that makes no row where its key exists: the verb, and what ends the statement.
     insert_ignore: ClassVar[tuple[str, str]] = ("INSERT", "ON CONFLICT DO NOTHING")
-    #: What comes before the changes of an INSERT that updates the row where its key exists.
-    on_conflict_update: ClassVar[str] = "ON CONFLICT ({key}) DO UPDATE SET"
-    #: Ends a SELECT that locks its rows and skips locked ones. SQLite has one lock for all rows.
-    skip_locked: ClassVar[str] = ""
-    #: A moment as text, for drivers that are slow to make moments.
-    moment_as_text: ClassVar[str] = "CAST({} AS TEXT)"
+    #: Ends an INSERT that adds to the rows whose key exists, and the new value of a column of theirs.
+    or_update: ClassVar[str] = "ON CONFLICT ({key}) DO UPDATE SET {sets}"
+    sum_of: ClassVar[str] = "{column} = {table}.{column} + excluded.{column}"
+    #: Ends an INSERT that makes no row of an id that is taken. Where it is empty, that is an error.
+    unless_taken: ClassVar[str] = " ON CONFLICT (id) DO NOTHING"
+    #: Makes the search for the last turn of a label use its index: SQLite would scan the lane.
+    by_turn: ClassVar[str] = "INDEXED BY ayework_turn"
+    #: A sort key as the number of a turn, NULL unless it has 16 digits; and a turn as a sort key.
+    turn_number: ClassVar[str] = "NULLIF(CAST(({key}) AS INTEGER), 0)"
+    turn_text: ClassVar[str] = "PRINTF('%%016d', {turn})"
+    #: The values of an INSERT that reads the table it is for.
+    values_that_read: ClassVar[str] = "VALUES ({values})"
+    #: The order of blocked works that have one deadline, so that it is read from their index.
+    order_of_blocked: ClassVar[tuple[str, ...]] = ("deadline", "id")
+    #: A locking SELECT meets rows that other transactions have inserted and not committed.
+    locks_uncommitted: ClassVar[bool] = False
     #: Reads the server's clock. None: the database runs on this host.
     now: ClassVar[str | None] = None
     #: Reads how many connections the server takes in all. None: there is no such bound.
@@ -50,6 +78,8 @@ class Dialect:
     isolation_levels: ClassVar[str | None] = None
     #: Shortens the lock waits of one transaction. None: only those of a session can be shortened.
     shorten_here: ClassVar[str | None] = None
+    #: Settings by which statements read indexes in order, and stop early. Empty: they do so anyway.
+    by_index: ClassVar[dict[str, str]] = {}
     #: Errors of a transaction that was ended for the sake of another one.
     collision_codes: ClassVar[frozenset[object]] = frozenset()
     #: Errors of a lock that another transaction holds.
@@ -57,9 +87,21 @@ class Dialect:
     #: Errors of a statement that took longer than its bound.
     timeout_codes: ClassVar[frozenset[object]] = frozenset()
 
-    def __init__(self) -> None:
-        #: ``UPDATE … RETURNING`` exists; SQLite brought it with 3.35.
-        self.returns_updated = sqlite3.sqlite_version_info >= (3, 35)
+    def quoted(self, name: str) -> str:
+        """Return the name of a table or column as the database writes it."""
+        return f"{self.quote}{name}{self.quote}"
+
+    def mark(self, field: Any) -> str:
+        """Return the placeholder of a value of this field in a SELECT."""
+        return "%s"
+
+    def source(self, fields: Sequence[Any]) -> str:
+        """Return a table ``v`` with the columns ``v0``, ``v1`` and so on, one for each field."""
+        raise NotImplementedError
+
+    def source_params(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the parameters of :meth:`source`; the values are as the database takes them."""
+        raise NotImplementedError
 
     def refuses_data(self, code: object) -> bool:
         """Tell whether an error code says that the values themselves are refused, and would be again."""
@@ -79,8 +121,19 @@ class Dialect:
 class PostgreSQL(Dialect):
     """PostgreSQL."""
 
+    vendor = "postgresql"
     has_arrays = True
-    skip_locked = "FOR UPDATE SKIP LOCKED"
+    reads_rows = True
+    #: The condition is one on rows with their values, by which alone no row is looked for.
+    update_joined = (
+        "UPDATE {table} AS w SET {sets} FROM {source} WHERE {met} AND (v.v0 IS NULL OR ({condition}))"
+    )
+    #: PostgreSQL can neither hash nor merge by such a comparison, so it starts with the values. Otherwise it
+    #: may start with an index of running works, and lock rows in the order of that.
+    met = "w.{column} = ANY(ARRAY[{value}])"
+    by_turn = ""
+    turn_number = "CAST(SUBSTRING(({key}) FROM '^[0-9]{{16}}$') AS bigint)"
+    turn_text = "LPAD(CAST({turn} AS text), 16, '0')"
     now = "SELECT clock_timestamp()"
     most_connections = "SELECT current_setting('max_connections')"
     #: The driver may choose a level for transactions, apart from that of statements outside of them.
@@ -89,6 +142,12 @@ class PostgreSQL(Dialect):
         "current_setting('default_transaction_isolation')"
     )
     shorten_here = f"SET LOCAL lock_timeout = {SHORT_WAIT}"
+    #: PostgreSQL would collect all of many entries first, sort the table where it misjudges how few rows
+    #: match, compile statements, or start processes. Each takes longer than these statements do.
+    by_index: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("jit", "enable_seqscan", "enable_bitmapscan", "enable_sort"), "off"),
+        "max_parallel_workers_per_gather": "0",
+    }
     collision_codes = frozenset({"40001", "40P01"})  # serialization failure, deadlock
     lock_codes = frozenset({"55P03"})  # lock not available
     timeout_codes = frozenset({"57014"})  # query canceled
@@ -112,8 +171,26 @@ class PostgreSQL(Dialect):
     WHERE pg_backend_pid() = %s
     """
 
-    def __init__(self) -> None:
-        self.returns_updated = True
+    #: The element types of arrays, by field; arrays of all other fields have texts.
+    ARRAYS: ClassVar[dict[str, str]] = {
+        "IntegerField": "bigint",
+        "BigAutoField": "bigint",
+        "DateTimeField": "timestamptz",
+        "BooleanField": "boolean",
+    }
+
+    def mark(self, field: Any) -> str:
+        """See :class:`Dialect`. A parameter of a SELECT has the type that it is cast to."""
+        return f"%s::{self.ARRAYS.get(field.get_internal_type(), 'text')}"
+
+    def source(self, fields: Sequence[Any]) -> str:
+        """See :class:`Dialect`. Arrays are zipped."""
+        names = ", ".join(f"v{number}" for number in range(len(fields)))
+        return f"unnest({', '.join(self.mark(field) + '[]' for field in fields)}) AS v({names})"
+
+    def source_params(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        """See :class:`Dialect`."""
+        return [array_text(column) for column in columns]
 
     def refuses_data(self, code: object) -> bool:
         """See :class:`Dialect`. Class 54: a value is larger than a row or an index entry can be."""
@@ -129,11 +206,30 @@ class PostgreSQL(Dialect):
 class MySQL(Dialect):
     """MySQL and MariaDB."""
 
+    vendor = "mysql"
+    quote = "`"
+    reads_rows = True
+    #: The values come first, in their order, and each row is looked up. Read the other way round, or chosen
+    #: by CASE, each row would be compared with every key. Without its index a small table is scanned, and the
+    #: statement waits for rows that it is not about.
+    update_joined = (
+        "UPDATE {source} STRAIGHT_JOIN {table} AS w FORCE INDEX (PRIMARY) "
+        "SET {sets} WHERE {met} AND {condition}"
+    )
+    source_first = True
+    unless_taken = ""
+    by_turn = ""
+    turn_number = "CAST(NULLIF(REGEXP_SUBSTR(({key}), '^[0-9]{{16}}$'), '') AS UNSIGNED)"
+    turn_text = "LPAD({turn}, 16, '0')"
+    values_that_read = "SELECT {values} FROM DUAL"
+    order_of_blocked = ("id",)
+    returns_updated = False
     recurses_by_index = False
+    compares_rows = False
+    locks_uncommitted = True
     insert_ignore = ("INSERT IGNORE", "")
-    on_conflict_update = "ON DUPLICATE KEY UPDATE"
-    skip_locked = "FOR UPDATE SKIP LOCKED"
-    moment_as_text = "CAST({} AS CHAR)"
+    or_update = "ON DUPLICATE KEY UPDATE {sets}"
+    sum_of = "{column} = {column} + VALUES({column})"
     now = "SELECT UTC_TIMESTAMP(6)"
     most_connections = "SELECT @@max_connections"
     #: MariaDB and MySQL have different names for theirs.
@@ -144,8 +240,24 @@ class MySQL(Dialect):
     #: A packet too large, a value out of range, wrong for its column or its character set, or too long.
     DATA_CODES = frozenset({1153, 1264, 1292, 1301, 1366, 1406})
 
-    def __init__(self) -> None:
-        self.returns_updated = False
+    #: The column types of values in JSON. Texts are wide, as a longer value would become NULL unnoticed.
+    JSON_TYPES: ClassVar[dict[str, str]] = {
+        "IntegerField": "BIGINT",
+        "BigAutoField": "BIGINT",
+        "DateTimeField": "DATETIME(6)",
+        "BooleanField": "TINYINT",
+    }
+    TEXT = "LONGTEXT CHARACTER SET utf8mb4"
+
+    def source(self, fields: Sequence[Any]) -> str:
+        """See :class:`Dialect`. One text has every row, as a list: read twice as quickly as VALUES."""
+        types = [self.JSON_TYPES.get(field.get_internal_type(), self.TEXT) for field in fields]
+        parts = ", ".join(f"v{number} {type} PATH '$[{number}]'" for number, type in enumerate(types))
+        return f"JSON_TABLE(%s, '$[*]' COLUMNS({parts})) AS v"
+
+    def source_params(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        """See :class:`Dialect`."""
+        return [json.dumps(list(zip(*columns, strict=True)), ensure_ascii=False, separators=(",", ":"))]
 
     def refuses_data(self, code: object) -> bool:
         """See :class:`Dialect`."""
@@ -174,6 +286,31 @@ def in_ms(seconds: float | None) -> str:
     ('2500ms', '0')
     """
     return f"{max(1, round(seconds * 1000))}ms" if seconds else "0"
+
+
+def array_text(values: Sequence[Any]) -> str:
+    r"""Return the text of an array of texts, numbers, booleans, moments or None; cast it to its type.
+
+    PostgreSQL's documentation, "Array Input and Output Syntax": quoted elements escape ``"`` and ``\``. The
+    driver puts arrays together element by element, with a check of every type. That costs more than
+    everything else a statement over many rows does here.
+
+    >>> print(array_text(["a", 'say "b"', None, 3]))
+    {"a","say \"b\"",NULL,"3"}
+    """
+    with suppress(TypeError):  # not texts alone
+        quick = '","'.join(values)
+        if values and "\\" not in quick and quick.count('"') == 2 * (len(values) - 1):
+            return '{"' + quick + '"}'
+    return "{" + ",".join(map(element, values)) + "}"
+
+
+def element(value: Any) -> str:
+    """Return one element, quoted."""
+    if value is None:
+        return "NULL"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 DIALECTS: dict[str, type[Dialect]] = {"postgresql": PostgreSQL, "mysql": MySQL}

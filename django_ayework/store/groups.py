@@ -11,8 +11,8 @@ from django.db.models import Exists, OuterRef
 from django_ayework.models import Group, Work
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import update_rows
-from django_ayework.store.database import chunked, fetch, is_postgresql, rows
-from django_ayework.store.rows import WorkRow, find_row, rows_of
+from django_ayework.store.database import chunked, dialect, fetch, matching, rows
+from django_ayework.store.rows import COLUMNS, WorkRow, find_row, rows_of
 
 # Groups: counts and value.
 
@@ -52,11 +52,8 @@ def insert_groups(groups: Iterable[GroupRow]) -> None:
 
 def lock_groups(ids: Iterable[str]) -> dict[str, GroupRow]:
     """Lock groups in id order."""
-    locked: dict[str, GroupRow] = {}
-    for some in chunked(sorted(ids)):
-        chosen = rows(Group).select_for_update().filter(id__in=some).order_by("id")
-        locked.update((row[0], GroupRow._make(row)) for row in chosen.values_list(*GroupRow._fields))
-    return locked
+    groups = rows(Group).select_for_update().order_by("id")
+    return {row[0]: GroupRow._make(row) for row in matching(groups, "id", sorted(ids), *GroupRow._fields)}
 
 
 def write_groups(groups: Iterable[GroupRow]) -> None:
@@ -87,7 +84,7 @@ def count_in_group(
 
     None if it is not there.
     """
-    if is_postgresql():
+    if dialect().has_arrays:
         found = fetch(COUNT, (open, total, dead, value, final, open, open, now, id), often=True)
         return GroupRow._make(found[0]) if found else None
     known = lock_groups([id]).get(id)
@@ -107,10 +104,8 @@ def delete_emptied(ids: Iterable[str]) -> list[str]:
 
     The caller has locked them: of two transactions that delete the last works of one, the later sees it.
     """
-    emptied: list[str] = []
     members = rows(Work).filter(group_id=OuterRef("id"))
-    for some in chunked(sorted(ids)):
-        emptied += rows(Group).filter(~Exists(members), id__in=some).values_list("id", flat=True)
+    emptied = [id for (id,) in matching(rows(Group).filter(~Exists(members)), "id", sorted(ids), "id")]
     for some in chunked(emptied):
         rows(Group).filter(id__in=some).delete()
     return emptied
@@ -122,8 +117,8 @@ def delete_emptied(ids: Iterable[str]) -> list[str]:
 def last_step(chain_id: str) -> WorkRow | None:
     """Read the last work of a chain; None when there is no such chain.
 
-    The first work is read first: a step ends and its continuation is born in one commit, so if none is seen
-    in the later statement, there was none when the step was read.
+    The first work is read first: a step ends and its continuation is inserted in one commit, so if none is
+    seen in the later statement, there was none when the step was read.
     """
     first = find_row(chain_id)
     steps = rows_of(rows(Work).filter(chain_id=chain_id).order_by("-chain_index")[:1])
@@ -138,12 +133,10 @@ def steps_from(chain_id: str, start: int, limit: int) -> list[WorkRow]:
 
 def last_steps(chain_ids: Iterable[str]) -> dict[str, WorkRow]:
     """Read the last work of each chain that exists; the first works first, as in :func:`last_step`."""
-    found: dict[str, WorkRow] = {}
-    for some in chunked(list(chain_ids)):
-        firsts = rows_of(rows(Work).filter(id__in=some))
-        later = rows_of(rows(Work).filter(chain_id__in=some).order_by("chain_id", "chain_index"))
-        found.update((row.chain, row) for row in [*firsts, *later])
-    return found
+    ids = list(chain_ids)
+    firsts = matching(rows(Work).all(), "id", ids, *COLUMNS)
+    later = matching(rows(Work).order_by("chain_id", "chain_index"), "chain_id", ids, *COLUMNS)
+    return {row.chain: row for row in map(WorkRow._make, [*firsts, *later])}
 
 
 def chain_ends(chain_ids: Iterable[str]) -> dict[str, Status]:
@@ -153,18 +146,10 @@ def chain_ends(chain_ids: Iterable[str]) -> dict[str, Status]:
 
 def chains_of(work_ids: Iterable[str]) -> dict[str, str]:
     """Read the chains of those works that exist."""
-    found: dict[str, str] = {}
-    for some in chunked(list(work_ids)):
-        pairs = rows(Work).filter(id__in=some).values_list("id", "chain_id")
-        found.update((id, chain_id or id) for id, chain_id in pairs)
-    return found
+    return {id: chain or id for id, chain in matching(rows(Work).all(), "id", work_ids, "id", "chain_id")}
 
 
 def chains_of_steps(chain_ids: Iterable[str]) -> dict[str, str]:
     """Return the chain of each work of these chains; its id is that of a first work, which may be gone."""
-    wanted = list(chain_ids)
-    found = dict(zip(wanted, wanted, strict=True))
-    for some in chunked(wanted):
-        later = rows(Work).filter(chain_id__in=some).values_list("id", "chain_id")
-        found.update((id, chain_id or id) for id, chain_id in later)
-    return found
+    firsts = {id: id for id in chain_ids}
+    return firsts | dict(matching(rows(Work).all(), "chain_id", firsts, "id", "chain_id"))

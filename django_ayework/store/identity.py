@@ -7,22 +7,21 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import F, Q, QuerySet, Window
+from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
 from django_ayework.models import Work
 from django_ayework.rules.identity import Scope
 from django_ayework.rules.states import Status
-from django_ayework.store.database import chunked, rows
+from django_ayework.store.database import chunked, matching, rows
 from django_ayework.store.dependencies import lock_waiters, watchers_of
-from django_ayework.store.rows import WorkRow, lock_rows, rows_of
+from django_ayework.store.rows import COLUMNS, WorkRow, lock_rows
 
-# --- dedup ---
 # Finding chains by their dedup key.
 
 
 class Search(NamedTuple):
-    """What must hold of a match besides its key; ``type`` is that of the chain's first work."""
+    """The conditions of a match besides its key; ``type`` is that of the chain's first work."""
 
     type: str
     scope: Scope
@@ -49,7 +48,7 @@ def newest_of_all(search: Search, keys: Sequence[str]) -> dict[str, str]:
 
 
 class Live(NamedTuple):
-    """A chain that goes on: when its first work was queued, and what it is found by."""
+    """A chain that has not ended: when its first work was queued, its id and its key."""
 
     queued_at: datetime
     id: str
@@ -57,7 +56,7 @@ class Live(NamedTuple):
 
 
 def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
-    """Return the newest chains of which a work has not ended, whichever of its works that is."""
+    """Return the newest chains with a work that has not ended, in any of its steps."""
     works = rows(Work).filter(bearing(search, keys), ended_at__isnull=True)
     columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
     found = [Live(queued_at, chain_id or id, key or "") for queued_at, id, chain_id, key in columns]
@@ -81,7 +80,6 @@ def bearing(search: Search, keys: Sequence[str]) -> Q:
     return Q(dedup_type=search.type, dedup_key__in=keys, dedup_key__isnull=False)
 
 
-# --- units ---
 # Finding the live work of a unit.
 
 Units = dict[tuple[str, str], WorkRow]
@@ -94,14 +92,10 @@ def find_live_units(pairs: Iterable[tuple[str, str]]) -> Units:
         by_type[type].append(unit)
     found: Units = {}
     for type, units in by_type.items():
-        for some in chunked(units):
-            found.update(((row.type, row.unit or ""), row) for row in rows_of(live(type, some)))
+        live = rows(Work).filter(type=type, ended_at__isnull=True).order_by("id")  # the newest of a unit last
+        for row in map(WorkRow._make, matching(live, "unit", units, *COLUMNS)):
+            found[type, row.unit or ""] = row
     return found
-
-
-def live(type: str, units: Sequence[str]) -> QuerySet[Work]:
-    """Return the works of a type that have not ended, of these units; the newest of a unit last."""
-    return rows(Work).filter(type=type, unit__in=units, ended_at__isnull=True).order_by("id")
 
 
 def lock_live_units(pairs: Iterable[tuple[str, str]], ended: Collection[str]) -> Units:

@@ -1,114 +1,258 @@
-"""Inserting works."""
+"""INSERT: one row, or many by the quickest statement that the database and its driver have.
+
+Many rows go column by column. What all of them share is sent once; the columns that differ are a few
+parameters, from which one statement reads any number of rows. PostgreSQL takes them by COPY from some number
+of rows on. COPY has no ON CONFLICT, so one id that is taken fails all rows; the works are then inserted as on
+other databases. SQLite has a statement for each row.
+
+A work whose id is taken is left out without breaking the caller's transaction: by ON CONFLICT, and on MySQL
+and MariaDB by the error, which undoes the statement alone.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from itertools import repeat
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from django.db import IntegrityError
 from django.db.models import Model
 
 from django_ayework.models import Work
-from django_ayework.store.bulk import (
-    INSERTED,
-    ByColumn,
-    by_column,
-    by_columns,
-    insertion,
-    insertion_row_by_row,
-    into,
-    values_of,
+from django_ayework.rules.controls import Place
+from django_ayework.rules.states import Status
+from django_ayework.store.bulk import adapted, adapted_values, field_of, portions
+from django_ayework.store.clock import clock
+from django_ayework.store.database import (
+    BACKEND,
+    CHUNK,
+    asks_for_backend,
+    atomic,
+    chunked,
+    code_of,
+    connection,
+    dialect,
+    note_backend,
+    run_prepared,
 )
-from django_ayework.store.database import CHUNK, atomic, chunked, code_of, connection, is_postgresql
-from django_ayework.store.fairness import insertion_in_turn, key_params, next_key, of_few_places, takes_turn
-from django_ayework.store.parameters import portions
-from django_ayework.store.prepared import BACKEND, asks_for_backend, note_backend, run_prepared
-from django_ayework.store.rows import WorkRow, statuses_of
+from django_ayework.store.dialects import Dialect
+from django_ayework.store.lanes import next_turn, params_of, turns_of
+from django_ayework.store.rows import COLUMNS, WorkRow, statuses_of
 
-# --- copying ---
-# COPY: the quickest way for many rows into PostgreSQL.
-#
-# It knows no ON CONFLICT: one id that is taken fails all rows. The text format is used, for it says every
-# value
-# as the server itself would write it, so nothing depends on a column's width.
-
-#: Rows handed over at a time: the server stores some while the next are made.
+#: Rows of one statement that reads them from parameters.
+AT_ONCE = 2000
+#: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
+MANY = 10
+#: Rows handed over to COPY at a time: the server stores them while the next are made.
 PIECE = 500
+#: The error of MySQL and MariaDB for a row whose unique key exists.
+DUPLICATE_ENTRY = 1062
+
+
+class IdsTaken(Exception):
+    """Some of the ids exist already; rolls the savepoint back."""
+
+
+def insert_works(works: Sequence[WorkRow]) -> set[str]:
+    """Insert works of distinct ids in the caller's transaction; return the ids that existed already.
+
+    A single work is a single statement. For several, one more finds the turns of those with a fairness label.
+    """
+    if len(works) == 1:
+        return set() if insert_one(works[0]) else {works[0].id}
+    works = with_turns(works)
+    if len(works) >= MANY and can_copy() and was_copied(works):
+        return set()
+    try:
+        with atomic():
+            for part in portions([len(work.input) for work in works], most=CHUNK):
+                if insert_together(Work, COLUMNS, works[part]) < len(works[part]):
+                    raise IdsTaken
+    except IdsTaken:
+        taken = set(statuses_of(work.id for work in works))
+        fresh = [work for work in works if work.id not in taken]
+        return taken | insert_works(fresh) if fresh else taken
+    return set()
+
+
+def with_turns(works: Sequence[WorkRow]) -> Sequence[WorkRow]:
+    """Return works with the turns of those that are to wait in turn."""
+    places = {work.id: place for work in works if (place := place_of(work))}
+    if not places:
+        return works
+    turns = dict(zip(places, turns_of(list(places.values()), clock.now()), strict=True))
+    return [work._replace(sort_key=turns.get(work.id, work.sort_key)) for work in works]
+
+
+def place_of(work: WorkRow) -> Place | None:
+    """Return where a new work is to wait in turn; None for one that does not."""
+    return work.place if work.status == Status.PENDING else None
+
+
+def insert_rows(
+    model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]], copy_from: int
+) -> None:
+    """Insert rows, each with the stored values of these columns; by COPY from ``copy_from`` rows on.
+
+    Instances of the model would cost more than everything else for works that wait for thousands of others.
+    """
+    if len(rows) >= copy_from and can_copy():
+        copy(model, names, rows)
+        return
+    for some in chunked(rows, AT_ONCE):
+        insert_together(model, names, some)
+
+
+def insert_one(work: WorkRow) -> int:
+    """Insert a work; return how many rows that made, which is 0 when the id is taken."""
+    adapt = connection().ops.adapt_datetimefield_value
+    place = place_of(work)
+    values = work._replace(sort_key="") if place else work
+    params: list[Any] = [adapt(v) if isinstance(v, datetime) else v for v in values if v]
+    params += params_of(place, int(work.sort_key)) if place else ()
+    filled = tuple([True if value else value for value in values])
+    return rows_made(statement(dialect(), filled, bool(place)), [params], needs_plan=bool(place))
+
+
+@lru_cache(maxsize=256)
+def statement(dialect: Dialect, filled: tuple[object, ...], in_turn: bool) -> str:
+    """Return an INSERT of one work.
+
+    ``filled`` has True for each column that is a parameter, else its empty value: each parameter costs the
+    driver as much as a column costs the server. The text is cached, as drivers look up prepared statements by
+    it. The sort key of a work that is ``in_turn`` comes last, as the database finds it.
+    """
+    given = {name: value for name, value in zip(COLUMNS, filled, strict=True) if value is not None}
+    values = {name: "%s" if value is True else repr(value) for name, value in given.items()}
+    if in_turn:
+        del values["sort_key"]
+        values["sort_key"] = next_turn(dialect)
+    made = (dialect if in_turn else Dialect).values_that_read.format(values=", ".join(values.values()))
+    return f"INSERT INTO {into(dialect, Work, values)} {made}{dialect.unless_taken}"
+
+
+class ByColumn(NamedTuple):
+    """Rows by column: ``shared`` has one value for all rows, ``varying`` one for each and is never empty."""
+
+    shared: dict[str, Any]
+    varying: dict[str, tuple[Any, ...]]
+
+
+def by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
+    """Return rows by column, without the columns that are NULL in all of them. There must be a row."""
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    varying = {name: column for name, column in columns.items() if column.count(column[0]) < len(column)}
+    varying = varying or {names[0]: columns[names[0]]}
+    shared = {name: column[0] for name, column in columns.items() if name not in varying}
+    return ByColumn({name: value for name, value in shared.items() if value is not None}, varying)
+
+
+def insert_together(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
+    """Insert rows, each with the values of these columns; return how many that made."""
+    shared, varying = by_column(names, rows)
+    sql = insertion(dialect(), model, tuple(shared), tuple(varying))
+    alike = adapted_values(model, shared)
+    columns = [adapted(model, name, column) for name, column in varying.items()]
+    if dialect().reads_rows:
+        return rows_made(sql, [[*alike, *dialect().source_params(columns)]])
+    return rows_made(sql, [[*alike, *row] for row in zip(*columns, strict=True)])
+
+
+@lru_cache(maxsize=256)
+def insertion(dialect: Dialect, model: type[Model], shared: tuple[str, ...], varying: tuple[str, ...]) -> str:
+    """Return an INSERT of rows that are read from parameters, or of one row."""
+    if dialect.reads_rows:
+        values = [dialect.mark(field_of(model, name)) for name in shared]
+        values += [f"v.v{number}" for number in range(len(varying))]
+        source = dialect.source([field_of(model, name) for name in varying])
+        made = f"SELECT {', '.join(values)} FROM {source}"
+    else:
+        made = f"VALUES ({', '.join(['%s'] * len((*shared, *varying)))})"
+    return f"INSERT INTO {into(dialect, model, (*shared, *varying))} {made}{dialect.unless_taken}"
+
+
+def into(dialect: Dialect, model: type[Model], names: Iterable[str]) -> str:
+    """Return a table and columns of it, as INSERT and COPY want them."""
+    columns = ", ".join(dialect.quoted(field_of(model, name).column) for name in names)
+    return f"{dialect.quoted(model._meta.db_table)} ({columns})"
+
+
+def rows_made(sql: str, params: Sequence[Sequence[Any]], needs_plan: bool = False) -> int:
+    """Run an INSERT for each row of parameters; return how many it made. On MySQL: none if an id is taken."""
+    database = connection()
+    try:
+        if dialect().has_arrays:
+            return executed_on_postgresql(database, sql, params[0], needs_plan)
+        with database.cursor() as cursor:
+            cursor.execute(sql, params[0]) if len(params) == 1 else cursor.executemany(sql, params)
+            return int(cursor.rowcount)
+    except IntegrityError as error:
+        if is_taken_id(error):
+            return 0
+        raise
+
+
+def executed_on_postgresql(database: Any, sql: str, params: Sequence[Any], needs_plan: bool) -> int:
+    """Run a statement, prepared if possible; return how many rows were made."""
+    if (prepared := run_prepared(database, sql, params, needs_plan)) is not None:
+        return int(prepared.rowcount)
+    asks = asks_for_backend(database)
+    with database.cursor() as cursor:
+        cursor.execute(sql + BACKEND if asks else sql, params)
+        if asks:
+            note_backend(database, cursor.fetchone())
+        return int(cursor.rowcount)
+
+
+def is_taken_id(error: IntegrityError) -> bool:
+    """Tell whether MySQL refused a row for its id, and for nothing else.
+
+    It names the key at the end of the message: ``PRIMARY``, and MySQL 8 the table before it.
+    """
+    return code_of(error) == DUPLICATE_ENTRY and str(error.args[-1]).endswith(("'PRIMARY'", ".PRIMARY'"))
+
+
+# COPY, in the text format: every value is as the server itself would write it, so nothing depends on a
+# column's width.
 
 NULL = r"\N"
-#: What the format gives a meaning of its own. The backslash comes first: the others bring one.
+#: Characters with a meaning in the format. The backslash comes first, as the others are escaped by one.
 SPECIAL = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 
 def can_copy() -> bool:
-    """Tell whether the driver is psycopg 3, whose cursors copy."""
+    """Tell whether this is PostgreSQL by psycopg 3, whose cursors copy."""
+    if not dialect().has_arrays:
+        return False
     driver: Any = connection()
     return bool(driver.Database.__name__ == "psycopg")
 
 
-def copy_works(works: Sequence[WorkRow]) -> None:
-    """Insert works in the caller's transaction, which must be at a savepoint.
+def was_copied(works: Sequence[WorkRow]) -> bool:
+    """Insert works by COPY; return False, with nothing inserted, when an id is taken."""
+    with suppress(IntegrityError), atomic():
+        copy(Work, COLUMNS, works)
+        return True
+    return False
 
-    One COPY goes on for as long as works have no further columns. Raises IntegrityError when an id is taken,
-    and whatever the works raise when they are looked at.
-    """
+
+def copy(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows by COPY in the caller's transaction, which an id that is taken breaks."""
+    shared, varying = by_column(names, rows)
     database = connection()
     database.validate_no_broken_transaction()
-    failures: list[Exception] = []
-    pieces = pieces_of(works, failures)
-    names: list[str] = []
-    piece = next(pieces, None)
-    while piece is not None:
-        names += [name for name in piece.names if name not in names]
-        sql = f"COPY {into(Work, names)} FROM STDIN"
-        with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
-            while piece is not None and set(names).issuperset(piece.names):
-                copy.write(lines_of(piece, names))
-                piece = next(pieces, None)
-    for failure in failures:
-        raise failure
-
-
-def copy_rows(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows, each with the values of these columns, in the caller's transaction."""
-    database = connection()
-    database.validate_no_broken_transaction()
-    sql = f"COPY {into(model, names)} FROM STDIN"
-    with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as copy:
-        for some in chunked(rows, PIECE):
-            copy.write(lines_of(by_columns(names, some), names))
-
-
-def pieces_of(works: Sequence[WorkRow], failures: list[Exception]) -> Iterator[ByColumn]:
-    """Return the works by column, some at a time; end with a failure, which goes to ``failures``.
-
-    Raised in the middle of a COPY it would be told to the server, whose log is no place for what is queued.
-    """
-    try:
-        for start in range(0, len(works), PIECE):
-            yield by_column(works[start : start + PIECE])
-    except Exception as failure:
-        failures.append(failure)
-
-
-def lines_of(piece: ByColumn, names: Sequence[str]) -> str:
-    """Return works as lines with these columns; what all of them end in is made once."""
-    last = max(place for place, name in enumerate(names) if name in piece.varying)
-    columns = [
-        texts_of(piece.varying[name]) if name in piece.varying else repeat(text_of(piece.shared.get(name)))
-        for name in names[: last + 1]
-    ]
-    end = "".join(f"\t{text_of(piece.shared.get(name))}" for name in names[last + 1 :]) + "\n"
-    return end.join(map("\t".join, zip(*columns, strict=False))) + end
+    sql = f"COPY {into(dialect(), model, (*varying, *shared))} FROM STDIN"
+    end = "".join(f"\t{text_of(value)}" for value in shared.values()) + "\n"
+    with database.cursor() as cursor, database.wrap_database_errors, cursor.copy(sql) as stream:
+        for start in range(0, len(rows), PIECE):
+            texts = [texts_of(column[start : start + PIECE]) for column in varying.values()]
+            stream.write(end.join(map("\t".join, zip(*texts, strict=True))) + end)
 
 
 def texts_of(values: Sequence[Any]) -> Iterable[str]:
-    """Return the values of a column as text; most have nothing to escape, which is seen at one glance."""
+    """Return the values of a column as text. Usually there is nothing to escape, which one test finds."""
     if set(map(type, values)) == {str} and not any(map("".join(values).__contains__, SPECIAL)):
         return values
     return map(text_of, values)
@@ -130,208 +274,3 @@ def text_of(value: Any) -> str:
     for character, escaped in SPECIAL.items():
         text = text.replace(character, escaped)
     return text
-
-
-# --- inserts ---
-# Inserting works.
-
-#: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
-MANY = 10
-
-#: What MySQL and MariaDB call a row that is there already, by any unique key.
-DUPLICATE_ENTRY = 1062
-
-#: How a value that means nothing is written into a statement.
-LITERALS = {"": "''", 0: "0"}
-
-
-class IdsTaken(Exception):
-    """Some of the ids exist already; rolls the savepoint back."""
-
-
-def insert_works(works: Sequence[WorkRow], samples: Sequence[WorkRow] | None = None) -> set[str]:
-    """Insert works of distinct ids in the caller's transaction; return the ids that existed already.
-
-    A single one is a single statement. An existing id never breaks the caller's transaction. ``samples``, if
-    given, has one of each kind.
-    """
-    if len(works) == 1:
-        return set() if insert_one(works[0]) else {works[0].id}
-    in_turn = any(map(takes_turn, works if samples is None else samples))
-    if len(works) >= MANY and not in_turn and is_postgresql() and can_copy() and copied(works):
-        return set()
-    try:
-        with atomic():
-            for some in portions_of(works):
-                made = insert_by_turn(some) if in_turn else insert_from_source(some)
-                if made < len(some):
-                    raise IdsTaken
-    except IdsTaken:
-        taken = set(statuses_of(work.id for work in works))
-        fresh = [work for work in works if work.id not in taken]
-        return taken | insert_works(fresh) if fresh else taken
-    return set()
-
-
-def portions_of(works: Sequence[WorkRow]) -> Iterator[Sequence[WorkRow]]:
-    """Return works in portions that go into one statement each; their rows may be made one by one."""
-    for start in range(0, len(works), CHUNK):
-        some = works[start : start + CHUNK]
-        for part in portions([len(work.input) for work in some], most=CHUNK):
-            yield some[part]
-
-
-def copied(works: Sequence[WorkRow]) -> bool:
-    """Insert works by COPY; False, with nothing inserted, when an id is taken."""
-    with suppress(IntegrityError), atomic():
-        copy_works(works)
-        return True
-    return False
-
-
-def insert_one(work: WorkRow) -> int:
-    """Insert a work, by a statement that is made once for works with the same columns filled.
-
-    Returns 0 when its id is taken, else 1.
-    """
-    database = connection()
-    if takes_turn(work):
-        values = values_of(work._replace(sort_key=""))
-        sql = statement_of(database.vendor, values, in_turn=True)
-        return rows_made(database, sql, [*params_of(database, values), *key_params(work)], needs_plan=True)
-    values = values_of(work)
-    return rows_made(database, statement_of(database.vendor, values), params_of(database, values))
-
-
-def params_of(database: Any, values: Sequence[Any]) -> list[Any]:
-    """Return those of the values that are something, as the driver takes them."""
-    params = [value for value in values if value]
-    if database.vendor != "postgresql":  # whose driver takes moments as they are
-        adapt = database.ops.adapt_datetimefield_value
-        params = [adapt(value) if isinstance(value, datetime) else value for value in params]
-    return params
-
-
-def statement_of(vendor: str, values: Sequence[Any], in_turn: bool = False) -> str:
-    """Return an INSERT of these values, of which it is given those that are something."""
-    return statement(vendor, tuple([True if value else value for value in values]), in_turn)
-
-
-@functools.lru_cache(maxsize=256)
-def statement(vendor: str, filled: tuple[object, ...], in_turn: bool = False) -> str:
-    """Return an INSERT that passes over an id that is taken.
-
-    ``filled`` has True for each column to be given, else its empty value. It is the same text each time: the
-    driver looks up what it knows of it, and a text remembers its hash. The sort key of a work that is
-    ``in_turn`` comes last, as the database finds it.
-    """
-    given = {name: value for name, value in zip(INSERTED, filled, strict=True) if value is not None}
-    values = {name: "%s" if value is True else LITERALS[value] for name, value in given.items()}
-    if in_turn:
-        del values["sort_key"]
-        values["sort_key"] = next_key(vendor)
-    made = ", ".join(values.values())
-    # MySQL lets no VALUES read the table that they are for.
-    source = f"SELECT {made} FROM DUAL" if in_turn and vendor == "mysql" else f"VALUES ({made})"
-    return passing_over(vendor, f"INSERT INTO {into(Work, list(values))} {source}")
-
-
-def insert_by_turn(works: Sequence[WorkRow]) -> int:
-    """Insert works of which some take turns; return how many rows that made."""
-    others = [work for work in works if not takes_turn(work)]
-    made = sum(map(insert_in_turn, of_few_places(filter(takes_turn, works))))
-    return made + (insert_from_source(others) if others else 0)
-
-
-def insert_in_turn(works: Sequence[WorkRow]) -> int:
-    """Insert works that take turns by one statement, which numbers those of a label; return as for others."""
-    insertion = insertion_in_turn(works)
-    return insert_unless_taken(*insertion, many=False) if insertion else sum(map(insert_one, works))
-
-
-def insert_from_source(works: Sequence[WorkRow]) -> int:
-    """Insert works by one statement that reads them from a few parameters; return how many rows it made."""
-    return insert_unless_taken(*insertion(Work, by_column(works)))
-
-
-def insert_rows(works: Sequence[WorkRow]) -> int:
-    """Insert works by a statement for each; return how many rows they made."""
-    return insert_unless_taken(*insertion_row_by_row(Work, by_column(works)))
-
-
-def insert_unless_taken(sql: str, params: Sequence[Any], many: bool) -> int:
-    """Run an INSERT, or the same one for many rows; return how many rows were made."""
-    database = connection()
-    return rows_made(database, passing_over(database.vendor, sql), params, many)
-
-
-def passing_over(vendor: str, sql: str) -> str:
-    """Return an INSERT that makes no row of an id that is taken; on MySQL it fails."""
-    return sql if vendor == "mysql" else f"{sql} ON CONFLICT (id) DO NOTHING"
-
-
-def rows_made(
-    database: Any, sql: str, params: Sequence[Any], many: bool = False, needs_plan: bool = False
-) -> int:
-    """Run such an INSERT; return how many rows it made.
-
-    MySQL makes none when an id is taken: it undoes the statement, not the transaction.
-    """
-    try:
-        return executed(database, sql, params, many, needs_plan)
-    except IntegrityError as error:
-        if database.vendor == "mysql" and is_taken_id(error):
-            return 0
-        raise
-
-
-def is_taken_id(error: IntegrityError) -> bool:
-    """Tell whether MySQL refused a row for its id, and not for anything else.
-
-    It names the key at the end of the message: ``PRIMARY``, and MySQL 8 the table before it.
-    """
-    return code_of(error) == DUPLICATE_ENTRY and str(error.args[-1]).endswith(("'PRIMARY'", ".PRIMARY'"))
-
-
-def executed(database: Any, sql: str, params: Sequence[Any], many: bool, needs_plan: bool) -> int:
-    """Run a statement, or the same one for many rows; return how many rows were made."""
-    if not many and (prepared := run_prepared(database, sql, params, needs_plan)) is not None:
-        return int(prepared.rowcount)
-    asks = not many and asks_for_backend(database)
-    with database.cursor() as cursor:
-        if asks:
-            cursor.execute(sql + BACKEND, params)
-            note_backend(database, cursor.fetchone())
-        else:
-            cursor.executemany(sql, params) if many else cursor.execute(sql, params)
-        return int(cursor.rowcount)
-
-
-# --- blanks ---
-# An INSERT to fill in, for works whose rows differ in what is their own only.
-
-
-@dataclass(frozen=True, slots=True)
-class BlankInsert:
-    """An INSERT without a work's id, its input, and the moment at which it is queued and due."""
-
-    sql: str
-    before: tuple[Any, ...]  # the parameters between id and input
-    between: tuple[Any, ...]  # those between input and queued_at, which run_at follows
-    after: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, vendor: str, sample: WorkRow) -> BlankInsert:
-        """Return the INSERT of works as this one, of which id and input must be something."""
-        values = values_of(sample)
-        given = {name: value for name, value in zip(INSERTED, values, strict=True) if value}
-        names, params = [*given], tuple(given.values())
-        input, queued_at = names.index("input"), names.index("queued_at")
-        sql = statement_of(vendor, values)
-        return cls(sql, params[1:input], params[input + 1 : queued_at], params[queued_at + 2 :])
-
-    def insert(self, database: Any, id: str, input: str, now: datetime) -> int:
-        """Insert a work; return 0 when its id is taken, else 1."""
-        moment = now if database.vendor == "postgresql" else database.ops.adapt_datetimefield_value(now)
-        params = (id, *self.before, input, *self.between, moment, moment, *self.after)
-        return rows_made(database, self.sql, params)

@@ -1,30 +1,27 @@
-"""What there is to do: lanes with pending works, the works at their heads, counts of what is live.
-
-A lane has the pending works of one queue and one type, in the order of claiming. Live works are few beside
-those retained, and each status has an index of its own, so nothing here reads more than it returns.
-"""
+"""The order of claims: lanes of one queue, type and priority; the turns of fairness labels inside a lane."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
-from itertools import chain
+from functools import cache, lru_cache
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Min
 
-from django_ayework.models import Schedule, Waiter, Work, WorkControl, WorkerProcess
-from django_ayework.rules.controls import EVERYTHING, Scope
-from django_ayework.rules.states import LIVE, Status
+from django_ayework.models import BulkAction, Schedule, Waiter, Work, WorkControl, WorkerProcess
+from django_ayework.rules.controls import EVERYTHING, Place, Scope, first_turn, turn_text
 from django_ayework.store.database import chunked, connection, dialect, fetch, rows, stored_moment
+from django_ayework.store.dialects import Dialect
 from django_ayework.store.rows import WorkRow
 
 WORK = Work._meta.db_table
 
 #: The order within a lane: by priority, then by unit or turn where the type has one, then by age.
 IN_LANE = "priority DESC, sort_key, run_at, id"
+ORDER_IN_LANE = ("-priority", "sort_key", "run_at", "id")
 #: The first works of a lane, for a SELECT; the parameters are its queue, its type, and how many.
 FIRST_OF_LANE = (
     f"FROM {WORK} WHERE status = 'pending' AND queue = %s AND type = %s ORDER BY {IN_LANE} LIMIT %s"
@@ -184,7 +181,7 @@ def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
 
 
 class Poll(NamedTuple):
-    """What there is to do: the first queue with pending works, the next start, and chores."""
+    """The result of a poll: the first queue with pending works, the next start, and chores."""
 
     first_queue: str | None
     next_start: datetime | None
@@ -193,16 +190,21 @@ class Poll(NamedTuple):
     recheck: bool
     schedules: bool
     controls: tuple[int, int]  # moves whenever the controls change
+    command: str  # what the worker was told; empty for nothing
+    bulk: datetime | None  # when the next page of a bulk action is due
 
 
-def poll(now: datetime, scope: Scope = EVERYTHING) -> Poll:
-    """Ask what there is to do, in one statement. ``lapsed`` is about works of the scope."""
+def poll(now: datetime, scope: Scope = EVERYTHING, worker: str = "") -> Poll:
+    """Poll in one statement. ``lapsed`` is about works of the scope."""
     moment = stored_moment(now)
-    params = (moment, *scope.queues, *scope.types, *scope.exclude_types, moment)
-    first_queue, next_start, *chores, version, last = fetch(poll_statement(scope), params)[0]
+    params = (moment, *scope.queues, *scope.types, *scope.exclude_types, moment, worker)
+    found = fetch(poll_statement(scope), params)[0]
+    first_queue, next_start, *chores, version, last, command, bulk = found
     lapsed, overdue, recheck, schedules = map(bool, chores)
     controls = (int(version or 0), int(last or 0))
-    return Poll(first_queue, as_moment(next_start), lapsed, overdue, recheck, schedules, controls)
+    start = as_moment(next_start)
+    bulk_at = as_moment(bulk)
+    return Poll(first_queue, start, lapsed, overdue, recheck, schedules, controls, command or "", bulk_at)
 
 
 @lru_cache(maxsize=16)
@@ -221,7 +223,9 @@ SELECT
     EXISTS(SELECT 1 FROM {Waiter._meta.db_table} WHERE recheck),
     EXISTS(SELECT 1 FROM {Schedule._meta.db_table} WHERE due_at IS NOT NULL),
     (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
-    (SELECT MAX(id) FROM {WorkControl._meta.db_table})
+    (SELECT MAX(id) FROM {WorkControl._meta.db_table}),
+    (SELECT command FROM {WorkerProcess._meta.db_table} WHERE id = %s),
+    (SELECT MIN(next_at) FROM {BulkAction._meta.db_table} WHERE next_at IS NOT NULL)
 """
 
 
@@ -251,44 +255,61 @@ class Depth(NamedTuple):
     oldest: datetime | None
 
 
-def live_depths(most_scheduled: int) -> list[Depth]:
-    """Count live works by queue and status, one status at a time: each has an index of its own.
-
-    Works of the far future may be many, so of those that are scheduled the first ones are counted.
-    """
-    statuses = sorted(str(status) for status in LIVE if status is not Status.SCHEDULED)
-    depths = [depth for status in statuses for depth in depths_of(status)]
-    return [*depths, *scheduled_depths(most_scheduled)]
-
-
-def scheduled_depths(limit: int) -> list[Depth]:
-    """Count the scheduled works by queue, up to ``limit`` of them: those that are due first."""
-    scheduled = rows(Work).filter(status=Status.SCHEDULED).order_by("run_at")
-    first = list(scheduled.values_list("queue", "run_at")[:limit])
-    oldest = dict(reversed(first))
-    return [
-        Depth(queue, Status.SCHEDULED, works, oldest[queue])
-        for queue, works in sorted(Counter(queue for queue, _ in first).items())
-    ]
-
-
 def depths_of(status: str) -> list[Depth]:
     """Count the works of one live status by queue."""
     works = rows(Work).filter(status=status).values_list("queue", "status").order_by("queue")
     return [Depth._make(row) for row in works.annotate(Count("id"), Min("run_at"))]
 
 
-def lapsed_by_queue(now: datetime) -> dict[str, int]:
-    """Count the running works whose lease has lapsed, by queue."""
-    lapsed = rows(Work).filter(status=Status.RUNNING, leased_until__lt=now)
-    return dict(lapsed.values_list("queue").order_by("queue").annotate(Count("id")))
-
-
-def dead_letters(limit: int) -> int:
-    """Count dead works, up to ``limit``."""
-    return len(rows(Work).filter(status=Status.DEAD).values_list("id")[:limit])
-
-
 def processes_seen_since(moment: datetime) -> list[WorkerProcess]:
     """Return the workers that were alive after this moment and have not stopped."""
     return list(rows(WorkerProcess).filter(seen_at__gte=moment, stopped_at=None).order_by("started_at"))
+
+
+# Turns of fairness labels.
+
+LANE = "queue = %s AND type = %s AND priority = %s"
+LAST_OF_LABEL = (
+    f"SELECT sort_key FROM {WORK} {{by_turn}} WHERE status = 'pending' AND NOT (fairness = '') "
+    f"AND fairness = %s AND {LANE} ORDER BY sort_key DESC LIMIT 1"
+)
+FIRST_OF_TURNS = (
+    f"SELECT sort_key FROM {WORK} WHERE status = 'pending' AND {LANE} AND sort_key > '' "
+    "ORDER BY sort_key LIMIT 1"
+)
+
+
+@cache
+def next_turn(dialect: Dialect) -> str:
+    """Return the next turn in a place as the expression of a sort key; its parameters are :func:`params_of`.
+
+    Any other sort key than a turn is a unit, of a work whose type went by unit. Places are parameters: MySQL
+    and MariaDB would scan the lane for a place that another row gives.
+    """
+    last = dialect.turn_number.format(key=LAST_OF_LABEL.format(by_turn=dialect.by_turn))
+    lowest = dialect.turn_number.format(key=FIRST_OF_TURNS)
+    return dialect.turn_text.format(turn=f"COALESCE({last} + 1, {lowest}, %s)")
+
+
+def params_of(place: Place, first: int) -> tuple[object, ...]:
+    """Return the parameters of :func:`next_turn`; ``first`` is the turn in a lane without any."""
+    lane = (place.queue, place.type, place.priority)
+    return (place.fairness, *lane, *lane, first)
+
+
+def turns_of(places: Sequence[Place], now: datetime) -> list[str]:
+    """Return sort keys for works that are to wait in these places, in this order."""
+    turns = next_turns([*dict.fromkeys(places)], first_turn(now))
+    counts = defaultdict[Place, Iterator[int]](count)
+    return [turn_text(turns[place] + next(counts[place])) for place in places]
+
+
+def next_turns(places: Sequence[Place], first: int) -> dict[Place, int]:
+    """Read the next turn in each of some places; ``first`` is that of a lane without any."""
+    found: dict[Place, int] = {}
+    turn = next_turn(dialect())
+    for some in chunked(places, LANES):
+        params = [param for place in some for param in params_of(place, first)]
+        sql = " UNION ALL ".join(f"SELECT {number}, {turn}" for number in range(len(some)))
+        found.update((some[number], int(key)) for number, key in fetch(sql, params))
+    return found

@@ -1,48 +1,35 @@
-"""Leases, named locks, and rows that other transactions have locked."""
+"""Leases, named locks, keys with an end, and rows that other transactions have locked."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from django.db.models import Model, Q
+from django.db.models.query import QuerySet
 
 from django_ayework.models import StoreEntry, Work
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.states import Status
 from django_ayework.store.database import (
+    CHUNK,
     atomic,
     chunked,
     connection,
-    fetch,
-    is_postgresql,
+    dialect,
+    matching,
     rows,
     stored_moment,
 )
 from django_ayework.store.rows import WorkRow, rows_of
 
-# --- leases ---
 # Leases: a worker that stays silent for too long loses its works.
-
-#: Each lease is found by its id, and fenced by its delivery; ARRAY() makes the planner lock exactly once.
-RENEW = """
-UPDATE django_ayework_work
-SET leased_until = %s
-WHERE id = ANY(ARRAY(
-    SELECT w.id
-    FROM unnest(%s::text[], %s::bigint[]) AS held(id, delivery)
-    JOIN django_ayework_work AS w ON w.id = held.id AND w.delivery = held.delivery
-    WHERE w.worker = %s AND w.status = 'running'
-    FOR UPDATE OF w SKIP LOCKED
-))
-RETURNING id
-"""
 
 
 class Holder(NamedTuple):
-    """Who holds a work, and how it stands."""
+    """The worker that holds a work, and the work's status."""
 
     status: str
     delivery: int
@@ -54,27 +41,15 @@ def renew(deliveries: Mapping[str, int], worker: str, leased_until: datetime) ->
 
     Rows locked by a settlement are skipped: that one is about to end the lease anyway.
     """
-    renew_some = renew_set_based if is_postgresql() else renew_under_locks
     renewed: set[str] = set()
     for some in chunked(sorted(deliveries)):
-        renewed |= renew_some({id: deliveries[id] for id in some}, worker, leased_until)
+        with atomic():
+            running = rows(Work).filter(id__in=some, worker=worker, status=Status.RUNNING).order_by("id")
+            held = running.select_for_update(skip_locked=True).values_list("id", "delivery")
+            ids = [id for id, delivery in held if deliveries[id] == delivery]
+            rows(Work).filter(id__in=ids).update(leased_until=leased_until)
+        renewed.update(ids)
     return renewed
-
-
-def renew_set_based(deliveries: Mapping[str, int], worker: str, leased_until: datetime) -> set[str]:
-    """One statement, its own transaction."""
-    held = [list(deliveries), list(deliveries.values())]
-    return {row[0] for row in fetch(RENEW, [leased_until, *held, worker])}
-
-
-def renew_under_locks(deliveries: Mapping[str, int], worker: str, leased_until: datetime) -> set[str]:
-    """Lock what is still held, then write it; on SQLite the transaction itself is the lock."""
-    with atomic():
-        held = rows(Work).select_for_update(skip_locked=True)
-        held = held.filter(id__in=list(deliveries), worker=worker, status=Status.RUNNING).order_by("id")
-        ids = [id for id, delivery in held.values_list("id", "delivery") if deliveries[id] == delivery]
-        rows(Work).filter(id__in=ids).update(leased_until=leased_until)
-    return set(ids)
 
 
 def holders_of(ids: Iterable[str]) -> dict[str, Holder]:
@@ -122,8 +97,7 @@ def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
     return rows_of(overdue.select_for_update(skip_locked=True)[:limit])
 
 
-# --- keys ---
-# Locks on keys: what has no row yet can be locked by name, until the transaction ends.
+# Locks on keys: a name can be locked before a row has it, until the transaction ends.
 
 
 def lock_keys(keys: Iterable[tuple[str, ...]], expires_at: datetime) -> None:
@@ -133,18 +107,7 @@ def lock_keys(keys: Iterable[tuple[str, ...]], expires_at: datetime) -> None:
     transaction has ended; they expire so that pruning removes them.
     """
     names = sorted(set(map(lock_name, keys)))
-    quote = connection().ops.quote_name
-    key, expiry = quote("key"), quote("expires_at")
-    into = f"INSERT INTO {quote(StoreEntry._meta.db_table)} ({key}, {quote('value')}, {expiry}) VALUES "
-    on_conflict = (
-        "ON DUPLICATE KEY UPDATE" if connection().vendor == "mysql" else f"ON CONFLICT ({key}) DO UPDATE SET"
-    )
-    end = stored_moment(expires_at)
-    for some in chunked(names):
-        values = ", ".join(["(%s, '', %s)"] * len(some))
-        params = [param for name in some for param in (name, end)]
-        with connection().cursor() as cursor:
-            cursor.execute(f"{into}{values} {on_conflict} {expiry} = %s", [*params, end])
+    write_entries([StoreEntry(key=name, value="", expires_at=expires_at) for name in names])
 
 
 def lock_name(key: tuple[str, ...]) -> str:
@@ -152,7 +115,6 @@ def lock_name(key: tuple[str, ...]) -> str:
     return f"{key[0]}:" + hashlib.sha256("\0".join(key[1:]).encode()).hexdigest()
 
 
-# --- locks ---
 # Which rows somebody else has locked at this moment.
 
 
@@ -161,18 +123,86 @@ def locked_by_others(model: type[Model], keys: Iterable[str]) -> set[str]:
 
     On SQLite nobody else has locked anything while this transaction lasts.
     """
-    locked: set[str] = set()
-    for some in chunked(sorted(set(keys))):
-        locked |= locked_among(model, some)
-    return locked
-
-
-def locked_among(model: type[Model], keys: Collection[str]) -> set[str]:
-    """Lock what can be locked at once; what is there besides is locked by others."""
+    wanted = sorted(set(keys))
     with atomic():
-        free = set(
-            rows(model).select_for_update(skip_locked=True).filter(pk__in=keys).values_list("pk", flat=True)
+        free = matching(rows(model).select_for_update(skip_locked=True), "pk", wanted, "pk")
+        there = matching(rows(model).all(), "pk", wanted, "pk") if len(free) < len(wanted) else free
+    return {key for (key,) in {*there} - {*free}}
+
+
+def set_if_absent(key: str, value: str, now: datetime, expires_at: datetime | None) -> bool:
+    """Set a key unless it is set and has not expired; return whether it was set. One winner per key."""
+    rows(StoreEntry).filter(key=key, expires_at__lte=now).delete()
+    quote = connection().ops.quote_name
+    columns = ", ".join(map(quote, ("key", "value", "expires_at")))
+    verb, ending = dialect().insert_ignore
+    with connection().cursor() as cursor:
+        cursor.execute(
+            f"{verb} INTO {quote(StoreEntry._meta.db_table)} ({columns}) VALUES (%s, %s, %s) {ending}",
+            (key, value, stored_moment(expires_at)),
         )
-        if len(free) == len(keys):
-            return set()
-        return set(rows(model).filter(pk__in=keys).values_list("pk", flat=True)) - free
+        return bool(cursor.rowcount == 1)
+
+
+def is_set(key: str, now: datetime) -> bool:
+    """Tell whether a key is set and has not expired."""
+    return living(key, now).exists()
+
+
+def value_of(key: str, now: datetime) -> str | None:
+    """Return what a key is set to, or None."""
+    return living(key, now).values_list("value", flat=True).first()
+
+
+def put(key: str, value: str, expires_at: datetime | None) -> None:
+    """Set a key, whether it was set or not."""
+    write_entries([StoreEntry(key=key, value=value, expires_at=expires_at)])
+
+
+def write_entries(entries: Sequence[StoreEntry]) -> None:
+    """Insert keys, or update those that are there; each is locked in this order."""
+    names_its_target = connection().features.supports_update_conflicts_with_target
+    rows(StoreEntry).bulk_create(
+        entries,
+        batch_size=CHUNK,
+        update_conflicts=True,
+        update_fields=["value", "expires_at"],
+        unique_fields=["key"] if names_its_target else None,
+    )
+
+
+def replace(key: str, expected: str, value: str, now: datetime, expires_at: datetime | None) -> bool:
+    """Set a key if it has the expected value; return whether it was. Of several at once, one wins.
+
+    Values are compared byte by byte, but MariaDB and MySQL overlook spaces at their end.
+    """
+    matching = living(key, now).filter(value=expected)
+    return matching.update(value=value, expires_at=expires_at) == 1
+
+
+def lock_value(key: str, now: datetime) -> str | None:
+    """Return what a key is set to, and keep others from changing it until our transaction has ended."""
+    return living(key, now).select_for_update().values_list("value", flat=True).first()
+
+
+def change_value(key: str, value: str) -> None:
+    """Change what a key is set to, and leave its end alone."""
+    rows(StoreEntry).filter(key=key).update(value=value)
+
+
+def remove(key: str) -> None:
+    """Delete a key, if it is there."""
+    rows(StoreEntry).filter(key=key).delete()
+
+
+def delete_expired(now: datetime, limit: int) -> int:
+    """Delete up to ``limit`` expired keys, passing over those that a transaction is using."""
+    with atomic():
+        expired = rows(StoreEntry).filter(expires_at__lte=now).select_for_update(skip_locked=True)
+        keys = list(expired.values_list("key", flat=True)[:limit])
+        return rows(StoreEntry).filter(key__in=keys).delete()[0] if keys else 0
+
+
+def living(key: str, now: datetime) -> QuerySet[StoreEntry]:
+    """Return the row of a key that has not expired, if there is one."""
+    return rows(StoreEntry).filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), key=key)

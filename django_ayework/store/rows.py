@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django_ayework.models import Work
 from django_ayework.rules.controls import Place
 from django_ayework.rules.states import LASTING, Status, Transition, is_terminal
-from django_ayework.store.database import chunked, rows
+from django_ayework.store.database import matching, rows
 
 
 class WorkRow(NamedTuple):
@@ -42,8 +42,8 @@ class WorkRow(NamedTuple):
     dedup_type: str | None
     unit: str | None
     sort_key: str
-    #: What no work has that waits for a worker, and what a claim writes: it needs not read them, so they come
-    #: last.
+    #: From here on: columns that are empty while a work waits for a worker, then columns that a claim writes.
+    #: A claim does not read them.
     result: str | None
     ended_at: datetime | None
     completed_by: str | None
@@ -53,7 +53,7 @@ class WorkRow(NamedTuple):
     started_at: datetime | None
 
     def becoming(self, status: Status, **changes: Any) -> Transition:
-        """Return the transition to a status, for a row that was read as it is; what is not named stays.
+        """Return the transition to a status, for a row as it was read; columns that are not named stay.
 
         Exceptions are what belongs to one status alone (``reason``, ``error``, ``result``, ``ended_at``,
         ``completed_by``): they are empty unless named.
@@ -120,9 +120,6 @@ COLUMNS = WorkRow._fields
 EMPTY = ("result", "ended_at", "completed_by")
 LEASED = ("status", "worker", "leased_until", "started_at")
 READ = COLUMNS[: -len(EMPTY + LEASED)]
-#: Those among them that are moments.
-MOMENTS_READ = tuple(map(READ.index, ("deadline", "queued_at", "run_at")))
-PLACE = {name: position for position, name in enumerate(COLUMNS)}
 
 
 def rows_of(works: QuerySet[Work]) -> list[WorkRow]:
@@ -131,7 +128,7 @@ def rows_of(works: QuerySet[Work]) -> list[WorkRow]:
 
 
 def with_status(works: QuerySet[Work], status: str) -> QuerySet[Work]:
-    """Return the works of a status, in words that lead to its index."""
+    """Return the works of a status; the condition is one that its index serves."""
     found = works.filter(status=status)
     return found.filter(ended_at__isnull=False) if is_terminal(status) else found
 
@@ -144,7 +141,7 @@ def find_row(id: str) -> WorkRow | None:
 
 def find_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
     """Read those works that exist."""
-    return {row.id: row for some in chunked(list(ids)) for row in rows_of(rows(Work).filter(id__in=some))}
+    return {values[0]: WorkRow._make(values) for values in matching(rows(Work).all(), "id", ids, *COLUMNS)}
 
 
 def lock_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
@@ -161,27 +158,21 @@ def lock_free_rows(ids: Iterable[str]) -> set[str]:
 
 def ends_of(ids: Iterable[str]) -> dict[str, End]:
     """Read how works ended that did, by which delivery and worker."""
-    found: dict[str, End] = {}
-    for some in chunked(list(ids)):
-        ended = rows(Work).filter(id__in=some, completed_by__isnull=False)
-        values = ended.values_list("id", "status", "delivery", "completed_by")
-        found.update((id, End(status, delivery, worker)) for id, status, delivery, worker in values)
-    return found
+    ended = rows(Work).filter(completed_by__isnull=False)
+    found = matching(ended, "id", ids, "id", "status", "delivery", "completed_by")
+    return {id: End(*end) for id, *end in found}
 
 
 def groups_of(ids: Iterable[str]) -> dict[str, str]:
     """Read the groups of those works that exist; a work that is alone is its own group."""
-    found: dict[str, str] = {}
-    for some in chunked(list(ids)):
-        pairs = rows(Work).filter(id__in=some).values_list("id", "group_id")
-        found.update((id, group_id or id) for id, group_id in pairs)
-    return found
+    return {id: group or id for id, group in matching(rows(Work).all(), "id", ids, "id", "group_id")}
 
 
 def statuses_of(ids: Iterable[str]) -> dict[str, Status]:
     """Read the statuses of those works that exist."""
-    found: dict[str, Status] = {}
-    for some in chunked(list(ids)):
-        for id, status in rows(Work).filter(id__in=some).values_list("id", "status"):
-            found[id] = Status(status)
-    return found
+    return {id: Status(status) for id, status in matching(rows(Work).all(), "id", ids, "id", "status")}
+
+
+def options_of(ids: Sequence[str]) -> list[str]:
+    """Read the stored options of those works that exist, in no order."""
+    return [options for (options,) in matching(rows(Work).all(), "id", ids, "options")]

@@ -10,44 +10,42 @@ from django.db.models import Q
 
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.rules.states import is_terminal
-from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import rows
 from django_ayework.store.groups import find_group
 
 
 def soonest(names: Collection[str], types: Collection[str], limit: int) -> list[tuple[int, datetime]]:
-    """Return what is to be done next, the soonest first: ids, and when.
+    """Return the next schedules to check, the soonest first: ids, and when.
 
     Schedules that only other processes know are theirs: of those that code declares, ``names`` are known
     here, and of those made in the admin the ones that run one of these ``types``.
     """
     waiting = rows(Schedule).filter(due_at__isnull=False).order_by("due_at")
+    columns = waiting.values_list("id", "due_at", "origin", "name", "function")
     known, runnable = set(names), set(types)
-    found = list(waiting.values_list("id", "due_at", "origin", "name", "function")[:limit])
-    ours = [
-        (id, due_at)
-        for id, due_at, origin, name, function in found
-        if due_at is not None and (name in known if origin == "code" else function in runnable)
-    ]
-    if ours or len(found) < limit:
-        return ours
-    # Others' schedules, left undone, fill the page: only then are names sent, perhaps thousands of them.
-    here = Q(origin="code", name__in=list(names)) | Q(origin="admin", function__in=list(types))
-    rest = waiting.filter(here).values_list("id", "due_at")[:limit]
-    return [(id, due_at) for id, due_at in rest if due_at is not None]
+    start = 0
+    while True:
+        page = list(columns[start : start + limit])
+        ours = [
+            (id, due_at)
+            for id, due_at, origin, name, function in page
+            if due_at is not None and (name in known if origin == "code" else function in runnable)
+        ]
+        if ours or len(page) < limit:  # others' schedules, left undone, may fill a page
+            return ours
+        start += limit
 
 
 def lock_due(id: int, now: datetime) -> Schedule | None:
-    """Lock a schedule if it is due and nobody else is at it.
+    """Lock a schedule if it is due, unless another process has locked it.
 
-    The lock is skipped, not waited for: who holds it runs the project's code, for as long as that takes.
+    No call waits for the lock: its holder runs the project's code, for as long as that takes.
     """
-    due = rows(Schedule).select_for_update(skip_locked=True).filter(id=id, due_at__lte=now)
-    return due.first()
+    return rows(Schedule).select_for_update(skip_locked=True).filter(id=id, due_at__lte=now).first()
 
 
 def lock_schedule(id: int) -> Schedule | None:
-    """Lock a schedule, after whoever is at it."""
+    """Lock a schedule, after another holder of the lock has finished."""
     return rows(Schedule).select_for_update().filter(id=id).first()
 
 
@@ -91,17 +89,14 @@ def change_schedule(id: int, changes: Mapping[str, Any]) -> None:
 
 def move_schedule(row: Schedule, changes: Mapping[str, Any]) -> bool:
     """Move a schedule on if it is still where the row says; return False if it is not."""
-    there = rows(Schedule).filter(id=row.pk, next_at=row.next_at, last_at=row.last_at)
-    return bool(there.update(**changes))
+    unmoved = rows(Schedule).filter(id=row.pk, next_at=row.next_at, last_at=row.last_at)
+    return bool(unmoved.update(**changes))
 
 
-def insert_firing(schedule: int, occurrence: datetime, status: str, now: datetime, **more: Any) -> int:
+def insert_firing(schedule: int, occurrence: datetime, status: str, now: datetime, **more: Any) -> None:
     """Insert what became of an occurrence. Raises IntegrityError when it was dealt with before."""
     firing = Firing(schedule_id=schedule, occurrence=occurrence, status=status, made_at=now, **more)
     rows(Firing).bulk_create([firing])
-    found = rows(Firing).filter(schedule_id=schedule, occurrence=occurrence)
-    id: int = found.values_list("id", flat=True).get()
-    return id
 
 
 def was_dealt_with(schedule: int, occurrence: datetime) -> bool:
@@ -109,9 +104,12 @@ def was_dealt_with(schedule: int, occurrence: datetime) -> bool:
     return rows(Firing).filter(schedule_id=schedule, occurrence=occurrence).exists()
 
 
-def link_firing(id: int, status: str, work: str, group: str, now: datetime) -> None:
+def link_firing(
+    schedule: int, occurrence: datetime, status: str, work: str, group: str, now: datetime
+) -> None:
     """Write what a firing has queued; both are empty when it is not known."""
-    update_rows(Firing, {id: {"status": status, "work_id": work, "group_id": group, "made_at": now}})  # type: ignore[dict-item]
+    columns = {"status": status, "work_id": work, "group_id": group, "made_at": now}
+    rows(Firing).filter(schedule_id=schedule, occurrence=occurrence).update(**columns)
 
 
 def first_queued(schedule: int) -> Firing | None:
@@ -120,7 +118,7 @@ def first_queued(schedule: int) -> Firing | None:
 
 
 def has_ended(group: str) -> bool:
-    """Tell whether all works of a group have ended; what was deleted has.
+    """Tell whether all works of a group have ended; deleted works have.
 
     A work that is alone is its own group. Continuations of a chain are in the group of its first work.
     """

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from math import isinf
 from typing import Any
 
 from django.db import connections, transaction
@@ -19,12 +20,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.executor import MigrationExecutor
 
+from django_ayework.compat import statement_wrappers
 from django_ayework.conf import get_settings
 from django_ayework.heartbeat import beat_before, current_heartbeat
 from django_ayework.models import Work
-from django_ayework.store.database import alias, connection, dialect, fetch
+from django_ayework.store.database import alias, connection, dialect, fetch, note_own_session, session_of
 from django_ayework.store.dialects import Bounds, dialect_of, in_ms
-from django_ayework.store.prepared import note_own_session, session_of
 
 #: Seconds that a thread which others need waits for a row that somebody else has locked. Less than
 #: PostgreSQL's deadlock_timeout (1 s): the engine's transaction gives way before a caller's is chosen as the
@@ -38,17 +39,18 @@ ATTRIBUTE = "_ayework_bounds"
 
 
 @contextmanager
-def engine_session(waits_for_locks: bool = False) -> Generator[None]:
+def engine_session(waits_for_locks: bool = False, statement_timeout: float = float("inf")) -> Generator[None]:
     """Give the calling thread a connection of the engine's own to the queue's database, until the end.
 
     It is opened when it is first used. With ``waits_for_locks`` a locked row is waited for: for threads that
-    nobody else needs.
+    nobody else needs. ``statement_timeout`` is a shorter bound than that of the settings, in seconds.
     """
     name = alias()
     before = next((each for each in connections.all(initialized_only=True) if each.alias == name), None)
-    own = own_connection(
-        name, Bounds(get_settings().statement_timeout, None if waits_for_locks else LOCK_TIMEOUT)
-    )
+    given = get_settings().statement_timeout
+    timeout = min(float("inf") if given is None else given, statement_timeout)
+    bounds = Bounds(None if isinf(timeout) else timeout, None if waits_for_locks else LOCK_TIMEOUT)
+    own = own_connection(name, bounds)
     connections[name] = own
     try:
         yield
@@ -68,7 +70,7 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
     options.pop("pool", None)
     if own.vendor in ("postgresql", "mysql"):  # SQLite connects to no server
         options.setdefault("connect_timeout", CONNECT_TIMEOUT)
-    own.execute_wrappers.append(beat_before)
+    statement_wrappers(own).append(beat_before)
     setattr(own, ATTRIBUTE, bounds)
     return own
 
@@ -165,7 +167,7 @@ def most_connections() -> int | None:
 
 
 def pool_size() -> int | None:
-    """Return how many connections the pool of a process has, where Django is told to keep one."""
+    """Return how many connections the pool of a process has, where Django keeps one."""
     pool: Any = connection().settings_dict["OPTIONS"].get("pool")
     if not pool:
         return None

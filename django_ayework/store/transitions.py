@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db.models import F
 
-from django_ayework.models import Work
+from django_ayework.models import InputRevision, Work
+from django_ayework.rules.causes import fingerprint
 from django_ayework.rules.controls import Place
 from django_ayework.rules.states import Status, Transition
 from django_ayework.store.bulk import (
     Condition,
     Update,
-    count_moved,
-    part_of,
+    move,
     parts_of,
-    tells_moved,
     update_by_column,
-    update_joined,
     update_of,
     update_rows,
     write,
 )
 from django_ayework.store.clock import clock
-from django_ayework.store.database import SET, atomic, chunked, fetch, in_own_transaction, is_postgresql, rows
-from django_ayework.store.fairness import turns_of
+from django_ayework.store.database import atomic, dialect, own_transaction, rows
+from django_ayework.store.lanes import turns_of
 from django_ayework.store.rows import WorkRow
 
-# --- apply ---
 # Carrying out transitions: compare-and-set on the status left, the delivery and the worker.
 
-#: What is true of a work that no worker holds, whatever it became.
+#: The columns of a work that no worker holds, in any status.
 UNHELD = {"worker": None, "leased_until": None}
 
 
@@ -63,10 +59,9 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
         alike[transition.leaves, transition.renews, transition.worker].append(transition)
     moved: set[str] = set()
     for (leaves, renews, worker), group in alike.items():
-        for some in chunked(group, SET):
-            update = update_of({t.id: changes_of(t, renews) for t in some})
-            held = {"delivery": [t.delivery for t in some]}
-            moved |= moved_by(replace(update, required=held), Held(leaves, worker))
+        update = update_of({t.id: changes_of(t, renews) for t in group})
+        held = {"delivery": [t.delivery for t in group]}
+        moved |= moved_by(replace(update, required=held), Held(leaves, worker))
     return moved
 
 
@@ -102,12 +97,11 @@ def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]
         alike[tuple(work.founded)].append(work)
     moved: set[str] = set()
     for founded, group in alike.items():
-        for some in chunked(group, SET):
-            varying: dict[str, list[str | None]] = {name: [w.founded[name] for w in some] for name in founded}
-            varying["result"] = [work.result for work in some]
-            held = {"delivery": [work.delivery for work in some]}
-            update = Update([work.id for work in some], varying, shared, required=held)
-            moved |= moved_by(update, Held(frozenset({Status.RUNNING}), worker))
+        varying: dict[str, list[str | None]] = {name: [w.founded[name] for w in group] for name in founded}
+        varying["result"] = [work.result for work in group]
+        held = {"delivery": [work.delivery for work in group]}
+        update = Update([work.id for work in group], varying, shared, required=held)
+        moved |= moved_by(update, Held(frozenset({Status.RUNNING}), worker))
     return moved
 
 
@@ -137,12 +131,10 @@ def moved_by(update: Update, held: Held) -> set[str]:
     The statement itself is the fence. The keys are in id order, and the statement locks the rows in the order
     of the keys: transactions of callers that lock several running works, such as a deletion, do so too.
     """
-    condition = held.condition
-    if tells_moved() or len(update.keys) == 1:
-        return update_joined(Work, update, condition)
     moved: set[str] = set()
     for part in parts_of(update):
-        moved |= set(part.keys) if all_move(part, condition) else move_under_locks(part, held)
+        found = move_together(part, held.condition)
+        moved |= move_under_locks(part, held) if found is None else found
     return moved
 
 
@@ -150,13 +142,15 @@ class SomeStay(Exception):
     """Not all works of an update are where they were read; rolls the savepoint back."""
 
 
-def all_move(update: Update, condition: Condition) -> bool:
-    """Write works in a statement that tells how many have moved; undo it unless all of them have."""
+def move_together(update: Update, condition: Condition) -> set[str] | None:
+    """Write works, and return which have moved; undo it, and return None, unless the database tells which."""
+    if dialect().has_arrays or len(update.keys) == 1:
+        return move(Work, update, condition)
     with suppress(SomeStay), atomic():
-        if count_moved(Work, update, condition) < len(update.keys):
+        if (found := move(Work, update, condition)) is None:
             raise SomeStay
-        return True
-    return False
+        return found
+    return None
 
 
 def move_under_locks(update: Update, held: Held) -> set[str]:
@@ -168,7 +162,7 @@ def move_under_locks(update: Update, held: Held) -> set[str]:
         if held.covers(status, worker)
     }
     pairs = enumerate(zip(update.keys, update.required["delivery"], strict=True))
-    still = part_of(update, [place for place, (id, delivery) in pairs if standing.get(id) == delivery])
+    still = update.part([place for place, (id, delivery) in pairs if standing.get(id) == delivery])
     write(Work, still)
     return set(still.keys)
 
@@ -180,6 +174,7 @@ def changes_of(transition: Transition, renews: Sequence[str]) -> dict[str, Any]:
         **{name: getattr(transition, name) for name in renews},
         "reason": str(transition.reason),
         "error": transition.error,
+        "cause": fingerprint(transition.error) if transition.status is Status.DEAD else "",
         "result": transition.result,
         "ended_at": transition.ended_at,
         "completed_by": transition.completed_by,
@@ -187,10 +182,10 @@ def changes_of(transition: Transition, renews: Sequence[str]) -> dict[str, Any]:
     }
 
 
-# --- release ---
 # Releasing: claimed works go back unharmed, their attempt given back.
 
 
+@own_transaction
 def release(
     deliveries: Mapping[str, int], worker: str, run_at: datetime | None = None, error: str | None = None
 ) -> int:
@@ -205,11 +200,6 @@ def release(
         changes = {"status": Status.SCHEDULED, "run_at": run_at}
     if error is not None:
         changes["error"] = error
-    return in_own_transaction(partial(release_here, deliveries, worker, changes))
-
-
-def release_here(deliveries: Mapping[str, int], worker: str, changes: Mapping[str, Any]) -> int:
-    """One UPDATE for all works at one delivery."""
     released = 0
     held = rows(Work).filter(worker=worker, status=Status.RUNNING)
     for delivery in set(deliveries.values()):
@@ -220,14 +210,13 @@ def release_here(deliveries: Mapping[str, int], worker: str, changes: Mapping[st
     return released
 
 
-# --- renew ---
 # Renewing: a work that waits is given a newer input, priority and start.
 
 
 def renew(waiting: Sequence[tuple[WorkRow, WorkRow]]) -> None:
     """Write what the second row of each pair brings on the first, which the caller has locked.
 
-    Pending or scheduled, as the new start says; what is blocked stays blocked.
+    Pending or scheduled, as the new start says; a blocked work stays blocked.
     """
     update_rows(Work, {old.id: renewal_changes(old, new) for old, new in waiting})
 
@@ -243,73 +232,59 @@ def renewal_changes(old: WorkRow, new: WorkRow) -> dict[str, Any]:
     }
 
 
-# --- stage ---
+# Relocating: a work that waits goes to another queue, or to another place in its queue.
+
+
+def relocate(works: Sequence[tuple[WorkRow, WorkRow]], now: datetime) -> None:
+    """Write the queue and the priority of the second row of each pair on the first, which the caller locked.
+
+    A pending work that takes turns gets the next turn of where it goes.
+    """
+    moved = [new for old, new in works if (old.queue, old.priority) != (new.queue, new.priority)]
+    places = {new.id: new.place for new in moved if new.status == Status.PENDING and new.place is not None}
+    turns = dict(zip(places, turns_of(list(places.values()), now), strict=True)) if places else {}
+    update_rows(
+        Work,
+        {
+            new.id: {
+                "queue": new.queue,
+                "priority": new.priority,
+                "sort_key": turns.get(new.id, new.sort_key),
+            }
+            for new in moved
+        },
+    )
+
+
 # Staging: scheduled works whose moment has come become pending, so that claiming never walks over others.
 
-#: Works that take turns are told, to be staged after it.
-STAGE = """
-WITH due AS MATERIALIZED (
-    SELECT id, fairness > '' AND sort_key > '' AND sort_key IS DISTINCT FROM unit AS in_turn
-    FROM django_ayework_work
-    WHERE status = 'scheduled' AND run_at <= %s
-    ORDER BY run_at
-    LIMIT %s
-    FOR UPDATE SKIP LOCKED
-), staged AS (
-    UPDATE django_ayework_work
-    SET status = 'pending'
-    WHERE id = ANY(ARRAY(SELECT id FROM due WHERE NOT in_turn))
-    RETURNING id
-)
-SELECT id, FALSE FROM staged UNION ALL SELECT id, TRUE FROM due WHERE in_turn
-"""
 
-
-#: What tells whether a work takes turns, and where.
+#: The columns that tell whether a work takes turns, and where.
 COLUMNS = ("id", *Place._fields, "sort_key", "unit")
 
 
-def stage(now: datetime, limit: int) -> int:
-    """Make up to ``limit`` due works pending, the longest due first; return how many."""
-    if is_postgresql():
-        found = fetch(STAGE, (now, limit))
-        in_turn = [id for id, is_in_turn in found if is_in_turn]
-        if in_turn:
-            in_own_transaction(partial(stage_in_turn, in_turn, now))
-        return len(found)
+def stage(now: datetime, limit: int) -> list[tuple[str, str, str]]:
+    """Make up to ``limit`` due works pending, the longest due first; return their ids, queues and types."""
     with atomic():
         due = rows(Work).filter(status=Status.SCHEDULED, run_at__lte=now).order_by("run_at")
         found = list(due.select_for_update(skip_locked=True).values_list(*COLUMNS)[:limit])
-        places = places_of(found)
+        places = {id: Place(*place) for id, *place, key, unit in found if place[-1] and key not in ("", unit)}
         ids = [id for id, *_ in found if id not in places]
         if ids:
             rows(Work).filter(id__in=ids).update(status=Status.PENDING)
-        give_turns(places, now)
-        return len(found)
+        if places:  # each has its turn behind those that wait
+            turns = turns_of(list(places.values()), now)
+            write(Work, update_by_column(list(places), {"sort_key": turns}, {"status": str(Status.PENDING)}))
+        return [(id, queue, type) for id, queue, type, *_ in found]
 
 
-def stage_in_turn(ids: Sequence[str], now: datetime) -> None:
-    """Make those of some works pending that are still scheduled; each has its turn behind those that wait."""
-    scheduled = rows(Work).filter(id__in=ids, status=Status.SCHEDULED).order_by("run_at")
-    give_turns(places_of(scheduled.select_for_update(skip_locked=True).values_list(*COLUMNS)), now)
-
-
-def places_of(works: Iterable[tuple[Any, ...]]) -> dict[str, Place]:
-    """Return where those of some works take turns that do, by id."""
-    return {id: Place(*place) for id, *place, key, unit in works if place[-1] and key not in ("", unit)}
-
-
-def give_turns(places: Mapping[str, Place], now: datetime) -> None:
-    """Make works pending that take turns, and that this transaction has locked."""
-    if places:
-        turns = turns_of(list(places.values()), now)
-        write(Work, update_by_column(list(places), {"sort_key": turns}, {"status": str(Status.PENDING)}))
-
-
-# --- works ---
 # Small writes on a work that do not touch its status.
 
 
-def replace_input(id: str, input: str) -> None:
-    """Replace the stored input of a work whose row the caller has locked."""
-    rows(Work).filter(id=id).update(input=input)
+def replace_input(work: WorkRow, input: str, now: datetime, by: str) -> None:
+    """Replace the stored input of a work whose row the caller has locked, and keep the old one.
+
+    ``by`` is the name of the user who has edited it, or empty.
+    """
+    rows(InputRevision).create(work_id=work.id, input=work.input, replaced_at=now, replaced_by=by[:150])
+    rows(Work).filter(id=work.id).update(input=input)

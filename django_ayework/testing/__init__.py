@@ -1,4 +1,4 @@
-"""The testing kit: run what is queued, look at it, travel in time. For projects that use django_ayework."""
+"""The testing kit: run queued works, look at them, travel in time. For projects that use django_ayework."""
 
 from django_ayework.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
 from django_ayework.testing.running import (

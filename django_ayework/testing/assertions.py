@@ -1,4 +1,4 @@
-"""Looking at what is queued."""
+"""Assertions about queued works."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from inspect import Parameter
 from typing import Any
 
-from django_ayework.define.registry import AnyWorkType, registry
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.define.types import WorkType
+from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.errors import NotDecodable, did_you_mean
+from django_ayework.flow.options import decode_options
 from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_input, input_for_people
-from django_ayework.flow.requests import decode_options
 from django_ayework.flow.states import WorkState, state_of
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
@@ -29,7 +28,7 @@ def enqueued(
     """Return the works in the database, the oldest first; ended ones too, unless ``status`` says otherwise.
 
     ``type`` (a type or its name), ``status`` (one or several) and ``input`` narrow it down; of the input only
-    what is named must match. Raises ValueError for an unknown status.
+    named columns must match. Raises ValueError for an unknown status.
 
     Example::
 
@@ -120,14 +119,14 @@ def name_of(type: AnyWorkType | str) -> str:
 
 
 def described(type: AnyWorkType | str | None, input: dict[str, Any]) -> str:
-    """Return what was looked for, as a call."""
+    """Return the expected work as a call."""
     name = "" if type is None else name_of(type)
     shown = arguments_for_people(registry.find(name), input)
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
 
 
 def what_there_is() -> str:
-    """Return what is queued instead."""
+    """Return the works that are queued instead."""
     first = rows_of(rows(Work).order_by("queued_at", "id")[:10])
     there = [f"{row.type} {shown_input(row)}" for row in first]
     return f"there is: {'; '.join(there)}." if there else "nothing is."

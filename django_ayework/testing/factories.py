@@ -1,6 +1,6 @@
 """Factories for every model, with factory-boy (``pip install factory-boy``).
 
-They make rows, not works: nothing is checked, nothing is told. Use ``enqueue`` where you want a real one.
+They make rows, not works: nothing is checked, nothing is notified. Use ``enqueue`` where you want a real one.
 """
 # factory-boy has hardly any types, and its Meta classes are not meant to be subtypes of each other.
 # mypy: allow-untyped-calls
@@ -14,8 +14,8 @@ from factory.declarations import LazyAttribute, LazyFunction, SelfAttribute, Seq
 from factory.django import DjangoModelFactory
 
 from django_ayework import models
-from django_ayework.define.ids import new_uuid7
-from django_ayework.flow.requests import StoredOptions, encode_options
+from django_ayework.define.requests import GATE_TYPE, new_uuid7
+from django_ayework.flow.options import StoredOptions, encode_options
 from django_ayework.rules.retry import RetryPolicy
 from django_ayework.rules.states import TERMINAL, Outcome, Reason, Status
 from django_ayework.store.clock import clock
@@ -61,6 +61,17 @@ class DeadLetterFactory(WorkFactory):
     reason = Reason.EXHAUSTED
     error = "ValueError: no luck"
     attempt = 3
+
+
+class GateFactory(WorkFactory):
+    """A gate that waits; make its waiter and edges, too."""
+
+    class Meta:
+        model = models.Gate
+
+    type = GATE_TYPE
+    status = Status.BLOCKED
+    input = "[]"
 
 
 class GroupFactory(EngineFactory):
@@ -171,3 +182,42 @@ class StoreEntryFactory(EngineFactory):
         model = models.StoreEntry
 
     key = Sequence(lambda number: f"key-{number}")
+
+
+class InputRevisionFactory(EngineFactory):
+    """The former input of a work."""
+
+    class Meta:
+        model = models.InputRevision
+
+    work_id = LazyFunction(new_uuid7)
+    input = '{"a":1,"b":2}'
+    replaced_at = LazyFunction(lambda: clock.now())
+
+
+class BulkActionFactory(EngineFactory):
+    """A bulk action whose first page is due: a retry of all dead works."""
+
+    class Meta:
+        model = models.BulkAction
+
+    id = LazyFunction(new_uuid7)
+    action = "retry"
+    filter = '{"status":"dead"}'
+    until = LazyFunction(lambda: clock.now())
+    next_at = SelfAttribute("until")
+    created_at = SelfAttribute("until")
+
+
+class ThroughputFactory(EngineFactory):
+    """A minute in which one attempt succeeded."""
+
+    class Meta:
+        model = models.Throughput
+
+    seconds = 60
+    start = LazyFunction(lambda: clock.now().replace(second=0, microsecond=0))
+    type = Sequence(lambda number: f"shop.type{number}")
+    queue = "default"
+    succeeded = 1
+    duration = 0.1

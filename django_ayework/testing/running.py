@@ -1,4 +1,4 @@
-"""Running what is queued in a test: ``drain()``, ``perform()``, ``tick()``, a worker, and travel in time.
+"""Running queued works in a test: ``drain()``, ``perform()``, ``tick()``, a worker, and travel in time.
 
 ``drain()`` and ``perform()`` use the runner of the worker. They guard it with savepoints, as handlers run in
 the test's own thread and transaction.
@@ -9,50 +9,51 @@ from __future__ import annotations
 import inspect
 import logging
 import unittest
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ayework.compat import take_commit_callbacks
 from django_ayework.conf import get_settings
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.registry import registry
 from django_ayework.define.requests import WorkRequest
+from django_ayework.define.types import registry
+from django_ayework.documentation import logged
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
+from django_ayework.flow.after_commit import report_all_unhandled
+from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.dependencies import recheck_leftovers
-from django_ayework.flow.effects import report_all_unhandled
-from django_ayework.flow.firing import fire_due
+from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.maintenance import expire_gates
 from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.notify import settled_groups
-from django_ayework.flow.outcomes import as_failure
+from django_ayework.flow.outcomes import as_failure, is_parked
+from django_ayework.flow.scheduler import fire_due
 from django_ayework.flow.schedules import sync
-from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.rules.durations import Seconds, later
+from django_ayework.rules.formatting import counted, parked_again
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.schedules import BOUND
 from django_ayework.rules.states import Outcome, Status
-from django_ayework.rules.texts import counted, parked_again
 from django_ayework.store import claims, transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.allocation import claim_groups_of
-from django_ayework.worker.attempt import Ended, HandlerCall, is_parked, opened, require_recordable, run
+from django_ayework.worker.attempt import Ended, HandlerCall, opened, require_recordable, run
 from django_ayework.worker.claimer import deliveries_of
-from django_ayework.worker.delivery import Batch, Delivery
-from django_ayework.worker.dispatch import size_of
+from django_ayework.worker.dispatch import claim_groups_of, size_of
+from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.worker import Worker
 
 logger = logging.getLogger("django_ayework")
@@ -62,12 +63,9 @@ WORKER = "drain"
 STAGE_BATCH = 500
 
 
-# --- drain ------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class DrainReport:
-    """What was run: ``ran`` counts attempts, ``states`` holds each work that ran, as it stands now."""
+    """The works that were run: ``ran`` counts attempts, ``states`` has the present state of each work."""
 
     ran: int = 0
     succeeded: int = 0
@@ -204,17 +202,34 @@ def stage_due() -> None:
     run_commit_callbacks()
 
 
+#: Makes an attempt of claimed works; returns how it ended.
+Attempting: TypeAlias = Callable[[list[Delivery], DrainServices], list[Ended]]
+#: The faults of the running test. Each returns what makes an attempt in its place, or None.
+faults: list[Callable[[list[Delivery]], Attempting | None]] = []
+
+
 def attempted(due: list[Delivery], services: DrainServices | None = None) -> list[Ended]:
     """Run a work or a batch and settle it; return how each attempt ended."""
     services = services or DrainServices()
     for delivery in due:
         services.failures.pop(delivery.row.id, None)  # of an earlier attempt
-    outcomes = run_here(Batch(due) if registry.batch(due[0].type) else due[0], services)
-    held = {delivery.row.id: delivery.row.delivery for delivery in due}
-    write_progress({id: (held[id], text) for id, text in services.take_progress(held).items()})
-    outcomes = [(each, settled(each, settlement, services)) for each, settlement in outcomes]
+    attempting = next(filter(None, (fault(due) for fault in faults)), run_and_settle)
+    outcomes = attempting(due, services)
     run_commit_callbacks()
     return outcomes
+
+
+def run_and_settle(due: list[Delivery], services: DrainServices) -> list[Ended]:
+    """Run a work or a batch, and settle the outcomes."""
+    outcomes = run_here(load_of(due), services)
+    held = {delivery.row.id: delivery.row.delivery for delivery in due}
+    write_progress({id: (held[id], text) for id, text in services.take_progress(held).items()})
+    return [(each, settled(each, settlement, services)) for each, settlement in outcomes]
+
+
+def load_of(due: list[Delivery]) -> Delivery | Batch:
+    """Return the work, or works of a batch type as a batch."""
+    return Batch(due) if registry.batch(due[0].type) else due[0]
 
 
 def settled(delivery: Delivery, settlement: Settlement | None, services: DrainServices) -> Settlement | None:
@@ -231,12 +246,9 @@ def settled(delivery: Delivery, settlement: Settlement | None, services: DrainSe
     return settlement
 
 
-# --- perform ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """How a handler did: what it ``returned``, or the ``error`` it raised."""
+    """The end of a handler: the value that it ``returned``, or the ``error`` that it raised."""
 
     returned: Any = None
     error: BaseException | None = None
@@ -279,9 +291,6 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
         require_recordable(error)
         return Performed(error=error)
     return Performed(outcome)
-
-
-# --- in the test's transaction ----------------------------------------------------------------------------
 
 
 def run_here(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
@@ -331,18 +340,14 @@ def savepoints(call: HandlerCall) -> Iterator[None]:
 def run_commit_callbacks() -> None:
     """Run the callbacks that wait for the test's transaction, which never commits."""
     for connection in connections.all(initialized_only=True):
-        while connection.in_atomic_block and connection.run_on_commit:
-            callbacks, connection.run_on_commit = connection.run_on_commit, []
-            for _savepoints, callback, *rest in cast(Sequence[tuple[Any, ...]], callbacks):
+        while connection.in_atomic_block and (callbacks := take_commit_callbacks(connection)):
+            for callback in callbacks:
                 try:
-                    callback()
+                    callback.run()
                 except Exception:
-                    if not any(rest):  # True of a robust callback
+                    if not callback.robust:
                         raise
-                    logger.exception("A robust on_commit callback raised.")
-
-
-# --- workers, schedules, time -----------------------------------------------------------------------------
+                    logger.exception("A robust on_commit callback raised. %s", logged("callback-raised"))
 
 
 @contextmanager

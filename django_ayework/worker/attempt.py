@@ -9,14 +9,12 @@ loop, code of the project's that may query (receivers, hooks) runs in the work's
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -24,47 +22,47 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
-from django_ayework.define.events import FailureInfo, Kind
-from django_ayework.define.registry import AnyWorkType, registry
-from django_ayework.define.types import INPUT, BatchItem, Middleware
+from django_ayework.define.handles import FailureInfo, Kind
+from django_ayework.define.types import INPUT, AnyWorkType, BatchItem, registry
+from django_ayework.documentation import documented
 from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
+from django_ayework.flow.context_services import EngineServices, assignment_of
 from django_ayework.flow.events import (
-    announce,
+    announce_start,
     attempt_facts,
-    has_receivers,
+    has_own_receivers,
     log_hooks,
     report,
     resolved_hook,
-    work_event,
 )
-from django_ayework.flow.outcomes import retry_input_of, success_of_value
+from django_ayework.flow.outcomes import retry_input_of, success_of_value, unknown_text
 from django_ayework.flow.payloads import read_input
-from django_ayework.flow.services import EngineServices, assignment_of
+from django_ayework.flow.propagation import Attached, AttemptOfRows
 from django_ayework.flow.settle import Settlement
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.logs import attempt_logged
-from django_ayework.rules.retry import decide_failure, die, expire, has_expired
+from django_ayework.propagation import propagators
+from django_ayework.rules.formatting import class_path, cut_traceback, error_text
+from django_ayework.rules.retry import AttemptDecision, decide_failure, die, expire, has_expired
 from django_ayework.rules.states import Outcome, Reason
-from django_ayework.rules.texts import cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.store.clock import clock
 from django_ayework.store.connections import failed_to_connect
 from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.delivery import Batch, Delivery
 from django_ayework.worker.handlers import (
+    Cancellation,
+    forget_connections,
     is_async,
     middlewares_of,
     require_outputs,
     settlement_of,
     surrounded,
 )
-from django_ayework.worker.interruption import Cancellation, forget_connections
+from django_ayework.worker.in_flight import Batch, Delivery, warn_if_lost
 from django_ayework.worker.transactions import AttemptTransactions, in_thread
 
-logger = logging.getLogger("django_ayework")
-
 T = TypeVar("T")
-#: How the attempt of one delivery ended; None when nothing is to be written.
+#: A delivery with the settlement of its attempt; None where nothing is written.
 Ended: TypeAlias = tuple[Delivery, Settlement | None]
 
 #: Seconds, and up to twice as many, until a work is tried again whose handler got no connection.
@@ -78,8 +76,7 @@ def run(
 ) -> list[Ended]:
     """Run a work or a batch in this thread; return how each attempt ended.
 
-    ``guard`` surrounds the call of the handler and the conclusion. A settlement of a delivery that is
-    ``settled`` is written already.
+    ``guard`` surrounds handler and conclusion. The settlement of a ``settled`` delivery is written already.
     """
     call, ended = opened(load, services)
     if call is None:
@@ -90,19 +87,24 @@ def run(
                 return ended + call.completed()
         except BaseException as error:
             require_recordable(error)
-            return ended + call.failed(error)
+            ended += call.failed(error)
+            if call.was_interrupted:  # cursors are freed by this thread: no other may use its connections
+                traceback.clear_frames(error.__traceback__)
+            return ended
 
 
 async def arun(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
     """Run a work or a batch whose handler is async on the event loop; see run()."""
-    call, ended = await in_thread_if(has_receivers(Kind.STARTED, load.type), partial(opened, load, services))
+    call, ended = await in_thread_if(
+        has_own_receivers(Kind.STARTED, load.type), partial(opened, load, services)
+    )
     if call is None:
         return ended
     has_advice = advice_hook(call.work_type) is not None
-    with await in_thread_if(bool(log_hooks(call.work_type)), call.logged):
+    with await in_thread_if(call.may_query_before, call.logged):
         try:
-            conclude = partial(call.concluded, await call.awaited())
-            return ended + await in_thread_if(has_advice and call.judges_outputs, conclude)
+            conclude = partial(call.concluded, await call.awaited())  # may judge works of a batch
+            return ended + await in_thread_if(has_advice and call.is_batch, conclude)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and AbortReason.SHUTDOWN in call.reasons():
                 raise
@@ -137,7 +139,7 @@ def opened(
 ) -> tuple[HandlerCall | None, list[Ended]]:
     """Return the call to make, None if no work can run, and how works ended that cannot.
 
-    ``stored`` tells whether the works are in the database.
+    ``stored``: the works are in the database.
     """
     attempts: list[Attempt] = []
     ended: list[Ended] = []
@@ -153,10 +155,7 @@ def opened(
 
 
 def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Settlement:
-    """Return the attempt, or the settlement of an expired, unknown or unreadable work.
-
-    A work whose handler cannot run for another reason than its input is given its attempt back.
-    """
+    """Return the attempt, or the settlement of an expired, unknown or unreadable work."""
     row = delivery.row
     if row.deadline is not None and has_expired(row.deadline, clock.now()):
         return Settlement(row, replace(expire(), counts=False))
@@ -164,58 +163,50 @@ def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Sett
     if work_type is None:
         return Settlement(row, replace(die(Reason.UNKNOWN_TYPE, unknown_text(row.type)), counts=False))
     try:
-        arguments = work_type.arguments(read_input(row, work_type))
+        arguments = work_type.arguments(read_input(row.input, work_type))
     except BaseException as error:  # a codec of the project's own may raise anything
         services.note_failure(row.id, error)
-        return Settlement(row, die(Reason.BAD_INPUT, error_text(error)))
-    if has_receivers(Kind.STARTED, row.type):
-        announce(work_event(Kind.STARTED, row, clock.now()))
+        return Settlement(row, die(Reason.BAD_INPUT, error_text(error)), exception=class_path(error))
+    announce_start(delivery)
     return Attempt(delivery, work_type, arguments, services)
-
-
-def unknown_text(type: str) -> str:
-    """Return the error of a work of an unknown type."""
-    return (
-        f"unknown work type: no worker knew {type!r} within AYEWORK['UNKNOWN_TYPE_GRACE']; "
-        "install the app that defines it, then retry this work. "
-        f"{if_renamed(type, registry.names())} {registry.loaded()}"
-    )
-
-
-def is_parked(row: WorkRow) -> bool:
-    """Tell whether a work of a type unknown here should be offered to other workers before it dies."""
-    if registry.find(row.type) is not None:
-        return False
-    now = clock.now()
-    if has_expired(row.deadline, now):
-        return False
-    grace = timedelta(seconds=get_settings().unknown_type_grace)
-    return now - parked_since(row.error, now) < grace
 
 
 class HandlerCall:
     """The call of a handler for one attempt."""
 
-    #: Whether the failures of single works are judged when the handler has returned.
-    judges_outputs = False
+    is_batch = False
+    attached: Attached | None = None  # the blocks of propagators, if there are any
+    was_interrupted = False  # by an exception that another thread has raised inside the handler
 
     def __init__(self, attempts: Sequence[Attempt], stored: bool) -> None:
         self.attempts = attempts
         self.attempt = attempts[0]
         self.work_type = self.attempt.work_type
-        self.middlewares = self._middlewares()
-        #: Both are None if nothing would use them.
-        self.context: Context | None = None
+        self.middlewares = [] if self.is_batch else middlewares_of(self.work_type)
+        self.context: Context | None = None  # this and the next are None if nothing would use them
         self.transactions: AttemptTransactions | None = None
         if self.middlewares or self.work_type.takes_context or self.work_type.settings.atomic:
             delivery, work_type, _, services = self.attempt
             self.transactions = AttemptTransactions(delivery, work_type, services, stored)
             self.context = Context(assignment_of(delivery.row), services, delivery.signal, self.transactions)
 
+    @property
+    def may_query_before(self) -> bool:
+        """Whether code of the project's that makes the block of the attempt may query."""
+        options = self.attempt.delivery.options
+        return bool(log_hooks(self.work_type) or (propagators and (options.released or options.blocked)))
+
     def logged(self) -> AbstractContextManager[None]:
-        """Return the block in which log records tell of the attempt."""
+        """Return the block in which log records name the attempt, and propagators surround it."""
         delivery, work_type, arguments, _ = self.attempt
-        return attempt_logged(attempt_facts(delivery.row, work_type, arguments))
+        return self._propagated(attempt_logged(attempt_facts(delivery.row, work_type, arguments)))
+
+    def _propagated(self, block: AbstractContextManager[None]) -> AbstractContextManager[None]:
+        if propagators:
+            rows = [attempt.delivery.row for attempt in self.attempts]
+            running = AttemptOfRows(rows, self.work_type, self.attempt.arguments, self.is_batch)
+            block = self.attached = Attached(block, running)
+        return block
 
     def completed(self) -> list[Ended]:
         """Call the handler and conclude, in one transaction if the type asks for one."""
@@ -224,6 +215,7 @@ class HandlerCall:
                 return self.concluded(self.returned())
         finally:
             if self.attempt.delivery.end_interruptions():
+                self.was_interrupted = True
                 forget_connections()
 
     def returned(self) -> Any:
@@ -259,14 +251,22 @@ class HandlerCall:
         that was then rolled back: so the work is still ours.
         """
         delivery = attempt.delivery
-        if delivery.lost is not None:
-            logger.warning("Work %s was lost while it ran: %s.", delivery.row.id, delivery.lost)
+        warn_if_lost(delivery)
         if self.transactions is not None and delivery.settled:
             report(error, "commit", f"work {delivery.row.id} had succeeded when its handler raised")
             return self.transactions.settlement
         if isinstance(error, Aborted) and error.reason == delivery.signal.reason == AbortReason.SHUTDOWN:
-            return None  # the worker gives it back, and that costs no attempt
-        return judged(attempt, error.cause if isinstance(error, ContributionFailed) else error)
+            return self._noted(attempt, error, None)  # the worker gives it back: that costs no attempt
+        cause = error.cause if isinstance(error, ContributionFailed) else error
+        return self._noted(attempt, cause, judged(attempt, cause))
+
+    def _noted(self, attempt: Attempt, error: BaseException, ended: Settlement | None) -> Settlement | None:
+        """Return how an attempt ended, after propagators were told."""
+        if self.attached is not None:
+            ending = ended.ending if ended is not None else None
+            decision = ending if isinstance(ending, AttemptDecision) else None
+            self.attached.failed(attempt.delivery.row.id, error, decision)
+        return ended
 
     # A batch does the following differently.
 
@@ -289,7 +289,7 @@ class HandlerCall:
         return await surrounded(self._call_handler, self.middlewares, self.context, awaits=True)()
 
     def stop_error(self, timeout: float | None) -> AyeworkError:
-        """Return the error that tells why the cancelled handler was asked to stop."""
+        """Return the error for the reason why the cancelled handler was asked to stop."""
         return self.attempt.delivery.abort_error()
 
     def concluded(self, returned: object) -> list[Ended]:
@@ -304,10 +304,7 @@ class HandlerCall:
         """Return the settlement of an output. Raises for an output that cannot be carried out."""
         if self.transactions is not None and self.context is not None:
             return self.transactions.conclude(self.context, output)
-        return settlement_of(self.work_type, attempt.delivery.row, output)
-
-    def _middlewares(self) -> list[Middleware]:
-        return middlewares_of(self.work_type)
+        return settlement_of(self.work_type, attempt.delivery, output)
 
     def _call_handler(self) -> Any:
         if self.work_type.takes_context:
@@ -330,14 +327,11 @@ UNSURROUNDED = nullcontext()
 class BatchCall(HandlerCall):
     """The call of a handler for the attempts of a batch. Batches have no context and no middlewares."""
 
-    judges_outputs = True
+    is_batch = True
 
     def logged(self) -> AbstractContextManager[None]:
-        """Return an empty block: the records tell of no single work."""
-        return nullcontext()
-
-    def _middlewares(self) -> list[Middleware]:
-        return []
+        """Return the block of propagators alone: the records name no single work."""
+        return self._propagated(nullcontext())
 
     def called(self) -> Any:
         """Call the handler with the items; of an async handler this is a coroutine."""
@@ -351,7 +345,7 @@ class BatchCall(HandlerCall):
         return await self.called()
 
     def stop_error(self, timeout: float | None) -> AyeworkError:
-        """Return the error that tells why the cancelled handler was asked to stop."""
+        """Return the error for the reason why the cancelled handler was asked to stop."""
         if AbortReason.TIMEOUT not in self.reasons():
             return self.attempt.delivery.abort_error()
         return AttemptTimeout(
@@ -361,11 +355,12 @@ class BatchCall(HandlerCall):
     def concluded(self, returned: object) -> list[Ended]:
         """Return how each attempt ended; an output that fails fails its work alone."""
         ended: list[Ended] = []
+        settlement: Settlement | None
         for attempt, output in zip(self.attempts, self.outputs(returned), strict=True):
             try:
                 settlement = self.settlement(attempt, output)
             except BaseException as error:  # asyncio.gather gives CancelledError, too
-                settlement = judged(attempt, error)
+                settlement = self._noted(attempt, error, judged(attempt, error))
             ended.append((attempt.delivery, settlement))
         return ended
 
@@ -377,8 +372,9 @@ class BatchCall(HandlerCall):
         """Return the settlement of an output; raise an output that is an exception."""
         if isinstance(output, BaseException):
             raise output
-        row = attempt.delivery.row
-        return Settlement(row, success_of_value(output, row, attempt.work_type))
+        delivery = attempt.delivery
+        success = success_of_value(output, delivery.row, attempt.work_type)
+        return Settlement(delivery.row, success, seconds=delivery.seconds)
 
 
 def judged(attempt: Attempt, error: BaseException) -> Settlement:
@@ -396,7 +392,8 @@ def judged(attempt: Attempt, error: BaseException) -> Settlement:
         decision, unintended = decide_failure(unusable, None, retry_input), unusable
     if unintended is not None and decision.outcome is not Outcome.DEFERRED:
         attempt.services.note_failure(row.id, unintended)
-    return Settlement(row, decision, "" if isinstance(error, Defer) else traceback_of(error))
+    traceback = "" if isinstance(error, Defer) else traceback_of(error)
+    return Settlement(row, decision, traceback, class_path(error), attempt.delivery.seconds)
 
 
 def unconnected(row: WorkRow, error: BaseException) -> Settlement:
@@ -417,7 +414,7 @@ def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
     if delivery.settled or delivery.started_at is None:
         return None
     decision = decide_failure(error, None, retry_input_of(delivery.row, clock.now()))
-    return Settlement(delivery.row, decision, traceback_of(error))
+    return Settlement(delivery.row, decision, traceback_of(error), class_path(error), delivery.seconds)
 
 
 def traceback_of(error: BaseException) -> str:
@@ -442,9 +439,8 @@ def advice_on(attempt: Attempt, error: BaseException) -> Any:
         advice = (async_to_sync(ask) if iscoroutinefunction(ask) else ask)(error, info)
         if advice is None or advice in ("retry", "abort") or isinstance(advice, (Defer, Abort, Reschedule)):
             return advice
-        raise TypeError(
-            f"expected on_failure to answer 'retry', 'abort', Defer(...) or None, got: {advice!r}."
-        )
+        wrong = f"expected on_failure to answer 'retry', 'abort', Defer(...) or None, got: {advice!r}."
+        raise documented(TypeError(wrong), "on-failure-answer")
     except BaseException as raised:
         report(raised, "commit", f"on_failure of {row.type} failed")
         return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-#: After the grace: what has ended is settled, threads end, goodbye is said.
+#: After the grace: ended works are settled, threads end, the row of the worker is written.
 FAREWELL = 10.0
 #: Of these, for outcomes that are in hand when the grace is over.
 LAST_OUTCOMES = 4.0
 #: Of these, for the last turn of each thread that keeps leases, does maintenance or fires schedules.
 LAST_DUTIES = 2.0
-#: What a supervisor gives its children beyond their grace and farewell.
+#: The time that a supervisor gives its children beyond their grace and farewell.
 PATIENCE = 5.0
 #: A process whose worker has ended may take that long to end itself, such as for ``atexit``.
 EXIT = 5.0
@@ -16,5 +16,5 @@ EXIT = 5.0
 STALL = 60.0
 #: Beyond STATEMENT_TIMEOUT: what the answer to a statement may need on its way.
 ANSWER = 2.0
-#: How often a child tells its supervisor how it is.
+#: Seconds between two heartbeats that a child sends to its supervisor.
 BEAT = 1.0

@@ -1,43 +1,50 @@
-"""Claiming for one process: which queues, in which order, how many."""
+"""Claiming for one process: which queues, in which order, how many works.
+
+A *poll* is one statement that looks for due works and chores. At rest there is one poll per interval; while
+works keep coming, and while messages say where they are due, works are claimed without a poll.
+"""
 
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from django.db import Error
 
 from django_ayework.conf import get_settings
-from django_ayework.define.registry import registry
+from django_ayework.define.types import registry
 from django_ayework.flow.controls import current_controls
+from django_ayework.flow.delivery import push_staged
 from django_ayework.flow.events import report
 from django_ayework.flow.notify import receives_remote
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due, Place
-from django_ayework.store import locks, transitions
+from django_ayework.store import transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane, Poll, lanes_of, pages_of_lanes, poll
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.allocation import (
+from django_ayework.worker.arrivals import Arrivals
+from django_ayework.worker.commands import Commands
+from django_ayework.worker.dispatch import (
+    NO_ROOM,
     Capacity,
     Claim,
     ClaimGroup,
-    KnownClaimGroups,
     Room,
     claim_groups_of,
     claim_of,
     no_room,
+    slots_for,
 )
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.dispatch import NO_ROOM, slots_for
+from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.limits import accepted
-from django_ayework.worker.waking import Fleet, Told
-
-# --- demand ---
-# How many works to claim: the free slots, and as many more as will start within a moment.
+from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
+from django_ayework.worker.wakeups import DueInbox, Fleet
 
 #: Seconds of work to hold ready. Long works are never held back from idle workers for longer than this.
 READY_FOR = 0.1
@@ -48,14 +55,14 @@ RISING, FALLING = 0.5, 0.1
 MEASURE_EVERY = 0.01
 
 
+@dataclass
 class Prefetch:
-    """Follows how fast works end here, and says how many to hold."""
+    """Measures how fast works end here, and says how many to hold: as many as start within a moment."""
 
-    def __init__(self, concurrency: int) -> None:
-        self.concurrency = concurrency
-        self.rate = 0.0
-        self._finished = 0
-        self._measured_at = time.monotonic()
+    concurrency: int
+    rate: float = 0.0
+    _finished: int = 0
+    _measured_at: float = field(default_factory=time.monotonic)
 
     def measure(self, finished: int) -> None:
         """Follow the count of ended attempts."""
@@ -70,14 +77,6 @@ class Prefetch:
         """How many works to hold, running ones included."""
         return self.concurrency + min(MOST_READY, int(self.rate * READY_FOR))
 
-    @property
-    def low_water(self) -> int:
-        """Claim again when this few are left: in big bites while works are quick, at once if slots idle."""
-        return max(self.concurrency - 1, self.target // 2)
-
-
-# --- search ---
-# The search for lanes with pending works that a worker serves.
 
 #: Queues to find at a time: each claim goes through all of them.
 ENOUGH = 100
@@ -119,200 +118,128 @@ class LaneSearch:
                 return
 
 
-# --- claimer ---
-# Claiming for one process: which queues, in which order, how many.
-
 STAGE_BATCH = 500
-#: Polls between two looks of a worker that has nothing to do and would be told.
+#: Polls' intervals between two polls of a worker that has nothing to do, and receives messages of others.
 LONG_REST = 3
-#: Seconds between two looks for anything at all, while there are works to claim.
-CURIOUS_AFTER = 0.05
+#: Seconds between two polls for something that no message could name, while there are works to claim.
+POLL_AGAIN_AFTER = 0.05
 
 
+@dataclass(eq=False)
 class Claimer:
-    """Finds due works for one worker. One cheap look per poll at rest; none while works keep coming."""
+    """Finds due works for one worker, and claims them.
 
-    def __init__(self, worker_id: str, scope: Scope, room_of_doer: Room = no_room) -> None:
-        self.worker_id = worker_id
-        self.scope = scope
-        self.room_of_doer = room_of_doer
-        self.busy: list[ClaimGroup] = []
-        self.controls = Controls()
-        #: Called with the controls once they have changed.
-        self.on_controls: Callable[[Controls], object] = lambda controls: None
-        #: Types with due works that are at their limit, or whose control another transaction holds.
-        self.held_back: set[str] = set()
-        self.next_start: datetime | None = None
-        #: What others say is due.
-        self.told = Told(scope)
-        self.fleet = Fleet(worker_id)
-        self._controls_seen: tuple[int, int] | None = None
-        self._room_made = False
-        self._turn = 0
-        self._known_claim_groups = KnownClaimGroups()
-        self._search = LaneSearch()
-        self._looked_at = float("-inf")
-        self._look_was_put_off = False
-        self._is_curious = False
-        #: Whether another transaction holds the control of a type.
-        self._is_held_up = False
-        self._cut_off = False
-        #: Called with what a look has found, and the intervals of continuous types: maintenance sees to it.
-        self.on_look: Callable[[Poll, Mapping[str, float]], object] = lambda view, intervals: None
-        #: Called when the database answers again that was away, for all workers perhaps.
-        self.on_return: Callable[[], object] = lambda: None
+    The maintenance thread and the scheduler are given what a poll has found to do for them.
+    """
+
+    worker_id: str
+    scope: Scope
+    room_of_doer: Room = no_room
+    maintenance: MaintenanceThread | None = None
+    scheduler: Scheduler | None = None
+    commands: Commands | None = None
+    arrivals: Arrivals | None = None
+    controls: Controls = field(default_factory=Controls)
+    #: Where works are due, as far as the last poll and the messages since have said.
+    claim_groups: list[ClaimGroup] = field(default_factory=list)
+    #: Types with due works that are at their limit, or whose control another transaction holds.
+    held_back: set[str] = field(default_factory=set)
+    next_start: datetime | None = None
+    _controls_version: tuple[int, int] | None = None
+    #: The intervals of the continuous types served here that are not paused.
+    _intervals: dict[str, float] = field(default_factory=dict)
+    _search: LaneSearch = field(default_factory=LaneSearch)
+    _turn: int = 0
+    _polled_at: float = float("-inf")
+    _poll_was_put_off: bool = False
+    #: Whether works have ended that let others be claimed.
+    _room_made: bool = False
+    #: Whether a message said that something is due, but not where.
+    _anything_due: bool = False
+    #: Whether the last poll found works to be claimed from the table.
+    _had_lanes: bool = False
+    #: Whether another transaction holds the control of a type.
+    _is_contended: bool = False
+    _was_cut_off: bool = False
+
+    def __post_init__(self) -> None:
+        #: Works that are due according to messages.
+        self.inbox = DueInbox(self.scope)
+        self.fleet = Fleet(self.worker_id)
 
     def claim(
-        self, wanted: int, room: Mapping[str, int] = NO_ROOM, most: int | None = None
+        self, wanted: int, room: Mapping[str, int] = NO_ROOM, most: int = sys.maxsize
     ) -> list[Delivery]:
-        """Lease works for ``wanted`` slots and for what doers have room for.
+        """Lease works for ``wanted`` slots, and as many as doers have room for.
 
-        Each share with due works gets as much as the others with the same doer, or without one.
-
-        ``room`` is what batches that gather take besides, by type; ``most`` bounds the number of works.
-
-        What is claimed is ours to run: an error at a later one may not strand it until its lease lapses.
+        Each claim group gets as much as the others with the same doer, or without one; another one is first
+        each time. ``room`` is what batches that gather take besides, by type; ``most`` bounds the number of
+        works. Claimed works run: an error at a later claim may not strand them until their leases lapse.
         """
-        if self.must_poll():
-            self.poll()
+        if self.is_quiet:
+            self.look()
+            return []
         claimed: list[WorkRow] = []
-        places = Capacity(wanted, self.room_of_doer)
-        for claim_group in self.in_turn():
-            slots = places.of(claim_group, self.busy)
-            spare = None if most is None else most - len(claimed)
-            try:
-                rows = self.claim_from(claim_group, slots, room, spare)
-            except Exception as error:
-                if not claimed:
-                    raise
-                report(error, "queue", f"the queue {claim_group.queue!r} could not be claimed from")
-                break
-            places.take(claim_group, slots_for((row.type for row in rows), room))
-            claimed += rows
-        deliveries = delivered(claimed, self.worker_id)
-        give_own_leases(deliveries, self.worker_id)
-        return deliveries
-
-    def must_poll(self) -> bool:
-        """Tell whether to look before claiming; what was said to be due is claimed without a look.
-
-        A look that is due by time is put off for that, but not twice. One for something that nobody could
-        name waits a moment while there are other works: on SQLite every commit is such a thing. So does one
-        for types whose control was held by another transaction.
-        """
-        told = self.told.take()
-        self._is_curious |= told.places is None
-        put_off = self.learn(told) and not self._look_was_put_off and told.places is not None
-        self._look_was_put_off = put_off
-        if put_off:
-            return False
-        if self.knows_of_nothing() or self.poll_is_due():
-            return True
-        waits = self._is_curious or self._is_held_up
-        return waits and time.monotonic() - self._looked_at >= CURIOUS_AFTER
-
-    def learn(self, told: Due) -> bool:
-        """Serve the lanes that are said to have works, and note the next start; return whether any is new."""
-        if told.start is not None:
-            start = datetime.fromtimestamp(told.start, UTC)
-            self.next_start = start if self.next_start is None else min(self.next_start, start)
-        known = {Lane(claim_group.queue, type) for claim_group in self.busy for type in claim_group.types}
-        lanes = {Lane(*place) for place in told.places or () if place[1] not in self.held_back}
-        if lanes <= known:
-            return False
-        self.busy = self._known_claim_groups.of(sorted(known | lanes), self.controls)
-        return True
-
-    def knows_of_nothing(self) -> bool:
-        """Tell whether only a look can find works: those known of are for doers without room, if any are."""
-        return all(
-            claim_group.doer is not None and self.room_of_doer(claim_group.doer) <= 0
-            for claim_group in self.busy
-        )
-
-    def may_claim_more(self, wanted: int) -> bool:
-        """Tell whether there is likely more to claim, for so many slots or for a doer."""
-        places = Capacity(wanted, self.room_of_doer)
-        return any(places.of(claim_group, self.busy) > 0 for claim_group in self.busy)
-
-    def poll_is_due(self) -> bool:
-        """Tell whether the last look is a poll ago, or what has ended since makes room."""
-        return self._room_made or time.monotonic() - self._looked_at >= get_settings().poll_interval
-
-    def poll(self) -> None:
-        """See what there is to do; stage what has become due, and leave the rest to maintenance."""
-        now = clock.now()
-        self._looked_at = time.monotonic()
-        self._room_made = self._is_curious = self._is_held_up = False
-        view = self.see(now)
-        if view.next_start is not None and view.next_start <= now:
-            transitions.stage(now, STAGE_BATCH)
-            view = poll(now, self.scope)
-        self.heed_controls(view)
-        self.on_look(view, self.intervals())
-        self.next_start = view.next_start
-        self.held_back.clear()
-        found = [] if view.first_queue is None else self._search.find(self.scope, self.controls.permits)
-        self.busy = claim_groups_of(found, self.controls)
-        self.fleet.refresh()
-
-    def left(self) -> set[Place]:
-        """Return where there are works that the last claim has not taken, as far as it knows."""
-        busy = {(claim_group.queue, type) for claim_group in self.busy for type in claim_group.types}
-        named = {place for message in self.told.taken for place in message.due.places or ()}
-        return busy | {place for place in named if place[1] in self.held_back}
-
-    def heed_controls(self, view: Poll) -> None:
-        """Read the controls if they have changed."""
-        if view.controls != self._controls_seen:
-            self.controls = current_controls()
-            self.on_controls(self.controls)
-            self._controls_seen = view.controls
-
-    def intervals(self) -> dict[str, float]:
-        """Return the intervals of the continuous types served here that are not paused."""
-        return {
-            type: control.interval
-            for type, control in self.controls.types.items()
-            if control.interval is not None
-            and not control.paused
-            and self.scope.serves_type(type)
-            and registry.find(type) is not None
-        }
-
-    def see(self, now: datetime) -> Poll:
-        """Look; tell when the database was away, so that its holders get a moment to renew their leases."""
+        if self.arrivals is not None:
+            claimed += self.arrivals.claim(min(wanted, most), self.worker_id, self.controls)
         try:
-            view = poll(now, self.scope)
-        except Error:
-            self._cut_off = True
-            raise
-        if self._cut_off:
-            self._cut_off = False
-            self.on_return()
-        return view
+            self._claim_from_table(claimed, wanted, room, most)
+        except Exception as error:
+            if not claimed:
+                raise
+            report(error, "queue", "not all works could be claimed")
+        return delivered(claimed, self.worker_id)
 
-    def in_turn(self) -> list[ClaimGroup]:
-        """Return the busy shares, a different one first each time."""
+    def _claim_from_table(
+        self, claimed: list[WorkRow], wanted: int, room: Mapping[str, int], most: int
+    ) -> None:
+        """Add to what is claimed, after a poll if that is due; see ``claim()``."""
+        if self._must_poll(has_arrived=bool(claimed)):
+            self.poll()
+        if not self.claim_groups:
+            return
+        capacity = Capacity(wanted - len(claimed), self.room_of_doer)
         self._turn += 1
-        start = self._turn % len(self.busy) if self.busy else 0
-        return self.busy[start:] + self.busy[:start]
+        first = self._turn % len(self.claim_groups)
+        for claim_group in self.claim_groups[first:] + self.claim_groups[:first]:
+            slots = capacity.of(claim_group, self.claim_groups)
+            rows = self._claim_from(claim_group, slots, room, most - len(claimed))
+            capacity.take(claim_group, slots_for((row.type for row in rows), room))
+            claimed += rows
 
-    def claim_from(
-        self, claim_group: ClaimGroup, slots: int, room: Mapping[str, int] = NO_ROOM, most: int | None = None
+    def ask_for_ids(self, wanted: int) -> None:
+        """Ask for the ids of works for so many slots, of which the claim groups get their part."""
+        if self.arrivals is not None:
+            part = -(-wanted // (len(self.claim_groups) + 1))
+            self.arrivals.ask(0 if self.is_quiet else part)
+
+    def _claim_from(
+        self, claim_group: ClaimGroup, slots: int, room: Mapping[str, int], most: int
     ) -> list[WorkRow]:
-        """Lease works of one share; types that have no more, or no room for more, leave it until a look."""
+        """Lease works of a claim group; types without more works or room leave it until the next poll."""
         now = clock.now()
         lease = later(now, get_settings().lease)
         claimed = claim_of(Claim(claim_group, slots, self.worker_id, now, lease, room, most), self.controls)
         self.held_back |= claimed.full | claimed.contended
-        self._is_held_up |= bool(claimed.contended)
+        self._is_contended |= bool(claimed.contended)
         if done := claimed.full | claimed.empty | claimed.contended:
             rest = claim_group.without(done)
-            self.busy = [
-                left for each in self.busy if (left := rest if each is claim_group else each) is not None
-            ]
+            updated = [rest if each is claim_group else each for each in self.claim_groups]
+            self.claim_groups = [each for each in updated if each is not None]
         return claimed.rows
+
+    def may_claim_more(self, wanted: int) -> bool:
+        """Tell whether there is likely more to claim, for so many slots or for a doer."""
+        capacity = Capacity(wanted, self.room_of_doer)
+        return any(capacity.of(claim_group, self.claim_groups) > 0 for claim_group in self.claim_groups)
+
+    def left(self) -> set[Place]:
+        """Return where there are works that the last claim has not taken, as far as is known here."""
+        named = {place for message in self.inbox.taken for place in message.due.places or ()}
+        return {*self._known_lanes(), *(place for place in named if place[1] in self.held_back)}
+
+    def _known_lanes(self) -> set[Lane]:
+        return {Lane(each.queue, type) for each in self.claim_groups for type in each.types}
 
     def make_room(self, types: Iterable[str]) -> bool:
         """Note that works of these types have ended; return whether that lets others be claimed."""
@@ -321,28 +248,137 @@ class Claimer:
         self._room_made = True
         return True
 
+    def _must_poll(self, has_arrived: bool) -> bool:
+        """Tell whether to poll before claiming; works that messages name are claimed without a poll.
+
+        A poll that is due by time is put off for that, or for works whose ids have arrived, but not twice.
+        One for something that no message could name waits a moment while there are other works: on SQLite
+        every commit is such a thing. So does one for types whose control was held by another transaction.
+        """
+        due = self.inbox.take()
+        self._anything_due |= due.places is None
+        has_works = self.note_due(due) or has_arrived
+        self._poll_was_put_off = has_works and not self._poll_was_put_off and due.places is not None
+        if self._poll_was_put_off:
+            return False
+        awaits_ids = self.arrivals is not None and not self._had_lanes
+        has_room = awaits_ids or any(self._may_have_room(each) for each in self.claim_groups)
+        if self.poll_is_due() or not has_room:
+            return True
+        waits = self._anything_due or self._is_contended
+        return waits and time.monotonic() - self._polled_at >= POLL_AGAIN_AFTER
+
+    def _may_have_room(self, claim_group: ClaimGroup) -> bool:
+        """Tell whether a claim group is for slots, or for a doer that has room."""
+        return claim_group.doer is None or self.room_of_doer(claim_group.doer) > 0
+
+    def note_due(self, due: Due) -> bool:
+        """Serve the lanes that are said to have works, and note the next start; return whether any is new."""
+        if due.start is not None:
+            start = datetime.fromtimestamp(due.start, UTC)
+            self.next_start = start if self.next_start is None else min(self.next_start, start)
+        if not due.places:
+            return False
+        known = self._known_lanes()
+        lanes = {Lane(*place) for place in due.places if place[1] not in self.held_back}
+        if lanes <= known:
+            return False
+        self.claim_groups = claim_groups_of(sorted(known | lanes), self.controls)
+        return True
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the worker was told to claim nothing."""
+        return self.commands is not None and self.commands.is_quiet
+
+    def look(self) -> None:
+        """Poll without claiming, if that is due, or of a quiet worker if a message asks all workers to.
+
+        Gates expire and works are rescued, however busy the slots are.
+        """
+        if self.is_quiet:  # messages are taken to see whether to poll, and left to other workers to answer
+            self._anything_due |= self.inbox.take().places is None
+            self.inbox.taken = ()
+        is_asked = self.is_quiet and self._anything_due
+        if self.poll_is_due() or (is_asked and time.monotonic() - self._polled_at >= POLL_AGAIN_AFTER):
+            self.poll()
+
+    def poll_is_due(self) -> bool:
+        """Tell whether the last poll is an interval ago, or ended works have made room."""
+        return self._room_made or time.monotonic() - self._polled_at >= get_settings().poll_interval
+
+    def poll(self) -> None:
+        """Poll; stage works that have become due, and hand chores to other threads."""
+        now = clock.now()
+        self._polled_at = time.monotonic()
+        self._room_made = self._anything_due = self._is_contended = False
+        view = self._look(now)
+        if view.next_start is not None and view.next_start <= now:
+            push_staged(transitions.stage(now, STAGE_BATCH))
+            view = poll(now, self.scope, self.worker_id)
+        controls_changed = view.controls != self._controls_version
+        if controls_changed:
+            self.controls, self._controls_version = current_controls(), view.controls
+        self._intervals = {
+            type: control.interval
+            for type, control in self.controls.types.items()
+            if control.interval is not None
+            and not control.paused
+            and self.scope.serves_type(type)
+            and registry.find(type) is not None
+        }
+        if self.maintenance is not None:
+            if controls_changed:
+                self.maintenance.release_paused(self.controls)
+            self.maintenance.note(view, self._intervals)
+        if self.scheduler is not None:
+            self.scheduler.note(view.schedules)
+        if self.commands is not None and view.command:
+            self.commands.obey(view.command)
+        self.next_start = view.next_start
+        self.held_back.clear()
+        has_works = view.first_queue is not None and not self.is_quiet
+        lanes = self._search.find(self.scope, self.controls.permits) if has_works else []
+        if self.arrivals is not None:
+            lanes = self.arrivals.without_delivered(lanes, self.controls)
+        self._had_lanes = bool(lanes)
+        self.claim_groups = claim_groups_of(lanes, self.controls)
+        self.fleet.refresh()
+
+    def _look(self, now: datetime) -> Poll:
+        """Query; after a time without the database, other workers get a moment to renew their leases."""
+        try:
+            view = poll(now, self.scope, self.worker_id)
+        except Error:
+            self._was_cut_off = True
+            raise
+        if self._was_cut_off and self.maintenance is not None:
+            self.maintenance.postpone_reclaim()
+        self._was_cut_off = False
+        return view
+
     def is_idle(self) -> bool:
-        """Tell whether the last look found nothing due that this worker may run; what a limit holds is."""
-        return not self.busy and (self.next_start is None or self.next_start > clock.now())
+        """Tell whether the last poll found nothing due that this worker may run; works at a limit may not."""
+        return not self.claim_groups and (self.next_start is None or self.next_start > clock.now())
 
     def pause(self) -> float:
-        """Return how many seconds to sleep when there was nothing: a poll, or until the next start.
+        """Return how many seconds to rest when there was nothing: an interval, or until the next start.
 
-        Longer than a poll if others would say that something is due; but lapsed leases tell nobody. Shorter
-        while another transaction holds the control of a type.
+        The rest is longer if messages would say that something is due; but no message names lapsed leases.
+        It is shorter while another transaction holds the control of a type.
         """
         settings = get_settings()
-        rest = max(settings.poll_interval, min(LONG_REST * settings.poll_interval, settings.lease / 6))
-        pause = (rest if self.would_be_told() else settings.poll_interval) * random.uniform(0.9, 1.1)  # noqa: S311  # spreads the fleet
-        if self._is_held_up:
-            pause = min(pause, CURIOUS_AFTER)
+        pause = settings.poll_interval
+        knows_of_works = self.claim_groups or self.held_back or self._intervals
+        is_told = self.arrivals is None and receives_remote()  # an id that is lost is found by a poll alone
+        if is_told and not knows_of_works and not self.is_quiet:
+            pause = max(pause, min(LONG_REST * pause, settings.lease / 6))
+        pause *= random.uniform(0.9, 1.1)  # noqa: S311  # spreads the fleet
+        if self._is_contended:
+            pause = min(pause, POLL_AGAIN_AFTER)
         if self.next_start is not None:
             pause = min(pause, max(0.0, (self.next_start - clock.now()).total_seconds()))
         return pause
-
-    def would_be_told(self) -> bool:
-        """Tell whether the next thing to do is told by others: there is none known, and they are heard."""
-        return not self.busy and not self.held_back and not self.intervals() and receives_remote()
 
 
 def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
@@ -352,23 +388,6 @@ def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
     except Exception:
         transitions.release({row.id: row.delivery for row in claimed}, worker_id)
         raise
-
-
-def give_own_leases(deliveries: list[Delivery], worker_id: str) -> None:
-    """Write the leases of works that have one of their own, as a claim gives all of them the settings'.
-
-    One that cannot be written now is due for renewal at once.
-    """
-    own = {delivery.lease for delivery in deliveries if delivery.has_own_lease}
-    for lease in own:
-        mine = {each.row.id: each for each in deliveries if each.lease == lease}
-        held = {id: each.row.delivery for id, each in mine.items()}
-        try:
-            now = time.monotonic()
-            for id in locks.renew(held, worker_id, later(clock.now(), lease)):
-                mine[id].renew(now)
-        except Error as error:
-            report(error, "queue", f"{len(mine)} leases could not be written at once")
 
 
 def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:

@@ -1,10 +1,13 @@
-"""First attempts of works that skip the queue, in the process that enqueued them."""
+"""First attempts of works that skip the queue, in the process that enqueued them.
+
+Committed works arrive at the :class:`Intake`, which gives them to a :class:`DirectPool` of threads. Works
+that the pool has no room for stay in the queue.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,14 +15,13 @@ from functools import partial
 
 from django.db import connections
 
-from django_ayework.compat import before_threads_end
+from django_ayework.compat import after_fork_in_child, before_threads_end
 from django_ayework.conf import get_settings
-from django_ayework.define.ids import new_uuid7
+from django_ayework.define.requests import new_uuid7
+from django_ayework.documentation import logged
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.events import report
 from django_ayework.flow.notify import revoked_works
-from django_ayework.flow.services import EngineServices
-from django_ayework.forking import after_fork_in_child
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Controls, capped
 from django_ayework.rules.durations import later
@@ -29,24 +31,22 @@ from django_ayework.store.clock import clock
 from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import in_own_transaction
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker import bounds
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import delivered
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.executor import Executor, Load, was_given_back
-from django_ayework.worker.in_flight import InFlight, ends_in_time, wind_down
-from django_ayework.worker.leases import LeaseThread
-from django_ayework.worker.maintenance import Maintenance
-from django_ayework.worker.settler import Settler
-from django_ayework.worker.threads import EngineThread
-from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog
+from django_ayework.worker.executor import Load
+from django_ayework.worker.health import CHECK_EVERY
+from django_ayework.worker.in_flight import Delivery, ends_in_time
+from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.worker import Engine
 
-# --- claiming ---
-# Claiming of works that skip the queue: these and no others, within what operators allow.
+logger = logging.getLogger("django_ayework")
+
+#: Seconds without a work after which the threads end, and their connections with them.
+IDLE = 5.0
 
 
 def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
-    """Lease works that nobody has claimed yet; what is paused, at a limit or declined stays in the queue."""
+    """Lease these works unless somebody has claimed them; paused, limited or declined ones stay queued."""
     controls, now = current_controls(), clock.now()
     permitted = [row for row in works if controls.permits(row.queue, row.type)]
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
@@ -57,66 +57,45 @@ def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
 def claim_within(
     works: Sequence[WorkRow], limited: list[str], controls: Controls, worker: str, now: datetime
 ) -> list[WorkRow]:
-    """Lock the limited types' rows, then count what runs, then claim what there is room for.
+    """Lease works in the order in which they were enqueued, as many as limits leave room for.
 
-    As workers do: the count, in a later statement than the lock, misses no claim of a rival's. Works of a
-    type whose row is locked elsewhere are left to workers.
+    The limited types' rows are locked first, then the running works counted, as workers do: the count, in a
+    later statement than the lock, misses no claim of a rival's. Works of a type whose row is locked elsewhere
+    are left to workers.
     """
     contended = set(limited).difference(hold_type_controls(limited, now)) if limited else set()
     works = [row for row in works if row.type not in contended]
-    running = running_counts(limited) if limited else {}
-    room = capped(Counter(row.type for row in works), controls, running)
+    room = capped(Counter(row.type for row in works), controls, running_counts(limited) if limited else {})
     fitting = []
     for row in works:
         if room[row.type] > 0:
             room[row.type] -= 1
-            fitting.append(row)
-    return claim_some(fitting, worker, now)
-
-
-def claim_some(works: Sequence[WorkRow], worker: str, now: datetime) -> list[WorkRow]:
-    """Lease works for as long as the settings say, in the order in which they were enqueued."""
-    if not works:
+            fitting.append(row.id)
+    if not fitting:
         return []
     leased_until = later(now, get_settings().lease)
-    claimed = {row.id: row for row in claims.claim_new([row.id for row in works], worker, now, leased_until)}
-    return [claimed[row.id] for row in works if row.id in claimed]
+    claimed = {row.id: row for row in claims.claim_new(fitting, worker, now, leased_until)}
+    return [claimed[id] for id in fitting if id in claimed]
 
 
-# --- crew ---
-# The threads that run works which skip the queue; there are none while no such work runs.
+class DirectPool(Engine):
+    """Threads that claim the works they are given and run them, ``concurrency`` at a time.
 
-logger = logging.getLogger("django_ayework")
-
-#: Seconds without a work after which the threads end, and their connections with them.
-IDLE = 5.0
-
-
-class DirectPool:
-    """Claims the works it is given and runs them, ``concurrency`` at a time.
-
-    It has the parts of a worker, but looks for no work by itself. A work it has no room for is left in the
-    queue, so that as many threads are started as works may run at a time, and nothing waits here for long.
+    The pool has the parts of a worker, but does not poll. It takes no more works than may run at a time, so
+    nothing waits here for long.
     """
 
     def __init__(self, concurrency: int) -> None:
-        self.id = f"{DIRECT}{new_uuid7()}"
-        self.concurrency = concurrency
+        super().__init__(f"{DIRECT}{new_uuid7()}", concurrency, self._notify, "direct")
+        self._maintenance = MaintenanceThread(
+            self.id, self._in_flight, self._services, tally=self._settler.tally
+        )
         self._changed = threading.Condition()
         self._given: deque[WorkRow] = deque()
         self._taken = 0  # works given and not ended yet
         self._stopping = False
         #: Whether it takes no more works, and its threads are ending.
         self.is_over = False
-        self._services = EngineServices()
-        self._in_flight = InFlight(self._notify)
-        self._executor = Executor(concurrency, self._services, self._finished)
-        self._settler = Settler(self._services, self._in_flight.settle)
-        self._leases = LeaseThread(self.id, self._in_flight)
-        self._maintenance = Maintenance(self.id, self._in_flight, self._services, None)
-        self._claiming = EngineThread("direct", self._serve)
-        threads = [self._claiming, self._settler.thread, self._leases.thread, self._maintenance.thread]
-        self._watchdog = Watchdog(self._in_flight, lambda: [each for each in threads if each.was_started])
         self._watching = threading.Thread(target=self._watch, name="ayework-watchdog", daemon=True)
 
     def start(self) -> None:
@@ -152,38 +131,38 @@ class DirectPool:
             self._changed.notify()
 
     def _serve(self, heartbeat: Heartbeat) -> None:
-        """Start what is given until nothing has come for a while, or it is time to stop."""
+        """Start the works of the queue until it was empty for a while, or the process stops."""
+        revoked_works.subscribe(self._in_flight.abort)
         try:
-            self._open()
+            self._start_threads()
             while works := self._next(heartbeat):
                 self._start(works)
         finally:
             self.is_over = True
-            self._close()
+            revoked_works.unsubscribe(self._in_flight.abort)
+            if left := self._wind_down():
+                logger.error(
+                    "%d works that skipped the queue are left to their leases. %s",
+                    left,
+                    logged("left-to-leases"),
+                )
 
     def _watch(self) -> None:
-        """Look after the threads until they have ended; when one is lost, works are for another crew."""
+        """Watch the threads until they have ended; when one is lost, the next works go to a new pool."""
         while not self._claiming.has_ended:
-            self._watchdog.look()
+            self._watchdog.check()
             if self._watchdog.lost:
                 self.is_over = True
                 self.request_stop()
-            self._claiming.join(LOOK_EVERY)
-
-    def _open(self) -> None:
-        """Start the parts."""
-        revoked_works.subscribe(self._in_flight.abort)
-        self._settler.start()
-        self._leases.start()
-        self._maintenance.start()
+            self._claiming.join(CHECK_EVERY)
 
     def _next(self, heartbeat: Heartbeat) -> list[WorkRow]:
         """Wait for works; none when it is time to end, after which none are taken in."""
         with self._changed:
             while not self._stopping and not self._given:
                 heartbeat.beat(rest=IDLE)
-                told = self._changed.wait(IDLE)
-                if not told and not self._taken and not self._in_flight.all():
+                was_notified = self._changed.wait(IDLE)
+                if not was_notified and not self._taken and not self._in_flight.all():
                     break
             self.is_over = self._stopping or not self._given
             works = [] if self.is_over else list(self._given)
@@ -210,15 +189,8 @@ class DirectPool:
         self._make_room(len(works) - started)
 
     def _finished(self, load: Load, outcomes: list[Ended]) -> None:
-        """Pass outcomes on to be settled, unless the attempt has done so (slots call this)."""
-        for delivery, settlement in outcomes:
-            delivery.ended = True
-            if settlement is not None and not delivery.settled:
-                self._settler.submit(delivery, settlement)
-            elif not delivery.withdrawn:
-                self._in_flight.settle([delivery])
-        if not was_given_back(load):
-            self._in_flight.finish()
+        """Pass outcomes on to be settled (slots call this)."""
+        super()._finished(load, outcomes)
         self._make_room(1)
 
     def _make_room(self, works: int) -> None:
@@ -227,38 +199,21 @@ class DirectPool:
             self._taken -= works
             self._changed.notify()
 
-    def _close(self) -> None:
-        """Stop the parts in the order in which works pass through them."""
-        revoked_works.unsubscribe(self._in_flight.abort)
-        until = time.monotonic() + get_settings().shutdown_grace
-        left = wind_down(self.id, self._in_flight, until)
-        self._executor.stop(timeout=1.0)
-        self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
-        self._leases.stop()
-        self._maintenance.stop()
-        left += len(self._in_flight.all())
-        if left:
-            logger.error("%d works that skipped the queue are left to their leases.", left)
-
-
-# --- intake ---
-# Where works that skip the queue arrive, from whichever thread has committed them.
-
 
 class Intake:
-    """Gives works to the crew of this process, and forms a new one when the last has ended."""
+    """Gives committed works to the pool of this process, and makes a new pool when the last has ended."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, as in a forked process, which has none of the threads and perhaps a locked lock."""
+        """Begin anew, as in a forked process, which has no threads and perhaps a locked lock."""
         self._lock = threading.Lock()
         self._pool: DirectPool | None = None
         self._is_closed = False
 
     def offer(self, works: Sequence[WorkRow]) -> None:
-        """Start committed works soon, in other threads; what there is no room for stays in the queue."""
+        """Start committed works soon, in other threads; works without a free slot stay in the queue."""
         concurrency = get_settings().skip_queue_concurrency
         with self._lock:
             if self._is_closed or not concurrency:
@@ -275,7 +230,7 @@ class Intake:
         return self._pool is None or self._pool.is_over
 
     def close(self) -> None:
-        """Take no more works, and ask the crew to end; return at once."""
+        """Take no more works, and ask the pool to end; return at once."""
         with self._lock:
             self._is_closed = True
             if self._pool is not None:
@@ -289,6 +244,5 @@ class Intake:
 
 intake = Intake()
 after_fork_in_child(intake.forget)
-# Before the executors of asyncio are shut down, without which async handlers cannot reach their ends. Python
-# itself ends them by the same list, which it goes through backwards; atexit comes after that.
+# Without the executors of asyncio, async handlers cannot reach their ends.
 before_threads_end(intake.stop)

@@ -1,23 +1,233 @@
-"""From claimed works to slots and doers: single works at once, those of a batch type together."""
+"""From due works to slots and doers: how a claim is divided, and how claimed works start."""
 
 from __future__ import annotations
 
+import random
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.define.registry import AnyBatchType, registry
+from django_ayework.define.types import AnyBatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.events import report
-from django_ayework.worker.delivery import Batch, Delivery, abort_lost_waiting
-from django_ayework.worker.executor import Executor, Load, deliveries_in, without_outcome
-from django_ayework.worker.in_flight import InFlight
+from django_ayework.rules.controls import Controls, allocated, capped
+from django_ayework.store import claims
+from django_ayework.store.controls import hold_type_controls, running_counts
+from django_ayework.store.database import in_own_transaction
+from django_ayework.store.lanes import Lane
+from django_ayework.store.rows import WorkRow
+from django_ayework.worker.executor import Executor, Load, without_outcome
+from django_ayework.worker.in_flight import Batch, Delivery, InFlight, abort_lost_waiting
 
-# --- gathering ---
-# Where works wait for their batch: until it is full, or its first work has waited long enough.
+#: Works of a type in one claim, unless a single batch is larger.
+MOST_AT_ONCE = 1000
+#: By type, how many more works the batch takes that gathers at the moment; it has its slot. Here: none.
+NO_ROOM: Mapping[str, int] = {}
+
+
+def size_of(type: str) -> int:
+    """Return how many works of a type one slot takes: of a batch type as many as a batch has, else one."""
+    batch_type = registry.batch(type)
+    return batch_type.size if batch_type else 1
+
+
+def works_in(type: str, slots: int, room: Mapping[str, int]) -> int:
+    """Return how many works of a type so many slots take, and ``room``."""
+    size = size_of(type)
+    return min(slots * size, max(size, MOST_AT_ONCE)) + room.get(type, 0)
+
+
+def slots_of(type: str, works: int, room: Mapping[str, int]) -> int:
+    """Return how many slots so many works of a type take besides ``room``."""
+    return -(-max(0, works - room.get(type, 0)) // size_of(type))
+
+
+def slots_for(types: Iterable[str], room: Mapping[str, int]) -> int:
+    """Return how many slots works of these types take."""
+    return sum(slots_of(type, works, room) for type, works in Counter(types).items())
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGroup:
+    """Types of one queue that are served together: by priority and age, or if ``ranked`` by weight.
+
+    A ``doer`` runs all of them, or else slots do.
+    """
+
+    queue: str
+    types: tuple[str, ...]
+    ranked: bool = False
+    doer: Doer | None = field(default=None, compare=False, repr=False)
+
+    def without(self, types: Collection[str]) -> ClaimGroup | None:
+        """Return the claim group without some of its types, if any are left."""
+        left = tuple(type for type in self.types if type not in types)
+        return replace(self, types=left) if left else None
+
+
+def doer_of(type: str) -> Doer | None:
+    """Return the doer that runs the works of a type: its own, or that of the settings; None for slots.
+
+    The settings' doer runs no batches.
+    """
+    work_type = registry.find(type)
+    if work_type is None:
+        return None
+    doer: Doer | None = work_type.settings.doer
+    return doer if registry.batch(type) else doer or get_settings().doer
+
+
+def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGroup]:
+    """Return the claim groups of lanes that are not paused.
+
+    A queue is one, and so is each of its types that is ordered by units or runs in batches. Where types have
+    weights or priorities of their own, those decide among all types of the queue, those of each doer apart.
+
+    >>> claim_groups_of([Lane("mail", "shop.send"), Lane("mail", "shop.warn")], Controls())
+    [ClaimGroup(queue='mail', types=('shop.send', 'shop.warn'), ranked=False)]
+    """
+    served: dict[tuple[str, int], tuple[Doer | None, list[str]]] = {}
+    for queue, type in lanes:
+        if controls.permits(queue, type):
+            doer = doer_of(type)
+            served.setdefault((queue, id(doer)), (doer, []))[1].append(type)
+    groups: list[ClaimGroup] = []
+    for (queue, _), (doer, types) in served.items():
+        if len(types) > 1 and any(controls.of(type).is_ranked for type in types):
+            groups.append(ClaimGroup(queue, tuple(types), ranked=True, doer=doer))
+            continue
+        alone = [type for type in types if registry.order_of(type) == "unit" or registry.batch(type)]
+        if by_time := tuple(type for type in types if type not in alone):
+            groups.append(ClaimGroup(queue, by_time, doer=doer))
+        groups += [ClaimGroup(queue, (type,), doer=doer) for type in alone]
+    return groups
+
+
+#: Returns how many more works a doer may be given.
+Room = Callable[[Doer], int]
+
+
+def no_room(doer: Doer) -> int:
+    """Give no work to any doer."""
+    return 0
+
+
+@dataclass
+class Capacity:
+    """Free slots, and the room of each doer, divided evenly among the claim groups that want them."""
+
+    slots: int
+    room: Room = no_room
+    _all: dict[int, int] = field(default_factory=dict)
+    _left: dict[int, int] = field(default_factory=dict)
+
+    def of(self, claim_group: ClaimGroup, rivals: Iterable[ClaimGroup]) -> int:
+        """Return how many a claim group may take now, which leaves as many to each with the same doer."""
+        source = id(claim_group.doer)
+        if source not in self._all:
+            self._all[source] = self.slots if claim_group.doer is None else self.room(claim_group.doer)
+            self._left[source] = self._all[source]
+        sharers = sum(rival.doer is claim_group.doer for rival in rivals)
+        return max(0, min(self._left[source], -(-self._all[source] // max(1, sharers))))
+
+    def take(self, claim_group: ClaimGroup, slots: int) -> None:
+        """Note that a claim group, which was asked for, has taken so many."""
+        self._left[id(claim_group.doer)] -= slots
+
+
+#: Which type is next is a matter of chance; weights are, in the long run, its proportions.
+chance = random.Random()  # noqa: S311
+after_fork_in_child(chance.seed)  # or all children would draw alike
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker that asks for the works of a claim group that fill so many slots, at most ``most`` works.
+
+    ``room`` is what batches that gather take besides, by type.
+    """
+
+    claim_group: ClaimGroup
+    slots: int
+    worker: str
+    now: datetime
+    leased_until: datetime
+    room: Mapping[str, int] = field(default_factory=dict)
+    most: int = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The works that a claim took, and the types without further works to claim for now.
+
+    ``full`` are types at their limit, ``empty`` those with fewer works than wanted, ``contended`` limited
+    types whose control another transaction holds.
+    """
+
+    rows: list[WorkRow]
+    full: frozenset[str] = frozenset()
+    empty: frozenset[str] = frozenset()
+    contended: frozenset[str] = frozenset()
+
+
+def claim_of(claim: Claim, controls: Controls) -> Claimed:
+    """Lease works of a claim group; a plain one is one statement, limits are counted in a transaction."""
+    types = claim.claim_group.types
+    wishes = {type: works for type in types if (works := works_in(type, claim.slots, claim.room)) > 0}
+    if not wishes or not claim.most:
+        return Claimed([])
+    limited = [type for type in types if controls.of(type).max_running]
+    if limited:
+        return in_own_transaction(partial(claim_limited, claim, wishes, controls, limited))
+    return claim_within(claim, wishes, controls, running_counts(types) if claim.claim_group.ranked else {})
+
+
+def claim_limited(claim: Claim, wishes: Mapping[str, int], controls: Controls, limited: list[str]) -> Claimed:
+    """Lock the limited types' rows, then count what runs, then claim.
+
+    A claim of these types holds their rows until it has committed, so the count, in a later statement, misses
+    no claim; works that end meanwhile only make room. A type whose row is locked elsewhere is left out.
+    """
+    contended = frozenset(limited).difference(hold_type_controls(limited, claim.now))
+    wishes = {type: works for type, works in wishes.items() if type not in contended}
+    if not wishes:
+        return Claimed([], contended=contended)
+    claimed = claim_within(claim, wishes, controls, running_counts(claim.claim_group.types))
+    return replace(claimed, contended=contended)
+
+
+def claim_within(
+    claim: Claim, wishes: Mapping[str, int], controls: Controls, running: dict[str, int]
+) -> Claimed:
+    """Claim within the limits, divided by weights if the claim group is ranked."""
+    caps = capped(wishes, controls, running)
+    full = frozenset(type for type, cap in caps.items() if cap == 0)
+    if claim.claim_group.ranked:
+        caps = caps_by_weight(claim, caps, controls, running)
+    by_slots = not claim.claim_group.ranked and len(caps) > 1
+    limit = min(claim.slots if by_slots else sum(caps.values()), claim.most)
+    rows = claims.claim(claim.claim_group.queue, caps, limit, claim.worker, claim.now, claim.leased_until)
+    if len(rows) == limit:
+        return Claimed(rows, full)
+    got = Counter(row.type for row in rows)
+    return Claimed(rows, full, empty=frozenset(type for type, cap in caps.items() if got[type] < cap))
+
+
+def caps_by_weight(
+    claim: Claim, caps: Mapping[str, int], controls: Controls, running: Mapping[str, int]
+) -> dict[str, int]:
+    """Divide the slots among the types; return how many works of each these take, within the caps."""
+    wanted = {type: slots_of(type, cap, claim.room) for type, cap in caps.items()}
+    taken = {type: slots_of(type, works, NO_ROOM) for type, works in running.items()}
+    slots = allocated(wanted, claim.slots, controls, taken, chance)
+    works = {type: works_in(type, slots.get(type, 0), claim.room) for type in caps}
+    return {type: min(caps[type], number) for type, number in works.items() if number > 0}
 
 
 @dataclass(slots=True)
@@ -39,14 +249,9 @@ class Gathering:
     def add(self, delivery: Delivery, batch_type: AnyBatchType) -> Batch | None:
         """Let a work wait for others of its type; return its batch if that is full now."""
         type, now = delivery.row.type, self._tick()
-        fresh = Buffer(batch_type.size, now + batch_type.max_wait)
-        buffer = self._buffers.setdefault(type, fresh)
+        buffer = self._buffers.setdefault(type, Buffer(batch_type.size, now + batch_type.max_wait))
         buffer.deliveries.append(delivery)
         return self._take(type) if len(buffer.deliveries) >= buffer.size else None
-
-    def is_empty(self, type: str) -> bool:
-        """Tell whether no work of a type waits."""
-        return type not in self._buffers
 
     def due(self) -> list[Batch]:
         """Take out the batches that have waited long enough."""
@@ -70,86 +275,38 @@ class Gathering:
         return Batch(self._buffers.pop(type).deliveries)
 
 
-# --- sizes ---
-# How many works go into one slot: of a batch type as many as a batch has, else one.
-
-#: Works of a type in one claim, unless a single batch is larger.
-MOST_AT_ONCE = 1000
-#: No batch gathers.
-NO_ROOM: Mapping[str, int] = {}
-
-
-def size_of(type: str) -> int:
-    """Return how many works of a type one slot takes."""
-    batch_type = registry.batch(type)
-    return batch_type.size if batch_type else 1
-
-
-def works_in(type: str, slots: int, room: Mapping[str, int]) -> int:
-    """Return how many works of a type so many slots take.
-
-    ``room`` is what the batch that gathers takes besides: it has its slot.
-    """
-    size = size_of(type)
-    return min(slots * size, max(size, MOST_AT_ONCE)) + room.get(type, 0)
-
-
-def slots_of(type: str, works: int, room: Mapping[str, int]) -> int:
-    """Return how many slots so many works of a type take."""
-    return -(-max(0, works - room.get(type, 0)) // size_of(type))
-
-
-def slots_for(types: Iterable[str], room: Mapping[str, int]) -> int:
-    """Return how many slots works of these types take."""
-    return sum(slots_of(type, works, room) for type, works in Counter(types).items())
-
-
-# --- sources ---
-# What runs the works of a type: its own doer, the doer of the settings, or else the worker's slots.
-
-
-def doer_of(type: str) -> Doer | None:
-    """Return what runs the works of a type; None for slots, which run batches without a doer of their own."""
-    work_type = registry.find(type)
-    if work_type is None:
-        return None
-    doer: Doer | None = work_type.settings.doer
-    return doer if registry.batch(type) else doer or get_settings().doer
-
-
-def doers_in_use() -> list[Doer]:
-    """Return the doers of all registered types, each once."""
-    found = {id(doer): doer for work_type in registry if (doer := doer_of(work_type.name)) is not None}
-    return list(found.values())
-
-
-# --- doing ---
-# Works that a doer runs, for one worker.
-
 #: How many works of one worker doers may hold, running and waiting; those that wait are kept from others.
 MOST_HELD = 512
-#: Seconds a work may have waited in a doer without being looked at again before it runs.
+#: Seconds a work may have waited in a doer without being checked for a loss again before it runs.
 DOERS_TRUSTED_FOR = 0.5
+#: Seconds that works may have gathered without being checked for a loss again before they run.
+TRUSTED_FOR = 0.05
 
 
-class DoerDispatcher:
-    """Hands works to doers, for one worker, and tells how many more are welcome."""
+@dataclass(eq=False)
+class Dispatcher:
+    """Hands claimed works to the slots, or to doers. For one thread.
 
-    def __init__(self, in_flight: InFlight, executor: Executor) -> None:
-        self._in_flight = in_flight
-        self._executor = executor
-        self._doers: list[Doer] = []
-        self._forget: list[Callable[[], None]] = []
+    A batch counts as one from its first work on, so that a slot is left for it.
+    """
+
+    in_flight: InFlight
+    executor: Executor
+    #: The batches that are not full yet.
+    gathering: Gathering = field(default_factory=Gathering)
+    _doers: list[Doer] = field(default_factory=list)
+    _unsubscribe: list[Callable[[], None]] = field(default_factory=list)
 
     def open(self, on_room: Callable[[], object]) -> None:
         """Call this function whenever a doer may have room for more, until ``close``."""
-        self._doers = doers_in_use()
-        self._forget = [doer.on_room(on_room) for doer in self._doers if isinstance(doer, TellsRoom)]
+        in_use = {id(doer): doer for known in registry if (doer := doer_of(known.name)) is not None}
+        self._doers = list(in_use.values())
+        self._unsubscribe = [doer.on_room(on_room) for doer in self._doers if isinstance(doer, TellsRoom)]
 
     def close(self) -> None:
-        """Listen no more."""
-        for forget in self._forget:
-            forget()
+        """Unsubscribe."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
 
     def room(self, doer: Doer) -> int:
         """Return how many more works a doer may be given now; none while it cannot say."""
@@ -158,115 +315,85 @@ class DoerDispatcher:
         except BaseException as error:
             report(error, "queue", f"{doer!r} could not say how many works are welcome")
             return 0
-        return max(0, min(welcome, MOST_HELD - self._in_flight.in_doers))
+        return max(0, min(welcome, MOST_HELD - self.in_flight.in_doers))
 
-    def room_in_all(self) -> int:
-        """Return how many more works all doers together may be given now."""
-        return min(sum(map(self.room, self._doers)), MOST_HELD)
-
-    def submit(self, load: Load, doer: Doer) -> None:
-        """Hand a work or a batch over. What the doer refuses counts as waiting for a slot: it goes back."""
-        deliveries = deliveries_in(load)
-        row = deliveries[0].row
-        try:
-            doer.submit(partial(self._do, load), row.fairness or None, row.priority, row.queued_at)
-        except BaseException as error:
-            report(error, "queue", f"{doer!r} refused {load}, which goes back")
-            for delivery in deliveries:
-                delivery.ready_at = time.monotonic()
-            if isinstance(load, Batch):
-                self._in_flight.finish(in_doer=True)
-
-    def _do(self, load: Load) -> None:
-        """Run in this thread of a doer, unless it was lost or cancelled while it waited."""
-        abort_lost_waiting(deliveries_in(load), DOERS_TRUSTED_FOR)
-        if isinstance(load, Delivery) and load.signal.aborted and load.start():
-            self._executor.finished(load, without_outcome(load))
-        else:
-            self._executor.run_here(load)  # a batch leaves out what was lost
-
-
-# --- dispatch ---
-# From claims to slots: single works at once, those of a batch type together.
-
-#: Seconds that works may have gathered without being looked at again before they run.
-TRUSTED_FOR = 0.05
-
-
-class Dispatch:
-    """Hands claimed works to the slots, or to doers. For one thread.
-
-    A batch counts as one from its first work on, so that a slot is left for it.
-    """
-
-    def __init__(
-        self,
-        in_flight: InFlight,
-        executor: Executor,
-        doer_dispatcher: DoerDispatcher,
-        tick: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._in_flight = in_flight
-        self._executor = executor
-        self._doer_dispatcher = doer_dispatcher
-        self._gathering = Gathering(tick)
+    def doers_have_room(self) -> bool:
+        """Tell whether any doer may be given works now."""
+        return any(self.room(doer) > 0 for doer in self._doers)
 
     def hand_out(self, deliveries: list[Delivery]) -> None:
-        """Take in claimed works, and start what can start."""
+        """Take in claimed works, and start those that can start."""
         kinds = {type: (registry.batch(type), doer_of(type)) for type in {each.type for each in deliveries}}
+        single, others = [], []
         for delivery in deliveries:
             batch_type, delivery.doer = kinds[delivery.type]
             delivery.in_batch = batch_type is not None
             if delivery.in_batch or delivery.doer is not None:
                 delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
-        self._in_flight.add(deliveries)
-        self._executor.submit(each for each in deliveries if not each.in_batch and each.doer is None)
-        for delivery in deliveries:
-            batch_type, doer = kinds[delivery.type]
-            if batch_type is not None:
+                others.append(delivery)
+            else:
+                single.append(delivery)
+        self.in_flight.add(deliveries)
+        self.executor.submit(single)
+        for delivery in others:
+            if (batch_type := kinds[delivery.type][0]) is not None:
                 self._gather(delivery, batch_type)
-            elif doer is not None:
-                self._doer_dispatcher.submit(delivery, doer)
+            else:
+                self._start(delivery)
+
+    def hand_out_due(self) -> float:
+        """Start the batches whose first work has waited long enough; return when the next one is due."""
+        for batch in self.gathering.due():
+            self._start_checked(batch)
+        return self.gathering.pause()
+
+    def hand_out_rest(self) -> None:
+        """Start batches there is a slot for, as nothing more is claimed; the others may be given back."""
+        for batch in self.gathering.all():
+            doer = batch.deliveries[0].doer
+            if (self.executor.free if doer is None else self.room(doer)) > 0:
+                abort_lost_waiting(batch.deliveries, 0.0)
+                batch.start()
+                self._start(batch)
 
     def _gather(self, delivery: Delivery, batch_type: AnyBatchType) -> None:
         """Let a work wait for others of its type, and start its batch if that is full now."""
-        if self._gathering.is_empty(delivery.type):
-            self._in_flight.begin_batch(delivery.doer is not None)
-        batch = self._gathering.add(delivery, batch_type)
-        if batch is not None:
-            self._submit(batch)
+        if delivery.type not in self.gathering.room():
+            self.in_flight.begin_batch(delivery.doer is not None)
+        if (batch := self.gathering.add(delivery, batch_type)) is not None:
+            self._start_checked(batch)
 
-    def hand_out_due(self) -> None:
-        """Start the batches whose first work has waited long enough."""
-        for batch in self._gathering.due():
-            self._submit(batch)
-
-    def hand_out_rest(self) -> None:
-        """Start batches there is a place for, as nothing more is claimed; the others may be given back."""
-        for batch in self._gathering.all():
-            doer = batch.deliveries[0].doer
-            if (self._executor.free if doer is None else self._doer_dispatcher.room(doer)) > 0:
-                abort_lost_waiting(batch.deliveries, 0.0)
-                batch.start()
-                self._start(batch, doer)
-
-    def room(self) -> dict[str, int]:
-        """Return how many more works the gathering batches take, by type."""
-        return self._gathering.room()
-
-    def pause(self) -> float:
-        """Return in how many seconds a batch is due that gathers."""
-        return self._gathering.pause()
-
-    def _submit(self, batch: Batch) -> None:
+    def _start_checked(self, batch: Batch) -> None:
+        """Start a batch without the works that were lost while they gathered."""
         abort_lost_waiting(batch.deliveries, TRUSTED_FOR)
-        doer = batch.deliveries[0].doer
-        for delivery in batch.deliveries if doer is None else ():
-            delivery.ready_at = time.monotonic()
-        self._start(batch, doer)
+        if batch.deliveries[0].doer is None:
+            wait_for_slot(batch)
+        self._start(batch)
 
-    def _start(self, load: Load, doer: Doer | None) -> None:
+    def _start(self, load: Load) -> None:
+        """Hand over a load. If its doer refuses it, it counts as waiting for a slot, and so goes back."""
+        doer, row = load.deliveries[0].doer, load.deliveries[0].row
         if doer is None:
-            self._executor.submit([load])
+            self.executor.submit([load])
+            return
+        try:
+            doer.submit(partial(self._run_in_doer, load), row.fairness or None, row.priority, row.queued_at)
+        except BaseException as error:
+            report(error, "queue", f"{doer!r} refused {load}, which goes back")
+            wait_for_slot(load)
+            if isinstance(load, Batch):
+                self.in_flight.finish(in_doer=True)
+
+    def _run_in_doer(self, load: Load) -> None:
+        """Run in this thread of a doer, unless the work was lost or cancelled while it waited."""
+        abort_lost_waiting(load.deliveries, DOERS_TRUSTED_FOR)
+        if isinstance(load, Delivery) and load.signal.aborted and load.start():
+            self.executor.finished(load, without_outcome(load))
         else:
-            self._doer_dispatcher.submit(load, doer)
+            self.executor.run_here(load)  # a batch leaves out lost works
+
+
+def wait_for_slot(load: Load) -> None:
+    """Let works that wait for long from now on be given back for that."""
+    for delivery in load.deliveries:
+        delivery.ready_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""The executor: runs attempts, plain handlers in threads, async ones on one event loop."""
+"""The executor: runs attempts, so many at a time; plain handlers in threads, async ones on one event loop."""
 
 from __future__ import annotations
 
@@ -8,42 +8,33 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeAlias
 
-from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
-from django_ayework.define.registry import registry
+from django_ayework.compat import has_thread
 from django_ayework.define.requests import watch
+from django_ayework.define.types import registry
+from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.events import report
-from django_ayework.flow.services import EngineServices
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
 from django_ayework.worker.attempt import Ended, arun, escaped, run
-from django_ayework.worker.delivery import Batch, Delivery
 from django_ayework.worker.handlers import end_connections, leave_clean
+from django_ayework.worker.in_flight import Batch, Delivery
 
-# --- loads ---
-# What takes a slot: one work, or a batch of them.
-
+#: A load takes a slot: one work, or a batch of works.
 Load: TypeAlias = Delivery | Batch
-
-
-def deliveries_in(load: Load) -> tuple[Delivery, ...]:
-    """Return the works of a load."""
-    return load.deliveries if isinstance(load, Batch) else (load,)
+#: Called after each load, with how its attempts ended.
+Finished = Callable[[Load, list[Ended]], None]
 
 
 def is_async(load: Load) -> bool:
     """Tell whether the handler runs on the event loop."""
     work_type = registry.find(load.type)
     return work_type is not None and work_type.is_async
-
-
-def is_interruptible(load: Load) -> bool:
-    """Tell whether an abort may be raised inside the handler, in the thread that runs it."""
-    work_type = registry.find(load.type)
-    return work_type is not None and work_type.settings.interrupt
 
 
 def run_load(load: Load, services: EngineServices) -> list[Ended]:
@@ -55,34 +46,21 @@ def run_load(load: Load, services: EngineServices) -> list[Ended]:
 
 
 def without_outcome(load: Load) -> list[Ended]:
-    """Return the outcomes of what did not run, or on which the engine itself failed."""
-    return [(delivery, None) for delivery in deliveries_in(load)]
+    """Return the outcomes of works that did not run, or on which the engine itself failed."""
+    return [(delivery, None) for delivery in load.deliveries]
 
 
-def runs_in_doer(load: Load) -> bool:
-    """Tell whether a doer runs it, instead of a slot."""
-    return deliveries_in(load)[0].doer is not None
-
-
-def was_given_back(load: Load) -> bool:
-    """Tell whether a work was given back before its start; a batch takes its slot even if all of its were."""
-    return not isinstance(load, Batch) and load.withdrawn
-
-
-# --- event loop ---
-# One event loop, in a thread, for all async handlers of the process.
-
-#: Seconds between two signs of life of the loop.
+#: Seconds between two beats of the event loop.
 BEAT_EVERY = 1.0
 
 
 class EventLoopThread:
-    """Runs async deliveries and batches; ``finished(load, outcomes)`` is called on the loop at the end."""
+    """One event loop, in a thread, for all async handlers; ``finished`` is called on the loop."""
 
-    def __init__(self, services: EngineServices, finished: Callable[[Load, list[Ended]], None]) -> None:
+    def __init__(self, services: EngineServices, finished: Finished) -> None:
         self.services = services
         self.finished = finished
-        #: Beats while the loop goes round. A handler that blocks it is the project's code.
+        #: Beats while the loop goes round. A handler that blocks it is code of the project.
         self.heartbeat = Heartbeat("event loop")
         self.heartbeat.is_in_project_code = True
         self._loop = asyncio.new_event_loop()
@@ -91,14 +69,19 @@ class EventLoopThread:
         self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
         self._thread.start()
 
-    def submit(self, load: Load) -> None:
-        """Hand over what is to run, from any thread."""
-        self._loop.call_soon_threadsafe(self._spawn, load)
+    def submit(self, load: Load, on_end: Callable[[], None]) -> None:
+        """Hand over a load, from any thread; ``on_end`` is called on the loop."""
+        self._loop.call_soon_threadsafe(self._spawn, load, on_end)
 
     def stop(self, timeout: float) -> None:
         """Cancel what still runs, then end the loop; do not wait for longer than ``timeout`` seconds."""
         asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop)
         self._thread.join(timeout)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the thread has ended before its time."""
+        return not self._thread.is_alive() and not self._is_over
 
     def _run(self) -> None:
         """Run the loop; asyncio ends it when a task of a handler raises SystemExit or KeyboardInterrupt."""
@@ -111,23 +94,18 @@ class EventLoopThread:
                 report(error, "queue", "a task of a handler tried to end the event loop, which goes on")
         self._loop.close()
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the thread has ended before its time."""
-        return not self._thread.is_alive() and not self._is_over
-
     def _beat(self) -> None:
-        """Beat, and again in a while: a loop that is blocked does not come to it."""
+        """Beat again and again; a loop that is blocked does not."""
         self.heartbeat.beat(rest=BEAT_EVERY)
         self._loop.call_later(BEAT_EVERY, self._beat)
 
-    def _spawn(self, load: Load) -> None:
-        task = self._loop.create_task(self._attempt(load))
+    def _spawn(self, load: Load, on_end: Callable[[], None]) -> None:
+        task = self._loop.create_task(self._attempt(load, on_end))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attempt(self, load: Load) -> None:
-        """Run one load; whatever happens, its end is told."""
+    async def _attempt(self, load: Load, on_end: Callable[[], None]) -> None:
+        """Run one load; ``finished`` is called in any case."""
         outcomes = without_outcome(load)
         try:
             if load.start():
@@ -136,9 +114,10 @@ class EventLoopThread:
             pass
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
-            outcomes = [(each, escaped(each, error)) for each in deliveries_in(load)]
+            outcomes = [(each, escaped(each, error)) for each in load.deliveries]
         finally:
             self.finished(load, outcomes)
+            on_end()
 
     async def _isolated(self, load: Load) -> list[Ended]:
         """Give each load a thread of its own for what it runs with ``sync_to_async``, such as queries.
@@ -149,7 +128,7 @@ class EventLoopThread:
             try:
                 return await arun(load, self.services)
             finally:
-                if context in SyncToAsync.context_to_thread_executor:
+                if has_thread(context):
                     await asyncio.shield(sync_to_async(end_connections)(load))
 
     async def _cancel_all(self) -> None:
@@ -162,37 +141,30 @@ class EventLoopThread:
         self._loop.call_soon(self._loop.stop)
 
 
-# --- executor ---
-# The executor: runs attempts, so many at a time; plain handlers in threads, async ones on one event loop.
-
-Finished = Callable[[Load, list[Ended]], None]
-
-#: Seconds that a load takes at most if it may be left to one thread to run such loads one after the other.
+#: Seconds that a load takes at most if one thread may run such loads one after the other.
 QUICK = 0.0001
 #: Seconds for which a queued load may wait for that thread while a slot is free.
 PATIENCE = 0.001
 
 
-class Watch:
-    """Tells a thread to watch the queue."""
-
-
-WATCH = Watch()
-
-
 class SlotThread:
-    """A thread of the executor. A load wakes it, ``WATCH`` makes it watch the queue, None ends it."""
+    """A thread of the executor. It does the tasks of its inbox; None ends it."""
 
-    def __init__(self, serve: Callable[[SlotThread], None], name: str) -> None:
-        self.inbox: queue.SimpleQueue[Load | Watch | None] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=serve, args=(self,), name=name, daemon=True)
+    def __init__(self, name: str) -> None:
+        self.inbox: queue.SimpleQueue[Callable[[SlotThread], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self.thread.start()
+
+    def _serve(self) -> None:
+        while (task := self.inbox.get()) is not None:
+            task(self)
+        connections.close_all()
 
 
 class Executor:
     """Runs deliveries and batches in ``concurrency`` slots; calls ``finished(load, outcomes)`` after each.
 
-    A settlement is None when the delivery was withdrawn, or when the engine itself failed on it: then its
+    An outcome is None when the delivery was withdrawn, or when the engine itself failed on it: then its
     lease lapses, and it is delivered again. Loads start in the order of :meth:`submit`, from one queue. A
     thread that has ended a load takes the next one from it. Threads are started when they are first needed.
 
@@ -215,7 +187,6 @@ class Executor:
         self._idle: list[SlotThread] = []  # the last to become idle is the first to be woken
         self._quick: SlotThread | None = None  # runs quick loads, and takes all of them
         self._is_watched = False  # a thread watches the queue while loads wait although a slot is free
-        self._without_slot: dict[int, threading.Event] = {}  # async loads of doers, by id()
 
     def submit(self, loads: Iterable[Load]) -> None:
         """Queue loads; each starts as soon as a slot is free."""
@@ -228,12 +199,13 @@ class Executor:
     def run_here(self, load: Load) -> None:
         """Run a load in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
         if not is_async(load):
-            self._run_in_thread(load)
+            tend_connections(tidy_connections)
+            self._run(load)
+            tend_connections(tidy_connections)
             return
         ended = threading.Event()
         with self._lock:
-            self._without_slot[id(load)] = ended
-            self._start_async(load)
+            self._event_loop().submit(load, ended.set)
         ended.wait()
 
     @property
@@ -254,19 +226,19 @@ class Executor:
     def _fill(self, every: bool = False) -> None:
         """Start queued loads in free slots (under the lock).
 
-        Unless ``every`` slot is to be filled, one load is given to a thread, and the others are watched.
+        Unless ``every`` slot is to be filled, one thread begins, and another watches whether it is quick.
         """
         threads = self.concurrency if every else int(self._quick is None)
         while self._ready and self._taken < self.concurrency:
             if is_async(self._ready[0]):
-                self._start_async(self._ready.popleft())
+                self._event_loop().submit(self._ready.popleft(), self._free_slot)
             elif threads:
                 threads -= 1
-                self._idle_thread().inbox.put(self._ready.popleft())
+                self._idle_thread().inbox.put(partial(self._serve, self._ready.popleft()))
             else:
                 if not self._is_watched:
                     self._is_watched = True
-                    self._idle_thread().inbox.put(WATCH)
+                    self._idle_thread().inbox.put(self._watch)
                 return
             self._taken += 1
 
@@ -274,30 +246,25 @@ class Executor:
         """Return a thread that has nothing to do, started now if need be (under the lock)."""
         if self._idle:
             return self._idle.pop()
-        self._threads.append(SlotThread(self._serve, f"ayework-slot-{len(self._threads)}"))
+        self._threads.append(SlotThread(f"ayework-slot-{len(self._threads)}"))
         return self._threads[-1]
 
-    def _start_async(self, load: Load) -> None:
-        """Start a load on the event loop, which is started when it is first needed (under the lock)."""
+    def _event_loop(self) -> EventLoopThread:
+        """Return the thread of the event loop, which is started when it is first needed (under the lock)."""
         if self.loop is None:
-            self.loop = EventLoopThread(self.services, self._finished_on_loop)
-        self.loop.submit(load)
+            self.loop = EventLoopThread(self.services, self.finished)
+        return self.loop
 
-    def _serve(self, thread: SlotThread) -> None:
-        """Run the load that wakes the thread, then what is queued, until there is nothing for a thread."""
-        while (load := thread.inbox.get()) is not None:
-            if isinstance(load, Watch):
-                self._watch(thread)
-                continue
-            tend_connections(tidy_connections)  # they may have become too old meanwhile
-            following: Load | None = load
-            while following is not None:
-                began = time.monotonic()
-                self._run(following)
-                tend_connections(keep_connections)
-                following = self._next_for(thread, time.monotonic() - began <= QUICK)
-            tend_connections(tidy_connections)
-        connections.close_all()
+    def _serve(self, first: Load, thread: SlotThread) -> None:
+        """Run this load, then queued ones, until there is none for the thread."""
+        tend_connections(tidy_connections)  # they may have become too old meanwhile
+        load: Load | None = first
+        while load is not None:
+            began = time.monotonic()
+            self._run(load)
+            tend_connections(keep_connections)
+            load = self._next_for(thread, time.monotonic() - began <= QUICK)
+        tend_connections(tidy_connections)
 
     def _next_for(self, thread: SlotThread, was_quick: bool) -> Load | None:
         """Return what the thread runs next in its slot; or free the slot, and note that it is idle."""
@@ -328,33 +295,22 @@ class Executor:
                 self._fill(every=True)
                 return
 
-    def _run_in_thread(self, load: Load) -> None:
-        """Run one load between two looks at the connections of the calling thread."""
-        tend_connections(tidy_connections)
-        self._run(load)
-        tend_connections(tidy_connections)
-
     def _run(self, load: Load) -> None:
-        """Run one load; ``finished`` is called whatever happens."""
-        outcomes: list[Ended] | None = None
+        """Run one load; ``finished`` is called in any case."""
+        outcomes = without_outcome(load)
         try:
             if load.start():
                 outcomes = run_load(load, self.services)
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
         finally:
-            self.finished(load, without_outcome(load) if outcomes is None else outcomes)
+            self.finished(load, outcomes)
 
-    def _finished_on_loop(self, load: Load, outcomes: list[Ended]) -> None:
-        """Free the slot of an async load, or wake the thread that waits for it."""
-        self.finished(load, outcomes)
+    def _free_slot(self) -> None:
+        """Free the slot of an async load."""
         with self._lock:
-            waiting = self._without_slot.pop(id(load), None)
-            if waiting is None:
-                self._taken -= 1
-                self._fill()
-        if waiting is not None:
-            waiting.set()
+            self._taken -= 1
+            self._fill()
 
 
 def tend_connections(tend: Callable[[], None]) -> None:

@@ -1,230 +1,237 @@
-"""How a worker is, told over HTTP, in its row, and to hooks."""
+"""The health of a worker: the watchdog over its threads, its state over HTTP, and its row in the database."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import NamedTuple, Protocol
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
-from django_ayework.flow.events import backlog_policy, report
-from django_ayework.flow.readiness import require_usable_database
+from django_ayework.conf import get_settings
+from django_ayework.define.context import AbortReason
+from django_ayework.documentation import logged
+from django_ayework.flow.events import report
+from django_ayework.flow.startup_checks import project_version, require_usable_database
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.models import WorkerProcess
-from django_ayework.rules.backpressure import BacklogInfo, Episode
-from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of
+from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
 from django_ayework.store import attempts
 from django_ayework.store.clock import clock
-from django_ayework.store.lanes import depths_of
+from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
+from django_ayework.worker.http import HttpServer, Response, json_response
 from django_ayework.worker.in_flight import InFlight
-from django_ayework.worker.threads import Recovery, resident_bytes, twice
-from django_ayework.worker.watchdog import Watchdog
+from django_ayework.worker.limits import resident_bytes
+from django_ayework.worker.threads import Recovery, twice
 
-# --- vitals ---
-# What a worker shows of itself: its phase, its threads, and what troubles it.
+logger = logging.getLogger("django_ayework")
 
 
-class Vitals:
-    """The signs of life of one worker."""
+#: Seconds between two checks of the watchdog.
+CHECK_EVERY = 0.25
 
-    def __init__(self, worker_id: str, concurrency: int, in_flight: InFlight, watchdog: Watchdog) -> None:
-        self.phase = Phase.STARTING
-        #: Called whenever the phase has changed.
-        self.listeners: list[Callable[[], object]] = []
-        self._worker_id = worker_id
-        self._concurrency = concurrency
-        self._in_flight = in_flight
-        self._watchdog = watchdog
-        self._trouble = ""
+
+class WatchedThread(Protocol):
+    """A thread that was started: its heartbeat, and whether it has ended before its time."""
+
+    heartbeat: Heartbeat
+
+    @property
+    def is_gone(self) -> bool: ...
+
+
+@dataclass(eq=False)
+class Watchdog:
+    """Watches the time of attempts, and the threads of the engine.
+
+    The thread that calls :meth:`check` again and again must not wait for the database itself. A thread whose
+    statement gets no answer is given a new connection: the old one is cut, so that the driver raises in that
+    thread. A thread that does not come back by that is lost.
+    """
+
+    in_flight: InFlight
+    threads: Callable[[], Iterable[WatchedThread]]
+    #: Which thread cannot be brought back, and why; empty while there is none.
+    lost: str = ""
+    _cut_at: dict[WatchedThread, float] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Check everything once."""
+        now = time.monotonic()
+        for delivery in self.in_flight.all():
+            if delivery.is_overtime(now):
+                delivery.abort(AbortReason.TIMEOUT)
+            delivery.interrupt()
+        for thread in self.threads():
+            self._check_thread(thread)
+
+    def _check_thread(self, thread: WatchedThread) -> None:
+        """Cut the connection of a thread that has been silent for longer than a statement may take."""
+        name, silence = thread.heartbeat.name, thread.heartbeat.silence()
+        timeout = get_settings().statement_timeout
+        if thread.is_gone:
+            self._lose(f"the thread {name!r} has ended")
+        if timeout is None or silence < timeout + bounds.ANSWER or thread.heartbeat.is_in_project_code:
+            self._cut_at.pop(thread, None)
+            return
+        if thread in self._cut_at:
+            if time.monotonic() - self._cut_at[thread] > bounds.STALL:
+                self._lose(f"the thread {name!r} has not come back for {silence:.0f} s")
+            return
+        self._cut_at[thread] = time.monotonic()
+        if cut(thread.heartbeat.socket):
+            logger.error(
+                "The database has not answered the thread %r for %.0f s; the connection is replaced. %s",
+                name, silence, logged("database-silent"),
+            )  # fmt: skip
+
+    def _lose(self, why: str) -> None:
+        if not self.lost:
+            self.lost = why
+            logger.critical(
+                "%s, so this worker cannot go on. Start it again. %s",
+                why.capitalize(),
+                logged("thread-stuck"),
+            )
+
+
+HealthReport = tuple[Health, Sequence[Signs]]
+
+
+class ActiveWork(NamedTuple):
+    """A work that this process has claimed and whose attempt has not ended.
+
+    ``attempt`` counts from 1. ``claimed_for`` and ``running_for`` are seconds; the second is None while the
+    work waits for a slot, for its batch, or in a doer.
+    """
+
+    id: str
+    type: str
+    queue: str
+    attempt: int
+    claimed_for: float
+    running_for: float | None
+
+
+def active_works(in_flight: InFlight) -> list[ActiveWork]:
+    """Return the claimed works whose attempts have not ended, the first claimed first."""
+    now = time.monotonic()
+    running = sorted(in_flight.running(), key=lambda delivery: delivery.claimed_at)
+    return [
+        ActiveWork(
+            delivery.row.id,
+            delivery.type,
+            delivery.row.queue,
+            delivery.row.attempt,
+            now - delivery.claimed_at,
+            None if delivery.started_at is None else now - delivery.started_at,
+        )
+        for delivery in running
+    ]
+
+
+@dataclass(eq=False)
+class WorkerHealth:
+    """The phase of one worker, its threads, and the last error of its claiming loop."""
+
+    worker_id: str
+    concurrency: int
+    watchdog: Watchdog
+    phase: Phase = Phase.STARTING
+    #: Called whenever the phase has changed, or a thread is lost.
+    listeners: list[Callable[[], object]] = field(default_factory=list)
+    _trouble: str = ""
 
     def enter(self, phase: Phase) -> None:
-        """Note that a part of the worker's life begins."""
+        """Note that a phase of the worker's life begins."""
         if phase is not self.phase:
             self.phase = phase
             self.notify()
 
     def notify(self) -> None:
-        """Call the listeners: something else has changed that they should look at."""
+        """Call the listeners."""
         for listener in self.listeners:
             listener()
 
-    def note(self, trouble: BaseException | None) -> None:
-        """Note what the claiming loop met in its last turn, if it was an error."""
-        self._trouble = "" if trouble is None else f"{type(trouble).__name__}: {trouble}".strip()
+    def note(self, error: BaseException | None) -> None:
+        """Note the error that the last turn of the claiming loop met, or None."""
+        self._trouble = "" if error is None else f"{type(error).__name__}: {error}".strip()
 
     def signs(self) -> Signs:
-        """Return how things stand; safe in any thread, and without a question to the database."""
-        threads = self._watchdog.signs() if self.phase in ALIVE or self._watchdog.lost else []
+        """Return how things stand; safe in any thread, and without a query."""
+        is_watched = self.phase in ALIVE or self.watchdog.lost
+        threads = list(self.watchdog.threads()) if is_watched else []
         return Signs(
-            worker=self._worker_id,
+            worker=self.worker_id,
             pid=os.getpid(),
             phase=self.phase,
-            silent={each.name: each.silence for each in threads if each.silence is not None},
+            silent={each.heartbeat.name: each.heartbeat.silence() for each in threads if not each.is_gone},
             trouble=self._trouble,
-            dead=tuple(each.name for each in threads if each.silence is None),
-            running=self._in_flight.active,
-            concurrency=self._concurrency,
-            attempts=self._in_flight.finished,
+            dead=tuple(each.heartbeat.name for each in threads if each.is_gone),
+            running=self.watchdog.in_flight.active,
+            concurrency=self.concurrency,
+            attempts=self.watchdog.in_flight.finished,
             memory=resident_bytes(),
         )
 
+    def report(self) -> HealthReport:
+        """Return the health of this worker, and its signs."""
+        signs = self.signs()
+        return health_of(signs, bounds.STALL), [signs]
 
-# --- health ---
-# A small HTTP server that tells how a worker is: ``/live`` and ``/ready``.
-
-#: Seconds for one question and its answer. Whoever is slower is left alone: a supervisor answers between
-#: its other tasks.
-QUICK = 0.5
-LONGEST_QUESTION = 65_536
-PHRASES = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
-
-Report = tuple[Health, Sequence[Signs]]
+    def stuck_threads(self) -> str:
+        """Say which threads are stuck."""
+        return "; ".join(wrong_with_threads(self.signs(), bounds.STALL))
 
 
-class HealthServer:
-    """Listens, and answers one question at a time whenever it is told that there is one.
+class HealthServer(HttpServer):
+    """Answers ``/live`` and ``/ready``."""
 
-    It has no thread of its own, so that a process that forks can have one too.
-    """
+    name = "health"
+    paths = ("/live", "/ready")
 
-    def __init__(self, host: str, port: int, ask: Callable[[], Report] | None = None) -> None:
-        self.ask = ask
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=16)
-        self._socket.setblocking(False)
+    def __init__(self, host: str, port: int, report: Callable[[], HealthReport] | None = None) -> None:
+        super().__init__(host, port)
+        self.report = report
 
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        host, port = self._socket.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-    def fileno(self) -> int:
-        """Return what to wait for."""
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        """Listen no more."""
-        self._socket.close()
-
-    def answer(self) -> None:
-        """Answer whoever is first in line."""
-        with suppress(OSError):  # it has gone away, or dawdles
-            client, _ = self._socket.accept()
-            with client:
-                client.settimeout(QUICK)
-                client.sendall(self.response_to(client.recv(LONGEST_QUESTION)))
-
-    def response_to(self, question: bytes) -> bytes:
-        """Return the whole response to a request."""
-        method, path, *_ = [*question.decode("latin-1").split(None, 2), "", ""]
-        status, body = self.answer_to(method, path.partition("?")[0])
-        payload = json.dumps(body).encode()
-        head = (
-            f"HTTP/1.1 {status} {PHRASES[status]}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(payload)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
-        )
-        return head.encode() + (b"" if method == "HEAD" else payload)
-
-    def answer_to(self, method: str, path: str) -> tuple[int, dict[str, object]]:
-        """Return the status and the body."""
-        if method not in ("GET", "HEAD"):
-            return 405, {"error": f"expected GET, got: {method!r}."}
-        if path not in ("/live", "/ready") or self.ask is None:
-            return 404, {"error": f"expected /live or /ready, got: {path!r}."}
-        health, signs = self.ask()
+    def respond(self, path: str) -> Response | None:
+        """Return the health; None while there is nobody to ask."""
+        if self.report is None:
+            return None
+        health, signs = self.report()
         is_well = health.live if path == "/live" else health.ready
-        return 200 if is_well else 503, {**asdict(health), "workers": [asdict(one) for one in signs]}
+        return json_response(
+            200 if is_well else 503, {**asdict(health), "workers": [asdict(one) for one in signs]}
+        )
 
-
-def report_on(vitals: Vitals) -> Report:
-    """Return how one worker of this process is."""
-    signs = vitals.signs()
-    return health_of(signs, bounds.STALL), [signs]
-
-
-def serve_in_thread(server: HealthServer) -> threading.Thread:
-    """Let a server answer in a thread of its own, as long as the process lives."""
-
-    def serve() -> None:
-        while True:
-            select.select([server], [], [])
-            server.answer()
-
-    thread = threading.Thread(target=serve, name="ayework-health", daemon=True)
-    thread.start()
-    return thread
-
-
-# --- lag ---
-# Lag: the hook ``ON_BACKLOG`` is told once a worker has been behind for too long.
-
-
-class Lag:
-    """Follows the claiming loop of one worker: it is behind while works could fill more room than it has."""
-
-    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._episode: Episode | None = None
-
-    def note(self, behind: bool, active: int, serves: Callable[[str], bool]) -> None:
-        """Note one turn of the loop. A turn that had room for everything it found ends the episode."""
-        policy = backlog_policy() if behind else None
-        if policy is None:
-            self._episode = None
-            return
-        now = self._seconds()
-        self._episode = self._episode or Episode(now, policy.after, policy.every)
-        behind_for = self._episode.told(now)
-        if behind_for is None:
-            return
-        waiting = queued(serves)
-        if waiting == 0:  # the slots are full, and that is all there is to do
-            self._episode = None
-            return
-        policy.tell(BacklogInfo(active=active, queued=waiting, behind_for=behind_for))
-
-
-def queued(serves: Callable[[str], bool]) -> int | None:
-    """Count the works that are due in the queues served; None when the database cannot say."""
-    try:
-        return sum(depth.works for depth in depths_of("pending") if serves(depth.queue))
-    except Exception as error:
-        report(error, "queue", "the works that are due could not be counted")
-        return None
-
-
-# --- presence ---
-# The row by which everybody else knows of a worker.
-
-logger = logging.getLogger("django_ayework")
 
 #: Seconds to wait for a database that is away when the worker starts, growing to the second figure.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 
 
-class Presence:
+@dataclass(eq=False)
+class WorkerRegistration:
     """Writes the row of one worker: when it starts, while it lives, and when it stops."""
 
-    def __init__(self, worker_id: str, name: str, queues: tuple[str, ...], concurrency: int) -> None:
-        self.worker_id = worker_id
-        self.name = name
-        self.queues = queues
-        self.concurrency = concurrency
-        #: Says which threads of the worker are stuck.
-        self.troubles: Callable[[], list[str]] = list
+    worker_id: str
+    name: str
+    queues: tuple[str, ...]
+    concurrency: int
+    trouble: Callable[[], str] = str
+    #: Whether the worker obeys a command to claim nothing.
+    quiet: bool = False
 
-    def announce(self, stopping: threading.Event, on_try: Callable[[Exception | None], object]) -> None:
-        """Register once the database answers; give up when asked to stop.
+    def register_once_ready(
+        self, stopping: threading.Event, on_try: Callable[[Exception | None], object]
+    ) -> None:
+        """Register once the database answers; give up when the worker is asked to stop.
 
         Raises ImproperlyConfigured for a database on which workers cannot run.
         """
@@ -258,21 +265,19 @@ class Presence:
             running=running,
             started_at=now,
             seen_at=now,
+            quiet=self.quiet,
+            version=project_version(),
         )
         attempts.register(process)
 
-    @property
-    def trouble(self) -> str:
-        """Which threads are stuck, as far as that fits its column."""
-        return "; ".join(self.troubles())[:500]
-
     def beat(self, running: int) -> None:
-        """Tell that the worker is alive; one that was silent for so long that it was forgotten is back."""
-        if not attempts.heartbeat(self.worker_id, clock.now(), running, self.trouble):
+        """Write that the worker is alive; insert the row again if it was pruned after a long silence."""
+        trouble = self.trouble()[:500]  # the length of its column
+        if not attempts.heartbeat(self.worker_id, clock.now(), running, trouble):
             self.register(running)
 
-    def leave(self, left: int) -> None:
-        """Note the end, if the database is there to hear it; say how many works are left to their leases."""
+    def sign_off(self, left: int) -> None:
+        """Note the end, if the database is there; log how many works are left to their leases."""
         try:
             twice(lambda: attempts.stopped(self.worker_id, clock.now()))
         except Exception as error:
@@ -281,6 +286,7 @@ class Presence:
         if left:
             logger.error(
                 "Worker %s leaves %d works to their leases, as it stopped without the database: "
-                "they run again once those have lapsed.", self.worker_id, left,
+                "they run again once those have lapsed. %s",
+                self.worker_id, left, logged("left-to-leases"),
             )  # fmt: skip
         logger.info("Worker %s stopped.", self.worker_id)

@@ -1,45 +1,249 @@
-"""Works that this process has claimed and not yet settled, and what a stopping worker does with them."""
+"""Works that this process has claimed and not yet settled: their states, leases, losses, and their return."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.db import Error, connections
 
 from django_ayework.conf import get_settings
-from django_ayework.define.context import AbortReason
+from django_ayework.define.context import AbortReason, AbortSignal
+from django_ayework.documentation import logged
+from django_ayework.doers import Doer
+from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.events import report
 from django_ayework.flow.notify import publish_released
-from django_ayework.store import transitions
+from django_ayework.flow.options import StoredOptions, decode_options
+from django_ayework.rules.durations import later
+from django_ayework.rules.states import Status
+from django_ayework.store import locks, transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.database import is_contention
+from django_ayework.store.locks import Holder, holders_of
+from django_ayework.store.rows import WorkRow
 from django_ayework.worker import bounds
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.threads import twice
+from django_ayework.worker.handlers import Interruption
+from django_ayework.worker.threads import LoopThread, Recovery, twice
 
-# --- holdings ---
-# Everything this process has claimed and not yet settled.
+logger = logging.getLogger("django_ayework")
 
 
-class InFlight:
-    """Claimed works by id; shared by claiming, slots, settling, leases and maintenance."""
+class Delivery:
+    """A claimed work, from the claim to its settlement. Times are monotonic seconds.
 
-    def __init__(self, on_room: Callable[[], None]) -> None:
+    The claim gave it the lease of the settings; one with a ``lease`` of its own is due for renewal at once.
+    """
+
+    __slots__ = (  # there are thousands a second
+        "_interruptions", "_lock", "claimed_at", "doer", "ended", "in_batch",
+        "lapses_at", "lease", "lost", "on_abort", "options", "ready_at", "renewed_at", "row",
+        "settled", "signal", "started_at", "type", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, row: WorkRow, lease: float) -> None:
+        self.row = row
+        self.type = row.type
+        self.signal = AbortSignal()
+        self.options: StoredOptions = decode_options(row.options)
+        self.lease = self.options.lease or lease
+        self.claimed_at = time.monotonic()
+        self.ready_at = self.claimed_at  # later while it gathers with others for a batch
+        self.in_batch = False  # takes no slot of its own
+        self.doer: Doer | None = None  # runs it, instead of a slot
+        self.renewed_at = self.claimed_at if self.lease == lease else float("-inf")
+        self.lapses_at = self.claimed_at + lease
+        self.started_at: float | None = None
+        self.ended = False
+        self.withdrawn = False
+        self.settled = False  # in a transaction of the attempt's own
+        self.lost: AbortReason | None = None  # found out in a transaction of the attempt's own
+        #: Called with the work and the reason when it is asked to stop, while an async handler runs.
+        self.on_abort: Callable[[Delivery, AbortReason], object] | None = None
+        self._interruptions: list[Interruption] = []  # calls of its handler, if that may be interrupted
         self._lock = threading.Lock()
-        self._held: dict[str, Delivery] = {}
-        self._unfinished = 0
-        self.in_doers = 0  # works and batches that doers hold, waiting or running
-        self._on_room = on_room
-        self.finished = 0  # works and batches that have left their slots
-        self.attempts = 0  # made since the start, or to be made
-        self.low_water = 0
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """This one, as a batch has many."""
+        return (self,)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the attempt has run; None if it has not started."""
+        return None if self.started_at is None else time.monotonic() - self.started_at
+
+    def start(self) -> bool:
+        """Mark the attempt as started; False when it was withdrawn before."""
+        with self._lock:
+            if self.withdrawn:
+                return False
+            self.started_at = time.monotonic()
+            return True
+
+    def withdraw(self) -> bool:
+        """Take the work back unless its attempt has started; return whether that was possible."""
+        with self._lock:
+            if self.started_at is not None:
+                return False
+            self.withdrawn = True
+            return True
+
+    def renew(self, now: float) -> None:
+        """Note that the lease was renewed."""
+        self.renewed_at, self.lapses_at = now, now + self.lease
+
+    def has_lapsed(self, now: float) -> bool:
+        """Tell whether the lease was over by then; the work is ours until another worker takes it."""
+        return now > self.lapses_at
+
+    def is_overtime(self, now: float) -> bool:
+        """Tell whether the attempt has run longer than the work's ``timeout``."""
+        timeout, started = self.options.timeout, self.started_at
+        return timeout is not None and started is not None and now - started > timeout
+
+    def abort(self, reason: AbortReason) -> None:
+        """Ask the attempt to stop; an async handler is cancelled."""
+        self.signal.abort(reason)
+        if (on_abort := self.on_abort) is not None:
+            on_abort(self, reason)
+
+    def abort_error(self) -> AyeworkError:
+        """Return the error for the reason why the attempt was asked to stop."""
+        if self.signal.reason is AbortReason.TIMEOUT:
+            limit = self.options.timeout
+            return AttemptTimeout(f"the attempt ran longer than its timeout of {limit} seconds.")
+        return Aborted(str(self.signal.reason), id=self.row.id)
+
+    def interruptible(self) -> Interruption:
+        """Return a call of the handler that :meth:`interrupt` may interrupt."""
+        self._interruptions.append(Interruption(self.signal, self.abort_error))
+        return self._interruptions[-1]
+
+    def interrupt(self) -> bool:
+        """Raise the abort inside the handler if it is asked to stop; return whether that is possible."""
+        if self._interruptions and self.signal.aborted:
+            self._interruptions[-1].interrupt()
+        return bool(self._interruptions)
+
+    def end_interruptions(self) -> bool:
+        """Forget the exceptions that were raised inside the handler; return whether there were any."""
+        arrived = [each for each in self._interruptions if each.arrived is not None]
+        for each in arrived:
+            each.arrived = None
+        return bool(arrived)
+
+    def __str__(self) -> str:
+        return f"work {self.row.id} ({self.row.type})"
+
+
+class Batch:
+    """Deliveries of one batch type, which run together in one slot."""
+
+    #: A batch takes its slot even if all of its works were given back.
+    withdrawn = False
+
+    def __init__(self, deliveries: Iterable[Delivery]) -> None:
+        self.deliveries = tuple(deliveries)
+        self.type = self.deliveries[0].type
+        self._runs: bool | None = None
+
+    def start(self) -> bool:
+        """Mark the attempts as started, once; False when none is left to run.
+
+        Works that were given back, or lost while they waited, are left out.
+        """
+        if self._runs is None:
+            started = [each.start() for each in self.deliveries if not each.signal.aborted]
+            self._runs = any(started)
+        return self._runs
+
+    def __str__(self) -> str:
+        return f"a batch of {len(self.deliveries)} {self.type}"
+
+
+def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
+    """Return why a work is not ours any more; None when it still is (its row was only locked)."""
+    if delivery.settled:
+        return None
+    if holder is None:
+        return AbortReason.NOT_FOUND
+    if holder.status == Status.CANCELLED:
+        return AbortReason.CANCELLED
+    if holder.status in (Status.SUCCESS, Status.DEAD):
+        return AbortReason.ALREADY_COMPLETED
+    if (holder.delivery, holder.worker) != (delivery.row.delivery, delivery.row.worker):
+        return AbortReason.TAKEN_BY_ANOTHER_WORKER
+    return None
+
+
+def abort_lost(doubtful: Sequence[Delivery]) -> None:
+    """Abort the attempts of those works that are not ours any more; one whose row is only locked stays."""
+    holders = holders_of(delivery.row.id for delivery in doubtful) if doubtful else {}
+    for delivery in doubtful:
+        reason = loss_of(delivery, holders.get(delivery.row.id))
+        if reason is not None and not delivery.ended:
+            delivery.abort(reason)
+
+
+def abort_lost_waiting(waiting: Iterable[Delivery], trusted_for: float) -> None:
+    """Abort those of these works that were cancelled, completed or lost while they waited to run.
+
+    Works claimed less than ``trusted_for`` seconds ago are not checked. An error is only reported: the
+    outcome of a work that is not ours is refused anyway.
+    """
+    before = time.monotonic() - trusted_for
+    doubtful = [delivery for delivery in waiting if delivery.claimed_at < before]
+    try:
+        abort_lost(doubtful)
+    except Exception as error:
+        report(error, "queue", f"{len(doubtful)} works could not be looked at before they run")
+
+
+def warn_if_late(delivery: Delivery, act: str) -> None:
+    """Log that a work was, say, "settled" although its lease had lapsed: nobody else had taken it."""
+    if delivery.has_lapsed(time.monotonic()):
+        logger.warning(
+            "The lease of work %s had lapsed when it was %s; nobody had taken the work. %s",
+            delivery.row.id, act, logged("lease-lapsed"),
+        )  # fmt: skip
+
+
+def warn_if_lost(delivery: Delivery) -> None:
+    """Log that a work was taken from its attempt, if it was."""
+    if (lost := delivery.lost) is not None:
+        logger.warning("Work %s was lost while it ran: %s. %s", delivery.row.id, lost, logged("work-lost"))
+
+
+@dataclass(eq=False)
+class InFlight:
+    """Claimed works by id; shared by claiming, slots, settling, leases and maintenance.
+
+    ``on_room`` is called when an end may let more works be claimed.
+    """
+
+    on_room: Callable[[], None]
+    #: Works and batches that gather, wait for a slot, or run in one.
+    unfinished: int = 0
+    #: Works and batches that doers hold, waiting or running.
+    in_doers: int = 0
+    #: Works and batches that have left their slots.
+    finished: int = 0
+    #: Attempts made since the start, or to be made.
+    attempts: int = 0
+    #: An end that leaves as many unfinished, or fewer, calls ``on_room``.
+    low_water: int = 0
+    _held: dict[str, Delivery] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, deliveries: list[Delivery]) -> None:
         """Note claimed works."""
         with self._lock:
             self._held.update((delivery.row.id, delivery) for delivery in deliveries)
-            self._unfinished += in_slots(deliveries)
-            self.in_doers += in_doers(deliveries)
-            self.attempts += len(deliveries)
+            self._count(deliveries, 1)
 
     def begin_batch(self, in_doer: bool = False) -> None:
         """Note that works gather for a batch, which will take a slot, or be one task of a doer."""
@@ -47,7 +251,7 @@ class InFlight:
             if in_doer:
                 self.in_doers += 1
             else:
-                self._unfinished += 1
+                self.unfinished += 1
 
     def finish(self, in_doer: bool = False) -> None:
         """Note that a work or a batch has ended; its settlement may still be on its way."""
@@ -55,11 +259,11 @@ class InFlight:
             if in_doer:
                 self.in_doers -= 1
             else:
-                self._unfinished -= 1
+                self.unfinished -= 1
                 self.finished += 1
-            has_room = in_doer or self._unfinished <= self.low_water
+            has_room = in_doer or self.unfinished <= self.low_water
         if has_room:
-            self._on_room()
+            self.on_room()
 
     def settle(self, deliveries: list[Delivery]) -> None:
         """Forget works that are settled."""
@@ -69,100 +273,149 @@ class InFlight:
                     del self._held[delivery.row.id]
             empty = not self._held
         if empty:
-            self._on_room()
+            self.on_room()
 
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Forget works that were withdrawn before they started."""
         with self._lock:
-            self._unfinished -= in_slots(deliveries)
-            self.in_doers -= in_doers(deliveries)
-            self.attempts -= len(deliveries)
+            self._count(deliveries, -1)
         self.settle(deliveries)
-
-    @property
-    def unfinished(self) -> int:
-        """How many claimed works and batches gather, wait for a slot, or run in one."""
-        return self._unfinished
 
     @property
     def active(self) -> int:
         """How many claimed works and batches have not ended."""
-        return self._unfinished + self.in_doers
+        return self.unfinished + self.in_doers
 
     def all(self) -> list[Delivery]:
         """Return every work held."""
         with self._lock:
             return list(self._held.values())
 
-    def abort(self, reasons: Mapping[str, AbortReason]) -> None:
-        """Tell attempts of these works to stop, if they run here."""
-        with self._lock:
-            held = [(self._held[id], reason) for id, reason in reasons.items() if id in self._held]
-        for delivery, reason in held:
-            delivery.abort(reason)
-
     def ids(self) -> set[str]:
         """Return the ids of every work held."""
         with self._lock:
             return set(self._held)
 
+    def abort(self, reasons: Mapping[str, AbortReason]) -> None:
+        """Ask attempts of these works to stop, if they run here."""
+        with self._lock:
+            held = [(self._held[id], reason) for id, reason in reasons.items() if id in self._held]
+        for delivery, reason in held:
+            delivery.abort(reason)
+
     def all_begun(self) -> bool:
         """Tell whether every work held has started, so that none will be given back."""
         return all(delivery.started_at is not None for delivery in self.all())
 
-    def waiting_longer_than(self, seconds: float) -> list[Delivery]:
-        """Return works that have been ready for this long and have not started."""
-        before = time.monotonic() - seconds
-        return [d for d in self.all() if d.started_at is None and d.ready_at < before]
+    def running(self) -> list[Delivery]:
+        """Return works whose attempts have not ended; the others only wait to be settled."""
+        return [delivery for delivery in self.all() if not delivery.ended]
+
+    def _count(self, deliveries: list[Delivery], sign: int) -> None:
+        """Count works in or out (under the lock); a batch is counted by itself."""
+        self.attempts += sign * len(deliveries)
+        for delivery in deliveries:
+            if not delivery.in_batch and delivery.doer is None:
+                self.unfinished += sign
+            elif not delivery.in_batch:
+                self.in_doers += sign
 
 
-def in_slots(deliveries: list[Delivery]) -> int:
-    """Return how many slots these take; a batch is counted by itself."""
-    return sum(not delivery.in_batch and delivery.doer is None for delivery in deliveries)
+#: Seconds between two turns of the thread that renews leases.
+TICK = 0.25
+#: Seconds between two tries to reach a database that is away; less when leases are short.
+LONGEST_PAUSE = 5.0
+#: Seconds without a work after which the connection is closed.
+IDLE = 5.0
 
 
-def in_doers(deliveries: list[Delivery]) -> int:
-    """Return how many of these a doer runs; a batch is counted by itself."""
-    return sum(not delivery.in_batch and delivery.doer is not None for delivery in deliveries)
+def recovery_within_lease() -> Recovery:
+    """Return pauses short enough that a lease outlives several of them."""
+    return Recovery(TICK, min(LONGEST_PAUSE, get_settings().lease / 6))
 
 
-# --- winding down ---
-# Winding down: what a stopping worker does with the works it holds.
+class LeaseThread(LoopThread):
+    """Renews leases that are a third used, so that short works are never renewed.
 
-logger = logging.getLogger("django_ayework")
+    A row that another transaction has locked is passed over, and tried again at the next tick: a work stays
+    with this worker as long as no other has taken it. No code of the project runs here.
+    """
 
-LOOK_EVERY = 0.02
-#: How often a handler is to be interrupted that is in a delicate place, before it is left to itself.
+    failure = "the leases could not be renewed"
+
+    def __init__(self, worker_id: str, in_flight: InFlight) -> None:
+        super().__init__("leases", recovery_within_lease())
+        self.worker_id = worker_id
+        self.in_flight = in_flight
+        self._held_at = time.monotonic()
+
+    def turn(self) -> float:
+        """Renew the leases that are due, those of equal length together."""
+        now = time.monotonic()
+        held = self.in_flight.all()
+        due = [delivery for delivery in held if now - delivery.renewed_at > delivery.lease / 3]
+        for lease in {delivery.lease for delivery in due}:
+            self._renew([delivery for delivery in due if delivery.lease == lease], lease, now)
+        if held:
+            self._held_at = now
+        elif now - self._held_at > IDLE:
+            connections.close_all()
+        return TICK
+
+    def _renew(self, due: list[Delivery], lease: float, now: float) -> None:
+        """Renew leases of one length; abort works whose leases have lapsed because that fails."""
+        try:
+            renewed = locks.renew(deliveries_by_id(due), self.worker_id, later(clock.now(), lease))
+        except Exception as error:
+            for delivery in due:
+                if delivery.has_lapsed(now) and not (isinstance(error, Error) and is_contention(error)):
+                    delivery.abort(AbortReason.ERROR)
+            raise
+        for delivery in due:
+            if delivery.row.id in renewed:
+                warn_if_late(delivery, "renewed")
+                delivery.renew(now)
+        abort_lost([delivery for delivery in due if delivery.row.id not in renewed])
+
+
+def deliveries_by_id(deliveries: list[Delivery]) -> dict[str, int]:
+    """Return the delivery number of each work, which fences writes to its row."""
+    return {delivery.row.id: delivery.row.delivery for delivery in deliveries}
+
+
+#: Seconds between two checks whether running attempts have ended.
+CHECK_EVERY = 0.02
+#: How often a handler is interrupted that cannot be at the moment, before it is left to itself.
 INTERRUPTIONS = 10
 
 
 def wind_down(worker_id: str, in_flight: InFlight, until: float) -> int:
-    """Give back what has not started, let what runs end until this moment, then give that back too.
+    """Release works that have not started, and at the moment ``until`` those that still run.
 
-    No attempt is spent by it. The outcome of a handler that ends after all is refused, as its work is no
-    longer ours. Return how many works could not be given back: those are left to their leases.
+    No attempt is spent by it. The outcome of a handler that ends after all is refused, as its work no longer
+    belongs to this worker. Return how many works could not be given back: those are left to their leases.
     """
     waiting = [delivery for delivery in in_flight.all() if delivery.withdraw()]
     kept = [] if give_back(worker_id, waiting) else waiting
     in_flight.give_back(waiting)
-    await_running(in_flight, until)
-    left = running(in_flight)
-    tell_to_stop(left)
+    while in_flight.running() and time.monotonic() < until:
+        time.sleep(CHECK_EVERY)
+    left = in_flight.running()
+    abort_for_shutdown(left)
     given_back = give_back(worker_id, [*kept, *left])
     in_flight.settle(left)
     return 0 if given_back else len(kept) + len(left)
 
 
-def tell_to_stop(deliveries: list[Delivery]) -> None:
-    """Tell attempts that the worker stops, and interrupt those that may be; there is no time to insist."""
+def abort_for_shutdown(deliveries: list[Delivery]) -> None:
+    """Abort attempts as the worker stops, and interrupt those that may be; there is no time to insist."""
     for delivery in deliveries:
         delivery.abort(AbortReason.SHUTDOWN)
     for _ in range(INTERRUPTIONS):
-        if not any(delivery.is_interruptible and not delivery.ended for delivery in deliveries):
+        interrupted = [delivery.interrupt() for delivery in deliveries if not delivery.ended]
+        if not any(interrupted):
             break
-        for delivery in deliveries:
-            delivery.interrupt()
-        time.sleep(LOOK_EVERY)
+        time.sleep(CHECK_EVERY)
 
 
 def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
@@ -170,8 +423,7 @@ def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
     if not deliveries:
         return True
     try:
-        held = {delivery.row.id: delivery.row.delivery for delivery in deliveries}
-        released = twice(lambda: transitions.release(held, worker_id))
+        released = twice(lambda: transitions.release(deliveries_by_id(deliveries), worker_id))
     except Exception as error:
         report(error, "queue", f"{len(deliveries)} works could not be given back")
         return False
@@ -180,24 +432,14 @@ def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
     return True
 
 
-def await_running(in_flight: InFlight, until: float) -> None:
-    """Wait for running attempts to end."""
-    while running(in_flight) and time.monotonic() < until:
-        time.sleep(LOOK_EVERY)
-
-
-def running(in_flight: InFlight) -> list[Delivery]:
-    """Return works whose attempts have not ended; those that have ended are the settler's."""
-    return [delivery for delivery in in_flight.all() if not delivery.ended]
-
-
 def ends_in_time(thread: threading.Thread, worker_id: str) -> bool:
-    """Wait for the end of a worker that was told to stop; return False when a silent database keeps it."""
+    """Wait for the end of a worker that was asked to stop; return False when a silent database keeps it."""
     patience = get_settings().shutdown_grace + bounds.FAREWELL
     thread.join(patience)
     if thread.is_alive():
         logger.error(
             "Worker %s has not stopped within %.0f s, as the database does not answer: "
-            "its works run again once their leases have lapsed.", worker_id, patience,
+            "its works run again once their leases have lapsed. %s",
+            worker_id, patience, logged("left-to-leases"),
         )  # fmt: skip
     return not thread.is_alive()

@@ -1,113 +1,119 @@
-"""When a worker claims less or nothing: its own limits, backpressure, acceptance, unknown types."""
+"""When a worker claims less or nothing: limits, backpressure, acceptance, unknown types; and backlogs."""
 
 from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from asgiref.sync import async_to_sync
 
 from django_ayework.conf import get_settings
-from django_ayework.define.registry import registry
-from django_ayework.flow.events import report, resolved_hook
-from django_ayework.flow.settle import Settlement, Success
+from django_ayework.define.types import registry
+from django_ayework.documentation import logged
+from django_ayework.flow.events import backlog_policy, report, resolved_hook
+from django_ayework.flow.settle import Success
 from django_ayework.flow.states import state_of
 from django_ayework.heartbeat import project_code
-from django_ayework.rules.backpressure import PressureInfo
 from django_ayework.rules.durations import later
+from django_ayework.rules.formatting import if_renamed, parked_again
+from django_ayework.rules.health import BacklogInfo, Episode, PressureInfo
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.states import Outcome
-from django_ayework.rules.texts import if_renamed, parked_again
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
+from django_ayework.store.lanes import depths_of
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.attempt import is_parked
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.threads import resident_bytes
-
-# --- limits ---
-# When a worker has done enough, and makes room for another process.
+from django_ayework.worker.attempt import Ended
+from django_ayework.worker.in_flight import Delivery
 
 logger = logging.getLogger("django_ayework")
 
+
 MEGABYTE = 2**20
-#: Seconds between two looks at the memory.
-LOOK_EVERY = 1.0
+#: Seconds between two measurements of the memory.
+MEASURE_EVERY = 1.0
 
 
+@dataclass(eq=False)
 class Limits:
     """``max_works`` attempts, or more than ``max_memory`` megabytes: then no work is claimed any more."""
 
-    def __init__(self, max_works: int | None, max_memory: int | None) -> None:
-        self.max_works = max_works
-        self.max_memory = max_memory
-        #: What was reached, in words; once it is, it stays so.
-        self.reached = ""
-        self._looked_at = float("-inf")
+    max_works: int | None
+    max_memory: int | None
+    #: The limit that was reached, in words; empty until then.
+    reached: str = ""
+    _measured_at: float = float("-inf")
 
-    def room(self, wanted: int, attempts: int) -> int:
-        """Return how many of the wanted works may be claimed after so many attempts."""
-        left = self.attempts_left(attempts)
-        return wanted if left is None else min(wanted, left)
-
-    def attempts_left(self, attempts: int) -> int | None:
-        """Return how many more attempts may be made after so many; None for any number."""
+    def attempts_left(self, attempts: int) -> int:
+        """Return how many more attempts may be made after so many."""
         if self.reached:
             return 0
-        return None if self.max_works is None else max(0, self.max_works - attempts)
+        return sys.maxsize if self.max_works is None else max(0, self.max_works - attempts)
 
     def judge(self, attempts: int, all_begun: Callable[[], bool]) -> bool:
         """Tell whether a limit is reached. Attempts count once begun: until then works may be given back."""
-        if not self.reached:
-            self.reached = self._by_works(attempts, all_begun) or self._by_memory()
-            if self.reached:
-                logger.info("The worker claims no more: %s.", self.reached)
+        if self.reached:
+            return True
+        if self.max_works is not None and attempts >= self.max_works and all_begun():
+            self.reached = f"{attempts} attempts were made, of {self.max_works}"
+        elif self.max_memory is not None and time.monotonic() - self._measured_at >= MEASURE_EVERY:
+            self._measured_at = time.monotonic()
+            megabytes = resident_bytes() / MEGABYTE
+            if megabytes > self.max_memory:
+                self.reached = f"{megabytes:.0f} MB are in use, more than {self.max_memory}"
+        if self.reached:
+            logger.info("The worker claims no more: %s.", self.reached)
         return bool(self.reached)
 
-    def _by_works(self, attempts: int, all_begun: Callable[[], bool]) -> str:
-        if self.max_works is None or attempts < self.max_works or not all_begun():
-            return ""
-        return f"{attempts} attempts were made, of {self.max_works}"
 
-    def _by_memory(self) -> str:
-        now = time.monotonic()
-        if self.max_memory is None or now - self._looked_at < LOOK_EVERY:
-            return ""
-        self._looked_at = now
-        megabytes = resident_bytes() / MEGABYTE
-        if megabytes <= self.max_memory:
-            return ""
-        return f"{megabytes:.0f} MB are in use, more than {self.max_memory}"
+STATM = Path("/proc/self/statm")
 
 
-# --- pressure ---
-# Pressure: the hook ``BACKPRESSURE`` is asked before each claim whether to hold back, and for how long.
+def resident_bytes() -> int:
+    """Return how much memory the process holds now; the most it ever held where that is unknown.
+
+    Linux has the figure in ``/proc``. macOS and others have the peak alone: there one spike counts for ever.
+    """
+    try:
+        import resource
+    except ImportError:  # neither Linux nor macOS
+        return 0
+    try:
+        return int(STATM.read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
-class Pressure:
-    """Counts how attempts of this process end, and asks the hook; one worker has one."""
+@dataclass(eq=False)
+class Backpressure:
+    """Counts how attempts of one worker end, and asks the hook ``BACKPRESSURE`` whether to claim."""
 
-    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._succeeded: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._until = float("-inf")
+    seconds: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _succeeded: Counter[str] = field(default_factory=Counter)
+    _failed: Counter[str] = field(default_factory=Counter)
+    _until: float = float("-inf")
 
-    def count(self, settlement: Settlement) -> None:
-        """Count an attempt by its type and end, if anybody asks; a deferral is neither of both."""
+    def count(self, outcomes: Iterable[Ended]) -> None:
+        """Count attempts by type and end, if there is a hook; a deferral is neither of both."""
         if get_settings().backpressure is None:
             return
-        if not isinstance(settlement.ending, Success) and settlement.ending.outcome is Outcome.DEFERRED:
-            return
-        ends = self._succeeded if isinstance(settlement.ending, Success) else self._failed
         with self._lock:
-            ends[settlement.row.type] += 1
+            for _, settlement in outcomes:
+                if settlement is None:
+                    continue
+                if isinstance(settlement.ending, Success):
+                    self._succeeded[settlement.row.type] += 1
+                elif settlement.ending.outcome is not Outcome.DEFERRED:
+                    self._failed[settlement.row.type] += 1
 
     def pause(self, active: int) -> float:
         """Return for how many seconds nothing is to be claimed; 0 for go on.
@@ -116,32 +122,58 @@ class Pressure:
         reported, and holds back for a poll.
         """
         hook = get_settings().backpressure
-        left = self._until - self._seconds()
+        left = self._until - self.seconds()
         if hook is None or left > 0:
             return max(0.0, left)
+        with self._lock:
+            info = PressureInfo(active=active, succeeded=dict(self._succeeded), failed=dict(self._failed))
         try:
-            pause = float(answer(resolved_hook(hook), self.info(active)) or 0)
+            ask = resolved_hook(hook)
+            with project_code():
+                answer = (async_to_sync(ask) if inspect.iscoroutinefunction(ask) else ask)(info)
+            pause = float(answer or 0)
         except BaseException as error:
             report(error, "queue", "BACKPRESSURE failed; nothing is claimed for a poll")
             pause = get_settings().poll_interval
-        self._until = self._seconds() + pause
+        self._until = self.seconds() + pause
         return max(0.0, pause)
 
-    def info(self, active: int) -> PressureInfo:
-        """Return what the hook is given."""
-        with self._lock:
-            return PressureInfo(active=active, succeeded=dict(self._succeeded), failed=dict(self._failed))
+
+@dataclass(eq=False)
+class BacklogMonitor:
+    """Calls ``ON_BACKLOG`` once a worker has been behind for too long.
+
+    A worker is behind while works could fill more room than it has.
+    """
+
+    seconds: Callable[[], float] = time.monotonic
+    _episode: Episode | None = None
+
+    def note(self, behind: bool, active: int, serves: Callable[[str], bool]) -> None:
+        """Note one turn of the claiming loop. A turn with room for everything it found ends the episode."""
+        policy = backlog_policy() if behind else None
+        if policy is None:
+            self._episode = None
+            return
+        now = self.seconds()
+        self._episode = self._episode or Episode(now, policy.after, policy.every)
+        behind_for = self._episode.reported(now)
+        if behind_for is None:
+            return
+        waiting = queued(serves)
+        if waiting == 0:  # the slots are full, and that is all there is to do
+            self._episode = None
+            return
+        policy.hook(BacklogInfo(active=active, queued=waiting, behind_for=behind_for))
 
 
-def answer(hook: Callable[..., Any], info: PressureInfo) -> Any:
-    """Ask the hook, which may be async."""
-    asked = async_to_sync(hook) if inspect.iscoroutinefunction(hook) else hook
-    with project_code():
-        return asked(info)
-
-
-# --- acceptance ---
-# Acceptance: a worker may decline works that it has claimed, for others to take.
+def queued(serves: Callable[[str], bool]) -> int | None:
+    """Count the works that are due in the queues served; None when the database cannot say."""
+    try:
+        return sum(depth.works for depth in depths_of("pending") if serves(depth.queue))
+    except Exception as error:
+        report(error, "queue", "the works that are due could not be counted")
+        return None
 
 
 def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
@@ -154,13 +186,16 @@ def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
     if hook is None:
         return list(deliveries)
     accept = resolved_hook(hook)
-    declined = [delivery for delivery in deliveries if not is_accepted(delivery, accept)]
+    taken, declined = [], {}
+    for delivery in deliveries:
+        if is_accepted(delivery, accept):
+            taken.append(delivery)
+        else:
+            declined[delivery.row.id] = delivery.row.delivery
     if declined:
         again_at = later(clock.now(), get_settings().poll_interval)
-        transitions.release(
-            {delivery.row.id: delivery.row.delivery for delivery in declined}, worker_id, again_at
-        )
-    return [delivery for delivery in deliveries if delivery not in declined]
+        transitions.release(declined, worker_id, again_at)
+    return taken
 
 
 def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
@@ -173,31 +208,12 @@ def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
         return False
 
 
-# --- parking ---
-# Parking: a work of a type unknown here is offered again later, as another worker may know it.
-
-
-def told_apart(claimed: Iterable[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
-    """Return the works that can run here, and those that may be for others."""
-    known: list[Delivery] = []
-    unknown: list[Delivery] = []
-    for delivery in claimed:
-        (unknown if is_parked(delivery.row) else known).append(delivery)
-    return known, unknown
-
-
-def park(deliveries: Iterable[Delivery], worker_id: str) -> None:
-    """Give claimed works back, to be offered again in a while."""
-    for delivery in deliveries:
-        park_row(delivery.row, worker_id)
-
-
-def park_row(row: WorkRow, worker_id: str) -> None:
-    """Give a claimed work back, to be offered again in a while."""
+def park(row: WorkRow, worker_id: str) -> None:
+    """Give back a work of a type that is unknown here; it is offered again later, to others too."""
     now = clock.now()
     logger.warning(
-        "Work %s has the type %r, which is unknown here. %s %s",
+        "Work %s has the type %r, which is unknown here. %s %s %s",
         row.id, row.type, if_renamed(row.type, registry.names()), registry.loaded(),
+        logged("unknown-type"),
     )  # fmt: skip
-    error = parked_again(row.error, now)
-    transitions.release({row.id: row.delivery}, worker_id, now + OFFER_AGAIN, error)
+    transitions.release({row.id: row.delivery}, worker_id, now + OFFER_AGAIN, parked_again(row.error, now))

@@ -1,84 +1,98 @@
-"""The maintenance thread: what a worker does for the fleet, and for its own works besides running them.
+"""The maintenance thread, the thread of UNHANDLED_GROUP, and the scheduler.
 
-All of it is bounded: a page at a time. Nothing here is waited for by claims, outcomes or leases.
-"""
+All maintenance is bounded: a page at a time. No claim, outcome or lease waits for it."""
 
 from __future__ import annotations
 
-import math
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import Error, connections
 
 from django_ayework.conf import get_settings
+from django_ayework.define.schedules import schedules
+from django_ayework.flow.after_commit import report_unhandled
+from django_ayework.flow.bulk import carry_out
+from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.controls import queue_continuous
-from django_ayework.flow.dependencies import recheck_leftovers
-from django_ayework.flow.effects import report_unhandled
-from django_ayework.flow.events import report
+from django_ayework.flow.events import announce_starts, report
+from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.maintenance import PRUNE_BATCH, expire_gates, prune, reclaim, sweep_page
 from django_ayework.flow.notify import publish_released, settled_groups
-from django_ayework.flow.services import EngineServices
-from django_ayework.heartbeat import Heartbeat, project_code
+from django_ayework.flow.scheduler import IDLE, fire_due
+from django_ayework.flow.schedules import restore, sync
+from django_ayework.heartbeat import project_code
 from django_ayework.rules.controls import EVERYTHING, Controls, Scope
 from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.clock import clock
+from django_ayework.store.connections import tidy_connections
 from django_ayework.store.database import is_contention
+from django_ayework.store.dependencies import Place
 from django_ayework.store.lanes import Poll
-from django_ayework.store.resolution import Place
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker import bounds
-from django_ayework.worker.delivery import Delivery, abort_lost
-from django_ayework.worker.health import Presence
-from django_ayework.worker.in_flight import InFlight
-from django_ayework.worker.threads import EngineThread, Recovery
+from django_ayework.worker.health import WorkerRegistration
+from django_ayework.worker.in_flight import (
+    TICK,
+    Delivery,
+    InFlight,
+    abort_lost,
+    deliveries_by_id,
+    recovery_within_lease,
+)
+from django_ayework.worker.threads import LoopThread, Recovery
+from django_ayework.worker.throughput import REPORT_EVERY, Tally
 
-TICK = 0.25
-#: Seconds between two looks at the duties while no work is held and nobody calls.
+#: Seconds between two turns while no work is held and nothing wakes the thread.
 REST = 1.0
-#: Seconds between two attempts to reach a database that is away; less when leases are short.
-LONGEST_PAUSE = 5.0
-#: Seconds between two looks of a thread that waits for this one.
+#: Seconds between two checks of a thread that waits for this one.
 SHORT = 0.005
+#: Seconds for which a claimed work may wait behind slow ones before it is given back.
 STALE_AFTER = 1.0
+#: Seconds after which a running work is checked for having been cancelled or completed elsewhere.
 NOTICED_AFTER = 1.0
+#: Seconds for which ``UNHANDLED_GROUP`` is put off, as a caller may be about to wait for the group.
 ORPHAN_GRACE = 0.1
 #: Seconds for which workers leave lapsed leases alone after the database was away, as all of them may have
 #: been cut off, and come back one after the other.
 LONGEST_PATIENCE = 6.0
+#: Seconds of one turn that pages of bulk actions take.
+BULK_TIME = 0.4
 #: Seconds for which a lapsed lease is remembered that could not be taken back.
 SUSPECTED_FOR = 60.0
 
 
+NEVER = float("inf")
+
+
 @dataclass(slots=True)
 class Duty:
-    """Something done every so many seconds; ``wanted`` says whether there is anything to do."""
+    """Something done every so many seconds, or with ``NEVER`` when it is asked for."""
 
-    every: float
     act: Callable[[], object]
+    every: float = 0.0
     due_at: float = 0.0
-    wanted: Callable[[], object] = lambda: True
 
 
-class Suspects:
-    """Works whose leases have lapsed at one look. At the next look they are lost, if nobody has renewed them.
+class LapsedLeases:
+    """Works whose leases had lapsed at one check. At the next they are lost, if nobody has renewed them.
 
-    A row that somebody has locked cannot be renewed. Its worker renews it within a moment of being free, and
-    must not lose it in that moment.
+    A row that another transaction has locked cannot be renewed. Its worker renews it within a moment of the
+    row being free, and must not lose it in that moment.
     """
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int, str | None], float] = {}
-        #: Whether there are works that the last look has found first.
+        #: Whether the last check has found works for the first time.
         self.wait = False
 
     @property
     def interval(self) -> float:
-        """Seconds between the two looks: some ticks of the thread that renews leases."""
+        """Seconds between the two checks: some ticks of the thread that renews leases."""
         return min(4 * TICK, get_settings().lease / 3)
 
     def are_confirmed_by(self, row: WorkRow) -> bool:
@@ -89,18 +103,60 @@ class Suspects:
         self.wait |= not is_confirmed
         return is_confirmed
 
-    def forget_old(self) -> None:
-        """Begin another look; forget works that were not found for a while."""
+    def begin_check(self) -> None:
+        """Begin another check; forget works that were not found for a while."""
         self.wait = False
         before = time.monotonic() - SUSPECTED_FOR
         self._seen = {key: seen_at for key, seen_at in self._seen.items() if seen_at > before}
 
 
-class Maintenance:
+class UnhandledGroups(LoopThread):
+    """Calls ``UNHANDLED_GROUP`` for settled groups that nobody waited for, once their grace is over.
+
+    The hook may take any time, so it has a thread of its own, which starts with the first group.
+    """
+
+    failure = "UNHANDLED_GROUP could not be called"
+
+    def __init__(self) -> None:
+        super().__init__("hooks", Recovery(TICK, REST), waits_for_locks=True)
+        self._groups: deque[tuple[str, float]] = deque()
+        self._start_lock = threading.Lock()  # outcomes settle in several threads
+
+    def note(self, groups: list[str]) -> None:
+        """Note groups that settled in this process."""
+        if not groups or get_settings().unhandled_group is None:
+            return
+        due_at = time.monotonic() + ORPHAN_GRACE
+        self._groups.extend((group, due_at) for group in groups)
+        with self._start_lock:
+            if not self.was_started and not self._stopping.is_set():
+                self.start()
+        self.wake.set()
+
+    def is_over(self) -> bool:
+        """Tell whether the worker stops, and all groups are handled."""
+        return super().is_over() and not self._groups
+
+    def turn(self) -> float:
+        """Call the hook for the first group; a worker that stops waits for no grace."""
+        if not self._groups:
+            return float("inf")
+        group, due_at = self._groups[0]
+        left = due_at - time.monotonic()
+        if left > 0 and not self._stopping.is_set():
+            return left
+        self._groups.popleft()
+        with project_code():
+            report_unhandled(group)
+        return 0.0
+
+
+class MaintenanceThread(LoopThread):
     """A thread with duties; one that raises is reported and done again at its next turn.
 
-    While the database is away, duties wait for longer and longer. Without a ``presence`` it looks after the
-    works of this process alone, and leaves what is the fleet's to workers.
+    While the database is away, duties wait for longer and longer. Without a ``registration`` it looks after
+    the works of this process alone, and leaves duties for the fleet to workers.
     """
 
     def __init__(
@@ -108,207 +164,189 @@ class Maintenance:
         worker_id: str,
         in_flight: InFlight,
         services: EngineServices,
-        presence: Presence | None,
+        registration: WorkerRegistration | None = None,
         scope: Scope = EVERYTHING,
+        tally: Tally | None = None,
     ) -> None:
+        super().__init__("maintenance", recovery_within_lease())
         self.worker_id = worker_id
         self.in_flight = in_flight
         self.services = services
-        self.presence = presence
+        self.registration = registration
         self.scope = scope
-        self.thread = EngineThread("maintenance", self._serve)
-        #: Runs the hook ``UNHANDLED_GROUP``, which may take any time; started with the first group.
-        self.hooks = EngineThread("hooks", self._serve_hooks, waits_for_locks=True)
-        #: What the last look of the claiming thread has found to do for the fleet.
-        self._found: set[str] = set()
+        self._tally = tally or Tally()
+        self._has_reported_all = False
+        self.hooks = UnhandledGroups()
+        self._lapsed = LapsedLeases()
         self._intervals: Mapping[str, float] = {}
-        #: Groups, and when their grace is over; None ends the thread.
-        self._orphans: queue.SimpleQueue[tuple[str, float] | None] = queue.SimpleQueue()
-        self._hooks_start = threading.Lock()
-        self._doubtful: frozenset[str] | None = frozenset()
-        self._stopping = threading.Event()
-        self._bell = threading.Event()
+        #: Works that may have been cancelled or completed elsewhere; None for any.
+        self._revoked: frozenset[str] | None = frozenset()
         self._is_at_work = False
-        self._patient_until = float("-inf")
-        started = time.monotonic()
-        self._pruning = Duty(30.0, self.prune, started + 20.0)
-        self._sweeping = Duty(60.0, self.sweep, started + 30.0)
+        self._reclaim_from = float("-inf")
         self._swept_until: Place | None = None
-        self._suspects = Suspects()
-        self._reclaiming = Duty(0.0, self.reclaim, wanted=lambda: self._is_found("lapsed"))
-        self.duties = [
-            Duty(0.5, self.write_progress, wanted=lambda: services.has_progress),
-            Duty(0.5, self.release_waiting),
-            Duty(0.0, self.abort_doubtful),
-            Duty(2.0, self.notice_losses),
-            Duty(60.0, clock.synchronise, started + 60.0),
+        started = time.monotonic()
+        #: Duties for the fleet, by the finding of a poll that asks for them.
+        self._demands = {
+            "lapsed": Duty(self.reclaim, NEVER, NEVER),
+            "recheck": Duty(recheck_leftovers, NEVER, NEVER),
+            "overdue": Duty(expire_gates, NEVER, NEVER),
+            "continuous": Duty(self.queue_continuous, NEVER, NEVER),
+        }
+        self._bulk = Duty(self.carry_out_bulk, NEVER, NEVER)
+        self._pruning = Duty(self.prune, 30.0, started + 20.0)
+        self._sweeping = Duty(self.sweep, 60.0, started + 30.0)
+        self._duties = [
+            Duty(self.write_progress, 0.5),
+            Duty(self.release_waiting, 0.5),
+            Duty(self.abort_revoked),
+            Duty(self.abort_lost_works, 2.0),
+            Duty(clock.synchronise, 60.0, started + 60.0),
+            Duty(announce_starts, 1.0),  # those that no commit has followed yet
+            Duty(self.report_throughput, REPORT_EVERY, started + REPORT_EVERY),
         ]
-        if presence is not None:
-            self.duties += [
-                Duty(0.0, self.queue_continuous, wanted=lambda: self._intervals),
-                self._reclaiming,
-                Duty(0.0, self.recheck, wanted=lambda: self._is_found("recheck")),
-                Duty(0.0, self.expire_gates, wanted=lambda: self._is_found("overdue")),
-                Duty(10.0, self.beat, started + 10.0),
-                self._sweeping,
-                self._pruning,
-            ]
-
-    # --- from other threads -------------------------------------------------------------------------------
+        if registration is not None:
+            beat = Duty(self.beat, 10.0, started + 10.0)
+            self._duties += [*self._demands.values(), self._bulk, beat, self._sweeping, self._pruning]
 
     def start(self) -> None:
         """Start the thread."""
-        settled_groups.subscribe(self.group_settled)
-        self.thread.start()
+        settled_groups.subscribe(self.hooks.note)
+        super().start()
 
     def stop(self) -> None:
-        """End the threads after their present turn."""
-        settled_groups.unsubscribe(self.group_settled)
-        self._stopping.set()
-        self._bell.set()
-        self._orphans.put(None)
-        self.thread.join(bounds.LAST_DUTIES)
-        self.hooks.join(bounds.LAST_DUTIES)
+        """Let the threads end after their present turns; wait for that, but not for ever."""
+        settled_groups.unsubscribe(self.hooks.note)
+        self.hooks.request_stop()
+        super().stop()
+        self.hooks.stop()
 
     def note(self, view: Poll, intervals: Mapping[str, float]) -> None:
-        """Take over what a look has found to do for the fleet, and the continuous types to queue."""
-        found = {name for name in ("lapsed", "recheck", "overdue") if getattr(view, name)}
-        if found or intervals:
-            self._found |= found
+        """Take over what a poll has found to do for the fleet, and the continuous types to queue."""
+        asked_for = {name for name in ("lapsed", "recheck", "overdue") if getattr(view, name)}
+        if intervals:
             self._intervals = intervals
-            self._bell.set()
+            asked_for.add("continuous")
+        for name in asked_for:
+            if self._demands[name].due_at == NEVER:  # else it waits already
+                self._demands[name].due_at = 0.0
+        if view.bulk is not None:
+            self._bulk.due_at = min(self._bulk.due_at, seconds_until(view.bulk) + time.monotonic())
+        if asked_for or self._bulk.due_at <= time.monotonic():
+            self.wake.set()
 
     def wait_until_done(self, timeout: float) -> None:
-        """Wait until what was noted is done, at most so many seconds."""
+        """Wait until the duties that were asked for are done, at most so many seconds."""
         until = time.monotonic() + timeout
-        while (self._found or self._intervals or self._is_at_work) and time.monotonic() < until:
+        while time.monotonic() < until and (
+            self._is_at_work
+            or any(duty.due_at < NEVER for duty in self._demands.values())
+            or self._bulk.due_at <= time.monotonic()
+        ):
             time.sleep(SHORT)
 
-    def group_settled(self, groups: list[str]) -> None:
-        """Note groups that settled here, for the hook ``UNHANDLED_GROUP``."""
-        if groups and get_settings().unhandled_group is not None:
-            due = time.monotonic() + ORPHAN_GRACE
-            for group in groups:
-                self._orphans.put((group, due))
-            with self._hooks_start:  # outcomes settle in several threads
-                if not self.hooks.was_started and not self._stopping.is_set():
-                    self.hooks.start()
+    def check_revoked(self, ids: frozenset[str] | None) -> None:
+        """Note that these works, or None for any, may have been cancelled or completed elsewhere.
 
-    def doubt(self, ids: frozenset[str] | None) -> None:
-        """Note that these works, or None for any, may have been taken from us; any thread may say so.
-
-        Only a name is worth a turn at once: anything that is committed may be the reason for the rest.
+        Only an id is worth a turn at once: any commit may be the reason for None.
         """
-        if ids is None or self._doubtful is None:
-            self._doubtful = None
+        if ids is None or self._revoked is None:
+            self._revoked = None
         elif not self.in_flight.ids().isdisjoint(ids):
-            self._doubtful |= ids
-            self._bell.set()
+            self._revoked |= ids
+            self.wake.set()
 
     def release_paused(self, controls: Controls) -> None:
         """Release works that were claimed before an operator paused their type or queue."""
         waiting = [delivery for delivery in self.in_flight.all() if delivery.started_at is None]
         self.release([d for d in waiting if not controls.permits(d.row.queue, d.type)])
 
-    # --- the loop -----------------------------------------------------------------------------------------
+    def release_unstarted(self) -> None:
+        """Release all works that were claimed and have not started: the worker is to be quiet."""
+        self.release([delivery for delivery in self.in_flight.all() if delivery.started_at is None])
 
-    def _serve(self, heartbeat: Heartbeat) -> None:
-        recovery = Recovery(TICK, min(LONGEST_PAUSE, get_settings().lease / 6))
-        pause = TICK
-        while not self._stopping.is_set():
-            heartbeat.beat(rest=pause)
-            if pause > TICK:
-                self._stopping.wait(pause)  # nobody may call: the database is away
-            self._bell.wait(TICK if self.in_flight.active else REST)
-            self._bell.clear()
-            heartbeat.beat()
-            pause = self._turn(recovery)
-            if not self.in_flight.active:  # between the few duties at rest nothing needs a connection
-                connections.close_all()
+    def postpone_reclaim(self) -> None:
+        """Leave lapsed leases alone for a while: the database was away, perhaps for other workers, too."""
+        self._reclaim_from = time.monotonic() + min(LONGEST_PATIENCE, get_settings().lease / 3)
 
-    def _turn(self, recovery: Recovery) -> float:
-        """Do what is due; return how many seconds to wait until the next turn."""
-        for duty in self.duties:
+    def turn(self) -> float:
+        """Do the due duties; a database that is away ends the turn, as it would fail the other duties, too.
+
+        The last turn reports the attempts that ended since the last report, as all of them are settled.
+        """
+        if self._stopping.is_set():
+            self._has_reported_all = True  # before it is tried: nothing waits for a database that is away
+            self.report_throughput()
+            return 0.0
+        for duty in self._duties:
             now = time.monotonic()
-            if now < duty.due_at or not duty.wanted():
+            if now < duty.due_at:
                 continue
-            duty.due_at = max(duty.due_at + duty.every, now)  # those that were due together stay so
             self._is_at_work = True
+            duty.due_at = max(duty.due_at + duty.every, now)  # duties that were due together stay so
             try:
                 duty.act()
-                recovery.succeed()
             except Exception as error:
-                if self._failed(duty, error, recovery):
-                    return recovery.fail()
+                self._note_failure(duty, error)
             finally:
                 self._is_at_work = False
-        return TICK
+        pause = min(TICK if self.in_flight.active else REST, max(0.0, self._bulk.due_at - time.monotonic()))
+        if pause > TICK:
+            connections.close_all()  # between the few duties at rest nothing needs a connection
+        return pause
 
-    def _failed(self, duty: Duty, error: Exception, recovery: Recovery) -> bool:
-        """Report a duty that failed; return whether the database is to blame, so that others wait, too.
+    def is_over(self) -> bool:
+        """Tell whether the worker stops, and the last report was made or tried."""
+        return super().is_over() and self._has_reported_all
 
-        A row that somebody else has locked is not worth a word: the duty is done again.
+    def _note_failure(self, duty: Duty, error: Exception) -> None:
+        """Report a duty that failed; raise again if the database is to blame.
+
+        A row that another transaction has locked is not worth a report: the duty is done again.
         """
         if isinstance(error, Error) and is_contention(error):
-            return False
-        name = getattr(duty.act, "__name__", duty.act)
-        report(error, "queue", f"the maintenance duty {name} failed", brief=recovery.goes_on)
+            return
+        self.failure = f"the maintenance duty {getattr(duty.act, '__name__', duty.act)} failed"
+        if isinstance(error, Error):
+            self.postpone_reclaim()
+            raise error
+        report(error, "queue", self.failure)
         connections.close_all()
-        if not isinstance(error, Error):
-            return False
-        self.be_patient()
-        return True
-
-    # --- duties -------------------------------------------------------------------------------------------
-
-    def _is_found(self, name: str) -> bool:
-        """Tell whether a look has found this to do."""
-        return name in self._found
 
     def reclaim(self) -> None:
-        """Take back works that are served here and whose leases have lapsed, unless the database was away."""
-        self._found.discard("lapsed")
-        if time.monotonic() < self._patient_until:
+        """Take back works of this scope whose leases have lapsed, unless the database was away."""
+        if time.monotonic() < self._reclaim_from:
             return
-        self._suspects.forget_old()
-        reclaim(self.in_flight.ids(), self._suspects.are_confirmed_by, self.scope)
-        if self._suspects.wait:
-            self._found.add("lapsed")
-            self._reclaiming.due_at = time.monotonic() + self._suspects.interval
+        self._lapsed.begin_check()
+        reclaim(self.in_flight.ids(), self._lapsed.are_confirmed_by, self.scope)
+        if self._lapsed.wait:
+            self._demands["lapsed"].due_at = time.monotonic() + self._lapsed.interval
 
-    def be_patient(self) -> None:
-        """Leave lapsed leases alone for a while: the database was away, for other workers perhaps, too."""
-        self._patient_until = time.monotonic() + min(LONGEST_PATIENCE, get_settings().lease / 3)
-
-    def recheck(self) -> None:
-        """Recheck waiters whose transaction has left that to a worker."""
-        self._found.discard("recheck")
-        recheck_leftovers()
-
-    def expire_gates(self) -> None:
-        """End waiters that are past their deadline."""
-        self._found.discard("overdue")
-        expire_gates()
+    def carry_out_bulk(self) -> None:
+        """Carry out pages of bulk actions for a moment, and note when the next one is due."""
+        pause = carry_out(BULK_TIME, self.is_over)
+        if pause is not None:
+            self._bulk.due_at = time.monotonic() + pause
 
     def queue_continuous(self) -> None:
         """Queue the next works of continuous types."""
         intervals, self._intervals = self._intervals, {}
         queue_continuous(intervals)
 
-    def notice_losses(self) -> None:
-        """See whether works that run for a while were cancelled or completed by somebody else."""
+    def abort_lost_works(self) -> None:
+        """Abort works that run for a while and were cancelled or completed elsewhere."""
         before = time.monotonic() - NOTICED_AFTER
         abort_lost([d for d in self.in_flight.all() if d.started_at and d.started_at < before])
 
-    def abort_doubtful(self) -> None:
-        """See at once whether works were taken that somebody says were, as that may be old or untrue."""
-        doubtful, self._doubtful = self._doubtful, frozenset()
-        if doubtful is None or doubtful:
-            abort_lost([d for d in self.in_flight.all() if doubtful is None or d.row.id in doubtful])
+    def abort_revoked(self) -> None:
+        """Abort works that were revoked; the database decides, as a message may be old or untrue."""
+        revoked, self._revoked = self._revoked, frozenset()
+        if revoked is None or revoked:
+            abort_lost([d for d in self.in_flight.all() if revoked is None or d.row.id in revoked])
 
     def release_waiting(self) -> None:
-        """Release works that were claimed and wait behind slow ones."""
-        self.release(self.in_flight.waiting_longer_than(STALE_AFTER))
+        """Release works that were claimed and have waited for long behind slow ones."""
+        before = time.monotonic() - STALE_AFTER
+        self.release([d for d in self.in_flight.all() if d.started_at is None and d.ready_at < before])
 
     def release(self, waiting: list[Delivery]) -> None:
         """Release those of these works that have not started meanwhile; no attempt is spent."""
@@ -316,24 +354,29 @@ class Maintenance:
         if not withdrawn:
             return
         try:
-            transitions.release({d.row.id: d.row.delivery for d in withdrawn}, self.worker_id)
+            transitions.release(deliveries_by_id(withdrawn), self.worker_id)
         finally:
             self.in_flight.give_back(withdrawn)
         publish_released(delivery.row for delivery in withdrawn)
 
     def write_progress(self) -> None:
-        """Write down the latest progress of running works."""
-        latest = self.services.take_progress()
-        held = {delivery.row.id: delivery.row.delivery for delivery in self.in_flight.all()}
-        write_progress({id: (held[id], text) for id, text in latest.items() if id in held})
+        """Write the latest progress of running works."""
+        if self.services.has_progress:
+            latest = self.services.take_progress()
+            numbers = deliveries_by_id(self.in_flight.all())
+            write_progress({id: (numbers[id], text) for id, text in latest.items() if id in numbers})
 
     def beat(self) -> None:
-        """Tell that this worker is alive."""
-        if self.presence is not None:
-            self.presence.beat(self.in_flight.active)
+        """Write that this worker is alive."""
+        if self.registration is not None:
+            self.registration.beat(self.in_flight.active)
+
+    def report_throughput(self) -> None:
+        """Add the attempts that ended here since the last report to those of the fleet."""
+        self._tally.report()
 
     def prune(self) -> None:
-        """Delete one page of what has been kept long enough; the next at once while there is a lot."""
+        """Delete one page of expired rows; the next page follows at once while many are left."""
         if prune() >= PRUNE_BATCH:
             self._pruning.due_at = 0.0
 
@@ -343,15 +386,53 @@ class Maintenance:
         if self._swept_until is not None:
             self._sweeping.due_at = 0.0
 
-    # --- hooks --------------------------------------------------------------------------------------------
 
-    def _serve_hooks(self, heartbeat: Heartbeat) -> None:
-        """Call ``UNHANDLED_GROUP`` for settled groups that nobody waited for, once their grace is over."""
-        heartbeat.beat(rest=math.inf)
-        while (orphan := self._orphans.get()) is not None:
-            group, due = orphan
-            self._stopping.wait(max(0.0, due - time.monotonic()))
-            heartbeat.beat()
-            with project_code():
-                report_unhandled(group)
-            heartbeat.beat(rest=math.inf)
+def seconds_until(moment: datetime) -> float:
+    """Return how far away a moment is; 0 for one that has passed."""
+    return max(0.0, (moment - clock.now()).total_seconds())
+
+
+#: Seconds to wait after the database could not be asked, growing to the second figure.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+#: Seconds between two checks for schedules that another process has disabled and this one declares.
+RESTORE_EVERY = 30.0
+#: Seconds between two turns while the database has no schedules. The claiming thread's poll finds the first.
+NO_SCHEDULES = 30.0
+
+
+class Scheduler(LoopThread):
+    """Fires schedules until it is stopped. Any number of them may run: each occurrence is fired by one."""
+
+    failure = "the scheduler failed and carries on"
+    closes_for = IDLE
+
+    def __init__(self) -> None:
+        super().__init__("scheduler", Recovery(FIRST_PAUSE, LONGEST_PAUSE), waits_for_locks=True)
+        self._are_schedules = True
+        self._synced: int | None = None
+        self._restore_at = 0.0
+
+    def note(self, are_schedules: bool) -> None:
+        """Note whether the database has schedules that are to fire. The first one ends a rest."""
+        if (are_schedules and not self._are_schedules) or schedules.version != self._synced:
+            self.wake.set()
+        self._are_schedules = are_schedules
+
+    def turn(self) -> float:
+        """Sync changed declarations, then fire due schedules; return the seconds until the next."""
+        self._sync_declared()
+        ticked = fire_due(is_over=self.is_over)
+        if ticked.busy:
+            tidy_connections()  # code of the project may have left any behind
+        return ticked.pause if ticked.pause < IDLE or self._are_schedules else NO_SCHEDULES
+
+    def _sync_declared(self) -> None:
+        version = schedules.version
+        if version != self._synced:
+            sync()
+            self._synced = version
+        elif time.monotonic() >= self._restore_at and schedules.names():
+            restore()
+        else:
+            return
+        self._restore_at = time.monotonic() + RESTORE_EVERY

@@ -1,8 +1,13 @@
-"""Group commit: whatever outcomes are ready are settled in one transaction."""
+"""Group commit: all outcomes that are ready are settled in one transaction.
+
+At rest an outcome is written at once; under load many share one commit, because they gather while the one
+before is being written. An outcome is given up for one reason only: another worker has its work. Rows that
+another transaction has locked, and a database that is away or refuses to write, make outcomes wait.
+"""
 
 from __future__ import annotations
 
-import queue
+import logging
 import threading
 import time
 from collections import deque
@@ -10,113 +15,99 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from django.db import DatabaseError, Error, connections
+from django.utils.timezone import localtime
 
 from django_ayework.define.context import AbortReason
-from django_ayework.flow.events import report
+from django_ayework.documentation import logged
+from django_ayework.flow.context_services import EngineServices
+from django_ayework.flow.events import announce_refused, report
+from django_ayework.flow.options import decode_options
 from django_ayework.flow.outcomes import as_failure
-from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Locked, Report, Settlement, locked_for, settle
-from django_ayework.heartbeat import Heartbeat
+from django_ayework.logs import AttemptFacts, fields_of
+from django_ayework.rules.retry import AttemptDecision
+from django_ayework.rules.states import Outcome, Status
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.database import fetch, has_timed_out, is_contention, is_refused_data
+from django_ayework.store.locks import holders_of
 from django_ayework.worker.attempt import Ended
-from django_ayework.worker.delivery import Delivery, log_failures, log_refused, warn_if_late
-from django_ayework.worker.executor import Load, runs_in_doer, was_given_back
-from django_ayework.worker.in_flight import InFlight
-from django_ayework.worker.limits import Pressure
-from django_ayework.worker.threads import EngineThread, Recovery
+from django_ayework.worker.in_flight import Delivery, deliveries_by_id, warn_if_late
+from django_ayework.worker.threads import LoopThread, Recovery
+from django_ayework.worker.throughput import Tally
 
-# --- settler ---
-# Group commit: whatever outcomes are ready are settled in one transaction.
-#
-# At rest an outcome is written at once; under load many share one commit, because they gather while the
-# one
-# before is being written. An outcome is given up for one reason only: another worker has its work. Rows
-# that
-# somebody else has locked, and a database that is away or refuses to write, make outcomes wait.
+logger = logging.getLogger("django_ayework")
 
-Outcome = tuple[Delivery, Settlement]
+Unwritten = tuple[Delivery, Settlement]
 
-#: Outcomes in one transaction. A gate and a group are written once in each, however many of theirs it has.
+#: Outcomes in one transaction. It writes a gate and a group once, however many of their works have ended.
 MAX_BATCH = 2000
 #: Seconds until outcomes are tried again that the database did not take, growing to the second figure.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-#: The same for outcomes whose rows somebody else has locked.
+#: The same for outcomes whose rows another transaction has locked.
 FIRST_LOCKED_PAUSE, LONGEST_LOCKED_PAUSE = 0.05, 1.0
 
 
-class Settler:
+class Settler(LoopThread):
     """A thread that settles outcomes in batches and never loses one while the process lives."""
 
-    def __init__(self, services: EngineServices, settled: Callable[[list[Delivery]], None]) -> None:
+    failure = "settling failed and carries on"
+
+    def __init__(
+        self, services: EngineServices, settled: Callable[[list[Delivery]], None], tally: Tally | None = None
+    ) -> None:
+        super().__init__("settling", Recovery(FIRST_PAUSE, LONGEST_PAUSE))
         self._services = services
         self._settled = settled
-        self._ready: deque[Outcome] = deque()
+        self.tally = tally or Tally()
+        self._ready: deque[Unwritten] = deque()
         self._set_aside = SetAside()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._sleeps = False
-        self._stops = threading.Event()
-        self._recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
-        self._waiting: set[str] = set()  # works whose outcomes the database did not take yet
-        self.thread = EngineThread("settling", self._serve)
-        self.gives_up = threading.Event()
+        self._database_recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
+        #: Works whose outcomes the database did not take yet.
+        self._waiting: set[str] = set()
+        self._gives_up = threading.Event()
 
-    def start(self) -> None:
-        """Start the thread."""
-        self.thread.start()
+    def take_over(self, outcomes: list[Ended]) -> None:
+        """Take the outcomes of attempts that have ended, unless the attempt has settled them itself.
 
-    def submit(self, delivery: Delivery, settlement: Settlement) -> None:
-        """Hand over an outcome."""
-        self._ready.append((delivery, settlement))
-        if self._sleeps:
-            self._sleeps = False
-            self._bell.put(None)
+        Without an outcome a work is left to its lease. An outcome is appended before the event is set, which
+        the thread clears before it looks.
+        """
+        for delivery, settlement in outcomes:
+            delivery.ended = True
+            if settlement is not None and not delivery.settled:
+                self._ready.append((delivery, settlement))
+                self.wake.set()
+            elif not delivery.withdrawn:
+                if settlement is not None:
+                    self.tally.count([settlement])
+                self._settled([delivery])
 
-    def stop(self, timeout: float) -> None:
+    def stop(self, timeout: float = 0.0) -> None:
         """Settle everything in hand, then end; give up on a database that stays away for ``timeout``.
 
-        What waits for the database is tried again at once: by now a pause may be as long as the timeout.
+        Outcomes that wait for the database are tried again at once: a pause may be as long as that.
         """
-        self._recovery.succeed()
-        self._stops.set()
-        self._bell.put(None)
-        self.thread.join(timeout)
-        self.gives_up.set()
-        self._bell.put(None)
-        self.thread.join(1)
+        self._database_recovery.succeed()
+        self.request_stop()
+        self.join(timeout)
+        self._gives_up.set()
+        self.wake.set()
+        self.join(1)
 
-    # --- the loop -----------------------------------------------------------------------------------------
+    def is_over(self) -> bool:
+        """Tell whether everything in hand is settled, or is given up, as the worker stops."""
+        in_hand = self._ready or self._set_aside
+        return self._stopping.is_set() and (self._gives_up.is_set() or not in_hand)
 
-    def _serve(self, heartbeat: Heartbeat) -> None:
-        while self._has_more(heartbeat):
-            heartbeat.beat()
-            if batch := self._next_batch():
-                self._settle(batch)
+    def turn(self) -> float:
+        """Settle one batch; return how long no other is due."""
+        if batch := self._next_batch():
+            self._settle(batch)
+        return 0.0 if self._ready else self._set_aside.pause
 
-    def _has_more(self, heartbeat: Heartbeat) -> bool:
-        """Wait for outcomes; return False when there will be none any more.
-
-        A thread that hands one over appends it first, and sees second whether this sleeps; here it is the
-        other way round. So one of the two sees what the other has done.
-        """
-        self._sleeps = True
-        while not self._ready and not self._set_aside.is_due and not self._is_over:
-            pause = self._set_aside.pause
-            heartbeat.beat(rest=pause if pause is not None else float("inf"))
-            with suppress(queue.Empty):
-                self._bell.get(timeout=pause)
-            self._sleeps = True
-        self._sleeps = False
-        return not self._is_over
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether everything in hand is settled, or is given up, as the worker stops."""
-        return self._stops.is_set() and (self.gives_up.is_set() or not (self._ready or self._set_aside))
-
-    def _next_batch(self) -> list[Outcome]:
+    def _next_batch(self) -> list[Unwritten]:
         """Return the outcomes to settle now; those whose rows are known to be locked wait."""
-        batch: list[Outcome] = []
+        batch: list[Unwritten] = []
         try:
             batch += self._set_aside.take_due()
         except Error as error:  # they stay where they are
@@ -127,9 +118,7 @@ class Settler:
                 batch.append(self._ready.popleft())
         return self._set_aside.without_locked(batch)
 
-    # --- settling -----------------------------------------------------------------------------------------
-
-    def _settle(self, batch: list[Outcome]) -> None:
+    def _settle(self, batch: list[Unwritten]) -> None:
         """Settle a batch; find out what to do with each outcome when it fails as a whole."""
         try:
             self._write(batch)
@@ -137,81 +126,45 @@ class Settler:
             if is_refused_data(error):
                 self._divide(batch, error)
             elif is_contention(error) or has_timed_out(error):
-                self._leave_locked(batch, error)
+                self._leave_locked(batch)
             else:
                 self._wait_for_database(batch, error)
         except BaseException as error:  # a function of the project's may raise anything
             self._divide(batch, error)
 
-    def _write(self, batch: list[Outcome]) -> None:
-        """Settle a batch in one transaction, and tell of it."""
-        self._write_progress([delivery for delivery, _ in batch])
-        report_ = settle([settlement for _, settlement in batch])
-        self._recovery.succeed()
-        if self._waiting:
-            self._waiting.difference_update(delivery.row.id for delivery, _ in batch)
-        self._note(batch, report_)
-
-    def _divide(self, batch: list[Outcome], error: BaseException) -> None:
-        """Settle each half on its own, and so on to the outcome that cannot be written: it has failed."""
-        if len(batch) == 1:
-            self._settle_as_failure(batch[0], error)
-            return
-        for half in halves(batch):
-            self._settle(half)
-
-    def _leave_locked(self, batch: list[Outcome], error: Error) -> None:
-        """Set aside the outcomes whose rows somebody else has locked, and settle the others."""
-        try:
-            locked = locked_for([settlement for _, settlement in batch])
-        except Error as away:
-            self._wait_for_database(batch, away)
-            return
-        if not locked and len(batch) > 1:  # what is locked is further away, or free by now
-            for half in halves(batch):
-                self._settle(half)
-            return
-        self._set_aside.add([each for each in batch if not locked or locked.keeps(each[1])], locked)
-        if rest := [each for each in batch if locked and not locked.keeps(each[1])]:
-            self._settle(rest)
-
-    def _wait_for_database(self, batch: list[Outcome], error: Error) -> None:
-        """Keep outcomes that the database did not take; pause before the next try.
-
-        It is away, or it answers and refuses: read-only during a failover, a full disk, no more connections.
-        It may also refuse one outcome of many: so one is tried by itself, and is set aside if it fails.
-        """
-        self._report_waiting(batch, error)
-        connections.close_all()
-        if answers() and not self.gives_up.is_set():
-            batch = self._after_one(batch)
-        self._ready.extendleft(reversed(batch))
-        (self.gives_up if self._stops.is_set() else self._stops).wait(self._recovery.fail())
-
-    def _report_waiting(self, batch: list[Outcome], error: Error) -> None:
-        """Report that outcomes wait: in full the first time, in brief when others come to wait with them."""
-        ids = {delivery.row.id for delivery, _ in batch}
-        if not ids <= self._waiting:
-            brief = bool(self._waiting)
-            report(error, "commit", f"{len(batch)} outcomes wait for the database", brief=brief)
-            self._waiting |= ids
-
-    def _after_one(self, batch: list[Outcome]) -> list[Outcome]:
-        """Settle the first outcome by itself, or set it aside; return what is left to be settled."""
-        first, *rest = batch
-        try:
-            self._write([first])
-        except BaseException:
-            self._set_aside.add([first], Locked())
-            return rest
-        for half in halves(rest):
+    def _settle_halves(self, batch: list[Unwritten]) -> None:
+        middle = len(batch) // 2
+        for half in (batch[:middle], batch[middle:]):
             if half:
                 self._settle(half)
-        return []
 
-    def _settle_as_failure(self, outcome: Outcome, error: BaseException) -> None:
-        """Record an outcome that cannot be written as a failed attempt."""
-        delivery, settlement = outcome
+    def _write(self, batch: list[Unwritten]) -> None:
+        """Settle a batch in one transaction; log what came of it."""
+        deliveries = [delivery for delivery, _ in batch]
+        if self._services.has_progress:
+            self._write_progress(deliveries)
+        written = settle([settlement for _, settlement in batch])
+        self._database_recovery.succeed()
+        self._waiting.difference_update(delivery.row.id for delivery in deliveries)
+        self._settled(deliveries)
+        self.tally.count([settlement for _, settlement in batch if settlement.row.id in written.moved])
+        log_written(batch, written)
+
+    def _write_progress(self, deliveries: list[Delivery]) -> None:
+        """Write the last progress of works that have ended; no outcome waits for that alone."""
+        numbers = deliveries_by_id(deliveries)
+        latest = self._services.take_progress(list(numbers))
+        try:
+            write_progress({id: (numbers[id], text) for id, text in latest.items()})
+        except DatabaseError as error:
+            report(error, "commit", "the progress of works that ended could not be written")
+
+    def _divide(self, batch: list[Unwritten], error: BaseException) -> None:
+        """Settle each half on its own, and so on to the outcome that cannot be written: it has failed."""
+        if len(batch) > 1:
+            self._settle_halves(batch)
+            return
+        [(delivery, settlement)] = batch
         report(error, "commit", f"the outcome of work {settlement.row.id} cannot be written")
         try:
             failure = (delivery, as_failure(settlement, error))
@@ -220,48 +173,69 @@ class Settler:
             return
         try:
             self._write([failure])
-        except Error as again:
-            if is_refused_data(again):
-                self._leave_to_lease(delivery, again)
-            else:
-                self._set_aside.add([failure], Locked())
         except BaseException as again:
-            self._leave_to_lease(delivery, again)
+            if isinstance(again, Error) and not is_refused_data(again):
+                self._set_aside.add([failure])
+            else:
+                self._leave_to_lease(delivery, again)
 
     def _leave_to_lease(self, delivery: Delivery, error: BaseException) -> None:
-        """Give up on an outcome of which not even the failure can be recorded."""
+        """Give up on an outcome whose failure cannot be recorded either."""
         report(error, "commit", f"work {delivery.row.id} is left to its lease")
         delivery.abort(AbortReason.ERROR)
         self._settled([delivery])
 
-    def _note(self, batch: list[Outcome], report_: Report) -> None:
-        """Tell of outcomes that are settled, and of those that came too late."""
-        self._settled([delivery for delivery, _ in batch])
-        log_failures([settlement for _, settlement in batch], report_.moved)
-        for delivery, settlement in batch:
-            if settlement.row.id not in report_.refused:
-                warn_if_late(delivery, "settled")
-        if report_.refused:
-            held = {delivery.row.id: delivery for delivery, _ in batch}
-            log_refused([held[id] for id in report_.refused])
-
-    def _write_progress(self, deliveries: list[Delivery]) -> None:
-        """Write the last progress of works that have ended; for that alone no outcome may wait."""
-        if not self._services.has_progress:
-            return
-        latest = self._services.take_progress([delivery.row.id for delivery in deliveries])
-        held = {delivery.row.id: delivery.row.delivery for delivery in deliveries}
+    def _leave_locked(self, batch: list[Unwritten]) -> None:
+        """Set aside the outcomes whose rows another transaction has locked, and settle the others."""
         try:
-            write_progress({id: (held[id], text) for id, text in latest.items()})
-        except DatabaseError as error:
-            report(error, "commit", "the progress of works that ended could not be written")
+            locked = locked_for([settlement for _, settlement in batch])
+        except Error as away:
+            self._wait_for_database(batch, away)
+            return
+        if locked:
+            self._set_aside.add([each for each in batch if locked.keeps(each[1])], locked)
+            if rest := [each for each in batch if not locked.keeps(each[1])]:
+                self._settle(rest)
+        elif len(batch) > 1:  # the locked row is another one, or free by now
+            self._settle_halves(batch)
+        else:
+            self._set_aside.add(batch)
+
+    def _wait_for_database(self, batch: list[Unwritten], error: Error) -> None:
+        """Keep outcomes that the database did not take; pause before the next try.
+
+        It is away, or it answers and refuses: read-only during a failover, a full disk, no more connections.
+        It may also refuse one outcome of many: so one is tried by itself, and is set aside if it fails.
+        """
+        ids = {delivery.row.id for delivery, _ in batch}
+        if not ids <= self._waiting:  # in full the first time, in brief when others come to wait with them
+            waits = f"{len(batch)} outcomes wait for the database"
+            report(error, "commit", waits, brief=bool(self._waiting))
+            self._waiting |= ids
+        connections.close_all()
+        if answers() and not self._gives_up.is_set():
+            batch = self._after_one(batch)
+        self._ready.extendleft(reversed(batch))
+        ends_pause = self._gives_up if self._stopping.is_set() else self._stopping
+        ends_pause.wait(self._database_recovery.fail())
+
+    def _after_one(self, batch: list[Unwritten]) -> list[Unwritten]:
+        """Settle the first outcome by itself, or set it aside; return the outcomes that are left."""
+        first, *rest = batch
+        try:
+            self._write([first])
+        except BaseException:
+            self._set_aside.add([first])
+            return rest
+        self._settle_halves(rest)
+        return []
 
 
 class SetAside:
-    """Outcomes that wait for rows which somebody else has locked. For one thread."""
+    """Outcomes that wait for rows which another transaction has locked. For one thread."""
 
     def __init__(self) -> None:
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[Unwritten] = []
         self._locked = Locked()
         self._due_at = 0.0
         self._pause = FIRST_LOCKED_PAUSE
@@ -270,30 +244,26 @@ class SetAside:
         return len(self._outcomes)
 
     @property
-    def pause(self) -> float | None:
-        """In how many seconds to try again; None when nothing waits."""
-        return max(0.0, self._due_at - time.monotonic()) if self._outcomes else None
+    def pause(self) -> float:
+        """In how many seconds to try again; infinity when nothing waits."""
+        return max(0.0, self._due_at - time.monotonic()) if self._outcomes else float("inf")
 
-    @property
-    def is_due(self) -> bool:
-        """Whether to try again now."""
-        return self.pause == 0.0
-
-    def add(self, outcomes: Sequence[Outcome], locked: Locked) -> None:
-        """Let outcomes wait, and others that would meet the same locked rows with them."""
+    def add(self, outcomes: Sequence[Unwritten], locked: Locked | None = None) -> None:
+        """Let outcomes wait, and later ones that would meet the same locked rows with them."""
         if not self._outcomes and time.monotonic() - self._due_at > LONGEST_LOCKED_PAUSE:
             self._pause = FIRST_LOCKED_PAUSE
         self._outcomes += outcomes
-        self._locked.works |= locked.works
-        self._locked.groups |= locked.groups
+        if locked is not None:
+            self._locked.works |= locked.works
+            self._locked.groups |= locked.groups
         self._due_at = time.monotonic() + self._pause
 
-    def take_due(self) -> list[Outcome]:
-        """Return what is to be tried again; what is still locked waits, for longer each time.
+    def take_due(self) -> list[Unwritten]:
+        """Return the outcomes to try again; those still locked wait, for longer each time.
 
         The locks are asked about before: a settlement would wait for them.
         """
-        if not self.is_due:
+        if self.pause > 0:
             return []
         self._pause = min(self._pause * 2, LONGEST_LOCKED_PAUSE)
         self._due_at = time.monotonic() + self._pause
@@ -301,20 +271,75 @@ class SetAside:
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
-    def without_locked(self, batch: list[Outcome]) -> list[Outcome]:
+    def without_locked(self, batch: list[Unwritten]) -> list[Unwritten]:
         """Return the outcomes that are not kept by rows known to be locked; the others wait."""
         if not self._locked:
             return batch
         kept = [each for each in batch if self._locked.keeps(each[1])]
         if kept:
-            self.add(kept, Locked())
+            self.add(kept)
         return [each for each in batch if not self._locked.keeps(each[1])]
 
 
-def halves(batch: list[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    """Return the first and the second half of a batch."""
-    middle = len(batch) // 2
-    return batch[:middle], batch[middle:]
+def log_written(batch: Iterable[Unwritten], written: Report) -> None:
+    """Log failed attempts (a deferral is none), late outcomes, and those that were refused."""
+    for delivery, settlement in batch:
+        if delivery.row.id in written.moved:
+            warn_if_late(delivery, "settled")
+            ending = settlement.ending
+            if isinstance(ending, AttemptDecision) and ending.outcome is not Outcome.DEFERRED:
+                log_failure(settlement, ending)
+    if written.refused:
+        by_id = {delivery.row.id: delivery for delivery, _ in batch}
+        log_refused([by_id[id] for id in written.refused])
+
+
+def log_refused(deliveries: Sequence[Delivery]) -> None:
+    """Log that outcomes came too late. After a cancellation that is to be expected, so it is no warning."""
+    cancelled = {each.row.id for each in deliveries if each.signal.reason is AbortReason.CANCELLED}
+    unclear = [each.row.id for each in deliveries if each.row.id not in cancelled]
+    try:
+        holders = holders_of(unclear) if unclear else {}
+        cancelled |= {id for id, holder in holders.items() if holder.status == Status.CANCELLED}
+    except Exception as error:
+        report(error, "queue", f"{len(unclear)} works could not be looked up", brief=True)
+    for delivery in deliveries:
+        is_cancelled = delivery.row.id in cancelled
+        announce_refused(delivery.row, "cancelled" if is_cancelled else "moved")
+        if is_cancelled:
+            logger.info("The outcome of work %s came too late: the work was cancelled.", delivery.row.id)
+        else:
+            logger.warning(
+                "The outcome of work %s came too late: somebody else has moved the work. %s",
+                delivery.row.id,
+                logged("outcome-too-late"),
+            )
+
+
+def log_failure(settlement: Settlement, decision: AttemptDecision) -> None:
+    """Log one with its traceback: a warning if the work is tried again, an error if it is dead."""
+    row = settlement.row
+    attempt = row.attempt if decision.counts else row.attempt - 1
+    of = f"attempt {attempt} of {decode_options(row.options).retry.attempts}"
+    error = "\n".join(filter(None, (decision.error, settlement.traceback.rstrip())))
+    about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
+    if decision.run_at is None:
+        logger.error(
+            "Work %s (%s) is dead (%s, %s): %s\n%s",
+            row.id,
+            row.type,
+            decision.reason,
+            of,
+            error,
+            logged("work-dead"),
+            extra=about,
+        )
+    else:
+        again = localtime(decision.run_at).strftime("%Y-%m-%d %H:%M:%S")
+        logger.warning(
+            "Work %s (%s) failed (%s), and is tried again at %s: %s",
+            row.id, row.type, of, again, error, extra=about,
+        )  # fmt: skip
 
 
 def answers() -> bool:
@@ -323,42 +348,3 @@ def answers() -> bool:
         return bool(fetch("SELECT 1", ()))
     except Exception:
         return False
-
-
-# --- endings ---
-# What becomes of works whose attempts have ended.
-
-
-class CompletionHandler:
-    """Passes outcomes on to be settled, forgets what is settled, and lets others be claimed in its place."""
-
-    def __init__(self, in_flight: InFlight, pressure: Pressure, claim_again: Callable[[], None]) -> None:
-        self._in_flight = in_flight
-        self._pressure = pressure
-        self._claim_again = claim_again
-        #: Takes an outcome that is to be written.
-        self.submit: Callable[[Delivery, Settlement], object] = lambda delivery, settlement: None
-        #: Tells whether the end of works of these types lets others be claimed.
-        self.make_room: Callable[[Iterable[str]], bool] = lambda types: False
-
-    def finished(self, load: Load, outcomes: list[Ended]) -> None:
-        """Pass outcomes on to be settled, unless the attempt has done so (slots and doers call this).
-
-        Without an outcome a work is left to its lease.
-        """
-        for delivery, settlement in outcomes:
-            delivery.ended = True
-            if settlement is not None:
-                self._pressure.count(settlement)
-            if settlement is not None and not delivery.settled:
-                self.submit(delivery, settlement)
-            elif not delivery.withdrawn:
-                self.settled([delivery])
-        if not was_given_back(load):
-            self._in_flight.finish(runs_in_doer(load))
-
-    def settled(self, deliveries: list[Delivery]) -> None:
-        """Forget settled works; claim again if a limit has held others of their types back."""
-        self._in_flight.settle(deliveries)
-        if self.make_room(delivery.row.type for delivery in deliveries):
-            self._claim_again()

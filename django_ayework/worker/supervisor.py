@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import gc
+import json
 import logging
 import os
 import selectors
 import signal
+import socket
+import sys
+import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
-from types import FrameType
+from dataclasses import dataclass, field, replace
 
+from django.db import connections
+
+from django_ayework.compat import close_pool, this_command
 from django_ayework.conf import get_settings
+from django_ayework.documentation import logged
 from django_ayework.rules.health import (
     Health,
     Phase,
@@ -24,48 +31,167 @@ from django_ayework.rules.health import (
     signs_of_nobody,
 )
 from django_ayework.worker import bounds
-from django_ayework.worker.child import Closable, Life, StartedChild, start_child
-from django_ayework.worker.health import HealthServer, Report
-from django_ayework.worker.serving import REFUSED, StopSignals, handle_signals
-from django_ayework.worker.threads import Bell
-
-# --- children ---
-# Children, and the places they take: a place has one child at work, and perhaps one that retires.
+from django_ayework.worker.health import HealthReport, HealthServer
+from django_ayework.worker.process import (
+    REFUSED,
+    SUPERVISED,
+    StopSignals,
+    WakePipe,
+    freeze_loaded_objects,
+    handle_signals,
+    leave,
+    signals_held_back,
+)
 
 logger = logging.getLogger("django_ayework")
+
+
+def heartbeat_pipe() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a pipe: the supervisor's, which never blocks, and the child's."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    return ours, theirs
+
+
+def signs_from(text: bytes) -> Signs | None:
+    """Return signs as they were sent; None for a text that was cut short."""
+    try:
+        received = json.loads(text)
+        return Signs(**{**received, "phase": Phase(received["phase"]), "dead": tuple(received["dead"])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+class PipeReader:
+    """The supervisor's end of a heartbeat pipe."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._rest = b""
+        self.has_ended = False
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._end.fileno()
+
+    def latest(self) -> Signs | None:
+        """Read all that was sent; return the latest signs, if there are new ones."""
+        with suppress(BlockingIOError):
+            while not self.has_ended:
+                try:
+                    received = self._end.recv(65_536)
+                except ConnectionError:
+                    received = b""
+                self._rest += received
+                self.has_ended = not received
+        *lines, self._rest = self._rest.split(b"\n")
+        return next(filter(None, map(signs_from, reversed(lines))), None)
+
+    def close(self) -> None:
+        """Close the end: to the child its supervisor has gone."""
+        self._end.close()
+
+
+#: The function of a child: it takes its end of the pipe and its number, and returns the exit status.
+ChildMain = Callable[[socket.socket, int], int]
+#: Closes something of its parent's in a child.
+Close = Callable[[], None]
+
+
+def start_child(number: int, main: ChildMain, parents: Sequence[Close]) -> tuple[int, PipeReader]:
+    """Start a child, which closes the files of its parent; return its process id and the pipe.
+
+    Raises OSError when the system has no room for another process.
+    """
+    close_connections()
+    ours, theirs = heartbeat_pipe()
+    try:
+        with theirs, signals_held_back():
+            if can_fork():
+                pid = fork_child(number, main, theirs, [ours.close, *parents])
+            else:
+                pid = spawn_child(number, theirs)
+    except BaseException:
+        ours.close()
+        raise
+    return pid, PipeReader(ours)
+
+
+def can_fork() -> bool:
+    """Tell whether a fork is safe: other threads would be cut off in the child, perhaps holding a lock.
+
+    On macOS the system's own libraries start such threads.
+    """
+    return hasattr(os, "fork") and sys.platform != "darwin" and threading.active_count() == 1
+
+
+def close_connections() -> None:
+    """Close connections and pools that were opened before: parent and child would use the same ones."""
+    connections.close_all()
+    for connection in connections.all(initialized_only=True):
+        close_pool(connection)
+
+
+def fork_child(number: int, main: ChildMain, theirs: socket.socket, parents: Sequence[Close]) -> int:
+    """Fork; in the child, work, and end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for close in parents:
+            close()
+        status = main(theirs, number)
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        leave(status)
+    raise AssertionError("unreachable")
+
+
+def spawn_child(number: int, theirs: socket.socket) -> int:
+    """Run the command that this process runs once more, as a child."""
+    theirs.set_inheritable(True)
+    arguments = this_command()
+    environment = {**os.environ, SUPERVISED: f"{theirs.fileno()},{number}"}
+    return os.posix_spawn(arguments[0], arguments, environment, setsigmask=[])
 
 
 class Child:
     """One worker process, as its supervisor sees it. Times are monotonic seconds."""
 
-    def __init__(self, started: StartedChild) -> None:
-        self.pid = started.pid
-        self.line = started.line
-        self.started_at = self.heard_at = time.monotonic()
-        self.told = signs_of_nobody(Phase.STARTING, {"starting": 0.0})
+    def __init__(self, pid: int, pipe: PipeReader) -> None:
+        self.pid = pid
+        self.pipe = pipe
+        self.started_at = self.received_at = time.monotonic()
+        #: The signs that it sent last.
+        self.received = signs_of_nobody(Phase.STARTING, {"starting": 0.0})
         self.exit_code: int | None = None
         self._is_killed = False
 
-    def listen(self) -> None:
-        """Take in what it tells."""
-        if (told := self.line.latest()) is not None:
-            self.told, self.heard_at = told, time.monotonic()
+    def receive(self) -> None:
+        """Read the signs it has sent."""
+        if (signs := self.pipe.latest()) is not None:
+            self.received, self.received_at = signs, time.monotonic()
 
     def signs(self) -> Signs:
-        """Return how it is; what it told some time ago has been so for longer by now."""
-        since = time.monotonic() - self.heard_at
-        silent = {name: seconds + since for name, seconds in self.told.silent.items()}
-        return replace(self.told, pid=self.pid, silent=silent)
+        """Return how it is; a thread that was silent some time ago has been so for longer by now."""
+        since = time.monotonic() - self.received_at
+        silent = {name: seconds + since for name, seconds in self.received.silent.items()}
+        return replace(self.received, pid=self.pid, silent=silent)
 
     @property
     def retires(self) -> bool:
         """Whether it makes room for another: it has done enough, and claims no more."""
-        return self.told.phase in (Phase.RETIRING, Phase.RETIRED) and not self.is_barren
+        return self.received.phase in (Phase.RETIRING, Phase.RETIRED) and self.has_worked
 
     @property
-    def is_barren(self) -> bool:
-        """Whether it has run nothing."""
-        return not self.told.attempts and not self.told.running
+    def has_worked(self) -> bool:
+        """Whether it has run anything."""
+        return bool(self.received.attempts or self.received.running)
 
     def stop(self) -> None:
         """Ask it to stop in order."""
@@ -75,78 +201,105 @@ class Child:
         """End it at once; its works are left to their leases."""
         if not self._is_killed:
             self._is_killed = True
-            logger.error("Process %d is killed: its works run again once their leases lapse.", self.pid)
+            logger.error(
+                "Process %d is killed: its works run again once their leases lapse. %s",
+                self.pid,
+                logged("process-killed"),
+            )
             self._send(signal.SIGKILL)
 
     def has_ended(self) -> bool:
-        """Look whether it has ended; its ``exit_code`` is negative for a signal that killed it."""
+        """Tell whether it has ended; its ``exit_code`` is negative for a signal that killed it."""
         if self.exit_code is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # somebody else has waited for it
+            except ChildProcessError:  # other code of this process has waited for it
                 pid, status = self.pid, 0
             if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
-                self.listen()
-                self.line.close()
+                self.receive()
+                self.pipe.close()
         return self.exit_code is not None
+
+    def cause_of_end(self) -> str:
+        """Return in words how it ended."""
+        if self.received.phase is Phase.STOPPED:
+            return "somebody asked it to stop"
+        if self.received.phase is Phase.RETIRED:
+            return "it retired before it ran anything (is --max-memory too small?)"
+        if self.exit_code is None or self.exit_code >= 0:
+            return f"exit status {self.exit_code}"
+        with suppress(ValueError):
+            return signal.Signals(-self.exit_code).name
+        return f"signal {-self.exit_code}"
 
     def _send(self, number: int) -> None:
         if self.exit_code is None:
             os.kill(self.pid, number)
 
 
-class Place:
-    """One of the processes that there are to be, whoever takes it at the moment."""
+@dataclass(eq=False)
+class ProcessSlot:
+    """One of the processes that there are to be: one child at work, and perhaps one that retires."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.children: list[Child] = []
-        self.start_at = time.monotonic()
-        self.is_done = False
-        self._quick_deaths = 0
+    number: int
+    children: list[Child] = field(default_factory=list)
+    start_at: float = field(default_factory=time.monotonic)
+    is_done: bool = False
+    _quick_deaths: int = 0
 
     def is_vacant(self, now: float) -> bool:
-        """Tell whether to start a child: nobody is at work here, and at most one still retires."""
-        settled = len(self.children) > 1 or any(not child.retires for child in self.children)
-        return not settled and not self.is_done and now >= self.start_at
+        """Tell whether to start a child: none is at work here, and at most one still retires."""
+        is_taken = len(self.children) > 1 or any(not child.retires for child in self.children)
+        return not is_taken and not self.is_done and now >= self.start_at
 
-    def give_to(self, started: StartedChild) -> None:
-        """Let a new child take the place."""
-        self.children.append(Child(started))
-        logger.info("Process %d of the supervisor is %d.", self.number, started.pid)
+    def start(self, main: ChildMain, parents: list[Close]) -> None:
+        """Start a child; put that off if the system has no room for another process."""
+        try:
+            child = Child(*start_child(self.number, main, parents))
+        except OSError as error:
+            self._put_off(0.0)
+            when = self._when()
+            logger.error(
+                "Process %d could not be started (%s); next try %s. %s",
+                self.number,
+                error,
+                when,
+                logged("process-not-started"),
+            )
+            return
+        self.children.append(child)
+        logger.info("Process %d of the supervisor is %d.", self.number, child.pid)
 
-    def bury(self, child: Child) -> None:
+    def note_end(self, child: Child) -> None:
         """Note the end of a child, and when the next one may start."""
         self.children.remove(child)
-        if child.told.phase is Phase.FINISHED:
+        if child.received.phase is Phase.FINISHED:
             self.is_done = True
-        elif child.told.phase is Phase.RETIRED and not child.is_barren:
+        elif child.received.phase is Phase.DISMISSED:
+            self.is_done = not self.children  # a successor of it goes on
+            logger.info("Process %d was stopped by an operator; it is not replaced.", child.pid)
+        elif child.received.phase is Phase.RETIRED and child.has_worked:
             self._quick_deaths = 0
         elif child.retires:  # its successor is there
-            logger.error("Process %d died while it retired: %s.", child.pid, how(child))
+            cause = child.cause_of_end()
+            logger.error(
+                "Process %d died while it retired: %s. %s", child.pid, cause, logged("process-ended")
+            )
         else:
-            self._mourn(child)
-
-    def delay(self, error: OSError) -> None:
-        """Note that no child could be started."""
-        self._put_off(0.0)
-        logger.error("Process %d could not be started (%s); next try %s.", self.number, error, self._when())
+            lived = time.monotonic() - child.started_at
+            self._put_off(lived)
+            logger.error(
+                "Process %d (number %d) has ended after %.0f s: %s. It is replaced %s. %s",
+                child.pid, self.number, lived, child.cause_of_end(), self._when(), logged("process-ended"),
+            )  # fmt: skip
 
     def health(self) -> Health:
-        """Judge whoever is at work here."""
+        """Judge the child that is at work here."""
         working = [child for child in self.children if not child.retires]
         if working:
             return health_of(working[-1].signs(), bounds.STALL)
         return Health(live=True, ready=False, reasons=(f"it is to be started {self._when()}",))
-
-    def _mourn(self, child: Child) -> None:
-        lived = time.monotonic() - child.started_at
-        self._put_off(lived)
-        logger.error(
-            "Process %d (number %d) has ended after %.0f s: %s. It is replaced %s.",
-            child.pid, self.number, lived, how(child), self._when(),
-        )  # fmt: skip
 
     def _put_off(self, lived: float) -> None:
         self._quick_deaths = quick_deaths(self._quick_deaths, lived)
@@ -157,121 +310,107 @@ class Place:
         return f"in {seconds:.0f} s" if seconds > 0 else "at once"
 
 
-def how(child: Child) -> str:
-    """Return in words how a child ended."""
-    if child.told.phase is Phase.STOPPED:
-        return "somebody told it to stop"
-    if child.told.phase is Phase.RETIRED:
-        return "it retired before it ran anything (is --max-memory too small?)"
-    if child.exit_code is None or child.exit_code >= 0:
-        return f"exit status {child.exit_code}"
-    with suppress(ValueError):
-        return signal.Signals(-child.exit_code).name
-    return f"signal {-child.exit_code}"
+#: Seconds to sleep at most when nothing happens.
+CHECK_EVERY = 1.0
 
 
-# --- supervisor ---
-# The supervisor: keeps so many children alive, and passes on what its operator wants.
-
-#: Seconds to sleep at most when there is no news.
-LOOK_EVERY = 1.0
+#: The number of the child that runs no works.
+EXPORTER = 0
 
 
 class Supervisor:
     """Runs ``size`` children in one thread, as a process with several cannot safely fork.
 
-    Each child lives the ``life`` it is given: a worker tied to this supervisor. The first signal is passed
-    on, the second ends all of them at once.
+    Each child runs ``main``: a worker with a link to this supervisor. The first signal is passed on, the
+    second ends all of them at once. With ``exports`` there is one more child, whose number is ``EXPORTER``:
+    it serves metrics, and its health is not that of the workers.
     """
 
-    def __init__(self, size: int, life: Life, server: HealthServer | None = None) -> None:
-        self.places = [Place(number) for number in range(1, size + 1)]
-        self.life = life
+    def __init__(
+        self, size: int, main: ChildMain, server: HealthServer | None = None, exports: bool = False
+    ) -> None:
+        self.workers = [ProcessSlot(number) for number in range(1, size + 1)]
+        self.slots = [*self.workers, *([ProcessSlot(EXPORTER)] if exports else [])]
+        self.main = main
         self.server = server
-        self._heard = StopSignals()
+        self._signals = StopSignals()
         self._stop_by: float | None = None
         self._in_order = True
-        self._bell = Bell()
+        self._pipe = WakePipe()
         if server is not None:
-            server.ask = self.report
+            server.report = self.report
 
     def run(self) -> int:
-        """Keep the children alive until told to stop, or until a burst is over; return the exit status.
+        """Keep the children alive until asked to stop, or until a burst is over; return the exit status.
 
         It is 0 when all of them stopped in order, 1 when one did not or refused to start, and 128 and the
         number of the signal after a second signal.
         """
-        with closing(self._bell):
-            self._hear()
-            gc.freeze()  # what is here before the first fork stays shared, as no collection touches it
+        with closing(self._pipe):
+            self._pipe.wake_on_signals()
+            signal.signal(signal.SIGCHLD, lambda number, frame: None)
+            handle_signals(lambda number, frame: self._signals.note(number))
+            freeze_loaded_objects()  # before the first fork, so that children share the memory for longer
             while not self._is_over():
+                self._stop_after_burst()
                 self._act_on_signals()
-                self._fill_places()
-                self._await_news()
-                self._bury_the_dead()
-        return 128 + self._heard.numbers[1] if self._heard.is_urgent else int(not self._in_order)
+                self._fill_slots()
+                self._wait()
+                self._note_ends()
+        return 128 + self._signals.numbers[1] if self._signals.is_urgent else int(not self._in_order)
 
-    def report(self) -> Report:
+    def report(self) -> HealthReport:
         """Return how all of them are."""
-        signs = [child.signs() for child in self._children()]
+        signs = [child.signs() for slot in self.workers for child in slot.children]
         if self._stop_by is not None:
             return Health(live=True, ready=False, reasons=("the supervisor is stopping",)), signs
-        members = [(f"process {place.number}", place.health()) for place in self.places]
+        members = [(f"process {slot.number}", slot.health()) for slot in self.workers if not slot.is_done]
         return health_of_all(members), signs
-
-    def _hear(self) -> None:
-        """Listen to the operator, and to the end of children."""
-        self._bell.hear_signals()
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        handle_signals(self._note)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._heard.note(number)
 
     def _is_over(self) -> bool:
         if self._children():
             return False
-        return self._stop_by is not None or all(place.is_done for place in self.places)
+        return self._stop_by is not None or all(slot.is_done for slot in self.workers)
+
+    def _stop_after_burst(self) -> None:
+        """Stop the child that is left when all workers have ended their bursts."""
+        if self._stop_by is None and all(slot.is_done for slot in self.workers):
+            self._stop()
 
     def _act_on_signals(self) -> None:
         """Stop the children in order, then those that are left by force: at a second signal, or too late."""
-        if self._heard.numbers and self._stop_by is None:
+        if self._signals.numbers and self._stop_by is None:
             self._stop()
-        if self._stop_by is not None and (self._heard.is_urgent or time.monotonic() > self._stop_by):
+        if self._stop_by is not None and (self._signals.is_urgent or time.monotonic() > self._stop_by):
             for child in self._children():
                 child.kill()
 
     def _stop(self) -> None:
         """Ask all children to stop in order."""
-        self._stop_by = time.monotonic() + patience()
+        grace = get_settings().shutdown_grace + bounds.FAREWELL + bounds.PATIENCE
+        self._stop_by = time.monotonic() + grace
         logger.info("The supervisor stops %d processes.", len(self._children()))
         for child in self._children():
             child.stop()
 
-    def _fill_places(self) -> None:
-        """Start what is to be there."""
+    def _fill_slots(self) -> None:
+        """Start the children that are missing."""
         if self._stop_by is not None:
             return
-        for place in self.places:
-            if place.is_vacant(time.monotonic()):
-                self._fill(place)
+        for slot in self.slots:
+            if slot.is_vacant(time.monotonic()):
+                parents = [self._pipe.close, *(child.pipe.close for child in self._children())]
+                if self.server is not None:
+                    parents.append(self.server.close)
+                slot.start(self.main, parents)
 
-    def _fill(self, place: Place) -> None:
-        mine: list[Closable] = [self._bell, *(child.line for child in self._children())]
-        if self.server is not None:
-            mine.append(self.server)
-        try:
-            place.give_to(start_child(place.number, self.life, mine))
-        except OSError as error:
-            place.delay(error)
-
-    def _await_news(self) -> None:
-        """Sleep until a child tells something, a signal comes, somebody asks, or it is time to act."""
+    def _wait(self) -> None:
+        """Sleep until a child sends signs, a signal or a request comes, or it is time to act."""
         with selectors.DefaultSelector() as selector:
             for child in self._children():
-                if not child.line.has_ended:
-                    selector.register(child.line, selectors.EVENT_READ, child.listen)
-            selector.register(self._bell, selectors.EVENT_READ, self._bell.hush)
+                if not child.pipe.has_ended:
+                    selector.register(child.pipe, selectors.EVENT_READ, child.receive)
+            selector.register(self._pipe, selectors.EVENT_READ, self._pipe.clear)
             if self.server is not None:
                 selector.register(self.server, selectors.EVENT_READ, self.server.answer)
             for key, _ in selector.select(self._pause()):
@@ -279,26 +418,22 @@ class Supervisor:
 
     def _pause(self) -> float:
         now = time.monotonic()
-        moments = [place.start_at for place in self.places if not place.children and not place.is_done]
-        return max(0.0, min([LOOK_EVERY, *(moment - now for moment in moments)]))
+        moments = [slot.start_at for slot in self.slots if not slot.children and not slot.is_done]
+        return max(0.0, min([CHECK_EVERY, *(moment - now for moment in moments)]))
 
-    def _bury_the_dead(self) -> None:
-        for place in self.places:
-            for child in [child for child in place.children if child.has_ended()]:
-                if self._stop_by is None and child.exit_code == REFUSED:
-                    place.children.remove(child)
+    def _note_ends(self) -> None:
+        """Note which children have ended; one that refuses to work on the database stops all of them."""
+        for slot in self.slots:
+            for child in [child for child in slot.children if child.has_ended()]:
+                if self._stop_by is None and child.exit_code != REFUSED:
+                    slot.note_end(child)
+                    continue
+                slot.children.remove(child)
+                if self._stop_by is None:
                     self._in_order = False
                     self._stop()
-                elif self._stop_by is None:
-                    place.bury(child)
                 else:
-                    place.children.remove(child)
                     self._in_order = self._in_order and child.exit_code in (0, -signal.SIGTERM)
 
     def _children(self) -> list[Child]:
-        return [child for place in self.places for child in place.children]
-
-
-def patience() -> float:
-    """Return how many seconds children have to stop."""
-    return get_settings().shutdown_grace + bounds.FAREWELL + bounds.PATIENCE
+        return [child for slot in self.slots for child in slot.children]

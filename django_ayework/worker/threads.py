@@ -1,18 +1,15 @@
-"""The threads of a worker: how they start, sleep, recover and stop."""
+"""The engine's threads: how they start, loop, rest, recover from errors, and stop.
+
+Each has a heartbeat by which the watchdog knows it, and a database session of the engine's own.
+"""
 
 from __future__ import annotations
 
-import gc
+import math
 import random
-import select
-import signal
-import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError, connections
@@ -21,11 +18,9 @@ from django_ayework.flow.events import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.database import connection
 from django_ayework.store.sessions import engine_session
+from django_ayework.worker import bounds
 
-# --- threads ---
-# The threads of the engine: each with a heartbeat and, if it asks the database, a session of its own.
-
-#: Seconds until a loop that was ended by an error begins again.
+#: Seconds until a thread whose loop was ended by an error begins again.
 BEGIN_AGAIN_AFTER = 0.2
 
 
@@ -40,12 +35,15 @@ class EngineThread:
         self._serve = serve
         self._waits_for_locks = waits_for_locks
         self.thread = threading.Thread(target=self._run, name=f"ayework-{name}", daemon=True)
-        #: Whether the thread has done what it was to do.
+        #: Whether the thread was started. One that is just starting has an id, and is not alive yet.
+        self.was_started = False
+        #: Whether the thread has done its work.
         self.has_ended = False
 
     def start(self) -> None:
         """Start the thread."""
         self.thread.start()
+        self.was_started = True
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the end of the thread, if it was started."""
@@ -53,24 +51,15 @@ class EngineThread:
             self.thread.join(timeout)
 
     @property
-    def was_started(self) -> bool:
-        """Whether the thread was started."""
-        return self.thread.ident is not None
-
-    def is_alive(self) -> bool:
-        """Tell whether the thread runs."""
-        return self.thread.is_alive()
-
-    @property
     def is_gone(self) -> bool:
         """Whether the thread was started, and has ended before its time."""
-        return self.was_started and not self.is_alive() and not self.has_ended
+        return self.was_started and not self.thread.is_alive() and not self.has_ended
 
     def _run(self) -> None:
-        """Serve in a session of the engine's own, again after whatever is raised in the loop.
+        """Serve in a session of the engine's own; begin again after an error.
 
-        What a receiver, a hook or a middleware raises may be no Exception. A thread that it ended would be
-        missed by every work.
+        A receiver, a hook or a middleware may raise errors that are no Exception. Every work depends on this
+        thread, so no error ends it.
         """
         with self.heartbeat.of_this_thread(), engine_session(self._waits_for_locks):
             while not self.has_ended:
@@ -82,35 +71,94 @@ class EngineThread:
                     time.sleep(BEGIN_AGAIN_AFTER)
 
 
-# --- recovery ---
-# What to do when the database could not be reached: wait a little longer each time, or try once more.
+class LoopThread(EngineThread):
+    """A thread that calls :meth:`turn` again and again, and rests in between.
 
-T = TypeVar("T")
+    An error costs a pause, which grows while errors go on. The rest after a turn ends early when the wake
+    event is set; a pause after an error ends early only when the thread is to stop, as nothing else helps
+    against a database that is away.
+    """
+
+    #: The report of a turn that raised.
+    failure = "a thread of the engine failed and carries on"
+    #: Seconds of rest for which the thread keeps no connection.
+    closes_for = math.inf
+
+    def __init__(self, name: str, recovery: Recovery, waits_for_locks: bool = False) -> None:
+        super().__init__(name, self._loop, waits_for_locks)
+        self.wake = threading.Event()
+        self._recovery = recovery
+        self._stopping = threading.Event()
+
+    def turn(self) -> float:
+        """Do the due duties; return the seconds until the next one."""
+        raise NotImplementedError
+
+    def request_stop(self) -> None:
+        """Let the thread end after its present turn; return at once."""
+        self._stopping.set()
+        self.wake.set()
+
+    def stop(self) -> None:
+        """Let the thread end after its present turn; wait for that, but not for ever."""
+        self.request_stop()
+        self.join(bounds.LAST_DUTIES)
+
+    def is_over(self) -> bool:
+        """Tell whether the loop is to end."""
+        return self._stopping.is_set()
+
+    def guarded_turn(self) -> tuple[float, threading.Event]:
+        """Do one turn; return the seconds to rest, and the event that ends the rest early."""
+        try:
+            pause = self.turn()
+        except Exception as error:
+            report(error, "queue", self.failure, brief=self._recovery.goes_on)
+            connections.close_all()
+            return self._recovery.fail(), self._stopping
+        self._recovery.succeed()
+        return pause, self.wake
+
+    def _loop(self, heartbeat: Heartbeat) -> None:
+        while True:
+            self.wake.clear()
+            if self.is_over():
+                return
+            heartbeat.beat()
+            pause, ends_rest = self.guarded_turn()
+            if pause >= self.closes_for:
+                connections.close_all()
+            if pause > 0 and not self.is_over():  # the turn may have been the last; its wake-up was cleared
+                heartbeat.beat(rest=pause)
+                ends_rest.wait(None if math.isinf(pause) else pause)
 
 
 class Recovery:
-    """Pauses in seconds, each about twice the one before, spread so that workers do not come back as one."""
+    """Pauses in seconds, each about twice the one before, spread so that workers do not return together."""
 
     def __init__(self, first: float, longest: float) -> None:
         self._first, self._longest = first, longest
         self._next = first
-        #: Whether it was not reached the last time either.
+        #: Whether the last try failed, too.
         self.goes_on = False
 
     def fail(self) -> float:
-        """Note another failure; return how long to wait."""
+        """Note another failure; return the seconds to wait."""
         self.goes_on = True
         pause, self._next = self._next, min(self._next * 2, self._longest)
         return pause * random.uniform(0.75, 1.0)  # noqa: S311  # spreads the fleet
 
     def succeed(self) -> None:
-        """Note that it was reached: the next pause is a short one again."""
+        """Note a success: the next pause is a short one again."""
         self._next = self._first
         self.goes_on = False
 
 
+T = TypeVar("T")
+
+
 def twice(act: Callable[[], T]) -> T:
-    """Do something that asks the database; once more if the connection that was open has been lost."""
+    """Query the database; query once more if the connection was open before and has been lost."""
     was_open = connection().connection is not None
     try:
         return act()
@@ -119,125 +167,3 @@ def twice(act: Callable[[], T]) -> T:
         if not was_open:
             raise
         return act()
-
-
-# --- bell ---
-# A bell: wakes a thread that waits for news, and may be rung where no lock may be taken.
-
-
-class Bell:
-    """Rung by signals, and by other threads.
-
-    A signal handler interrupts its thread anywhere, also where it holds the lock of an ``Event`` it is about
-    to wait for; to set that event in the handler would then wait for ever. Writing to a socket never waits.
-    """
-
-    def __init__(self) -> None:
-        self._near, self._far = socket.socketpair()
-        self._near.setblocking(False)
-        self._far.setblocking(False)
-        self._before: int | None = None
-
-    def hear_signals(self) -> None:
-        """Ring whenever a signal comes that has a handler; only one bell at a time can."""
-        self._before = signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
-
-    def ring(self) -> None:
-        """Wake whoever waits."""
-        with suppress(OSError):  # it has been rung often enough
-            self._far.send(b"!")
-
-    def wait(self) -> None:
-        """Wait until it has been rung."""
-        select.select([self], [], [])
-        self.hush()
-
-    def hush(self) -> None:
-        """Forget that it was rung."""
-        with suppress(BlockingIOError):
-            while self._near.recv(4096):
-                pass
-
-    def fileno(self) -> int:
-        """Return what to wait for besides other things."""
-        return self._near.fileno()
-
-    def close(self) -> None:
-        """Be done with it, and leave signals to whoever heard them before."""
-        if self._before is not None:
-            signal.set_wakeup_fd(self._before)
-        self._near.close()
-        self._far.close()
-
-
-# --- wake ---
-# What the claiming loop sleeps on.
-
-#: Seconds that another thread takes to begin, or several.
-A_MOMENT = 0.0005
-
-
-class Wake(threading.Event):
-    """An event that many set and one waits for: to set it again while it is set costs next to nothing."""
-
-    def set(self) -> None:
-        """Wake the loop."""
-        if not self.is_set():
-            super().set()
-
-    def give_way(self) -> None:
-        """Let threads begin that were just given something, and need the interpreter for it."""
-        self.wait(A_MOMENT)
-
-
-# --- interpreter ---
-# How a worker's threads share the interpreter.
-
-#: Seconds after which Python asks the thread that runs to let another one run, if nobody has said otherwise.
-PYTHONS_OWN = 0.005
-#: The same in a worker. Threads that claim and settle do a few microseconds of Python between round trips,
-#: and after each they wait for whoever is running a handler.
-OURS = 0.001
-
-
-def take_turns_quickly() -> None:
-    """Let threads take turns more often; a project that has chosen for itself is left alone."""
-    if sys.getswitchinterval() == PYTHONS_OWN:
-        sys.setswitchinterval(OURS)
-
-
-# --- garbage ---
-# Garbage collection in processes that do nothing but work.
-
-
-def leave_out_what_is_loaded() -> None:
-    """Let the collector never look again at what this process has loaded so far: all of it stays in use.
-
-    For processes that do nothing but work, before they start threads or children. To look through a project
-    takes a twentieth of a second and more, in which nothing else runs; each group of some thousand works
-    made that happen. Children share the memory for longer, as nothing is noted on it.
-    """
-    if hasattr(gc, "freeze"):
-        gc.freeze()
-
-
-# --- memory ---
-# How much memory this process uses.
-
-STATM = Path("/proc/self/statm")
-
-
-def resident_bytes() -> int:
-    """Return how much memory the process holds now; where the system does not tell, the most it ever held.
-
-    Linux tells in ``/proc``. macOS and others tell the peak alone, so there one spike counts for ever.
-    """
-    try:
-        import resource
-    except ImportError:  # neither Linux nor macOS
-        return 0
-    try:
-        return int(STATM.read_text().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024

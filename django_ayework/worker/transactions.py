@@ -7,28 +7,28 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import Error, InterfaceError, OperationalError
 
+from django_ayework.compat import blocks_of, take_commit_callbacks
 from django_ayework.define.context import AbortReason, Context
-from django_ayework.define.plans import forgetting, root_of
-from django_ayework.define.registry import AnyWorkType
+from django_ayework.define.instructions import forgetting, root_of
+from django_ayework.define.types import AnyWorkType
 from django_ayework.errors import Aborted, InvalidInstruction
+from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.events import report
-from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, settle_here, was_settled
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import defuse
 from django_ayework.store.database import atomic, connection, is_contention, open_transactions
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import lock_rows
-from django_ayework.worker.delivery import Delivery, loss_of, warn_if_late
-from django_ayework.worker.handlers import require_plain_act, settlement_of
-from django_ayework.worker.interruption import forget_connection
+from django_ayework.worker.handlers import forget_connection, require_plain_act, settlement_of
+from django_ayework.worker.in_flight import Delivery, loss_of, warn_if_late
 from django_ayework.worker.threads import Recovery
 
 T = TypeVar("T")
@@ -46,18 +46,13 @@ class AttemptTransactions:
     table: transactions are opened, and nothing is settled. Made in the thread of the handler.
     """
 
-    __slots__ = (
-        "_outcome", "_preparing", "_services", "_stored", "_surrounding", "_thread", "_used", "_work_type",
-        "delivery", "depth", "settlement", "undone_by",
-    )  # fmt: skip
-
     def __init__(
         self, delivery: Delivery, work_type: AnyWorkType, services: EngineServices, stored: bool
     ) -> None:
         self.delivery = delivery
         #: How many transactions were open around the attempt: those of a test.
         self.depth = open_transactions()
-        #: What was settled in a transaction of the attempt's own.
+        #: The settlement in a transaction of the attempt's own.
         self.settlement: Settlement | None = None
         #: The error that has rolled back such a transaction.
         self.undone_by: BaseException | None = None
@@ -71,16 +66,12 @@ class AttemptTransactions:
         self._used: tuple[str, ...] = ()
         self._preparing = False
 
-    # --- for the engine -----------------------------------------------------------------------------------
-
     def __enter__(self) -> None:
         """Open the transaction of a type with ``atomic=True``."""
         if self._work_type.settings.atomic:
             self._surrounding = OwnTransaction(self, settles=True).__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Commit the transaction that is open, or roll it back because of an error."""
         own, self._surrounding = self._surrounding, None
         if own is not None:
@@ -94,7 +85,7 @@ class AttemptTransactions:
             raise self._contradiction(returned)
         if self.settlement is None:
             outcome = self.outcome(returned)
-            settlement = settlement_of(self._work_type, self.delivery.row, outcome, context)
+            settlement = settlement_of(self._work_type, self.delivery, outcome, context)
             if self._surrounding is None:
                 return settlement
             self._settle(settlement, self._surrounding)
@@ -112,9 +103,8 @@ class AttemptTransactions:
             f"the handler of {self._work_type.name!r} returned {returned!r}, but complete has given another "
             "outcome already; return that one, or nothing.",
             id=self.delivery.row.id,
+            code="outcome-given-twice",
         )
-
-    # --- for the handler ----------------------------------------------------------------------------------
 
     @contextmanager
     def prepare(self) -> Generator[None]:
@@ -174,7 +164,7 @@ class AttemptTransactions:
             returned = act()
             require_plain_act(self._work_type, "complete", returned)
             outcome = root_of(context, since=before) if returned is None else returned
-            settlement = settlement_of(self._work_type, self.delivery.row, outcome, context)
+            settlement = settlement_of(self._work_type, self.delivery, outcome, context)
             self._settle(settlement, own)
         self._outcome, self.settlement = outcome, settlement
         return returned
@@ -202,9 +192,9 @@ class AttemptTransactions:
                 raise self._lost(reason)
 
     def _lost(self, reason: AbortReason | None) -> Aborted:
-        """Note that nothing more is to be written of this attempt; return the error that tells why."""
+        """Note that nothing more is to be written of this attempt; return the error to raise."""
         self.delivery.lost = reason or AbortReason.TAKEN_BY_ANOTHER_WORKER
-        self.delivery.signal.heed()  # the error that this returns tells the handler
+        self.delivery.signal.heed()  # the handler gets the error that this returns
         self.delivery.abort(self.delivery.lost)
         return Aborted(str(self.delivery.lost), id=self.delivery.row.id)
 
@@ -212,7 +202,11 @@ class AttemptTransactions:
         """Raise when this is not the moment for a stage."""
         problem = self._misplaced(stage, is_async) or self._out_of_order(stage)
         if problem:
-            raise InvalidInstruction(f"{self._work_type.name}: {problem}.", id=self.delivery.row.id)
+            raise InvalidInstruction(
+                f"{self._work_type.name}: {problem}.",
+                id=self.delivery.row.id,
+                code="prepare-complete-refused",
+            )
         self._used += (stage,)
 
     def _misplaced(self, stage: str, is_async: bool) -> str:
@@ -237,11 +231,12 @@ class AttemptTransactions:
             return f"{stage} cannot be used after complete"
         if self._preparing:
             return f"{stage} cannot be used inside prepare"
-        if not self._work_type.is_async and len(connection().atomic_blocks) != self.depth:
+        if not self._work_type.is_async and len(blocks_of(connection())) != self.depth:
             return f"{stage} cannot be used inside transaction.atomic(); it opens a transaction itself"
         return ""
 
 
+@dataclass(eq=False)
 class OwnTransaction:
     """A transaction that an attempt opens through the engine.
 
@@ -250,15 +245,14 @@ class OwnTransaction:
     when the answer to the commit is lost.
     """
 
-    __slots__ = ("_atomic", "_attempt", "_delivery", "_depth", "_settles", "settlement")
+    attempt: AttemptTransactions
+    settles: bool
+    #: The outcomes written in it.
+    settlement: Settlement | None = None
 
-    def __init__(self, attempt: AttemptTransactions, settles: bool) -> None:
-        self._attempt = attempt
-        self._delivery = attempt.delivery
-        self._depth = attempt.depth
-        self._settles = settles
-        #: What was written in it.
-        self.settlement: Settlement | None = None
+    def __post_init__(self) -> None:
+        self._delivery = self.attempt.delivery
+        self._depth = self.attempt.depth
 
     def __enter__(self) -> OwnTransaction:
         """Open it. Raises InvalidInstruction where an open transaction would keep it from committing."""
@@ -270,9 +264,7 @@ class OwnTransaction:
         self._atomic.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Commit it, or roll it back: also when a block inside is still open, whose end nobody knows."""
         try:
             self._end(error, trace)
@@ -280,9 +272,9 @@ class OwnTransaction:
             error = uncommitted
             raise
         finally:
-            self._attempt.undone_by = error
+            self.attempt.undone_by = error
 
-    def _end(self, error: BaseException | None, trace: TracebackType | None) -> None:
+    def _end(self, error: BaseException | None, trace: Any) -> None:
         left = unwound(self._depth + 1, error)
         if error is not None or left:
             refusal = error or self._refusal("leave transaction.atomic() open inside its transaction")
@@ -307,14 +299,12 @@ class OwnTransaction:
 
     def _take_callbacks(self) -> list[Callable[[], object]]:
         """Take over the callbacks that wait for the commit; those of a test's transaction go on waiting."""
-        if not self._settles or self._depth:
+        if not self.settles or self._depth:
             return []
-        database: Any = connection()
-        waiting, database.run_on_commit = database.run_on_commit, []
-        return [each[1] for each in waiting]
+        return [callback.run for callback in take_commit_callbacks(connection())]
 
     def _has_committed(self, settlement: Settlement, unanswered: Error) -> bool:
-        """Read whether the database has committed what it did not answer for.
+        """Read whether the database has committed a transaction without an answer.
 
         While it cannot be reached, look again as long as the lease lasts: to guess would blame a handler for
         a work that has succeeded.
@@ -336,12 +326,14 @@ class OwnTransaction:
 
     def _refusal(self, act: str) -> InvalidInstruction:
         row = self._delivery.row
-        return InvalidInstruction(f"{row.type}: expected the handler not to {act}.", id=row.id)
+        return InvalidInstruction(
+            f"{row.type}: expected the handler not to {act}.", id=row.id, code="transaction-left-open"
+        )
 
 
 def unwound(depth: int, error: BaseException | None) -> bool:
-    """Roll back the blocks of ``transaction.atomic()`` that were left open inside; tell whether any were."""
-    blocks: list[Any] = connection().atomic_blocks
+    """Roll back blocks of ``transaction.atomic()`` that were left open inside; return whether any were."""
+    blocks = blocks_of(connection())
     left = len(blocks) > depth
     while len(blocks) > depth:
         block = blocks[-1]
@@ -363,7 +355,7 @@ async def in_thread(act: Callable[[], T]) -> T:
 
 
 def caught(act: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    """Return what a function returns, or what it raises."""
+    """Return the result of a function, or its exception."""
     try:
         return act(), None
     except BaseException as error:

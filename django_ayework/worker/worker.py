@@ -1,8 +1,8 @@
 """The worker: claims works, runs them, settles them, and leaves nothing behind when it stops.
 
 Its threads: *claiming* takes works from the queue, slots run them, *settling* writes their outcomes, *leases*
-keeps them while they run, *maintenance* does everything else. The thread that calls :meth:`Worker.run` looks
-after all of them, and asks the database nothing until they have ended.
+keeps them while they run, *maintenance* does everything else. The thread that calls :meth:`Worker.run` is the
+watchdog of all of them, and asks the database nothing until they have ended.
 """
 
 from __future__ import annotations
@@ -10,45 +10,111 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
-from django_ayework.define.ids import new_uuid7
+from django_ayework.define.requests import new_uuid7
+from django_ayework.define.types import registry
+from django_ayework.documentation import documented, logged
+from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.events import report
-from django_ayework.flow.notify import listening_thread, revoked_works
-from django_ayework.flow.readiness import text_of_small_pool
-from django_ayework.flow.services import EngineServices
+from django_ayework.flow.notify import close_idle, listening_thread, revoked_works
+from django_ayework.flow.outcomes import is_parked
+from django_ayework.flow.startup_checks import text_of_small_pool
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope, several
-from django_ayework.rules.health import Phase, wrong_with_threads
-from django_ayework.store.lanes import Poll
+from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
+from django_ayework.worker.arrivals import arrivals_for
+from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Prefetch
-from django_ayework.worker.dispatch import Dispatch, DoerDispatcher
-from django_ayework.worker.executor import Executor
-from django_ayework.worker.health import Lag, Presence, Vitals
-from django_ayework.worker.in_flight import InFlight, ends_in_time, wind_down
-from django_ayework.worker.leases import LeaseThread
-from django_ayework.worker.limits import Limits, Pressure, park, told_apart
-from django_ayework.worker.maintenance import Maintenance
-from django_ayework.worker.scheduler import Scheduler
-from django_ayework.worker.settler import CompletionHandler, Settler
-from django_ayework.worker.threads import EngineThread, Recovery, Wake
-from django_ayework.worker.waking import Waking
-from django_ayework.worker.watchdog import LOOK_EVERY, Watchdog, Watched
+from django_ayework.worker.commands import Commands
+from django_ayework.worker.dispatch import Dispatcher
+from django_ayework.worker.executor import Executor, Load
+from django_ayework.worker.health import (
+    CHECK_EVERY,
+    ActiveWork,
+    Watchdog,
+    WatchedThread,
+    WorkerHealth,
+    WorkerRegistration,
+    active_works,
+)
+from django_ayework.worker.in_flight import Delivery, InFlight, LeaseThread, ends_in_time, wind_down
+from django_ayework.worker.limits import BacklogMonitor, Backpressure, Limits, park
+from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
+from django_ayework.worker.settler import Settler
+from django_ayework.worker.threads import EngineThread, Recovery
+from django_ayework.worker.wakeups import WakeUps
 
 logger = logging.getLogger("django_ayework")
 
 #: Seconds to wait after the loop met an error, growing to the second figure while errors go on.
 FIRST_RECOVERY, LONGEST_RECOVERY = 0.2, 10.0
+#: Seconds that another thread takes to begin, or several.
+A_MOMENT = 0.0005
 
 
-class Worker:
+class Engine:
+    """The parts of a process that runs works: those of a worker, or of the pool of works that skip the queue.
+
+    Subclasses make the maintenance thread, and claim in :meth:`_serve`.
+    """
+
+    _maintenance: MaintenanceThread
+
+    def __init__(self, id: str, concurrency: int, on_room: Callable[[], None], claiming: str) -> None:
+        self.id = id
+        self.concurrency = concurrency
+        self._services = EngineServices()
+        self._in_flight = InFlight(on_room)
+        self._executor = Executor(concurrency, self._services, self._finished)
+        self._settler = Settler(self._services, self._settled)
+        self._leases = LeaseThread(self.id, self._in_flight)
+        self._claiming = EngineThread(claiming, self._serve)
+        self._watchdog = Watchdog(self._in_flight, self._threads)
+
+    def _serve(self, heartbeat: Heartbeat) -> None:
+        """Claim until it is time to stop, in the claiming thread."""
+        raise NotImplementedError
+
+    def _threads(self) -> list[WatchedThread]:
+        """Return the threads that must go on, as far as they were started."""
+        engine = (self._claiming, self._settler, self._leases, self._maintenance)
+        return [each for each in engine if each.was_started]
+
+    def _start_threads(self) -> None:
+        """Start the threads that look after claimed works."""
+        for thread in (self._settler, self._leases, self._maintenance):
+            thread.start()
+
+    def _finished(self, load: Load, outcomes: list[Ended]) -> None:
+        """Pass outcomes on to be settled, and free the slot."""
+        self._settler.take_over(outcomes)
+        if not load.withdrawn:
+            self._in_flight.finish(in_doer=load.deliveries[0].doer is not None)
+
+    def _settled(self, deliveries: list[Delivery]) -> None:
+        """Forget settled works."""
+        self._in_flight.settle(deliveries)
+
+    def _wind_down(self) -> int:
+        """Stop the parts in the order in which works pass through them; return how many works are left."""
+        until = time.monotonic() + get_settings().shutdown_grace
+        left = wind_down(self.id, self._in_flight, until)
+        self._executor.stop(timeout=1.0)
+        self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
+        self._leases.stop()
+        self._maintenance.stop()
+        return left + len(self._in_flight.all())
+
+
+class Worker(Engine):
     """A worker of this process: threads for plain handlers, one event loop for async ones.
 
     ``queues`` limits it to these queues (all, when empty), ``types`` and ``exclude_types`` to types of work:
@@ -76,58 +142,65 @@ class Worker:
         exclude_types: Iterable[str] = (),
         scheduler: bool = True,
     ) -> None:
-        self.id = new_uuid7()
+        registry.load()
+        self._wake = threading.Event()
+        asked = concurrency or get_settings().concurrency
+        # Handlers take their connections from the project's pool, if it has one; a work without one would
+        # wait in its slot, and fail.
+        super().__init__(new_uuid7(), min(asked, pool_size() or asked), self._wake.set, "claiming")
+        if self.concurrency < asked:
+            logger.warning("Note: %s. %s", text_of_small_pool(self.concurrency, asked), logged("small-pool"))
         self.name = name
         self.queues = several(queues)
         self.types = several(types)
         self.exclude_types = several(exclude_types)
-        asked = concurrency or get_settings().concurrency
-        #: Handlers take their connections from the project's pool, if it has one; a work without one would
-        #: wait in its slot, and fail.
-        self.concurrency = min(asked, pool_size() or asked)
-        if self.concurrency < asked:
-            logger.warning("Note: %s.", text_of_small_pool(self.concurrency, asked))
         self.burst = burst
         #: Works that were left to their leases, as the database was away in the end.
         self.left = 0
         #: Why the worker did not start in the background, if the database cannot be used as it is.
         self.refusal: ImproperlyConfigured | None = None
-        self._wake = Wake()
+        self._fires_schedules = scheduler
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._in_flight = InFlight(self._wake.set)
-        self._prefetch = Prefetch(self.concurrency)
-        self._services = EngineServices()
-        self._pressure = Pressure()
-        self._lag = Lag()
-        self._completion = CompletionHandler(self._in_flight, self._pressure, self._wake.set)
-        self._executor = Executor(self.concurrency, self._services, self._completion.finished)
-        self._settler = Settler(self._services, self._completion.settled)
-        self._completion.submit = self._settler.submit
-        self._presence = Presence(self.id, name, self.queues, self.concurrency)
-        self._leases = LeaseThread(self.id, self._in_flight)
-        scope = Scope(self.queues, self.types, self.exclude_types)
-        self._maintenance = Maintenance(self.id, self._in_flight, self._services, self._presence, scope)
-        self._doer_dispatcher = DoerDispatcher(self._in_flight, self._executor)
-        self._claimer = Claimer(self.id, scope, self._doer_dispatcher.room)
-        self._claimer.on_controls = self._maintenance.release_paused
-        self._claimer.on_look = self._note_look
-        self._claimer.on_return = self._maintenance.be_patient
-        self._completion.make_room = self._claimer.make_room
-        self._waking = Waking(self._claimer.told, self._claimer.fleet, self._wake, self._maintenance.doubt)
-        self._dispatch = Dispatch(self._in_flight, self._executor, self._doer_dispatcher)
         self._limits = Limits(max_works, max_memory)
-        self._scheduler = Scheduler(once=burst, off=not scheduler)
-        self._claiming = EngineThread("claiming", self._serve)
-        self._watchdog = Watchdog(self._in_flight, self._threads)
-        self.vitals = Vitals(self.id, self.concurrency, self._in_flight, self._watchdog)
-        self._presence.troubles = lambda: wrong_with_threads(self.vitals.signs(), bounds.STALL)
+        self._build(Scope(self.queues, self.types, self.exclude_types))
+
+    def _build(self, scope: Scope) -> None:
+        """Make the parts that only a worker has, in the order in which they depend on one another."""
+        self._backpressure = Backpressure()
+        self._backlog = BacklogMonitor()
+        self._prefetch = Prefetch(self.concurrency)
+        self.health = WorkerHealth(self.id, self.concurrency, self._watchdog)
+        self._registration = WorkerRegistration(
+            self.id, self.name, self.queues, self.concurrency, self.health.stuck_threads
+        )
+        self._maintenance = MaintenanceThread(
+            self.id, self._in_flight, self._services, self._registration, scope, self._settler.tally
+        )
+        self._scheduler = Scheduler()
+        self._dispatcher = Dispatcher(self._in_flight, self._executor)
+        self._commands = Commands(self._registration, self._maintenance, self.request_stop)
+        self._arrivals = None if self.burst else arrivals_for(scope, self._wake.set)
+        self._claimer = Claimer(
+            self.id,
+            scope,
+            self._dispatcher.room,
+            self._maintenance,
+            self._scheduler,
+            self._commands,
+            self._arrivals,
+        )
+        self._wake_ups = WakeUps(
+            self._claimer.inbox, self._claimer.fleet, self._wake, self._maintenance.check_revoked
+        )
 
     def start(self) -> None:
         """Start in the background; return at once."""
         if self._thread is not None:
-            raise RuntimeError("this Worker was started before; build a new one.")
+            raise documented(
+                RuntimeError("this Worker was started before; build a new one."), "worker-started-twice"
+            )
         self._thread = threading.Thread(target=self._run_in_background, name="ayework-worker", daemon=True)
         self._thread.start()
 
@@ -147,7 +220,7 @@ class Worker:
     def request_stop(self) -> None:
         """Ask the worker to stop; return at once.
 
-        Not for a signal handler of the thread that runs the worker, which it might find waiting.
+        Not for a signal handler of the thread that runs the worker, which may hold the lock of the event.
         """
         self._stopping.set()
         self._wake.set()
@@ -165,6 +238,16 @@ class Worker:
         self.stop()
 
     @property
+    def known_types(self) -> list[str]:
+        """The names of the types of work whose works this worker claims, sorted."""
+        scope = Scope(self.queues, self.types, self.exclude_types)
+        return [name for name in registry.names() if scope.serves_type(name)]
+
+    def active(self) -> list[ActiveWork]:
+        """Return the works that this worker has claimed and that have not ended, the first claimed first."""
+        return active_works(self._in_flight)
+
+    @property
     def lost(self) -> str:
         """Why the worker cannot go on: a thread of it cannot be brought back; empty while it can."""
         return self._watchdog.lost
@@ -177,66 +260,82 @@ class Worker:
         last = Phase.STOPPED
         try:
             with engine_session():
-                self._open()
+                self._wake_ups.open()
+                self._dispatcher.open(self._wake.set)
+                revoked_works.subscribe(self._in_flight.abort)
+                self._claiming.start()  # which starts the other threads once the database answers
                 try:
                     self._watch()
-                    if not self._stopping.is_set() and not self.lost:
+                    if self._commands.has_stopped:
+                        last = Phase.DISMISSED
+                    elif not self._stopping.is_set() and not self.lost:
                         last = Phase.RETIRED if self._limits.reached else Phase.FINISHED
                 finally:
                     self._close()
         finally:
             self._stopping.set()
-            self.vitals.enter(last)
-
-    def _threads(self) -> list[Watched]:
-        """Return the threads that this worker needs, as far as they were started."""
-        engine = [
-            self._claiming,
-            self._settler.thread,
-            self._leases.thread,
-            self._maintenance.thread,
-            self._maintenance.hooks,
-            *self._scheduler.threads,
-        ]
-        others: tuple[Watched | None, ...] = (self._executor.loop, listening_thread())
-        return [*(each for each in engine if each.was_started), *filter(None, others)]
+            self.health.enter(last)
 
     def _run_in_background(self) -> None:
-        """Work; note why the worker refuses to start, as nothing catches what this thread raises."""
+        """Work; note why the worker refuses to start, as nothing catches errors of this thread."""
         try:
             self.run()
         except ImproperlyConfigured as refusal:
             self.refusal = refusal
-            logger.error("Worker %s does not start. %s", self.id, refusal)
+            logger.error("Worker %s does not start. %s %s", self.id, refusal, logged("worker-does-not-start"))
 
-    def _open(self) -> None:
-        """Listen, and start the claiming thread, which starts the others once the database answers."""
-        self._waking.open()
-        self._doer_dispatcher.open(self._wake.set)
-        revoked_works.subscribe(self._in_flight.abort)
-        self._claiming.start()
+    def _threads(self) -> list[WatchedThread]:
+        """Return the threads that this worker needs, as far as they were started."""
+        receivers = self._arrivals.receivers if self._arrivals is not None else ()
+        threads: tuple[EngineThread, ...] = (self._maintenance.hooks, self._scheduler, *receivers)
+        more = [each for each in threads if each.was_started]
+        others: tuple[WatchedThread | None, ...] = (self._executor.loop, listening_thread())
+        return [*super()._threads(), *more, *filter(None, others)]
 
     def _watch(self) -> None:
-        """Look after the threads until the claiming loop has ended; raise what has ended it.
+        """Watch the threads until the claiming loop has ended; raise the error that has ended it.
 
-        That loop may be the thread that is lost.
+        The claiming thread may be the one that is lost.
         """
         while not self._claiming.has_ended and not (self.lost and self._stopping.is_set()):
-            self._watchdog.look()
+            self._watchdog.check()
             if self.lost:
-                self.vitals.notify()
-            self._claiming.join(LOOK_EVERY)
+                self.health.notify()
+            self._claiming.join(CHECK_EVERY)
         if self._error is not None:
             raise self._error
 
+    def _close(self) -> None:
+        """Stop the parts in the order in which works pass through them."""
+        self._wake_ups.close()
+        self._dispatcher.close()
+        revoked_works.unsubscribe(self._in_flight.abort)
+        self._stopping.set()
+        if self._error is not None:  # no other thread was started
+            return
+        self._dispatcher.hand_out_rest()
+        self.health.enter(Phase.STOPPING)
+        self._scheduler.stop()
+        if self._arrivals is not None:
+            self._arrivals.stop()
+        self.left = self._wind_down()
+        close_idle()
+        self._registration.sign_off(self.left)
+        signals.worker_stopped.send_robust(sender=Worker, worker=self)
+
     def _serve(self, heartbeat: Heartbeat) -> None:
-        """Announce this worker, start its other threads, then claim until it is time to stop."""
+        """Register this worker, start its other threads, then claim until it is time to stop."""
         try:
-            self._presence.announce(self._stopping, self.vitals.note)
-            for part in (self._settler, self._leases, self._maintenance, self._scheduler):
-                part.start()
+            self._registration.register_once_ready(self._stopping, self.health.note)
+            self._start_threads()
+            if self._arrivals is not None:
+                self._arrivals.start()
+            if self._fires_schedules and self.burst:
+                self._scheduler.guarded_turn()
+            elif self._fires_schedules:
+                self._scheduler.start()
             if not self._stopping.is_set():
-                self.vitals.enter(Phase.WORKING)
+                self.health.enter(Phase.WORKING)
             signals.worker_started.send_robust(sender=Worker, worker=self)
             logger.info(
                 "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
@@ -260,66 +359,65 @@ class Worker:
                 report(error, "queue", "the claiming loop failed and carries on", recovery.goes_on)
                 connections.close_all()
                 trouble, pause = error, recovery.fail()
-            self._dispatch.hand_out_due()  # after the turn, which may have filled the batches
-            pause = min(pause, self._dispatch.pause())
-            self.vitals.note(trouble)
+            pause = min(pause, self._dispatcher.hand_out_due())  # the turn may have filled batches
+            self.health.note(trouble)
             if pause:
                 heartbeat.beat(rest=pause)
-                self._waking.wait(pause)
+                self._wake.wait(pause)
 
     def _turn(self) -> float:
-        """Claim what fits, and hand it out; return for how many seconds there is nothing to do."""
+        """Claim as much as there is room for, and hand it out; return how long there is nothing to do."""
         self._prefetch.measure(self._in_flight.finished)
-        self._in_flight.low_water = self._prefetch.low_water
-        wanted, room = self._wanted(), self._dispatch.room()
-        places = wanted + self._doer_dispatcher.room_in_all()
-        held_for = self._pressure.pause(self._in_flight.active)
-        if held_for or (places <= 0 and not room):
-            if self._claimer.poll_is_due():  # gates expire and works are rescued however busy the slots are
-                self._claimer.poll()
-            self._note_lag(has_room=places > 0)
-            return held_for or get_settings().poll_interval
-        left = self._limits.attempts_left(self._in_flight.attempts)
-        claimed = self._claimer.claim(wanted, room, left)
-        known, unknown = told_apart(claimed)
-        self._dispatch.hand_out(known)
-        is_rest = not self._claimer.may_claim_more(self._wanted())
-        if claimed and is_rest:  # let these begin before this thread goes on
-            self._wake.give_way()
-        self._waking.answer(claimed, self._claimer.left)
-        park(unknown, self.id)
-        self._note_lag(has_room=True)
-        return self._claimer.pause() if is_rest else 0.0
+        wanted, room = self._wanted(), self._dispatcher.gathering.room()
+        has_room = wanted > 0 or self._dispatcher.doers_have_room()
+        held_for = self._backpressure.pause(self._in_flight.active)
+        if not held_for and (has_room or room):
+            has_room = True
+            pause = self._claim(wanted, room)
+        else:
+            self._claimer.look()
+            self._claimer.ask_for_ids(0)
+            pause = held_for or get_settings().poll_interval
+        behind = not self._claimer.is_quiet and (not has_room or bool(self._claimer.claim_groups))
+        self._backlog.note(behind, self._in_flight.active, self._claimer.scope.serves_queue)
+        return pause
 
-    def _note_look(self, view: Poll, intervals: Mapping[str, float]) -> None:
-        """Hand on what a look has found to do besides works."""
-        self._maintenance.note(view, intervals)
-        self._scheduler.note(view.schedules)
-
-    def _note_lag(self, has_room: bool) -> None:
-        """Note whether this turn had no room, or left works for which there was none."""
-        behind = not has_room or bool(self._claimer.busy)
-        self._lag.note(behind, self._in_flight.active, self._claimer.scope.serves_queue)
+    def _claim(self, wanted: int, room: Mapping[str, int]) -> float:
+        """Claim works and hand them out; return how long there is nothing to do, 0 if more can be claimed."""
+        claimed = self._claimer.claim(wanted, room, self._limits.attempts_left(self._in_flight.attempts))
+        unknown = [delivery for delivery in claimed if is_parked(delivery.row)]
+        if claimed:
+            self._dispatcher.hand_out([delivery for delivery in claimed if delivery not in unknown])
+        goes_on = bool(self._claimer.claim_groups) and self._claimer.may_claim_more(self._wanted())
+        if claimed and not goes_on:  # let these begin before this thread goes on, and needs the interpreter
+            self._wake.wait(A_MOMENT)
+        self._wake_ups.answer(claimed, self._claimer.left)
+        for delivery in unknown:
+            park(delivery.row, self.id)
+        self._claimer.ask_for_ids(self._wanted())
+        return 0.0 if goes_on else self._claimer.pause()
 
     def _wanted(self) -> int:
         """Return for how many slots to claim now; none while enough is in hand."""
-        held = self._in_flight.unfinished
-        if held > self._prefetch.low_water or self._stopping.is_set():
+        held, target = self._in_flight.unfinished, self._prefetch.target
+        # In big bites while works are quick, at once if slots idle.
+        self._in_flight.low_water = max(self.concurrency - 1, target // 2)
+        if held > self._in_flight.low_water or self._stopping.is_set():
             return 0
-        return self._limits.room(self._prefetch.target - held, self._in_flight.attempts)
+        return min(target - held, self._limits.attempts_left(self._in_flight.attempts))
 
     def _is_over(self) -> bool:
         """Tell whether it is time to stop."""
-        if self._stopping.is_set() or self.lost:
+        if self._stopping.is_set() or self._watchdog.lost:
             return True
         if self._limits.judge(self._in_flight.attempts, self._in_flight.all_begun):
-            self.vitals.enter(Phase.RETIRING)
+            self.health.enter(Phase.RETIRING)
         if self._in_flight.all():
             return False
         return bool(self._limits.reached) or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:
-        """Look once more, and again after what maintenance makes of that look: nothing is due."""
+        """Poll once more, and again after maintenance has acted on that poll: nothing is due."""
         try:
             self._claimer.poll()
             if not self._claimer.is_idle():
@@ -330,24 +428,13 @@ class Worker:
             return False
         return self._claimer.is_idle()
 
-    def _close(self) -> None:
-        """Stop the parts in the order in which works pass through them."""
-        self._waking.close()
-        self._doer_dispatcher.close()
-        revoked_works.unsubscribe(self._in_flight.abort)
-        self._stopping.set()
-        if self._error is not None:  # nothing was started
-            return
-        self._dispatch.hand_out_rest()
-        self.vitals.enter(Phase.STOPPING)
-        self._scheduler.stop()
-        until = time.monotonic() + get_settings().shutdown_grace
-        self.left = wind_down(self.id, self._in_flight, until)
-        self._executor.stop(timeout=1.0)
-        self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
-        self._leases.stop()
-        self._maintenance.stop()
-        self.left += len(self._in_flight.all())
-        self._waking.rest()
-        self._presence.leave(self.left)
-        signals.worker_stopped.send_robust(sender=Worker, worker=self)
+    def _finished(self, load: Load, outcomes: list[Ended]) -> None:
+        """Count outcomes for the backpressure hook, then pass them on."""
+        self._backpressure.count(outcomes)
+        super()._finished(load, outcomes)
+
+    def _settled(self, deliveries: list[Delivery]) -> None:
+        """Forget settled works; claim again if a limit has held others of their types back."""
+        super()._settled(deliveries)
+        if self._claimer.make_room(delivery.row.type for delivery in deliveries):
+            self._wake.set()

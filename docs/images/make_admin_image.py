@@ -1,9 +1,10 @@
-"""Make ``admin.png``: the list of works, as a shop's operator may see it.
+"""Make the pictures of the admin, as a shop's operator may see it.
 
     python docs/images/make_admin_image.py [directory]
 
 Needs Selenium, and Chromium with its driver. The works live in a temporary SQLite file, and the pages are
-served on the loopback interface. With a directory, pictures of all pages go there instead, light and dark.
+served on the loopback interface. With a directory, pictures of all pages go there instead: light and dark, on
+a wide and on a narrow screen.
 """
 
 from __future__ import annotations
@@ -74,11 +75,19 @@ from selenium import webdriver  # noqa: E402
 
 from django_ayework import Context, Retry, dependency, enqueue, enqueue_many, work  # noqa: E402
 from django_ayework.define.requests import GATE_TYPE  # noqa: E402
-from django_ayework.models import DeadLetter, Group, Work  # noqa: E402
+from django_ayework.models import BulkAction, DeadLetter, Group, Schedule, Work, WorkerProcess  # noqa: E402
 from django_ayework.rules.states import Status  # noqa: E402
 from django_ayework.store.clock import clock  # noqa: E402
+from django_ayework.store.throughput import span_start  # noqa: E402
 from django_ayework.testing import drain, time_travel  # noqa: E402
-from django_ayework.testing.factories import WorkerProcessFactory  # noqa: E402
+from django_ayework.testing.factories import (  # noqa: E402
+    BulkActionFactory,
+    ScheduleFactory,
+    StoreEntryFactory,
+    ThroughputFactory,
+    WorkControlFactory,
+    WorkerProcessFactory,
+)
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
@@ -134,6 +143,8 @@ def populate() -> None:
     enqueue(checkout(order=1842))
     run_all()
     enqueue(receipt(order=1841, to="bob@nowhere.example"))
+    for number in range(14):
+        enqueue(receipt(order=1900 + number, to=f"guest{number}@nowhere.example"))
     enqueue(reserve(sku="kettle", pieces=1), priority=5)
     run_all()
     enqueue(reminder(order=1838), delay=timedelta(hours=20))
@@ -142,6 +153,7 @@ def populate() -> None:
     enqueue_many(packing, together=True)
     enqueue(dependency(on=packing, queue=[receipt(order=1843, to="eve@example.com")]))
     time_travel(60)
+    add_rest()
     enqueue(export(month="2026-05"))
     enqueue(thumbnails(photo="photos/0009.jpg"))
     for name, done in (("shop.export", 61), ("shop.thumbnails", 3)):
@@ -150,6 +162,35 @@ def populate() -> None:
     Work.objects.filter(id=scale.id).update(status=Status.CANCELLED, ended_at=clock.now())
     for number in range(3):
         WorkerProcessFactory(host=f"worker-{number + 1}", name="shop", running=number % 2)
+
+
+def add_rest() -> None:
+    """Add what operators make, more dead works, and the figures of a day."""
+    BulkActionFactory(
+        filter='{"status": "dead", "type": "shop.receipt"}',
+        parameters="{}",
+        per_minute=100,
+        expected=1200,
+        done=430,
+        created_by="operator",
+    )
+    ScheduleFactory(name="nightly export", kind="cron", cron="0 3 * * *", every=None, function="shop.export")
+    WorkControlFactory(name="shop.thumbnails", paused=False, max_running=4)
+    StoreEntryFactory(key="shop.rates", value='{"EUR": 1.08}')
+    now = clock.now()
+    for seconds, spans in ((60, 60), (900, 96)):
+        for span in range(spans):
+            start = span_start(now - timedelta(seconds=seconds * span), seconds)
+            for place, (type, queue) in enumerate((("shop.receipt", "mail"), ("shop.thumbnails", "media"))):
+                ThroughputFactory(
+                    seconds=seconds,
+                    start=start,
+                    type=type,
+                    queue=queue,
+                    succeeded=(span * (7 + place)) % 23 * seconds // 60,
+                    failed=3 if span % 17 == 5 else 0,
+                    duration=2.0,
+                )
 
 
 def run_all() -> None:
@@ -186,15 +227,15 @@ def served() -> Iterator[str]:
 
 
 @contextmanager
-def browser(height: int, dark: bool = False) -> Iterator[webdriver.Chrome]:
-    """Start a browser 1280 pixels wide."""
+def browser(height: int, dark: bool = False, width: int = 1280) -> Iterator[webdriver.Chrome]:
+    """Start a browser of this size."""
     options = webdriver.ChromeOptions()
     for flag in (*FLAGS.split(), f"--user-data-dir={tempfile.mkdtemp(dir=SCRATCH)}"):
         options.add_argument(flag)
     options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
     try:
-        size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         theme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": theme})
@@ -215,44 +256,62 @@ def sign_in(driver: webdriver.Chrome, address: str) -> None:
 def pages() -> dict[str, str]:
     """Return the address of every kind of page."""
 
-    def page(name: str, *args: str) -> str:
-        return reverse(f"admin:django_ayework_{name}", args=args)
+    def page(name: str, *args: str, **query: str) -> str:
+        return reverse(f"admin:django_ayework_{name}", args=args, query=query or None)
 
+    dead = DeadLetter.objects.filter(status=Status.DEAD).earliest("id").pk
     return {
-        "works": page("work_changelist"),
-        "dead": page("work_change", DeadLetter.objects.get(status=Status.DEAD).pk),
+        "overview": page("overview_changelist"),
+        "admin": page("work_changelist"),
+        "dead": page("work_change", dead),
+        "edit": page("work_edit", dead),
         "gate": page("work_change", Work.objects.filter(type=GATE_TYPE).earliest("id").pk),
         "waiting-gate": page("work_change", Work.objects.filter(type=GATE_TYPE).latest("id").pk),
         "dead-letters": page("deadletter_changelist"),
+        "dead-letters-list": page("deadletter_list"),
+        "bulk-new": page("bulkaction_new", action="retry", status="dead", type="shop.receipt"),
+        "bulk": page("bulkaction_change", BulkAction.objects.get().pk),
+        "bulk-list": page("bulkaction_changelist"),
+        "gates": page("gate_changelist"),
         "groups": page("group_changelist"),
         "group": page("group_change", Group.objects.earliest("id").pk),
+        "controls": page("workcontrol_changelist"),
+        "schedules": page("schedule_changelist"),
+        "schedule": page("schedule_change", str(Schedule.objects.get().pk)),
         "workers": page("workerprocess_changelist"),
+        "worker": page("workerprocess_change", WorkerProcess.objects.earliest("id").pk),
+        "entries": page("storeentry_changelist"),
     }
 
 
 def take(driver: webdriver.Chrome, address: str, file: Path) -> None:
-    """Take a picture of a page, its tracebacks unfolded."""
+    """Take a picture of a page."""
     driver.get(address)
-    driver.execute_script("document.querySelectorAll('.ayework-scroll details').forEach(d => d.open = true)")
     driver.save_screenshot(str(file))
 
 
+#: The pictures of the documentation, with the height of each.
+KEPT = {"overview": 900, "admin": 860, "dead-letters": 620, "edit": 560}
+
+
 def main(directory: str | None = None) -> None:
-    """Make the picture, or all of them."""
+    """Make the pictures of the documentation, or of all pages."""
     call_command("migrate", verbosity=0)
     get_user_model().objects.create_superuser("operator", password=None)
     populate()
     with served() as address:
         if directory is None:
-            with browser(860) as driver:
-                sign_in(driver, address)
-                take(driver, address + pages()["works"], HERE / "admin.png")
+            for name, height in KEPT.items():
+                with browser(height) as driver:
+                    sign_in(driver, address)
+                    take(driver, address + pages()[name], HERE / f"{name}.png")
             return
         for theme in ("light", "dark"):
-            with browser(1100, dark=theme == "dark") as driver:
-                sign_in(driver, address)
-                for name, page in pages().items():
-                    take(driver, address + page, Path(directory) / f"{name}-{theme}.png")
+            for width in (1280, 420):
+                with browser(1100, dark=theme == "dark", width=width) as driver:
+                    sign_in(driver, address)
+                    for name, page in pages().items():
+                        take(driver, address + page, Path(directory) / f"{name}-{theme}-{width}.png")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from django.contrib import admin
 
+from django_ayework.admin.panel import WorkPanel
 from example_project.audit.models import Audit, Finding, Package
 
 
 @admin.register(Audit)
-class AuditAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """The runs."""
+class AuditAdmin(WorkPanel, admin.ModelAdmin):  # type: ignore[type-arg]
+    """The runs, each with the works about it."""
 
     list_display = ("__str__", "created_at", "finished_at", "expected")
     readonly_fields = ("created_at", "finished_at", "work_id", "report_work_id", "expected", "report")

@@ -28,6 +28,12 @@ class Audit(models.Model):
         """Return the address of the page of this audit."""
         return reverse("audit:detail", args=[self.pk])
 
+    def get_progress_url(self) -> str:
+        """Return the address at which everybody who has it sees how far the works of this audit are."""
+        from django_ayework.progress import progress_url  # models are loaded before apps are ready
+
+        return progress_url(self.work_id, group=True, title=str(self), result_url=self.get_absolute_url())
+
     @property
     def seconds(self) -> float | None:
         """Return how long it took from the click to the report, None while it runs."""

@@ -1,97 +1,192 @@
-"""Controls in the admin."""
+"""Controls of types and queues: one page with all of them, and a form for each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_ayework import enqueue
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory
+from tests.admin.conftest import Page
 from tests.admin.kit import address
+from tests.app.works import add
 from tests.controls.works import declared
 
 pytestmark = pytest.mark.django_db
-NUMBERS = ("priority", "weight", "max_running", "max_claimed", "interval")
-EMPTY = dict.fromkeys(NUMBERS, "") | {"continuous": "unknown"}
+CONTROLS = "workcontrol_changelist"
+EMPTY = dict.fromkeys(("priority", "weight", "max_running", "max_claimed", "interval"), "") | {
+    "continuous": "unknown"
+}
 
 
-def add(client: Client, **given: Any) -> Any:
+def errors(response: Any) -> Any:
+    return response.context["adminform"].form.errors
+
+
+def add_control(client: Client, **given: Any) -> Any:
     return client.post(address("workcontrol_add"), EMPTY | given)
 
 
-def errors(response: Any) -> dict[str, list[str]]:
-    return dict(response.context["adminform"].form.errors)
+def in_place(client: Client, act: str, name: str = declared.name, scope: str = "type", **given: Any) -> str:
+    data = EMPTY | {"act": act, "scope": scope, "name": name} | given
+    return client.post(address(CONTROLS), data, follow=True).content.decode()
 
 
-def test_a_type_is_paused_and_limited(admin_client: Client) -> None:
-    response = add(admin_client, scope="type", name=declared.name, paused="on", max_running="5")
+def row_of(text: str, name: str) -> str:
+    (found,) = [row for row in text.split("<tr ") if f'<th scope="row">{name}</th>' in row]
+    return found
+
+
+def test_every_type_and_every_queue_is_listed_with_what_is_in_force(page: Page) -> None:
+    WorkControlFactory(name=declared.name, paused=False, max_running=7)
+    WorkControlFactory(scope="queue", name="<b>controlled", paused=True)
+    WorkControlFactory(name="shop.gone", paused=False, weight=3)
+    enqueue(add(a=1, b=2), queue="busy")
+    text = page(CONTROLS)
+    shown = row_of(text, declared.name)
+    assert "weight 20, at most 7 running" in shown
+    assert "weight 20, at most 2 running" in shown
+    assert 'value="7"' in shown
+    assert ">served</span>" in row_of(text, "shop.add")
+    for queue in ("default", "mail", "busy"):
+        assert ">served</span>" in row_of(text, queue)
+    assert ">paused</span>" in row_of(text, "&lt;b&gt;controlled")
+    assert ">not declared</span>" in row_of(text, "shop.gone")
+
+
+def test_a_type_is_changed_in_its_row_and_returned_to_what_the_code_declares(operator: Client) -> None:
+    text = in_place(operator, "save", max_running="5", weight="40")
+    assert "at most 5 running" in row_of(text, declared.name)
+    control = current_controls().of(declared.name)
+    assert (control.max_running, control.weight, control.paused) == (5, 40, False)
+    row = WorkControl.objects.get()
+    message = LogEntry.objects.get().change_message
+    assert "running at most: nothing → 5." in message
+    assert "weight: nothing → 40." in message
+
+    in_place(operator, "save", max_running="6", weight="40")
+    assert LogEntry.objects.latest("id").change_message == "running at most: 5 → 6."
+    in_place(operator, "declared")
+    control = current_controls().of(declared.name)
+    assert (control.max_running, control.weight) == (2, 20)
+    assert WorkControl.objects.get().version > row.version, "workers must notice"
+    assert "weight: 40 → nothing." in LogEntry.objects.latest("id").change_message
+
+
+@pytest.mark.parametrize(("scope", "name"), [("type", declared.name), ("queue", "mail")])
+def test_types_and_queues_are_paused_and_resumed_in_place(operator: Client, scope: str, name: str) -> None:
+    text = in_place(operator, "pause", name, scope)
+    assert ">paused</span>" in row_of(text, name)
+    assert LogEntry.objects.get().change_message == "paused: no → yes."
+    assert WorkControl.objects.get().paused
+    assert ">served</span>" in row_of(in_place(operator, "resume", name, scope), name)
+    assert not WorkControl.objects.get().paused
+
+
+def test_a_change_in_place_keeps_a_pause(operator: Client) -> None:
+    in_place(operator, "pause")
+    in_place(operator, "save", weight="30")
+    row = WorkControl.objects.get()
+    assert (row.paused, row.weight) == (True, 30)
+    assert "nothing was to be changed" in in_place(operator, "save", weight="30")
+
+
+def test_a_value_that_cannot_be_is_refused_in_its_row(operator: Client) -> None:
+    text = in_place(operator, "save", weight="0", max_running="x")
+    shown = row_of(text, declared.name)
+    assert "A weight is at least 1; pause the type to stop it." in shown
+    assert "Enter a whole number." in shown
+    assert not WorkControl.objects.exists()
+    assert "no type or queue of this name" in in_place(operator, "save", "shop.typo")
+    assert not WorkControl.objects.exists()
+
+
+def test_changing_in_place_takes_the_permissions_of_controls(client_with: Callable[..., Client]) -> None:
+    viewer, adder = client_with("view_workcontrol"), client_with("view_workcontrol", "add_workcontrol")
+    changer = client_with("change_workcontrol")
+    assert "<form method" not in row_of(viewer.get(address(CONTROLS)).content.decode(), declared.name)
+    data = EMPTY | {"act": "pause", "scope": "type", "name": declared.name}
+    assert viewer.post(address(CONTROLS), data).status_code == 403
+    assert changer.post(address(CONTROLS), data).status_code == 403, "there is no control to change"
+    assert adder.post(address(CONTROLS), data).status_code == 302
+    resume = data | {"act": "resume"}
+    assert adder.post(address(CONTROLS), resume).status_code == 403
+    assert changer.post(address(CONTROLS), data | {"act": "declared"}).status_code == 403
+    assert changer.post(address(CONTROLS), resume).status_code == 302
+    assert client_with("view_work").get(address(CONTROLS)).status_code == 403
+
+
+def test_the_page_costs_the_same_with_many_controls(
+    operator: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(30):
+        WorkControlFactory(scope="queue", name=f"q{number}", paused=True)
+    with django_assert_max_num_queries(6):
+        operator.get(address(CONTROLS))
+
+
+# The form of one control
+
+
+def test_a_type_is_paused_and_limited(operator: Client) -> None:
+    response = add_control(operator, scope="type", name=declared.name, paused="on", max_running="5")
     assert response.status_code == 302, errors(response)
     control = current_controls().of(declared.name)
     assert (control.paused, control.max_running) == (True, 5)
     row = WorkControl.objects.get()
     assert LogEntry.objects.get().object_id == str(row.pk)
     change = address("workcontrol_change", str(row.pk))
-    assert admin_client.post(change, EMPTY | {"max_running": "0"}).status_code == 302
+    assert operator.post(change, EMPTY | {"max_running": "0"}).status_code == 302
     control = current_controls().of(declared.name)
     assert (control.paused, control.max_running) == (False, 0)
     assert WorkControl.objects.get().version > row.version, "workers must notice"
+    message = LogEntry.objects.latest("id").change_message
+    assert "Paused: yes → no." in message
+    assert "Running at most: 5 → 0." in message
 
 
-def test_a_queue_can_only_be_paused(admin_client: Client) -> None:
-    response = add(admin_client, scope="queue", name="mail", weight="3")
+def test_a_control_that_is_there_is_changed_by_the_form_for_another_one(operator: Client) -> None:
+    WorkControlFactory(name=declared.name, paused=True, weight=30)
+    response = add_control(operator, scope="type", name=declared.name, max_running="5")
+    assert response.status_code == 302, errors(response)
+    row = WorkControl.objects.get()
+    assert (row.paused, row.weight, row.max_running) == (True, 30, 5)
+
+
+def test_a_control_that_is_deleted_leaves_what_the_code_declares(operator: Client) -> None:
+    row = WorkControlFactory(name=declared.name, paused=True, max_running=9)
+    operator.post(address("workcontrol_delete", str(row.pk)), {"post": "yes"})
+    control = current_controls().of(declared.name)
+    assert (control.paused, control.max_running) == (False, 2)
+    assert WorkControl.objects.get().version > row.version, "workers must notice"
+
+
+def test_a_queue_can_only_be_paused(operator: Client) -> None:
+    response = add_control(operator, scope="queue", name="mail", weight="3")
     assert errors(response) == {"weight": ["A queue can only be paused."]}
-    assert add(admin_client, scope="queue", name="mail", paused="on").status_code == 302
+    assert add_control(operator, scope="queue", name="mail", paused="on").status_code == 302
     assert current_controls().paused_queues == {"mail"}
 
 
-def test_what_cannot_be_is_refused_where_it_was_typed(admin_client: Client) -> None:
-    response = add(admin_client, scope="type", name="controls.declard", weight="0", interval="-1")
+def test_a_control_that_cannot_be_is_refused_at_its_field(operator: Client) -> None:
+    response = add_control(operator, scope="type", name="controls.declard", weight="0", interval="-1")
     assert errors(response) == {
         "name": ["No work is named so. Did you mean 'controls.declared'?"],
         "weight": ["A weight is at least 1; pause the type to stop it."],
         "interval": ["An interval is 0 seconds or more."],
     }
-    add(admin_client, scope="queue", name="mail")
-    assert "already exists" in str(errors(add(admin_client, scope="queue", name="mail")))
 
 
-def test_names_are_suggested_and_what_the_code_declares_is_shown(admin_client: Client) -> None:
-    form = admin_client.get(address("workcontrol_add")).content.decode()
+def test_names_are_suggested_and_declared_values_are_shown(operator: Client) -> None:
+    form = operator.get(address("workcontrol_add")).content.decode()
     assert '<option value="controls.declared">' in form
     row = WorkControlFactory(name=declared.name)
-    shown = admin_client.get(address("workcontrol_change", str(row.pk))).content.decode()
+    shown = operator.get(address("workcontrol_change", str(row.pk))).content.decode()
     assert '<option value="unknown" selected>as declared</option>' in shown
     assert "weight 20, at most 2 running" in shown
-    assert (
-        "weight 20, at most 2 running" in admin_client.get(address("workcontrol_changelist")).content.decode()
-    )
-
-
-def test_several_are_paused_and_resumed_at_once(admin_client: Client) -> None:
-    rows = [WorkControlFactory(paused=False), WorkControlFactory(scope="queue", name="mail", paused=False)]
-    chosen = {"_selected_action": [row.pk for row in rows]}
-    listing = address("workcontrol_changelist")
-    response = admin_client.post(listing, chosen | {"action": "pause_selected"}, follow=True)
-    assert "2 were paused." in response.content.decode()
-    assert WorkControl.objects.filter(paused=True, version__gt=1).count() == 2
-    assert LogEntry.objects.count() == 2
-    response = admin_client.post(listing, chosen | {"action": "resume_selected"}, follow=True)
-    assert "2 were resumed." in response.content.decode()
-    assert WorkControl.objects.filter(paused=True).count() == 0
-
-
-def test_who_may_only_view_changes_nothing(client_with: Any) -> None:
-    row = WorkControlFactory(paused=False)
-    viewer = client_with("view_workcontrol")
-    listing = address("workcontrol_changelist")
-    assert viewer.get(listing).status_code == 200
-    viewer.post(listing, {"action": "pause_selected", "_selected_action": [row.pk]})
-    assert (
-        viewer.post(address("workcontrol_change", str(row.pk)), EMPTY | {"paused": "on"}).status_code == 403
-    )
-    row.refresh_from_db()
-    assert not row.paused

@@ -1,7 +1,8 @@
-"""Schedules in the admin."""
+"""Schedules."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
@@ -14,48 +15,71 @@ from django_ayework import schedule
 from django_ayework.admin import schedules as admin_of_schedules
 from django_ayework.define.schedules import schedules
 from django_ayework.models import Firing, Schedule, Work
-from django_ayework.testing import now, tick, time_travel
+from django_ayework.testing import drain, now, tick, time_travel
 from tests.admin.conftest import Page
 from tests.admin.kit import address
 from tests.app.works import add
+from tests.schedules.works import note, offered
 
 pytestmark = pytest.mark.django_db
+FORM = {
+    "name": "weekly",
+    "function": offered.name,
+    "input": '{"days": 7}',
+    "kind": "every",
+    "every": "60",
+    "cron": "",
+    "tz": "UTC",
+    "overlap": "allow",
+    "catch_up": "last",
+    "dst": "skip",
+    "jitter": "0",
+}
 
 
-@pytest.fixture(autouse=True)
-def nightly() -> Iterator[None]:
-    """Two schedules."""
-    schedule("0 3 * * *", name="nightly", tz="Asia/Tokyo", run=add(a=1, b=2), start=date(2100, 1, 1))
-    schedule(name="poll", every=60, run=add(a=3, b=4), catch_up="all", jitter=5)
-    tick()
-    yield
-    for declared in schedules:
-        declared.cancel()
+SCHEDULES = "schedule_changelist"
 
 
 def row(name: str = "poll") -> Schedule:
     return Schedule.objects.get(name=name)
 
 
-def act(client: Client, action: str, *chosen: Schedule) -> str:
-    data = {"action": action, "_selected_action": [each.pk for each in chosen]}
-    return client.post(address("schedule_changelist"), data, follow=True).content.decode()
+@pytest.fixture
+def nightly() -> Iterator[None]:
+    """Two schedules."""
+    schedule("0 3 * * *", name="nightly", tz="Asia/Tokyo", run=add(a=1, b=2), start=date(2100, 1, 1))
+    schedule(name="poll", every=60, run=add(a=3, b=4), catch_up="all", jitter=5)
+    tick()
+    yield
+    for each in schedules:
+        each.cancel()
 
 
-def test_the_list_shows_what_fires_when(page: Page) -> None:
-    text = page("schedule_changelist")
+def act(client: Client, page: str, action: str, *chosen: Any) -> str:
+    data = {"action": f"{action}_selected", "_selected_action": [each.pk for each in chosen]}
+    return client.post(address(page), data, follow=True).content.decode()
+
+
+@pytest.mark.usefixtures("nightly")
+def test_the_list_and_the_page_show_when_schedules_fire_and_how_they_failed(page: Page) -> None:
+    text = page(SCHEDULES)
     assert "0 3 * * * (Asia/Tokyo)" in text
     assert "every 1 min" in text or "every 60 s" in text, text
     assert text.count(">active<") == 2
-    Schedule.objects.filter(name="poll").update(failures=3, error="ValueError: no luck\nmore")
-    assert ">failing<" in page("schedule_changelist")
-    assert "ValueError: no luck" in page("schedule_changelist")
+    Schedule.objects.filter(name="poll").update(failures=3, error="ValueError: <no luck>\nmore")
+    text = page(SCHEDULES)
+    assert ">failing<" in text
+    assert "ValueError: &lt;no luck&gt;" in text
+    text = page("schedule_change", str(row().pk))
+    assert "3 failures in a row; the next try is at" in text
+    assert "ValueError: &lt;no luck&gt;" in text
     schedules.find("nightly").cancel()  # type: ignore[union-attr]
     tick()
-    assert ">not declared<" in page("schedule_changelist")
+    assert ">not declared<" in page(SCHEDULES)
 
 
-def test_the_page_foresees_firings_and_shows_the_history_with_its_works(page: Page) -> None:
+@pytest.mark.usefixtures("nightly")
+def test_the_page_shows_the_next_firings_and_the_works_of_past_ones(page: Page) -> None:
     time_travel(timedelta(minutes=2, seconds=10))
     assert tick() == 2
     text = page("schedule_change", str(row().pk))
@@ -67,56 +91,184 @@ def test_the_page_foresees_firings_and_shows_the_history_with_its_works(page: Pa
     assert "It has not fired yet." in nightly
 
 
-def test_the_page_shows_what_keeps_it(page: Page) -> None:
-    Schedule.objects.filter(name="poll").update(failures=3, error="ValueError: <no luck>")
-    text = page("schedule_change", str(row().pk))
-    assert "3 failures in a row; the next try is at" in text
-    assert "ValueError: &lt;no luck&gt;" in text
-
-
+@pytest.mark.usefixtures("nightly")
 def test_schedules_are_paused_resumed_and_run(operator: Client) -> None:
-    assert "2 were paused." in act(operator, "pause_selected", row(), row("nightly"))
+    assert "2 were paused." in act(operator, SCHEDULES, "pause", row(), row("nightly"))
     assert row().paused
     time_travel(600)
     assert tick() == 0
-    assert "1 was run." in act(operator, "run_selected", row())
+    assert "1 was run." in act(operator, SCHEDULES, "run", row())
     firing = Firing.objects.get()
     assert (firing.status, firing.work_id) == ("fired", Work.objects.get().id)
-    assert "2 were resumed." in act(operator, "resume_selected", row(), row("nightly"))
+    assert "2 were resumed." in act(operator, SCHEDULES, "resume", row(), row("nightly"))
     assert row().next_at > now()
-    assert "0 were resumed." in act(operator, "resume_selected", row())
+    assert "0 were resumed." in act(operator, SCHEDULES, "resume", row())
     assert LogEntry.objects.count() == 5
-
-
-def test_what_cannot_be_run_is_told(operator: Client) -> None:
     schedules.find("nightly").cancel()  # type: ignore[union-attr]
-    text = act(operator, "run_selected", row("nightly"), row())
+    text = act(operator, SCHEDULES, "run", row("nightly"), row())
     assert "The schedule nightly could not be run: nightly cannot be run: no code that is loaded" in text
     assert "1 was run." in text
 
 
-def test_who_may_only_view_acts_on_nothing(client_with: Any) -> None:
-    viewer = client_with("view_schedule")
-    text = viewer.get(address("schedule_changelist")).content.decode()
-    assert "pause_selected" not in text
-    act(viewer, "pause_selected", row())
-    act(viewer, "run_selected", row())
+@pytest.mark.usefixtures("nightly")
+def test_actions_need_the_permission_to_change(client_with: Any) -> None:
+    viewer, changer = client_with("view_schedule"), client_with("change_schedule")
+    assert "pause_selected" not in viewer.get(address(SCHEDULES)).content.decode()
+    act(viewer, SCHEDULES, "pause", row())
+    act(viewer, SCHEDULES, "run", row())
     assert (row().paused, Work.objects.count()) == (False, 0)
-    assert viewer.get(address("schedule_change", str(row().pk))).status_code == 200
-    assert client_with("view_work").get(address("schedule_changelist")).status_code == 403
+    assert client_with("view_work").get(address(SCHEDULES)).status_code == 403
+    assert "1 was paused." in act(changer, SCHEDULES, "pause", row())
+    for client in (viewer, changer):
+        assert client.get(address("schedule_change", str(row().pk))).status_code == 200
 
 
-def test_who_may_change_acts(client_with: Any) -> None:
-    changer = client_with("change_schedule")
-    assert "1 was paused." in act(changer, "pause_selected", row())
-    assert changer.get(address("schedule_change", str(row().pk))).status_code == 200
-
-
-def test_none_is_made_where_no_type_is_schedulable(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("nightly")
+def test_forms_need_a_schedulable_type_and_a_schedule_that_code_does_not_declare(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert operator.post(address("schedule_change", str(row().pk)), {"name": "x"}).status_code == 403
+    assert operator.post(address("schedule_delete", str(row().pk)), {"post": "yes"}).status_code == 403
     monkeypatch.setattr(admin_of_schedules, "schedulable_types", list)
     assert operator.get(address("schedule_add")).status_code == 403
 
 
-def test_what_code_declares_is_changed_there(operator: Client) -> None:
-    assert operator.post(address("schedule_change", str(row().pk)), {"name": "x"}).status_code == 403
-    assert operator.post(address("schedule_delete", str(row().pk)), {"post": "yes"}).status_code == 403
+def add_schedule(client: Client, **given: Any) -> Any:
+    return client.post(address("schedule_add"), FORM | given)
+
+
+def errors(response: Any) -> dict[str, list[str]]:
+    return dict(response.context["adminform"].form.errors)
+
+
+def test_a_schedule_is_made_fires_and_is_shown(operator: Client) -> None:
+    form = operator.get(address("schedule_add")).content.decode()
+    assert f'<option value="{offered.name}">' in form
+    assert note.name not in form, "it is not schedulable"
+    response = add_schedule(operator)
+    assert response.status_code == 302, errors(response)
+    assert (row("weekly").origin, row("weekly").kind, row("weekly").every) == ("admin", "every", 60.0)
+    time_travel(60)
+    assert tick() == 1
+    assert drain().succeeded == 1
+    assert json.loads(Work.objects.get().input)["days"] == 7
+    page = operator.get(address("schedule_change", str(row("weekly").pk))).content.decode()
+    assert address("work_change", Work.objects.get().id) in page
+
+
+def test_it_is_changed_and_deleted(operator: Client) -> None:
+    add_schedule(operator)
+    page = address("schedule_change", str(row("weekly").pk))
+    response = operator.post(page, FORM | {"kind": "cron", "cron": "0 3 * * *", "tz": "Asia/Tokyo"})
+    assert response.status_code == 302, errors(response)
+    assert (row("weekly").kind, row("weekly").every, row("weekly").next_at.hour) == ("cron", None, 18)
+    time_travel(row("weekly").next_at - now())
+    assert tick() == 1
+    delete = address("schedule_delete", str(row("weekly").pk))
+    assert operator.post(delete, {"post": "yes"}).status_code == 302
+    assert (Schedule.objects.count(), Firing.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "message"),
+    [
+        ({"input": '{"day": 7}'}, "input", "schedules.offered: "),
+        ({"input": "{}"}, "input", "missing a required argument: 'days'"),
+        ({"input": "seven"}, "input", "Expecting value"),
+        ({"input": "[7]"}, "input", "Expected a JSON object"),
+        ({"kind": "cron", "cron": "* * * *"}, "cron", "expected five fields"),
+        ({"kind": "cron"}, "cron", "expected five fields"),
+        ({"every": "0.5"}, "every", "An interval is 1 second or more."),
+        ({"every": ""}, "every", "An interval is 1 second or more."),
+        ({"tz": "Europe/Pari"}, "tz", "expected a time zone"),
+        ({"jitter": "-1"}, "jitter", "A jitter is 0 seconds or more."),
+        ({"function": note.name}, "function", "Select a valid choice"),
+        ({"name": "coded"}, "name", "Code declares a schedule of this name."),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused_at_its_field(
+    operator: Client, given: dict[str, str], field: str, message: str
+) -> None:
+    declared = schedule(name="coded", every=60, run=note)
+    response = add_schedule(operator, **given)
+    declared.cancel()
+    assert response.status_code == 200
+    assert message in "".join(errors(response)[field])
+    assert not Schedule.objects.exists()
+
+
+def test_each_act_has_its_permission(client_with: Any, operator: Client) -> None:
+    viewer = client_with("view_schedule")
+    assert viewer.get(address("schedule_add")).status_code == 403
+    assert add_schedule(client_with("add_schedule")).status_code == 302
+    page, delete = (address(f"schedule_{name}", str(row("weekly").pk)) for name in ("change", "delete"))
+    assert viewer.get(page).status_code == 200
+    for client in (viewer, client_with("view_schedule", "add_schedule")):
+        assert client.post(page, FORM | {"every": "5"}).status_code == 403
+        assert client.post(delete, {"post": "yes"}).status_code == 403
+    assert client_with("change_schedule").post(page, FORM | {"every": "5"}).status_code == 302
+    assert row("weekly").every == 5
+    assert client_with("view_schedule", "delete_schedule").post(delete, {"post": "yes"}).status_code == 302
+
+
+def test_a_type_that_is_gone_leaves_its_schedule_to_be_looked_at(operator: Client) -> None:
+    add_schedule(operator)
+    Schedule.objects.update(function="shop.gone")
+    gone = FORM | {"function": "shop.gone"}
+    time_travel(60)
+    assert tick() == 0
+    response = operator.post(address("schedule_change", str(row("weekly").pk)), gone)
+    assert "no work is named" in "".join(errors(response)["input"])
+
+
+def press(client: Client, button: str, name: str = "poll") -> str:
+    return client.post(address(f"schedule_{button}", str(row(name).pk)), follow=True).content.decode()
+
+
+def logged() -> str:
+    return LogEntry.objects.latest("id").change_message
+
+
+@pytest.mark.usefixtures("nightly")
+def test_the_page_runs_pauses_and_resumes(operator: Client, page: Page) -> None:
+    shown = page("schedule_change", str(row().pk))
+    assert "/run/" in shown
+    assert "/pause/" in shown
+    assert "/resume/" not in shown
+    works = Work.objects.count()
+    assert "The schedule poll was run." in press(operator, "run")
+    assert Work.objects.count() == works + 1
+    assert logged() == "Run by hand. It was active."
+    assert "The schedule poll was paused." in press(operator, "pause")
+    assert row().paused
+    assert logged() == "Paused. It was active."
+    assert "nothing was to be done" in press(operator, "pause")
+    assert "The schedule poll goes on from now." in press(operator, "resume")
+    assert not row().paused
+    assert logged() == "Resumed. It was paused."
+
+
+@pytest.mark.usefixtures("nightly")
+def test_a_schedule_that_cannot_be_run_says_why(operator: Client) -> None:
+    for each in schedules:
+        each.cancel()
+    assert "The schedule poll could not be run: poll cannot be run" in press(operator, "run")
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.usefixtures("nightly")
+def test_the_buttons_take_the_change_permission_and_a_post(client_with: Any) -> None:
+    viewer, changer = client_with("view_schedule"), client_with("change_schedule")
+    change = address("schedule_change", str(row().pk))
+    assert "/pause/" not in viewer.get(change).content.decode()
+    assert viewer.post(address("schedule_pause", str(row().pk))).status_code == 403
+    assert changer.get(address("schedule_pause", str(row().pk))).status_code == 405
+    assert not row().paused
+    press(changer, "pause")
+    assert row().paused
+
+
+def test_a_changed_schedule_leaves_its_old_values_in_the_log(operator: Client) -> None:
+    add_schedule(operator)
+    operator.post(address("schedule_change", str(row("weekly").pk)), FORM | {"every": "90"})
+    assert logged() == "Interval: 60.0 → 90.0."

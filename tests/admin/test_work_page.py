@@ -1,208 +1,194 @@
-"""The page of a work."""
+"""The page of a work: why with links, the timeline, relatives, options, former inputs."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.utils import quote
+from django.test import Client
 
-from django_ayework import Retry, enqueue, enqueue_many, work
-from django_ayework.admin.pages import SHOWN, readable
-from django_ayework.models import Work
-from django_ayework.rules.codec import RichJSON
-from django_ayework.rules.states import Status
+from django_ayework import Context, Retry, dependency, enqueue, retry, work
+from django_ayework.admin.work_timeline import drawn, spans_of
+from django_ayework.models import Attempt, Work
 from django_ayework.store.clock import clock
-from django_ayework.testing import drain, time_travel
-from django_ayework.testing.factories import AttemptFactory, WorkFactory
-from example_project.audit.models import Audit
+from django_ayework.testing import drain
+from django_ayework.testing.factories import (
+    AttemptFactory,
+    GroupFactory,
+    InputRevisionFactory,
+    WorkerProcessFactory,
+    WorkFactory,
+)
 from tests.admin.conftest import Page
 from tests.admin.kit import address, die
-from tests.app.models import Order
-from tests.app.works import add, fail, pay
+from tests.app.works import add, fail
 
 pytestmark = pytest.mark.django_db
-WORK = "work_change"
 
 
-@work(name="tests.echo")
-def echo(value: object) -> object:
-    return value
+@work(name="page.root")
+def root(ctx: Context) -> Any:
+    return ctx.queue([add(a=1, b=1), add(a=2, b=2)]).next([add(a=3, b=3)])
 
 
-def test_input_and_result_are_laid_out(page: Page) -> None:
-    handle = enqueue(echo(value={"price": Decimal("4.50"), "at": datetime(2026, 1, 2, tzinfo=UTC)}))
+@work(name="page.secret", redact=["pin"])
+def secret(pin: str, amount: int) -> None:
+    raise ValueError("no")
+
+
+def test_why_links_to_the_works_and_the_worker_that_it_names(page: Page) -> None:
+    held_up = enqueue(fail(), delay=60)
+    gate = enqueue(dependency(on=[held_up], queue=[add(a=1, b=1)]))
+    shown = page("work_change", gate.id)
+    why = shown.split("Why</h2>")[1].split("</section>")[0]
+    assert address("work_change", held_up.id) in why
+
+
+def test_a_dead_gate_links_to_what_it_died_of(page: Page) -> None:
+    watched = fail()
+    gate = enqueue(dependency(on=[watched], queue=[add(a=1, b=1)]))
+    enqueue(watched, retry=Retry(attempts=1))
+    drain(raises=False)
+    why = page("work_change", gate.id).split("Why</h2>")[1].split("</section>")[0]
+    assert address("work_change", watched.id) in why
+
+
+def test_a_work_leads_to_its_parent_children_group_and_gate(page: Page) -> None:
+    handle = enqueue(root())
     drain()
-    shown = page(WORK, handle.id)
-    assert shown.count("&quot;price&quot;: &quot;4.50&quot;") == 2
-    assert "&quot;at&quot;: &quot;2026-01-02 00:00:00+00:00&quot;" in shown
-    assert "$ayework" not in shown
+    shown = page("work_change", handle.id)
+    children = Work.objects.filter(parent_id=handle.id)
+    assert children.exists()
+    assert all(address("work_change", child.id) in shown for child in children)
+    assert address("group_change", handle.id) in shown
+    gate = Work.objects.get(type="@work/dependency")
+    released = Work.objects.get(parent_id=gate.id)
+    of_released = page("work_change", released.id)
+    assert "Released by the gate" in of_released or "released by the gate" in of_released
+    assert address("work_change", gate.id) in of_released
 
 
-def test_what_cannot_be_decoded_is_shown_as_it_is_stored(page: Page) -> None:
-    broken = WorkFactory(input="{not json", result='{"$ayework":"no-such-tag","value":1}')
-    shown = page(WORK, broken.id)
-    assert "{not json" in shown
-    assert "no-such-tag" in shown
-
-
-def test_keys_that_are_no_texts_can_be_read() -> None:
-    assert readable(RichJSON().encode({(1, 2): {3}}), RichJSON()) == "{(1, 2): {3}}"
-
-
-def test_lone_surrogates_do_not_break_the_page(page: Page) -> None:
-    handle = enqueue(echo(value="broken \ud800 text"))
-    assert "broken \\ud800 text" in page(WORK, handle.id)
-
-
-def test_a_long_value_is_cut_and_its_length_told(page: Page) -> None:
-    handle = enqueue(echo(value="x" * (SHOWN + 5000)))
-    value = readable(Work.objects.get().input, RichJSON())
-    shown = page(WORK, handle.id)
-    assert "x" * (SHOWN - 100) in shown
-    assert "x" * SHOWN not in shown
-    assert f"The first {SHOWN} of {len(value)} characters" in shown
-
-
-def test_a_dead_work_shows_every_attempt_with_its_traceback(page: Page) -> None:
-    shown = page(WORK, die("no luck").id)
-    assert "exhausted" in shown
-    assert shown.count('<details class="ayework-error"><summary>RuntimeError: no luck</summary>') == 3
-    assert "raise RuntimeError(message)" in shown
-    assert "3 / 3" in shown
-
-
-def test_of_many_attempts_the_last_are_shown(page: Page) -> None:
-    deferring = WorkFactory()
-    for number in range(60):
-        AttemptFactory(work_id=deferring.id, number=number, error=f"try {number}.")
-    shown = page(WORK, deferring.id)
-    assert "try 59." in shown
-    assert "try 10." in shown
-    assert "try 9." not in shown
-    assert "The last 50 attempts." in shown
-
-
-def test_options_are_told_in_words(page: Page) -> None:
-    retry = Retry(attempts=5, base=90, factor=3, max=7200, jitter=0.25)
-    handle = enqueue(add(a=1, b=2), retry=retry, timeout=0.5, expires=86400)
-    shown = page(WORK, handle.id)
-    assert "5 attempts; the first wait is 1 min 30 s, each next one 3 times as long, at most 2 h" in shown
-    assert "25 %" in shown
-    assert ">500 ms<" in shown
-    assert ">1 d<" in shown
-
-
-def test_a_work_links_to_the_page_of_what_it_is_about(page: Page) -> None:
-    audit = Audit.objects.create()
-    handle = enqueue(add(a=1, b=2), about=audit)
-    assert f'<a href="/admin/audit/audit/{audit.pk}/change/">audit.audit:{audit.pk}</a>' in page(
-        WORK, handle.id
-    )
-
-
-def test_what_has_no_page_or_is_not_for_the_reader_is_named_without_a_link(page: Page, viewer: Any) -> None:
-    order, audit = Order.objects.create(reference="A"), Audit.objects.create()
-    unregistered = enqueue(pay(order_id=order.pk), about=order)
-    private = enqueue(add(a=1, b=2), about=audit)
-    gone = WorkFactory(about_type="removed.thing", about_id="3")
-    assert f"<dd>shop.order:{order.pk}</dd>" in page(WORK, unregistered.id)
-    assert "<dd>removed.thing:3</dd>" in page(WORK, gone.id)
-    shown = viewer.get(address(WORK, private.id)).content.decode()
-    assert f"<dd>audit.audit:{audit.pk}</dd>" in shown
-
-
-def test_a_member_links_to_its_group(page: Page) -> None:
-    first, second = enqueue_many([add(a=1, b=1), add(a=2, b=2)], together=True)
-    assert f'href="{address("group_change", first.id)}"' in page(WORK, second.id)
-
-
-def test_whoever_may_not_see_groups_gets_no_link_to_them(client_with: Any) -> None:
-    first, second = enqueue_many([add(a=1, b=1), add(a=2, b=2)], together=True)
-    shown = client_with("view_work").get(address(WORK, second.id)).content.decode()
-    assert first.id in shown
-    assert address("group_change", first.id) not in shown
-
-
-def test_ids_of_all_kinds_have_a_page(page: Page) -> None:
-    for id in ("a/b", "add", "_2F", "ünï-✓", "100%", "a?b=c#d", '"quoted"', "retry/"):
-        enqueue(add(a=1, b=2), id=id)
-        assert Work.objects.get(id=id).type in page(WORK, quote(id))
-
-
-def test_an_unknown_id_leads_back_with_a_message(operator: Any) -> None:
-    response = operator.get(address(WORK, "missing"), follow=True)
-    assert "missing" in response.content.decode()
-    assert response.redirect_chain
-
-
-HOSTILE = "<script>alert('x')</script>&\"'"
-
-
-def test_nothing_that_came_from_outside_is_markup(operator: Any) -> None:
-    hostile = WorkFactory(
-        id="<script>alert('x')</script>",
-        type=HOSTILE,
-        queue=HOSTILE,
-        status=Status.DEAD,
-        reason="<script>x",
-        fairness=HOSTILE,
-        input=HOSTILE,
-        result=HOSTILE,
-        error=HOSTILE,
-        progress=HOSTILE,
-        options=HOSTILE,
-        worker=HOSTILE,
-        parent_id=HOSTILE,
-        about_type=HOSTILE,
-        about_id=HOSTILE,
-        group_id=HOSTILE,
-    )
-    AttemptFactory(work_id=hostile.id, error=HOSTILE, traceback=HOSTILE, worker=HOSTILE)
-    quoted = quote(hostile.id)
-    pages = [
-        address("work_changelist"),
-        address("work_changelist", q=HOSTILE, status=HOSTILE, type=HOSTILE, group_id=HOSTILE),
-        address("deadletter_changelist"),
-        address("work_change", quoted),
-        address("deadletter_change", quoted),
-    ]
-    for url in pages:
-        response = operator.get(url)
-        assert response.status_code == 200
-        assert "<script>alert" not in response.content.decode()
-        assert "<script>x" not in response.content.decode()
-    assert "&lt;script&gt;alert(&#x27;x&#x27;)" in operator.get(pages[3]).content.decode()
-
-
-def test_a_page_takes_a_bounded_number_of_queries(operator: Any, django_assert_max_num_queries: Any) -> None:
-    handle = enqueue(fail())
-    for _ in range(3):
-        drain(raises=False)
-        time_travel(60)
-    clock.synchronise()  # done once a minute, so it is not counted here
-    # session, user, work, who ended it, attempts, waiter, who waits for it
-    with django_assert_max_num_queries(7):
-        operator.get(address(WORK, handle.id))
-
-
-def test_a_page_says_why_its_work_is_not_running(page: Page) -> None:
-    handle = enqueue(add(a=1, b=2))
-    shown = page(WORK, handle.id)
-    assert "No worker is alive; start one with: manage.py ayework_worker" in shown
-    assert shown.index(">Why<") < shown.index(">Work<")
-    drain()
-    assert "run by worker drain." in page(WORK, handle.id)
-
-
-def test_the_page_of_a_pending_work_takes_a_bounded_number_of_queries(
-    operator: Any, django_assert_max_num_queries: Any
+def test_of_a_huge_group_the_page_does_not_look_for_children(
+    page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handles = enqueue_many([add(a=number, b=0) for number in range(50)])
-    clock.synchronise()
-    # session, user, work, controls, types of the queue (2), works ahead, workers, its last attempt, attempts,
-    # waiter, who waits for it
-    with django_assert_max_num_queries(12):
-        operator.get(address(WORK, handles[-1].id))
+    group = GroupFactory(total=20_000)
+    parent = WorkFactory(id=group.id, group_id=group.id)
+    child = WorkFactory(group_id=group.id, parent_id=parent.id)
+    shown = page("work_change", parent.id)
+    assert child.id not in shown
+    assert "too many to look through" in shown
+
+
+def test_the_chain_and_the_worker_are_linked(page: Page) -> None:
+    worker = WorkerProcessFactory()
+    step = WorkFactory(
+        chain_id="chain-1", chain_index=2, status="running", worker=worker.id, started_at=clock.now()
+    )
+    shown = page("work_change", step.id)
+    assert "step 3 of the chain chain-1" in shown
+    assert address("work_changelist", q="chain-1") in shown
+    assert address("workerprocess_change", worker.id) in shown
+
+
+def test_former_inputs_are_shown_with_who_and_redacted_as_the_input_is(page: Page) -> None:
+    handle = enqueue(secret(pin="1234", amount=1), retry=Retry(attempts=1))
+    drain(raises=False)
+    InputRevisionFactory(work_id=handle.id, input='{"pin":"9876","amount":77}', replaced_by="<b>ann")
+    shown = page("work_change", handle.id)
+    assert "Former inputs" in shown
+    assert "&lt;b&gt;ann" in shown
+    assert "77" in shown
+    assert "9876" not in shown
+    assert "1234" not in shown
+    retry(handle.id, {"pin": "5555", "amount": 2})
+    assert "5555" not in page("work_change", handle.id)
+
+
+def test_the_timeline_shows_each_wait_and_attempt_to_scale() -> None:
+    start = clock.now() - timedelta(hours=1)
+
+    def at(seconds: float) -> Any:
+        return start + timedelta(seconds=seconds)
+
+    work = WorkFactory(status="success", queued_at=start, started_at=at(80), ended_at=at(100))
+    for number, (begin, end, outcome) in enumerate([(10, 30, "failed"), (40, 50, "lost")], 1):
+        AttemptFactory(
+            work_id=work.id, number=number, started_at=at(begin), ended_at=at(end), outcome=outcome
+        )
+    spans = spans_of(work, list(Attempt.objects.order_by("number")), clock.now())
+    assert [span.text for span in spans] == [
+        "waited: 10 s",
+        "attempt 1 failed: 20 s",
+        "waited for a retry: 10 s",
+        "attempt 2 lost: 10 s",
+        "waited for a retry: 30 s",
+        "success: 20 s",
+    ]
+    widths = [float(rectangle.width) for rectangle in drawn(spans)]
+    assert widths[1] == pytest.approx(2 * widths[0], rel=0.01)
+    assert sum(widths) <= 720
+
+
+@pytest.mark.parametrize(
+    ("status", "started", "ended", "kinds"),
+    [
+        ("pending", None, None, ["waited"]),
+        ("scheduled", None, None, ["waited"]),
+        ("running", 10, None, ["waited", "running"]),
+        ("running", -50, None, ["running"]),
+        ("success", 10, 20, ["waited", "success"]),
+        ("cancelled", None, 30, ["waited"]),
+        ("dead", None, 30, ["waited"]),
+    ],
+)
+def test_every_work_has_a_timeline(
+    page: Page, status: str, started: float | None, ended: float | None, kinds: list[str]
+) -> None:
+    queued = clock.now() - timedelta(seconds=60)
+    moments = {
+        name: queued + timedelta(seconds=after)
+        for name, after in (("started_at", started), ("ended_at", ended))
+        if after is not None
+    }
+    work = WorkFactory(status=status, queued_at=queued, **moments)
+    assert [span.kind for span in spans_of(work, [], clock.now())] == kinds
+    assert 'role="img"' in page("work_change", work.id)
+
+
+def test_the_drawing_says_in_words_what_it_shows(page: Page) -> None:
+    dead = die()
+    shown = page("work_change", dead.id)
+    label = shown.split('aria-label="Timeline: ')[1].split('"')[0]
+    assert "attempt 3 died" in label
+    assert "style=" not in shown.split("ayework-timeline")[1].split("</figure>")[0]
+
+
+def test_options_are_shown_as_they_were_resolved(page: Page) -> None:
+    handle = enqueue(add(a=1, b=2), timeout=90, lease=45, retry=Retry(attempts=7))
+    resolved = page("work_change", handle.id).split("Options as resolved")[1].split("</section>")[0]
+    for text in ("7 attempts", "1 min 30 s", "45 s"):
+        assert text in resolved
+
+
+def test_a_page_of_everything_takes_few_queries(operator: Client, django_assert_max_num_queries: Any) -> None:
+    handle = enqueue(root())
+    drain()
+    operator.get(address("work_change", handle.id))
+    with django_assert_max_num_queries(16):
+        operator.get(address("work_change", handle.id))
+
+
+def test_attempts_that_succeeded_are_listed_where_the_type_keeps_them(page: Page) -> None:
+    @work(name="page.kept", keep_attempts=True)
+    def kept() -> None: ...
+
+    handle = enqueue(kept())
+    drain()
+    shown = page("work_change", handle.id)
+    section = shown.split("Attempts</h2>")[1].split("</section>")[0]
+    assert "<td>success</td>" in section
+    assert "Attempts that did not succeed" not in shown
+    spans = spans_of(Work.objects.get(), list(Attempt.objects.all()), clock.now())
+    assert [span.kind for span in spans][-1] == "success"
+    assert [span.kind for span in spans].count("success") == 1

@@ -1,71 +1,204 @@
-"""The list of workers."""
+"""Worker processes in the admin: how they stand, and what they can be told."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+from django.contrib.auth import get_user_model
 from django.test import Client
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 
-from django_ayework import Worker
+from django_ayework import Worker, enqueue
+from django_ayework.models import WorkerProcess
 from django_ayework.store.clock import clock
-from django_ayework.testing import time_travel
-from django_ayework.testing.factories import WorkerProcessFactory
+from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.admin.conftest import Page
 from tests.admin.kit import address, ids_on
+from tests.app.works import add
+from tests.browser import complaints, sign_in, start
+from tests.processes import eventually
 
-LIST = "workerprocess_changelist"
 pytestmark = pytest.mark.django_db
+WORKERS = "workerprocess_changelist"
+TICKED = "_selected_action"
 
 
-def test_it_tells_the_living_from_the_silent_and_the_stopped(operator: Client) -> None:
-    now = clock.now()
-    states = {
-        WorkerProcessFactory(host="a", seen_at=now - timedelta(seconds=5)).id: "alive",
-        WorkerProcessFactory(host="b", seen_at=now - timedelta(minutes=5)).id: "silent",
-        WorkerProcessFactory(host="c", seen_at=now, stopped_at=now).id: "stopped",
-    }
-    rows = operator.get(address(LIST)).content.decode().split("<tr>")
-    for id, state in states.items():
-        (row,) = [row for row in rows if id in row]
-        assert f"ayework-{state}" in row
+def test_workers_that_have_stopped_can_be_left_out(operator: Client) -> None:
+    alive, stopped = WorkerProcessFactory(), WorkerProcessFactory(stopped_at=clock.now())
+    assert ids_on(operator.get(address(WORKERS))) == [stopped.id, alive.id]
+    assert ids_on(operator.get(address(WORKERS, stopped="no"))) == [alive.id]
+    assert ids_on(operator.get(address(WORKERS, stopped="yes"))) == [stopped.id]
 
 
-def test_a_worker_falls_silent_by_the_engines_clock(page: Page) -> None:
-    WorkerProcessFactory()
-    assert "ayework-alive" in page(LIST)
-    time_travel(300)
-    assert "ayework-silent" in page(LIST)
+def press(client: Client, button: str, worker: WorkerProcess) -> Any:
+    return client.post(address(f"workerprocess_{button}", worker.id), follow=True)
 
 
-def test_it_shows_queues_and_load(page: Page) -> None:
-    WorkerProcessFactory(host="<b>h", pid=4242, name="blue", queues="mail,media", running=3, concurrency=7)
-    WorkerProcessFactory(queues="")
-    listed = page(LIST)
-    for shown in ("&lt;b&gt;h", ">4242<", ">blue<", ">mail,media<", ">3 / 7<", ">all<"):
-        assert shown in listed
+@pytest.mark.parametrize(
+    ("columns", "state"),
+    [
+        ({}, "alive"),
+        ({"quiet": True}, "quiet"),
+        ({"command": "stop"}, "stopping"),
+        ({"trouble": "the thread 'settling' is stuck"}, "trouble"),
+        ({"trouble": "stuck", "seen_at": clock.now() - timedelta(hours=1)}, "silent"),
+        ({"quiet": True, "stopped_at": clock.now()}, "stopped"),
+    ],
+)
+def test_each_state_is_said_in_a_word(page: Page, columns: dict[str, Any], state: str) -> None:
+    worker = WorkerProcessFactory(version="v7", **columns)
+    listed, shown = page(WORKERS), page("workerprocess_change", worker.id)
+    for text in (listed, shown):
+        assert f">{state}</span>" in text
+        assert "v7" in text
 
 
-def test_a_list_of_300_takes_few_queries(operator: Client, django_assert_max_num_queries: Any) -> None:
-    WorkerProcessFactory.create_batch(300)
-    with django_assert_max_num_queries(5):  # session, user, count, page, now and then the database's time
-        assert len(ids_on(operator.get(address(LIST)))) == 100
+def test_a_page_shows_what_the_worker_holds(operator: Client, django_assert_max_num_queries: Any) -> None:
+    worker = WorkerProcessFactory(trouble="<b>stuck")
+    mine = WorkFactory(status="running", worker=worker.id, leased_until=clock.now(), started_at=clock.now())
+    other = WorkFactory(status="running", worker="another", leased_until=clock.now())
+    with django_assert_max_num_queries(10):
+        shown = operator.get(address("workerprocess_change", worker.id)).content.decode()
+    assert mine.id in shown
+    assert other.id not in shown
+    assert "&lt;b&gt;stuck" in shown
 
 
-def test_a_worker_has_a_page_to_be_read(page: Page) -> None:
-    process = WorkerProcessFactory(name="blue")
-    shown = page("workerprocess_change", process.id)
-    assert "blue" in shown
-    assert 'name="_save"' not in shown
+@pytest.mark.parametrize("command", ["quiet", "resume", "stop"])
+def test_buttons_write_the_command_and_a_log_entry(operator: Client, command: str) -> None:
+    worker = WorkerProcessFactory(name="blue", quiet=command == "resume")
+    response = press(operator, command, worker)
+    worker.refresh_from_db()
+    assert worker.command == command
+    assert "The worker blue was told to" in response.content.decode()
+    entry = LogEntry.objects.get()
+    was = "quiet" if command == "resume" else "alive"
+    assert (entry.object_id, entry.user.username) == (worker.id, "operator")
+    assert entry.change_message.startswith("Told to")
+    assert f"it was {was}." in entry.change_message
 
 
+def buttons_of(text: str) -> set[str]:
+    return {name for name in ("quiet", "resume", "stop") if f"/{name}/" in text}
+
+
+@pytest.mark.parametrize(
+    ("columns", "buttons"),
+    [
+        ({}, {"quiet", "stop"}),
+        ({"command": "quiet"}, {"resume", "stop"}),
+        ({"quiet": True}, {"resume", "stop"}),
+        ({"quiet": True, "command": "resume"}, {"quiet", "stop"}),
+        ({"command": "stop"}, set()),
+        ({"stopped_at": clock.now()}, set()),
+    ],
+)
+def test_a_page_offers_what_would_change_something(
+    operator: Client, page: Page, columns: dict[str, Any], buttons: set[str]
+) -> None:
+    worker = WorkerProcessFactory(**columns)
+    assert buttons_of(page("workerprocess_change", worker.id)) == buttons
+    for refused in {"quiet", "resume", "stop"} - buttons:
+        assert "nothing was to be done" in press(operator, refused, worker).content.decode()
+    worker.refresh_from_db()
+    assert worker.command == columns.get("command", "")
+    assert not LogEntry.objects.exists()
+
+
+def test_a_command_takes_the_change_permission_and_a_post(client_with: Callable[..., Client]) -> None:
+    worker = WorkerProcessFactory()
+    viewer, changer = client_with("view_workerprocess"), client_with("change_workerprocess")
+    shown = viewer.get(address("workerprocess_change", worker.id)).content.decode()
+    assert not buttons_of(shown)
+    assert press(viewer, "stop", worker).status_code == 403
+    assert changer.get(address("workerprocess_stop", worker.id)).status_code == 405
+    assert changer.post(address("workerprocess_stop", "unknown")).status_code == 404
+    worker.refresh_from_db()
+    assert worker.command == ""
+    press(changer, "stop", worker)
+    worker.refresh_from_db()
+    assert worker.command == "stop"
+
+
+def test_a_post_without_the_token_is_refused(operator: Client) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    assert press(strict, "stop", WorkerProcessFactory()).status_code == 403
+
+
+def test_ticked_workers_are_told_together(operator: Client) -> None:
+    workers = [WorkerProcessFactory(), WorkerProcessFactory(), WorkerProcessFactory(stopped_at=clock.now())]
+    data = {"action": "quiet_selected", TICKED: [worker.id for worker in workers]}
+    response = operator.post(address(WORKERS), data, follow=True)
+    assert "2 workers were told." in response.content.decode()
+    assert LogEntry.objects.count() == 2
+    assert WorkerProcess.objects.filter(command="quiet").count() == 2
+
+
+def test_the_part_that_refreshes_itself_takes_the_permission_to_look(
+    viewer: Client, client_with: Callable[..., Client]
+) -> None:
+    worker = WorkerProcessFactory(version="v7")
+    part = address("workerprocess_live", worker.id)
+    answer = viewer.get(part)
+    assert "v7" in answer.content.decode()
+    assert "csrf" not in answer.content.decode()
+    assert viewer.get(part, headers={"If-None-Match": answer["ETag"]}).status_code == 304
+    quoted = WorkerProcessFactory(id="worker_1", version="v8")
+    assert "v8" in viewer.get(address("workerprocess_live", quote(quoted.id))).content.decode()
+    assert client_with("view_work").get(part).status_code == 403
+    assert viewer.get(address("workerprocess_live", "unknown")).status_code == 403
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    driver = start(tmp_path)
+    yield driver
+    driver.quit()
+
+
+@pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-def test_a_real_worker_is_listed(page: Page) -> None:
-    with Worker(queues=["nothing"], concurrency=2, name="real"):
-        for _ in range(100):
-            if "real" in (listed := page(LIST)):
-                break
-        assert ">real<" in listed
-        assert "ayework-alive" in listed
-    assert "ayework-stopped" in page(LIST)
+def test_an_operator_quiets_and_resumes_a_worker(browser: Any, live_server: Any) -> None:
+    sign_in(browser, live_server.url, get_user_model().objects.create_superuser("operator"))
+    with Worker(concurrency=1, name="blue") as worker:
+        eventually(lambda: WorkerProcess.objects.filter(id=worker.id).exists())
+        browser.get(live_server.url + address("workerprocess_change", worker.id))
+        press_in(browser, "quiet")
+        eventually(lambda: WorkerProcess.objects.get(id=worker.id).quiet)
+        eventually(lambda: browser.find_elements("css selector", "[data-live] .ayework-blocked"))
+        waits = enqueue(add(a=1, b=2))
+        press_in(browser, "resume")
+        assert waits.result(timeout=30) == 3
+        eventually(lambda: browser.find_elements("css selector", "[data-live] .ayework-alive"))
+        press_in(browser, "stop")
+        eventually(lambda: worker.is_stopping)
+    assert not complaints(browser)
+
+
+def press_in(browser: Any, button: str) -> None:
+    """Press a button and wait for its message. The page may replace either while it is looked at."""
+    told = {"quiet": "was told to be quiet", "resume": "was told to resume", "stop": "was told to stop"}
+    eventually(lambda: is_pressed(browser, f"form[action$='/{button}/'] button"))
+    eventually(lambda: told[button] in text_in(browser, ".messagelist"))
+
+
+def is_pressed(browser: Any, selector: str) -> bool:
+    try:
+        browser.find_element("css selector", selector).click()
+    except (NoSuchElementException, StaleElementReferenceException):
+        return False
+    return True
+
+
+def text_in(browser: Any, selector: str) -> str:
+    try:
+        return str(browser.find_element("css selector", selector).text)
+    except (NoSuchElementException, StaleElementReferenceException):
+        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -43,10 +44,30 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> object:
     return fresh
 
 
+def take_away(id: str) -> None:
+    """Reclaim a work as another worker does after its lease has lapsed."""
+    from django.db import transaction
+
+    from django_ayework.flow.maintenance import reclaim
+    from django_ayework.models import Work
+    from django_ayework.testing import now
+
+    with transaction.atomic():  # or its worker might claim it once more
+        Work.objects.update(leased_until=now() - timedelta(seconds=1))
+        assert reclaim() == 1
+        Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
+
+
+def renew_soon(worker: Any) -> None:
+    """Make the leases of a worker due for renewal, so that it notices a work that it has lost."""
+    for delivery in worker._in_flight.all():
+        delivery.renewed_at = float("-inf")
+
+
 @pytest.fixture
 def quick_watch(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers of this process look often, and interrupt soon."""
+    """The watchdog of a worker of this process checks often, and interrupts soon."""
     from django_ayework.worker import worker as worker_module
 
     configure()
-    monkeypatch.setattr(worker_module, "LOOK_EVERY", 0.005)
+    monkeypatch.setattr(worker_module, "CHECK_EVERY", 0.005)

@@ -1,15 +1,13 @@
-"""An async handler is cancelled for real once its work is to stop, and knows why when that reaches it."""
+"""An async handler is cancelled when its work is to stop, and finds the reason in the signal."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
 
 from django_ayework import (
     Aborted,
@@ -24,13 +22,12 @@ from django_ayework import (
     work,
 )  # fmt: skip
 from django_ayework.define.context import AbortReason
-from django_ayework.flow.maintenance import reclaim
-from django_ayework.models import Work
-from django_ayework.testing import now, perform, running_worker
+from django_ayework.models import Attempt
+from django_ayework.testing import perform, running_worker
+from tests.attempts.conftest import renew_soon, take_away
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("stage", "quick_watch")]
-
 NEVER_IN_A_TEST = 60.0
 
 
@@ -51,43 +48,42 @@ def waiting(stage: Any) -> Any:
     return waiting
 
 
-def take_away(id: str) -> None:
-    """Take a work from its worker as another worker would whose turn it is when the lease has lapsed."""
-    with transaction.atomic():  # or this very worker might claim it once more
-        Work.objects.update(leased_until=now() - timedelta(seconds=1))
-        assert reclaim() == 1
-        Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
+def hand_complete(id: str) -> None:
+    complete(id, "by hand")
 
 
 @pytest.mark.parametrize(
-    ("act", "reason"),
+    ("act", "reason", "after", "recorded"),
     [
-        (cancel, AbortReason.CANCELLED),
-        (complete, AbortReason.ALREADY_COMPLETED),
-        (delete_chains, AbortReason.NOT_FOUND),
-        (take_away, AbortReason.TAKEN_BY_ANOTHER_WORKER),
+        (cancel, AbortReason.CANCELLED, ("cancelled", None), "the work was cancelled"),
+        (
+            hand_complete,
+            AbortReason.ALREADY_COMPLETED,
+            ("success", "by hand"),
+            "the work was completed without its worker",
+        ),
+        (delete_chains, AbortReason.NOT_FOUND, None, None),
+        (take_away, AbortReason.TAKEN_BY_ANOTHER_WORKER, ("scheduled", None), None),
     ],
 )
-def test_a_handler_is_cancelled_when_its_work_is_taken(stage, waiting, act: Callable[[str], Any], reason):
+def test_a_handler_is_cancelled_when_its_work_is_taken_and_the_attempt_is_recorded(
+    stage, waiting, act: Callable[[str], Any], reason, after, recorded
+):
     handle = enqueue(waiting(), retry=Retry(attempts=5))
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
         act(handle.id)
-        for delivery in worker._in_flight.all():
-            delivery.renewed_at = float("-inf")  # so that its worker sees soon that another has it
+        renew_soon(worker)
         eventually(lambda: stage.seen)
         eventually(lambda: not worker._in_flight.all())
     assert stage.seen == [reason]
-
-
-def test_what_became_of_the_work_stays(stage, waiting):
-    handle = enqueue(waiting())
-    with running_worker(concurrency=1) as worker:
-        eventually(stage.started.is_set)
-        complete(handle.id, "by hand")
-        eventually(lambda: not worker._in_flight.all())
     state = handle.state()
-    assert (state.status, state.result, state.last_error) == ("success", "by hand", None)
+    assert (state and (state.status, state.result)) == after
+    attempts = Attempt.objects.filter(work_id=handle.id, outcome="revoked")
+    expected = [] if recorded is None else [(1, worker.id, recorded)]
+    assert [(each.number, each.worker, each.error) for each in attempts] == expected
+    if act is hand_complete:
+        assert state.last_error is None
 
 
 def test_the_reason_is_there_when_the_time_is_over(stage, waiting):
@@ -95,19 +91,9 @@ def test_the_reason_is_there_when_the_time_is_over(stage, waiting):
     with running_worker(concurrency=1):
         eventually(lambda: handle.state().status == "dead")
     assert handle.state().error == "AttemptTimeout: the attempt ran longer than its timeout of 0.02 seconds."
-    assert stage.seen == [AbortReason.TIMEOUT]
-
-
-def test_the_reason_is_there_without_a_worker(stage):
-    @work(name="attempts.short", timeout=0.02)
-    async def short(ctx: Context) -> None:
-        try:
-            await asyncio.sleep(NEVER_IN_A_TEST)
-        finally:
-            stage.seen.append(ctx.signal.reason)
-
+    short = work(name="attempts.short", timeout=0.02)(waiting.handler)
     assert type(perform(short()).error).__name__ == "AttemptTimeout"
-    assert stage.seen == [AbortReason.TIMEOUT]
+    assert stage.seen == [AbortReason.TIMEOUT] * 2
 
 
 def test_the_reason_is_there_when_the_worker_stops(configure, stage, waiting):
@@ -154,8 +140,6 @@ def test_what_a_handler_returns_after_it_was_cancelled_counts_while_the_work_is_
 
 
 def test_a_handler_that_looks_at_the_signal_is_not_cancelled_as_well(stage):
-    """It is told once, and may clean up in peace."""
-
     @work(name="attempts.looks", retry=Retry(attempts=1))
     async def looks(ctx: Context) -> None:
         stage.started.set()
@@ -176,7 +160,7 @@ def test_a_handler_that_looks_at_the_signal_is_not_cancelled_as_well(stage):
     assert stage.seen == ["cancelled"]
 
 
-def test_a_batch_is_cancelled_when_none_of_its_works_is_wanted_any_more(stage):
+def test_a_batch_is_cancelled_when_all_of_its_works_are(stage):
     wanted = threading.Event()
     wanted.set()
 

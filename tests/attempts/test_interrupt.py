@@ -1,28 +1,29 @@
-"""``interrupt=True``: the abort is raised inside a plain handler, and leaves nothing behind."""
+"""``interrupt=True``: the abort is raised inside a plain handler, and later works are not disturbed."""
 
 from __future__ import annotations
 
 import gc
+import logging
 import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, connections
 
 from django_ayework import Aborted, Context, Retry, cancel, complete, enqueue, enqueue_many, work
-from django_ayework.define.context import AbortReason
-from django_ayework.flow.maintenance import reclaim
-from django_ayework.models import Attempt, Work
+from django_ayework.compat import set_async_exception
+from django_ayework.define.context import AbortReason, AbortSignal
+from django_ayework.models import Attempt
 from django_ayework.store import transitions
-from django_ayework.testing import drain, now, running_worker
-from django_ayework.worker import interruption
-from django_ayework.worker.worker import Worker
+from django_ayework.testing import drain, running_worker
+from django_ayework.worker import handlers as interruption
+from django_ayework.worker.handlers import Interruption, class_like
 from tests.app.models import Order
 from tests.attempts import works
+from tests.attempts.conftest import renew_soon, take_away
 from tests.attempts.works import (
     after,
     be_busy,
@@ -44,7 +45,6 @@ pytestmark = [
     # An interruption that lands in a finaliser, as drivers have them, is printed and goes no further.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
 TIMED_OUT = "AttemptTimeout: the attempt ran longer than its timeout of 60.0 seconds."
 
 
@@ -66,30 +66,23 @@ def notes() -> list[str]:
     return list(Order.objects.order_by("pk").values_list("reference", flat=True))
 
 
-# When it comes
-
-
-def test_a_handler_that_runs_out_of_time_is_interrupted(stage):
-    handle = enqueue(busy(), timeout=0.02)
-    with running_worker(concurrency=1):
-        state = ended(handle)
-    assert state.reason == "exhausted"
-    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.02 seconds."
-    assert stage.seen == [("AttemptTimeout", None)]
-    assert "in be_busy" in Attempt.objects.get().traceback
-
-
-def test_it_is_tried_again_like_after_any_failure(stage):
+def test_a_handler_that_runs_out_of_time_is_interrupted_and_retried(stage):
     handle = enqueue(busy(), timeout=0.02, retry=Retry(attempts=2, base=0, jitter=0))
     with running_worker(concurrency=1):
-        assert ended(handle).attempt == 2
+        state = ended(handle)
+    assert (state.reason, state.attempt) == ("exhausted", 2)
+    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.02 seconds."
     assert stage.seen == [("AttemptTimeout", None)] * 2
+    assert "in be_busy" in Attempt.objects.first().traceback
 
 
 def test_without_it_a_handler_that_returns_late_succeeds():
     handle = enqueue(late())
     with running_worker(concurrency=1):
         assert handle.result(timeout=20) == "late"
+    drained = enqueue(work(name="attempts.case", interrupt=True, timeout=0)(lambda: "done")())
+    drain()  # which has no thread that could interrupt
+    assert drained.state().result == "done"
 
 
 @pytest.mark.parametrize(
@@ -109,16 +102,12 @@ def test_a_handler_whose_work_is_taken_by_hand_is_interrupted(configure, stage, 
     assert not advice, "nobody is asked about a work that is lost"
 
 
-def test_a_handler_whose_work_went_to_another_worker_is_interrupted(stage):
+def test_a_handler_whose_work_another_worker_has_is_interrupted(stage):
     handle = enqueue(busy(), retry=Retry(attempts=5))
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
-        with transaction.atomic():  # or this very worker might claim it once more
-            Work.objects.update(leased_until=now() - timedelta(seconds=1))
-            assert reclaim() == 1
-            Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
-        for delivery in worker._in_flight.all():
-            delivery.renewed_at = float("-inf")
+        take_away(handle.id)
+        renew_soon(worker)
         eventually(lambda: stage.seen)
     assert stage.seen == [("Aborted", "taken_by_another_worker")]
     assert (handle.state().status, handle.state().attempt) == ("scheduled", 1)
@@ -135,8 +124,8 @@ def test_a_worker_that_stops_is_not_held_up(configure, stage):
     eventually(lambda: set(threading.enumerate()) <= before, seconds=5)
 
 
-def test_a_handler_that_stops_when_its_worker_does_has_not_failed(configure, stage, monkeypatch):
-    """Even if it is quicker than the worker is in giving its work back."""
+def test_a_handler_that_stops_with_its_worker_has_not_failed(configure, stage, monkeypatch):
+    """Even when the handler ends before the worker releases its work."""
     configure(SHUTDOWN_GRACE=0.05)
 
     @work(name="attempts.case", retry=Retry(attempts=1))
@@ -146,7 +135,7 @@ def test_a_handler_that_stops_when_its_worker_does_has_not_failed(configure, sta
         ctx.signal.raise_if_aborted()
 
     def release_late(*args: Any) -> int:
-        eventually(lambda: not threads_of_slots_are_busy(worker))
+        eventually(lambda: worker._executor.free == worker.concurrency)
         return release(*args)
 
     release = transitions.release
@@ -158,26 +147,11 @@ def test_a_handler_that_stops_when_its_worker_does_has_not_failed(configure, sta
     assert not Attempt.objects.exists()
 
 
-def threads_of_slots_are_busy(worker: Worker) -> bool:
-    return bool(worker._executor.free < worker.concurrency)
-
-
 def test_a_handler_that_catches_it_is_interrupted_again(stage, monkeypatch):
-    """So that no ``except Exception`` in a loop keeps a slot for ever."""
     monkeypatch.setattr(interruption, "AGAIN_AFTER", 0.02)
     with run_out_of_time(stubborn()) as handle:
         assert handle.result(timeout=20) == "gave in"
     assert stage.seen == ["again"] * 3
-
-
-def test_drain_has_nobody_who_could_interrupt(stage):
-    @work(name="attempts.case", interrupt=True, timeout=0)
-    def brief() -> str:
-        return "done"
-
-    handle = enqueue(brief())
-    drain()
-    assert handle.state().result == "done"
 
 
 def test_a_middleware_meets_it_as_an_error_of_the_handler(stage):
@@ -203,9 +177,6 @@ def test_a_middleware_meets_it_as_an_error_of_the_handler(stage):
     assert stage.seen == ["async middleware", "middleware: cancelled"]
 
 
-# Transactions and connections
-
-
 def test_the_next_work_in_the_thread_gets_a_connection_of_its_own(stage):
     with run_out_of_time(querying()) as handle:
         assert ended(handle).error == TIMED_OUT
@@ -216,8 +187,8 @@ def test_the_next_work_in_the_thread_gets_a_connection_of_its_own(stage):
     assert notes() == ["after"]
 
 
-def test_what_it_had_in_its_hands_goes_when_it_has_ended(stage):
-    """A session that was just being opened would else be the database's until a garbage collection."""
+def test_objects_of_the_handler_are_freed_when_it_has_ended(stage):
+    """A session that was just being opened must not wait for a garbage collection."""
     gc.collect()
     gc.disable()
     try:
@@ -228,34 +199,29 @@ def test_what_it_had_in_its_hands_goes_when_it_has_ended(stage):
         gc.enable()
 
 
-def test_one_that_catches_it_may_succeed(stage):
-    with run_out_of_time(catches()) as handle:
-        assert handle.result(timeout=20) == "caught"
+@pytest.mark.parametrize(
+    ("type_", "result", "kept"),
+    [
+        (catches, "caught", ["caught", "after"]),
+        (catches_in_transaction, None, ["after"]),  # its transaction may be incomplete
+        (staged, None, ["prepared", "after"]),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_an_interrupted_transaction_is_undone_even_if_the_handler_catches_it(type_, result, kept):
+    with run_out_of_time(type_()) as handle:
+        state = ended(handle)
         enqueue(after()).result(timeout=20)
-    assert notes() == ["caught", "after"]
-
-
-def test_an_atomic_work_that_catches_it_fails_all_the_same(stage):
-    """Nobody can tell what its transaction would commit."""
-    with run_out_of_time(catches_in_transaction()) as handle:
-        assert ended(handle).error == TIMED_OUT
-        enqueue(after()).result(timeout=20)
-    assert notes() == ["after"]
-
-
-def test_what_complete_had_written_is_undone():
-    with run_out_of_time(staged()) as handle:
-        assert ended(handle).error == TIMED_OUT
-        enqueue(after()).result(timeout=20)
-    assert notes() == ["prepared", "after"]
+    assert (state.result, state.error) == (result, None if result else TIMED_OUT)
+    assert notes() == kept
 
 
 @pytest.mark.races
 def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
-    """Some end, some do not; whichever, exactly what they committed is there, and threads live on."""
+    """Exactly what the works committed is there, and their threads go on."""
     from django_ayework.worker import worker as worker_module
 
-    monkeypatch.setattr(worker_module, "LOOK_EVERY", 0.0005)
+    monkeypatch.setattr(worker_module, "CHECK_EVERY", 0.0005)
     shuffled = random.Random(7)
     handles = enqueue_many([for_a_while(turns=shuffled.randrange(6)) for _ in range(300)])
     with running_worker(concurrency=3):
@@ -268,3 +234,158 @@ def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
     ended_ones = [note for note in notes() if note.startswith("ended")]
     assert len(succeeded) <= len(ended_ones) <= 300
     assert "half" not in notes()
+
+
+def interruptible(reason: AbortReason = AbortReason.CANCELLED) -> Interruption:
+    signal = AbortSignal()
+    signal.abort(reason)
+    return Interruption(signal, lambda: Aborted(str(reason), id="w"))
+
+
+def call_and_interrupt(interrupted: Interruption, handler: Any) -> Any:
+    """Call a handler while another thread interrupts it all the time."""
+    over = threading.Event()
+
+    def interrupt() -> None:
+        while not over.is_set():
+            interrupted.interrupt()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        return interrupted.call(handler)
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_the_exception_is_like_the_error_it_stands_for():
+    with pytest.raises(Aborted) as raised:
+        call_and_interrupt(interruptible(), be_busy)
+    assert (raised.value.reason, raised.value.id) == ("cancelled", "w")
+    assert str(raised.value) == "The attempt was asked to stop: cancelled."
+    assert type(raised.value).__name__ == "Aborted"
+
+
+def test_nothing_comes_before_the_handler_or_after_it():
+    interrupted = interruptible()
+    interrupted.interrupt()
+    assert interrupted.call(lambda: "done") == "done"
+    interrupted.interrupt()
+    assert interrupted.arrived is None
+
+
+def test_what_was_set_can_be_taken_back():
+    """A thread that is blocked outside of Python meets an exception as soon as it is back."""
+    held, trying = threading.Lock(), threading.Event()
+    met: list[BaseException | None] = []
+
+    def blocked() -> None:
+        try:
+            trying.set()
+            with held:
+                len("")
+            met.append(None)
+        except Aborted as error:
+            met.append(error)
+
+    for takes_back in (False, True):
+        trying.clear()
+        thread = threading.Thread(target=blocked)
+        with held:
+            thread.start()
+            eventually(trying.is_set)
+            assert thread.ident is not None
+            set_async_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
+            if takes_back:
+                set_async_exception(thread.ident, None)
+        thread.join(20)
+    assert [type(error).__name__ for error in met] == ["Aborted", "NoneType"]
+
+
+def test_a_handler_that_saw_raise_if_aborted_is_not_interrupted():
+    interrupted = interruptible()
+
+    def heeds() -> str:
+        try:
+            interrupted._signal.raise_if_aborted()
+        except Aborted:
+            for _ in range(50_000):
+                ""
+        return "cleaned up"
+
+    assert call_and_interrupt(interrupted, heeds) == "cleaned up"
+
+
+def test_an_error_that_a_driver_raises_in_its_place_counts_as_the_interruption():
+    def connects() -> None:
+        try:
+            be_busy()
+        except Aborted as error:
+            last = OperationalError(f"failed to resolve host: {error}")
+        raise last
+
+    with pytest.raises(Aborted) as raised:
+        call_and_interrupt(interruptible(), connects)
+    assert isinstance(raised.value.__cause__, OperationalError)
+
+    def objects() -> None:
+        try:
+            be_busy()
+        except Aborted as error:
+            raise ValueError("not that again") from error
+
+    with pytest.raises(ValueError, match="not that again"):
+        call_and_interrupt(interruptible(), objects)
+
+
+def test_a_handler_is_not_interrupted_where_it_would_leave_a_lock_taken():
+    interrupted = interruptible()
+
+    class Lock:
+        def __enter__(self) -> None:
+            interrupted.interrupt()
+
+        def __exit__(self, *error: object) -> None:
+            interrupted.interrupt()
+
+    class Logging(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            interrupted.interrupt()
+
+    def careful() -> str:
+        logger = logging.Logger("attempts")
+        logger.addHandler(Logging())
+        with Lock():
+            logger.warning("inside")
+        return "unharmed"
+
+    assert interrupted.call(careful) == "unharmed"
+
+
+def test_patience_with_delicate_places_ends(monkeypatch):
+    monkeypatch.setattr(interruption, "PATIENCE", 0.01)
+
+    class Lock:
+        def __enter__(self) -> None:
+            be_busy()
+
+        def __exit__(self, *error: object) -> None: ...
+
+    def stuck() -> None:
+        with Lock():
+            pass
+
+    with pytest.raises(Aborted):
+        call_and_interrupt(interruptible(), stuck)
+
+
+def test_a_connection_that_cannot_be_closed_is_reported(reported, monkeypatch):
+    def fail() -> None:
+        raise OSError("no such socket")
+
+    with monkeypatch.context() as patched, pytest.raises(Aborted):
+        patched.setattr(connections["default"], "close", fail)
+        call_and_interrupt(interruptible(), be_busy)
+    assert reported == [("no such socket", "queue")]
+    assert works.stage.started.is_set()

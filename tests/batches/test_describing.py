@@ -9,16 +9,9 @@ from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.models import Work
 from tests.batches.works import three
 
-REFUSED = [
-    "atomic",
-    "interrupt",
-    "interval",
-    "log_context",
-    "middleware",
-    "skip_queue",
-    "strict_return",
-    "then",
-]
+#: Options of one work.
+REFUSED = ["atomic", "interrupt", "interval", "log_context"]
+REFUSED += ["middleware", "skip_queue", "strict_return", "then"]
 
 
 def handler(items: list[BatchItem[str]]) -> list[str]:
@@ -35,32 +28,28 @@ def test_a_call_has_exactly_one_input():
         three(1, 2)
 
 
-def test_the_plain_function_can_be_called_with_items_of_ones_own():
-    assert three.handler([BatchItem(4, "w", 1)]) == [8]
-
-
-def test_items_are_values_that_nothing_changes():
-    item = BatchItem("text", "w", attempt=2)
-    assert (item.input, item.id, item.attempt) == ("text", "w", 2)
+def test_the_plain_function_can_be_called_with_items_that_nothing_changes():
+    item = BatchItem(4, "w", 1)
+    assert three.handler([item]) == [8]
+    assert (item.input, item.id, item.attempt) == (4, "w", 1)
     with pytest.raises(AttributeError):
         item.input = "other"
 
 
-def test_size_and_wait_have_defaults_and_the_decorator_needs_no_brackets():
+def test_size_and_wait_have_defaults_and_options_of_any_work_are_taken():
     bare = batch_work(lambda items: items, name="t.batches.bare")
-    made = batch_work(size=7, max_wait=2, name="t.batches.made")(handler)
+    options = {"queue": "slow", "priority": 3, "retry": Retry(attempts=2), "lease": 60}
+    made = batch_work(size=7, max_wait=2, name="t.batches.made", **options)(handler)
     assert (bare.size, bare.max_wait) == (50, 0.1)
     assert (made.size, made.max_wait) == (7, 2.0)
     assert made.handler is handler
+    assert made.constants == options
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "3", None])
 def test_a_size_is_a_whole_number(size):
     with pytest.raises(InvalidOption, match="expected size to be a whole number, 1 or more, got: "):
         batch_work(size=size, name="t.batches.size")(handler)
-
-
-def test_a_wait_is_a_duration():
     with pytest.raises(ValueError, match="max_wait"):
         batch_work(max_wait=-1, name="t.batches.wait")(handler)
 
@@ -73,14 +62,7 @@ def test_options_of_one_work_are_refused(option):
         batch_work(name="t.batches.refused", **{option: True})(handler)
 
 
-def test_options_of_any_work_are_taken():
-    made = batch_work(name="t.batches.options", queue="slow", priority=3, retry=Retry(attempts=2), lease=60)(
-        handler
-    )
-    assert made.constants() == {"queue": "slow", "priority": 3, "retry": Retry(attempts=2), "lease": 60.0}
-
-
-def test_a_misspelt_option_is_told_the_nearest():
+def test_a_misspelt_option_is_refused_with_the_nearest():
     with pytest.raises(
         TypeError, match=r"'max_wiat' is not an option of @batch_work. Did you mean 'max_wait'?"
     ):
@@ -100,9 +82,6 @@ def test_a_handler_takes_the_list_of_items_and_nothing_else(wrong):
         ImproperWork, match=f"expected the handler {wrong.__name__}.* of a batch to have one parameter"
     ):
         batch_work(name="t.batches.wrong")(wrong)
-
-
-def test_a_handler_has_no_context():
     with pytest.raises(ImproperWork, match="takes no context, for its items are works of their own"):
         batch_work(name="t.batches.context")(with_context)
 

@@ -1,19 +1,33 @@
-"""Where works wait for their batch: on a clock of the test's own."""
+"""Where works wait for their batch, and how many are claimed for the free slots."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from django_ayework import enqueue
-from django_ayework.define.registry import registry
-from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker.delivery import Delivery
-from django_ayework.worker.dispatch import Gathering
+from django_ayework import batch_work, enqueue, enqueue_many
+from django_ayework.define.types import registry
+from django_ayework.rules.controls import Controls, Scope, TypeControl
+from django_ayework.rules.durations import later
+from django_ayework.store.clock import clock
+from django_ayework.store.lanes import Lane
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.dispatch import (
+    Claim,
+    Claimed,
+    ClaimGroup,
+    Gathering,
+    claim_groups_of,
+    claim_of,
+    slots_for,
+    slots_of,
+    works_in,
+)
+from django_ayework.worker.in_flight import Delivery
 from tests.batches.clocks import Ticks
-from tests.batches.works import hundred, three
+from tests.batches.works import hundred, single, three
 from tests.races.rivals import claim_all
-
-pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -38,6 +52,7 @@ def add(gathering: Gathering, delivery: Delivery):
     return gathering.add(delivery, batch_type)
 
 
+@pytest.mark.django_db
 def test_a_batch_is_full_with_its_size(gathering):
     works = deliveries(7)
     full = [batch for each in works if (batch := add(gathering, each))]
@@ -47,6 +62,7 @@ def test_a_batch_is_full_with_its_size(gathering):
     assert gathering.room() == {}
 
 
+@pytest.mark.django_db
 def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
     first, second, third = deliveries(3, hundred)
     add(gathering, first)
@@ -63,6 +79,7 @@ def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
     assert gathering.pause() == pytest.approx(0.025)
 
 
+@pytest.mark.django_db
 def test_each_type_gathers_by_itself(gathering, ticks):
     [one] = deliveries(1, three)
     [other] = deliveries(1, hundred)
@@ -75,6 +92,7 @@ def test_each_type_gathers_by_itself(gathering, ticks):
     assert [batch.type for batch in gathering.due()] == [three.name]
 
 
+@pytest.mark.django_db
 def test_a_batch_starts_once_and_without_what_was_given_back_or_lost(gathering):
     given_back, lost, kept = deliveries(3)
     given_back.withdraw()
@@ -85,16 +103,102 @@ def test_a_batch_starts_once_and_without_what_was_given_back_or_lost(gathering):
     assert started is not None
     assert batch.start()
     assert (kept.started_at, given_back.started_at, lost.started_at) == (started, None, None)
-
-
-def test_a_batch_of_which_nothing_is_left_does_not_start(gathering):
     works = deliveries(3)
     for each in works:
         each.withdraw()
     [batch] = [batch for each in works if (batch := add(gathering, each))]
-    assert not batch.start()
+    assert not batch.start(), "nothing is left"
 
 
-def test_only_types_of_batches_gather(gathering):
-    assert registry.batch(WorkFactory.build().type) is None
-    assert registry.batch(three.name) is three
+def test_a_type_of_batches_has_a_share_of_its_own():
+    lanes = [Lane("a", three.name), Lane("a", single.name), Lane("a", "other"), Lane("b", three.name)]
+    assert claim_groups_of(lanes, Controls()) == [
+        ClaimGroup("a", (single.name, "other")),
+        ClaimGroup("a", (three.name,)),
+        ClaimGroup("b", (three.name,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "slots", "room", "works"),
+    [
+        (single, 2, {}, 2),
+        (single, 2, {three.name: 1}, 2),
+        (three, 2, {}, 6),
+        (three, 2, {three.name: 1}, 7),  # the batch that gathers has its slot
+        (three, 0, {three.name: 2}, 2),
+        (three, 0, {hundred.name: 2}, 0),
+        (hundred, 8, {}, 800),
+        (hundred, 50, {}, 1000),  # the next claim brings more
+    ],
+)
+def test_how_many_works_go_into_so_many_slots(kind, slots, room, works):
+    assert works_in(kind.name, slots, room) == works
+
+
+def test_a_batch_is_claimed_as_a_whole_however_large():
+    huge = batch_work(name="t.batches.huge", size=2500)(lambda items: [])
+    assert works_in(huge.name, 3, {}) == 2500
+
+
+@pytest.mark.parametrize(
+    ("works", "room", "slots"),
+    [(0, {}, 0), (1, {}, 1), (3, {}, 1), (4, {}, 2), (2, {three.name: 2}, 0), (3, {three.name: 2}, 1)],
+)
+def test_how_many_slots_so_many_works_take(works, room, slots):
+    assert slots_of(three.name, works, room) == slots
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("turn", [0, 1])
+def test_a_claim_shares_the_slots_among_batches_and_others(turn):
+    enqueue_many([three(number) for number in range(9)])
+    enqueue_many([single(number=number) for number in range(9)])
+    claimer = Claimer("w", Scope())
+    claimer._turn = turn
+    claimed = Counter(delivery.type for delivery in claimer.claim(2))
+    assert claimed == {three.name: 3, single.name: 1}
+
+
+@pytest.mark.django_db
+def test_without_a_free_slot_only_the_batches_that_gather_are_filled():
+    enqueue_many([three(number) for number in range(9)])
+    enqueue_many([single(number=number) for number in range(9)])
+    claimed = Claimer("w", Scope()).claim(0, {three.name: 2})
+    assert [delivery.type for delivery in claimed] == [three.name] * 2
+
+
+def claimed(controls: Controls, slots: int, room: dict[str, int] | None = None) -> Claimed:
+    now = clock.now()
+    both = ClaimGroup("default", (three.name, single.name), ranked=True)
+    return claim_of(Claim(both, slots, "w", now, later(now, 60), room or {}), controls)
+
+
+@pytest.mark.django_db
+def test_where_weights_decide_they_divide_slots():
+    enqueue_many([three(number) for number in range(60)])
+    enqueue_many([single(number=number) for number in range(60)])
+    for _ in range(5):
+        rows = claimed(Controls({three.name: TypeControl(weight=40)}), slots=4).rows
+        assert slots_for((row.type for row in rows), {}) == 4
+    rows = claimed(Controls({three.name: TypeControl(priority=1)}), slots=4).rows
+    assert [row.type for row in rows] == [three.name] * 12
+
+
+@pytest.mark.django_db
+def test_where_weights_decide_the_batch_that_gathers_is_filled_besides():
+    enqueue_many([three(number) for number in range(9)])
+    enqueue_many([single(number=number) for number in range(9)])
+    controls = Controls({single.name: TypeControl(priority=1)})
+    rows = claimed(controls, slots=2, room={three.name: 2}).rows
+    assert Counter(row.type for row in rows) == {single.name: 2, three.name: 2}
+    assert [row.type for row in claimed(controls, slots=0, room={three.name: 1}).rows] == [three.name]
+
+
+@pytest.mark.django_db
+def test_a_limit_of_a_type_counts_works():
+    enqueue_many([three(number) for number in range(9)])
+    controls = Controls({three.name: TypeControl(max_running=4, priority=1)})
+    assert len(claimed(controls, slots=2).rows) == 4
+    assert claimed(controls, slots=2).full == {three.name}
+    assert claimed(controls, slots=0).full == frozenset(), "nothing was wanted"

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from django_ayework import Abort, Defer, Reschedule, Retry, WorkFailed, batch_work, enqueue, enqueue_many
+from django_ayework import (
+    Abort,
+    Defer,
+    Reschedule,
+    Retry,
+    WorkFailed,
+    batch_work,
+    enqueue,
+    enqueue_many,
+    retry,
+)
 from django_ayework.models import Attempt, Work
 from tests.batches.works import AT_ONCE, hundred, three, three_async
 
@@ -26,18 +38,33 @@ def raising(error: BaseException, times: int):
 
 
 @KINDS
-def test_each_work_gets_the_output_of_its_place(drain, stage, kind):
+def test_each_work_gets_the_output_of_its_place(drain, stage, kind, settings):
+    events = []
+    settings.AYEWORK = {"ON_EVENT": events.append}
     handles = enqueue_many([kind(number) for number in range(7)])
     report = drain()
     assert (report.ran, report.succeeded) == (7, 7)
     assert [handle.result() for handle in handles] == [0, 2, 4, 6, 8, 10, 12]
     assert stage.runs == [[0, 1, 2], [3, 4, 5], [6]]
     assert [(item.id, item.attempt) for item in stage.items] == [(handle.id, 1) for handle in handles]
+    for handle in handles:
+        assert [event.kind for event in events if event.id == handle.id] == ["queued", "started", "succeeded"]
 
 
-def test_a_tuple_will_do(drain, stage):
-    stage.act = lambda items: tuple(item.input for item in items)
-    assert enqueue(three(1)) and drain().succeeded == 1
+@pytest.mark.parametrize(
+    ("act", "results"),
+    [
+        (lambda items: tuple(item.input for item in items), [0, 1]),
+        (lambda items: [None] * len(items), [None, None]),
+        (lambda items: [Work.objects.filter(status="running").count()] * len(items), [2, 2]),
+    ],
+    ids=["tuple", "none", "queries of the test's transaction"],
+)
+def test_outputs_may_be_a_tuple_or_none_or_queried(drain, stage, act, results):
+    stage.act = act
+    handles = enqueue_many([three(number) for number in range(2)])
+    drain()
+    assert [handle.result() for handle in handles] == results
 
 
 @KINDS
@@ -86,16 +113,6 @@ def test_outputs_that_do_not_match_the_inputs_fail_the_run_and_are_retried(
         assert error.startswith("InvalidInstruction: " + text.format(kind.name))
 
 
-def test_a_plain_handler_that_returns_a_coroutine_is_told_so(drain, stage):
-    async def later():
-        return [1]
-
-    stage.act = lambda items: later()
-    handle = enqueue(three(1), retry=Retry(attempts=1))
-    drain(raises=False)
-    assert "is a plain function that returned a coroutine" in handle.state().error
-
-
 @KINDS
 def test_a_deferral_defers_every_work_and_uses_no_attempt(drain, stage, kind, time_travel):
     stage.act = raising(Defer(delay=60), times=1)
@@ -130,10 +147,10 @@ def test_a_failure_that_is_judged_a_deferral_defers_the_batch(drain, stage, time
 
 
 def test_advice_is_asked_for_each_work(drain, stage):
-    asked = []
+    calls = []
 
     def advise(error, info):
-        asked.append((str(error), info.id, info.type, info.attempt, info.attempts))
+        calls.append((str(error), info.id, info.type, info.attempt, info.attempts))
         return "abort" if info.id == handles[1].id else None
 
     @batch_work(name="t.batches.advised", on_failure=advise, retry=AT_ONCE)
@@ -147,77 +164,59 @@ def test_advice_is_asked_for_each_work(drain, stage):
     drain(raises=False)
     assert [handle.state().status for handle in handles] == ["success", "dead", "success"]
     assert handles[1].state().reason == "aborted"
-    assert asked == [("odd", handle.id, "t.batches.advised", 1, 3) for handle in handles]
+    assert calls == [("odd", handle.id, "t.batches.advised", 1, 3) for handle in handles]
+
+
+async def later():
+    return [1]
 
 
 @pytest.mark.parametrize(
     ("error", "status", "attempt"),
-    [(Abort("no card"), "dead", 1), (Reschedule(delay=60), "scheduled", 1)],
-    ids=["abort", "reschedule"],
+    [(Abort("no card"), "dead", 1), (Reschedule(delay=60), "scheduled", 1), (None, "dead", 1)],
+    ids=["abort", "reschedule", "coroutine of a plain handler"],
 )
-def test_what_the_handler_says_holds_for_all(drain, stage, error, status, attempt):
-    stage.act = raising(error, times=1)
-    handles = enqueue_many([three(number) for number in range(3)])
-    drain()
-    assert {(handle.state().status, handle.state().attempt) for handle in handles} == {(status, attempt)}
+def test_an_error_of_the_handler_holds_for_all(drain, stage, error, status, attempt):
+    stage.act = raising(error, times=1) if error else lambda items: later()
+    retry_of = None if error else Retry(attempts=1)
+    handles = enqueue_many([three(number) for number in range(3)], retry=retry_of)
+    drain(raises=False)
+    states = [handle.state() for handle in handles]
+    assert {(state.status, state.attempt) for state in states} == {(status, attempt)}
+    if not error:
+        assert "is a plain function that returned a coroutine" in states[0].error
 
 
-def test_an_output_that_is_an_exception_fails_its_work_alone(drain, stage):
-    answers = {1: ValueError("odd"), 2: Defer(delay=60), 3: Abort("no card"), 4: "four"}
+def test_an_output_that_is_an_exception_or_cannot_be_stored_fails_its_work_alone(drain, stage):
+    answers = {1: ValueError("odd"), 2: Defer(delay=60), 3: Abort("no card"), 4: "four", 5: object()}
     stage.act = lambda items: [answers[item.input] for item in items]
     handles = [enqueue(hundred(number), retry=Retry(attempts=1)) for number in answers]
     report = drain(raises=False)
-    assert (report.succeeded, report.dead, report.deferred) == (1, 2, 1)
+    assert (report.succeeded, report.dead, report.deferred) == (1, 3, 1)
     states = [handle.state() for handle in handles]
-    assert [state.status for state in states] == ["dead", "scheduled", "dead", "success"]
-    assert [state.reason for state in states] == ["exhausted", None, "aborted", None]
+    assert [state.status for state in states] == ["dead", "scheduled", "dead", "success", "dead"]
+    assert [state.reason for state in states] == ["exhausted", None, "aborted", None, "exhausted"]
     with pytest.raises(WorkFailed, match="ValueError: odd"):
         handles[0].result()
     assert handles[3].result() == "four"
+    assert "NotEncodable" in states[4].error
 
 
-def test_an_output_that_cannot_be_stored_fails_its_work_alone(drain, stage):
-    stage.act = lambda items: [object() if item.input == 1 else item.input for item in items]
-    handles = [enqueue(three(number), retry=Retry(attempts=1)) for number in range(3)]
-    drain(raises=False)
-    assert [handle.state().status for handle in handles] == ["success", "dead", "success"]
-    assert "NotEncodable" in handles[1].state().error
-
-
-def test_an_output_of_none_is_no_result(drain, stage):
-    stage.act = lambda items: [None] * len(items)
-    handle = enqueue(three(1))
-    drain()
-    assert (handle.result(), handle.group()) == (None, None)
-
-
-def test_a_work_past_its_deadline_is_left_out(drain, stage, time_travel):
-    late = enqueue(three(1), expires=10)
-    good = enqueue(three(2))
-    time_travel(11)
-    report = drain()
-    assert (late.state().reason, late.state().attempt) == ("expired", 0)
-    assert (good.result(), stage.runs, report.ran) == (4, [[2]], 2)
-
-
-def test_a_work_that_cannot_be_read_is_left_out(drain, stage):
-    bad, good = enqueue(three(1)), enqueue(three(2))
+def test_works_that_cannot_run_are_left_out(drain, stage, time_travel):
+    late, bad, good = enqueue(three(1), expires=10), enqueue(three(1)), enqueue(three(2))
     Work.objects.filter(id=bad.id).update(input='{"number":1}')
-    drain(raises=False)
+    time_travel(11)
+    report = drain(raises=False)
+    assert (late.state().reason, late.state().attempt) == ("expired", 0)
     assert bad.state().reason == "bad_input"
-    assert (good.result(), stage.runs) == (4, [[2]])
-
-
-def test_a_batch_of_which_nothing_can_run_does_not_run(drain, stage, time_travel):
+    assert (good.result(), stage.runs, report.ran) == (4, [[2]], 3)
     enqueue(three(1), expires=10)
     time_travel(11)
     assert drain().dead == 1
-    assert stage.runs == []
+    assert stage.runs == [[2]], "a batch without works does not run"
 
 
 def test_the_shortest_timeout_of_its_works_bounds_an_async_run(drain, stage):
-    import asyncio
-
     @batch_work(name="t.batches.slow", timeout=60, retry=Retry(attempts=1))
     async def slow(items):
         await asyncio.sleep(60)
@@ -229,35 +228,26 @@ def test_the_shortest_timeout_of_its_works_bounds_an_async_run(drain, stage):
     }
 
 
-def test_draining_keeps_to_its_limit(drain, stage):
-    enqueue_many([three(number) for number in range(7)])
+def test_draining_keeps_to_its_limit_and_to_priorities(drain, stage):
+    enqueue_many([three(number) for number in range(5)])
+    enqueue_many([three(number) for number in (10, 11)], priority=5)
     assert drain(limit=2).ran == 2
     assert drain(limit=4).ran == 4
-    assert stage.runs == [[0, 1], [2, 3, 4], [5]]
-
-
-def test_the_important_go_first(drain, stage):
+    assert stage.runs == [[10, 11], [0, 1, 2], [3]]
+    drain()
     enqueue_many([three(number) for number in range(3)])
     enqueue_many([three(number) for number in (10, 11)], priority=5)
     drain()
-    assert stage.runs == [[10, 11, 0], [1, 2]]
+    assert stage.runs[-2:] == [[10, 11, 0], [1, 2]]
 
 
-def test_an_output_is_made_of_queries_too(drain, stage):
-    """The handler runs in the test's own thread and transaction."""
-    stage.act = lambda items: [Work.objects.filter(status="running").count()] * len(items)
-    handles = enqueue_many([three(number) for number in range(2)])
+def test_a_work_retried_by_hand_can_be_given_another_input(drain, stage):
+    stage.act = raising(Abort("no"), times=1)
+    handle = enqueue(three(1))
     drain()
-    assert [handle.result() for handle in handles] == [2, 2]
-
-
-def test_events_are_told_of_each(drain, settings):
-    heard = []
-    settings.AYEWORK = {"ON_EVENT": heard.append}
-    handles = enqueue_many([three(number) for number in range(2)])
+    retry(handle.id, 21)
     drain()
-    for handle in handles:
-        assert [event.kind for event in heard if event.id == handle.id] == ["queued", "started", "succeeded"]
+    assert handle.result() == 42
 
 
 class TestPerforming:
@@ -274,20 +264,7 @@ class TestPerforming:
         assert perform(three(1)).error is raised
         stage.act = lambda items: [given]
         assert perform(three(1)).error is given
-
-    def test_so_is_what_the_engine_has_to_say(self, perform, stage):
         stage.act = lambda items: []
         assert "returned 0 outputs for 1 inputs" in str(perform(three(1)).error)
         stage.act = lambda items: [object()]
         assert "cannot be stored" in str(perform(three(1)).error)
-
-
-def test_a_work_retried_by_hand_can_be_given_another_input(drain, stage):
-    from django_ayework import retry
-
-    stage.act = raising(Abort("no"), times=1)
-    handle = enqueue(three(1))
-    drain()
-    retry(handle.id, 21)
-    drain()
-    assert handle.result() == 42

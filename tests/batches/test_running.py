@@ -1,40 +1,38 @@
-"""Batches in a real worker of this process."""
+"""Batches in a real worker of this process, and works that leave them or are lost before they end."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
-from django_ayework import Defer, enqueue, enqueue_many
+from django_ayework import Defer, cancel, enqueue, enqueue_many
+from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Work
 from django_ayework.store import claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import maintenance
+from django_ayework.worker import dispatch, maintenance, settler
+from django_ayework.worker import in_flight as delivery
 from django_ayework.worker.worker import Worker
 from tests.batches.clocks import Ticks
 from tests.batches.works import hold, hold_async, hold_single, hundred, patient, single, three, three_async
 from tests.processes import eventually
+from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
 
 KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
 
 
+def broken(*args):
+    raise OperationalError("server closed the connection unexpectedly")
+
+
 def statuses() -> list[str]:
     return sorted(Work.objects.values_list("status", flat=True))
-
-
-@KINDS
-def test_seven_works_run_in_batches_of_three_and_each_once(stage, kind):
-    handles = enqueue_many([kind(number) for number in range(7)])
-    with running_worker():
-        assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4, 6, 8, 10, 12]
-    assert [0, 1, 2] in stage.runs
-    assert sorted(number for run in stage.runs for number in run) == list(range(7))
-    assert set(Work.objects.values_list("attempt", "delivery")) == {(1, 1)}
 
 
 def test_a_batch_that_is_not_full_runs_when_its_time_has_come(stage, settings):
@@ -54,16 +52,16 @@ def test_works_that_come_one_by_one_gather(stage):
     assert stage.runs == [[0, 1, 2]]
 
 
-def test_just_before_it_runs_a_batch_takes_in_what_has_come_unannounced(stage, settings):
-    """As from another process, of whose works nobody tells before the next poll."""
+def test_a_batch_takes_in_unpublished_works_just_before_it_runs(stage, settings):
+    """As those of another process, which are not known before the next poll."""
     settings.AYEWORK = {"POLL_INTERVAL": 60}
     ticks = Ticks()
     worker = Worker()
-    worker._dispatch._gathering._tick = ticks
+    worker._dispatcher.gathering._tick = ticks
     is_over = worker._is_over
 
     def before_a_turn_another_comes_and_the_time_is_over():
-        if worker._dispatch.room() and Work.objects.count() == 1:
+        if worker._dispatcher.gathering.room() and Work.objects.count() == 1:
             WorkFactory(type=patient.name, input='{"input":1}')
             ticks.now += 61
         return is_over()
@@ -78,29 +76,27 @@ def test_just_before_it_runs_a_batch_takes_in_what_has_come_unannounced(stage, s
 
 
 @KINDS
-def test_when_a_batch_fails_its_works_are_retried(stage, kind):
+@pytest.mark.parametrize(
+    ("error", "attempt"),
+    [(ConnectionError("no luck"), 2), (Defer(delay=0.1), 1)],
+    ids=["failure", "deferral"],
+)
+def test_works_run_in_batches_and_those_of_a_failed_one_run_again(stage, kind, error, attempt):
+    errors = [error]
+
     def act(items):
-        if len(stage.runs) == 1:
-            raise ConnectionError("no luck")
+        if errors:
+            raise errors.pop()
         return [2 * item.input for item in items]
 
     stage.act = act
-    handles = enqueue_many([kind(number) for number in range(3)])
+    handles = enqueue_many([kind(number) for number in range(7)])
     with running_worker():
-        assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4]
-    assert {handle.state().attempt for handle in handles} == {2}
-
-
-def test_when_a_batch_is_deferred_it_runs_twice(stage):
-    stage.act = lambda items: defer() if len(stage.runs) == 1 else [item.attempt for item in items]
-    handles = enqueue_many([three(number) for number in range(3)])
-    with running_worker():
-        assert [handle.result(timeout=20) for handle in handles] == [1, 1, 1]
-    assert stage.runs == [[0, 1, 2]] * 2
-
-
-def defer():
-    raise Defer(delay=0.1)
+        assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4, 6, 8, 10, 12]
+    assert [0, 1, 2] in stage.runs
+    assert sorted(Counter(number for run in stage.runs for number in run).values())[:4] == [1] * 4
+    assert {handle.state().attempt for handle in handles} == {1, attempt}
+    assert set(Work.objects.values_list("delivery", flat=True)) == {1, 2}
 
 
 @pytest.mark.parametrize("kind", [hold, hold_async], ids=["plain", "async"])
@@ -134,8 +130,8 @@ def test_batches_and_single_works_share_the_slots_and_the_queue(stage):
         eventually(lambda: statuses() == ["success"] * 90)
     kinds = [bool(run) for run in stage.runs]
     assert kinds.count(True) == 20, "every batch was full"
-    assert True in kinds[:4], "neither waits for the end of the other"
-    assert False in kinds[:10]
+    assert kinds.index(True) < kinds.count(False), "batches do not wait for the end of the single works"
+    assert kinds.index(False) < kinds.count(True), "single works do not wait for the end of the batches"
 
 
 def test_works_that_gather_for_long_are_not_given_back(stage, monkeypatch):
@@ -146,10 +142,10 @@ def test_works_that_gather_for_long_are_not_given_back(stage, monkeypatch):
     enqueue(patient(0))
     with running_worker() as worker:
         eventually(lambda: worker._in_flight.all())
-        turns = len(worker._in_flight.waiting_longer_than(-1))
+        due = [each for each in worker._in_flight.all() if each.ready_at < float("inf")]
         seen_at = time.monotonic()
-        eventually(lambda: time.monotonic() > seen_at + 0.6)  # two turns of the keeper
-        assert (turns, released) == (0, [])
+        eventually(lambda: time.monotonic() > seen_at + 0.6)  # two turns of maintenance
+        assert (due, released) == ([], [])
     assert statuses() == ["success"], "and stopping runs them"
 
 
@@ -219,20 +215,16 @@ def test_a_batch_that_outlasts_the_grace_goes_back_unharmed(stage, settings, kin
     assert "came too late" not in caplog.text
 
 
-def test_a_burst_ends_once_its_batches_have_run(stage):
-    enqueue_many([three(number) for number in range(10)])
-    Worker(burst=True).run()
-    assert statuses() == ["success"] * 10
-
-
 @pytest.mark.parametrize("most", [2, 4])
 def test_a_worker_makes_as_many_attempts_as_it_may(stage, most):
     enqueue_many([three(number) for number in range(9)])
     Worker(concurrency=4, max_works=most).run()
     assert statuses() == ["pending"] * (9 - most) + ["success"] * most
+    Worker(burst=True).run()
+    assert statuses() == ["success"] * 9
 
 
-def test_a_flood_is_claimed_in_bites(stage, monkeypatch):
+def test_a_flood_is_claimed_in_parts(stage, monkeypatch):
     """A worker holds for batches what it can run soon, however many wait."""
     numbers = []
     claim = claims.claim
@@ -267,5 +259,60 @@ def test_the_loop_that_fails_to_claim_still_runs_what_is_due(stage, monkeypatch)
     assert stage.runs[0] == [0, 1]
 
 
-def broken(*args):
-    raise OperationalError("server closed the connection unexpectedly")
+def test_a_work_that_is_cancelled_here_while_it_gathers_is_left_out(stage):
+    first, second = enqueue(patient(0)), enqueue(patient(1))
+    with running_worker() as worker:
+        eventually(lambda: len(worker._in_flight.all()) == 2)
+        cancel(second.id)
+        third = enqueue(patient(2))
+        assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
+    assert stage.runs == [[0, 2]]
+    assert second.state().status == "cancelled"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_so_is_one_that_somebody_else_cancels_or_completes(stage, monkeypatch, fails, caplog):
+    """The database is asked before the run; when it does not answer, the late outcome is refused."""
+    first, second = enqueue(patient(0)), enqueue(patient(1))
+    with running_worker() as worker:
+        eventually(lambda: Work.objects.filter(status="running").count() == 2)
+        before = time.monotonic()
+        eventually(lambda: time.monotonic() > before + dispatch.TRUSTED_FOR)
+        Work.objects.filter(id=second.id).update(
+            status="cancelled", worker=None, leased_until=None, ended_at="2026-01-01T00:00:00Z"
+        )
+        if fails:
+            monkeypatch.setattr(delivery, "holders_of", broken)
+            monkeypatch.setattr(settler, "holders_of", broken)
+        third = enqueue(patient(2))
+        assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
+        eventually(lambda: not worker._in_flight.all())
+    assert stage.runs == ([[0, 1, 2]] if fails else [[0, 2]])
+    assert second.state().status == "cancelled"
+    assert ("came too late" in caplog.text) is fails
+
+
+def test_outcomes_of_works_lost_during_the_run_are_refused_and_the_others_settle(stage):
+    handles = enqueue_many([hold(number) for number in range(2)])
+    with running_worker() as worker:
+        eventually(lambda: stage.inside)
+        cancel(handles[0].id)
+        stage.go.set()
+        assert handles[1].result(timeout=20) == 2
+        eventually(lambda: not worker._in_flight.all())
+    assert handles[0].state().status == "cancelled"
+
+
+def test_a_late_outcome_of_one_work_spoils_no_other(stage):
+    """As when its lease lapsed and another worker ended it."""
+    handles = enqueue_many([hold(number) for number in range(2)])
+    with running_worker() as worker:
+        eventually(lambda: stage.inside)
+        with transaction.atomic():  # or else this worker might claim it again
+            Work.objects.filter(id=handles[0].id).update(status="pending", worker=None, leased_until=None)
+            [row] = claim_all("another").values()
+        settle([Settlement(row, Success('"theirs"'))])
+        stage.go.set()
+        assert handles[1].result(timeout=20) == 2
+        eventually(lambda: not worker._in_flight.all())
+    assert handles[0].result() == "theirs"

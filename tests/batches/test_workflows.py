@@ -32,12 +32,6 @@ def test_a_handler_fans_out_to_a_batch_and_joins_it(drain, stage):
     assert handle.group() == 5
 
 
-def test_outputs_are_contributions_to_the_group(drain, stage):
-    first, *_ = enqueue_many([three(number) for number in range(3)], together=True)
-    drain()
-    assert first.group() == 4
-
-
 def test_a_gate_waits_for_works_of_a_batch_and_releases_some(drain, stage):
     watched = enqueue_many([three(number) for number in range(2)])
     gate = enqueue(dependency(watched, [three(10), three(11)]))
@@ -56,15 +50,10 @@ def test_a_work_of_a_batch_that_dies_takes_its_gate_along(drain, stage):
 
 def test_a_chain_goes_on_with_a_work_of_a_batch(drain, stage):
     handle = enqueue(hand_over(number=4))
+    blocked = enqueue(three(2), blockers=[handle])
     drain()
     assert handle.chain() == 8
-
-
-def test_a_chain_can_block_a_work_of_a_batch(drain, stage):
-    blocker = enqueue(three(1))
-    blocked = enqueue(three(2), blockers=[blocker])
-    drain()
-    assert stage.runs == [[1], [2]]
+    assert stage.runs == [[4], [2]]
     assert blocked.result() == 4
 
 

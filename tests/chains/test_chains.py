@@ -1,5 +1,7 @@
 """A chain: each work hands over to the next as it ends."""
 
+from __future__ import annotations
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
@@ -22,25 +24,9 @@ from django_ayework.models import Group, Work
 from django_ayework.testing import drain, perform
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add
-from tests.chains.kit import steps_of
-from tests.invariants import assert_consistent
+from tests.chains.kit import SEEN, count, steps_of
 
-pytestmark = pytest.mark.django_db
-SEEN: list[tuple] = []
-
-
-@pytest.fixture(autouse=True)
-def consistent():
-    SEEN.clear()
-    yield
-    assert_consistent()
-
-
-@work(name="t.chain.count")
-def count(ctx: Context, n: int, until: int):
-    """A loop: the same type again and again."""
-    SEEN.append((ctx.id, ctx.chain_id, n))
-    return ctx.result(n) if n == until else ctx.continue_with(count(n=n + 1, until=until))
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 
 
 @work(name="t.chain.choose")
@@ -85,16 +71,25 @@ def to_gate(ctx: Context):
 QUEUED_BEFORE = add(a=7, b=7)
 
 
-def test_the_chain_is_that_of_its_first_work_and_counts_its_steps():
+def test_a_chain_has_the_id_of_its_first_work_and_counts_its_steps():
+    SEEN.clear()
     handle = enqueue(count(n=0, until=3))
+    drain(limit=2)
+    with pytest.raises(WaitInTransaction):
+        handle.chain()
     drain()
-
     steps = steps_of(handle.id)
     assert [step.chain_index for step in steps] == [0, 1, 2, 3]
     assert {step.chain_id for step in steps} == {handle.chain_id} == {handle.id}
-    assert [(id, n) for id, _, n in SEEN] == [(step.id, n) for n, step in enumerate(steps)]
-    assert {chain for _, chain, _ in SEEN} == {handle.id}
+    assert [(step.id, handle.id, n) for n, step in enumerate(steps)] == SEEN
+    assert [step.parent for step in steps] == [None, *(step.id for step in steps[:-1])]
     assert [handle.state().chain_index, get_handle(steps[2].id).state().chain_index] == [0, 2]
+    assert handle.chain() == 3
+    assert handle.result() is None, "a work that continued has none of its own"
+    assert handle.group() == 3
+    assert Group.objects.get().total == 4
+    step, same = get_handle(steps[2].id), get_handle(steps[2].id)
+    assert (step.chain(), step.chain_id, same.group_id) == (3, handle.id, handle.id)
 
 
 @pytest.mark.parametrize("beside", [[], [add(a=1, b=1)]], ids=["alone", "in a group"])
@@ -108,13 +103,6 @@ def test_the_first_work_has_its_chain_id_from_when_it_hands_over(beside):
     assert not Work.objects.filter(type="shop.add").exclude(chain_id=None).exists()
 
 
-def test_handing_over_by_hand_gives_the_first_work_its_chain_id():
-    handle = enqueue(count(n=0, until=9))
-    with completing(handle.id) as ctx:
-        ctx.continue_with(count(n=9, until=9))
-    assert Work.objects.filter(chain_id=handle.id).count() == 2
-
-
 def test_handing_over_takes_no_statement_more_than_queueing_another_work():
     def statements(request) -> int:
         handle = enqueue(request)
@@ -126,45 +114,12 @@ def test_handing_over_takes_no_statement_more_than_queueing_another_work():
     assert statements(count(n=0, until=9)) <= statements(fan())
 
 
-def test_the_chains_result_is_that_of_its_last_work():
-    handle = enqueue(count(n=0, until=2))
-    drain()
-
-    assert handle.chain() == 2
-    assert handle.result() is None, "a work that continued has none of its own"
-    assert get_handle(steps_of(handle.id)[1].id).chain() == 2, "asked from any of its works"
-
-
-def test_a_chain_has_ended_only_when_a_work_ends_without_continuing():
-    handle = enqueue(count(n=0, until=2))
-    drain(limit=2)
-    with pytest.raises(WaitInTransaction):
-        handle.chain()
-
-
 @pytest.mark.parametrize(("large", "result"), [(True, 101), (False, 2)])
 def test_a_work_chooses_how_the_chain_goes_on(large, result):
     handle = enqueue(choose(large=large))
     drain()
     assert handle.chain() == result
     assert Work.objects.get(type="shop.add").priority == 7, "options are the next work's"
-
-
-def test_the_steps_are_one_group_and_each_is_the_parent_of_the_next():
-    handle = enqueue(count(n=0, until=2))
-    drain()
-    steps = steps_of(handle.id)
-    assert handle.group() == 2
-    assert [step.parent for step in steps] == [None, steps[0].id, steps[1].id]
-    assert Group.objects.get().total == 3
-
-
-def test_a_handle_from_an_id_finds_its_chain():
-    handle = enqueue(count(n=0, until=1))
-    drain()
-    last = steps_of(handle.id)[-1].id
-    assert get_handle(last).chain_id == handle.id
-    assert get_handle(last).group_id == handle.id
 
 
 def test_a_continuation_may_stand_beside_other_works():
@@ -175,21 +130,14 @@ def test_a_continuation_may_stand_beside_other_works():
     assert Work.objects.count() == 3
 
 
-def test_a_chain_that_dies_in_the_middle_says_which_work_died():
+def test_a_chain_that_dies_in_the_middle_names_the_dead_step_and_goes_on_after_its_retry():
     handle = enqueue(start(broken=True))
     drain(raises=False)
     with pytest.raises(WorkFailed, match=r"t\.chain\.fragile") as failure:
         handle.chain()
     assert failure.value.id == steps_of(handle.id)[1].id
-
-
-def test_after_a_retry_of_the_dead_step_the_chain_carries_on():
-    handle = enqueue(start(broken=True))
-    drain(raises=False)
-
-    retry(steps_of(handle.id)[1].id, input={"broken": False})
+    retry(failure.value.id, input={"broken": False})
     drain()
-
     assert handle.chain() == 10
     assert [step.chain_index for step in steps_of(handle.id)] == [0, 1, 2]
 
@@ -237,13 +185,14 @@ def test_a_continuation_that_is_not_returned_fails_the_attempt():
 
 
 def test_a_chain_can_be_walked_without_a_worker():
+    SEEN.clear()
     handle = enqueue(count(n=0, until=9), delay=60)
     with completing(handle.id) as ctx:
         ctx.continue_with(count(n=8, until=9), delay=60)
+    assert Work.objects.filter(chain_id=handle.id).count() == 2
     with completing(steps_of(handle.id)[-1].id) as ctx:
         ctx.result("enough")
-    assert handle.chain() == "enough"
-    assert SEEN == []
+    assert (handle.chain(), SEEN) == ("enough", [])
 
 
 def test_no_step_has_two_continuations_whatever_happens():

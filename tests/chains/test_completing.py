@@ -1,35 +1,21 @@
 """Completing a chain without a worker: its id stands for the step that the chain is at."""
 
+from __future__ import annotations
+
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_ayework import (
-    AlreadyCompleted,
-    Context,
-    WorkNotFound,
-    complete,
-    completing,
-    enqueue,
-    work,
-)
+from django_ayework import AlreadyCompleted, WorkNotFound, complete, completing, enqueue
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.app.works import add
-from tests.chains.kit import steps_of
-from tests.chains.test_blockers import gather
-from tests.chains.test_chains import count
+from tests.chains.kit import count, gather, onward, steps_of
 from tests.invariants import assert_consistent
 from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
-
-
-@work(name="t.completing.onward")
-def onward(ctx: Context, of: str):
-    """Its continuation is blocked."""
-    return ctx.continue_with(gather(), blockers=[of])
 
 
 def test_completing_a_chain_acts_on_the_step_it_is_at():
@@ -66,7 +52,7 @@ def test_the_running_step_of_a_chain_is_completed_and_its_late_result_refused():
 
 def test_the_blocked_step_of_a_chain_is_completed_and_what_the_chain_blocks_runs():
     blocker = enqueue(add(a=1, b=1), delay=60)
-    handle = enqueue(onward(of=blocker.id))
+    handle = enqueue(onward(of=[blocker.id]))
     behind = enqueue(gather(), blockers=[handle])
     drain()
     assert steps_of(handle.id)[-1].status == "blocked"
@@ -76,10 +62,11 @@ def test_the_blocked_step_of_a_chain_is_completed_and_what_the_chain_blocks_runs
     assert_consistent()
 
 
-def test_completing_a_chain_that_has_ended_says_with_which_step():
-    handle = enqueue(count(n=0, until=1))
+def test_a_chain_or_step_that_has_ended_is_not_completed_again():
+    handle = enqueue(count(n=0, until=2))
+    drain(limit=2)
+    _, second, last = steps_of(handle.id)
     drain()
-    last = steps_of(handle.id)[-1]
     with pytest.raises(AlreadyCompleted) as error:
         complete(handle.id)
     assert str(error.value) == (
@@ -87,8 +74,12 @@ def test_completing_a_chain_that_has_ended_says_with_which_step():
         "so it cannot be completed."
     )
     assert error.value.id == handle.id
-    with pytest.raises(AlreadyCompleted, match=f"the work {last.id} .* has ended already: it is success"):
-        complete(last.id)
+    for step in (second, last):
+        with pytest.raises(AlreadyCompleted, match=f"the work {step.id} .* has ended already: it is success"):
+            complete(step.id)
+    with pytest.raises(WorkNotFound) as missing:
+        complete("nobody")
+    assert str(missing.value) == "no work has the id 'nobody', so it cannot be completed."
 
 
 def test_a_later_work_that_has_handed_over_is_no_chain():
@@ -106,12 +97,6 @@ def test_a_chain_without_its_first_work_is_completed_all_the_same():
     complete(handle.id, "enough")
     [last] = Work.objects.filter(chain_id=handle.id)
     assert last.status == "success"
-
-
-def test_no_chain_of_this_id_is_told_as_ever():
-    with pytest.raises(WorkNotFound) as error:
-        complete("nobody")
-    assert str(error.value) == "no work has the id 'nobody', so it cannot be completed."
 
 
 def test_completing_a_work_takes_no_statement_more_for_chains():

@@ -1,5 +1,7 @@
 """Deleting chains: all that is theirs goes, unless a work that stays is blocked by them."""
 
+from __future__ import annotations
+
 import logging
 
 import pytest
@@ -10,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 from django_ayework import (
     AyeworkError,
     BlockerReference,
-    Context,
     Retry,
     Status,
     adelete_chains,
@@ -21,34 +22,31 @@ from django_ayework import (
     enqueue,
     enqueue_many,
     get_handle,
-    work,
 )
 from django_ayework.models import Attempt, Edge, Waiter, Work
 from django_ayework.testing import drain
 from tests.app.works import add, fail
-from tests.chains.kit import steps_of
-from tests.chains.test_blockers import gather
-from tests.chains.test_chains import count
-from tests.invariants import assert_consistent
+from tests.chains.kit import count, gather, onward, steps_of
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def consistent():
-    yield
-    drain()
-    assert_consistent()
-
-
-@work(name="t.deletion.onward")
-def onward(ctx: Context, of: str):
-    """Its continuation is blocked, it is not."""
-    return ctx.continue_with(gather(), blockers=[of])
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 
 
 def left() -> set[str]:
     return set(Work.objects.values_list("id", flat=True))
+
+
+@pytest.fixture
+def blocker():
+    """A work that is due in a minute."""
+    return enqueue(add(a=1, b=1), delay=60)
+
+
+@pytest.fixture
+def blocked_chain(blocker):
+    """A chain whose second work is blocked."""
+    chain = enqueue(onward(of=[blocker.id]))
+    drain()
+    return chain
 
 
 def test_a_chain_goes_with_all_its_works_and_what_is_theirs():
@@ -58,9 +56,7 @@ def test_a_chain_goes_with_all_its_works_and_what_is_theirs():
     behind = enqueue(gather(), blockers=[blocker])
     drain(raises=False)
     assert (Attempt.objects.count(), Waiter.objects.count(), Edge.objects.count()) == (1, 1, 1)
-
     assert delete_chains(handle.id, blocker.id, behind.id) == [handle.id, blocker.id, behind.id]
-
     assert left() == {kept.id}
     assert (Attempt.objects.count(), Waiter.objects.count(), Edge.objects.count()) == (0, 0, 0)
 
@@ -73,21 +69,18 @@ def test_the_ids_come_back_in_the_order_given_each_once_and_missing_ones_are_pas
     assert delete_chains() == []
 
 
-def test_handles_and_requests_stand_for_their_chains():
+def test_handles_and_requests_stand_for_their_chains_and_the_id_of_a_later_work_for_none():
     request = add(a=1, b=1)
     enqueue(request)
     handle = enqueue(count(n=0, until=2))
     drain()
-    last = get_handle(steps_of(handle.id)[-1].id)
-    assert delete_chains(last, request, get_handle("nobody")) == [handle.id, request.id]
+    last = steps_of(handle.id)[-1].id
+    assert delete_chains(last) == []
+    assert len(left()) == 4
+    assert delete_chains(get_handle(last), request, get_handle("nobody")) == [handle.id, request.id]
     assert left() == set()
-
-
-def test_the_id_of_a_later_work_is_no_chain():
-    handle = enqueue(count(n=0, until=1))
-    drain()
-    assert delete_chains(steps_of(handle.id)[1].id) == []
-    assert len(left()) == 2
+    with pytest.raises(ValueError, match=r"got: \['a', 'b'\]"):
+        delete_chains(["a", "b"])
 
 
 def test_a_chain_whose_first_works_were_pruned_is_still_a_chain():
@@ -96,11 +89,6 @@ def test_a_chain_whose_first_works_were_pruned_is_still_a_chain():
     Work.objects.filter(id=handle.id).delete()
     assert delete_chains(handle.id) == [handle.id]
     assert left() == set()
-
-
-def test_what_is_no_id_is_refused():
-    with pytest.raises(ValueError, match=r"got: \['a', 'b'\]"):
-        delete_chains(["a", "b"])  # type: ignore[arg-type]
 
 
 def test_a_rollback_takes_it_back():
@@ -142,10 +130,8 @@ def test_a_chain_that_blocks_another_work_or_had_blocked_it_is_kept(end):
         cancel(handle.id) if end == "cancelled" else drain(raises=False)
         assert handle.state().status == end
     before = left()
-
     with pytest.raises(BlockerReference) as refusal:
         delete_chains(other, blocker)
-
     assert refusal.value.references == ((blocker.id, handle.id),)
     assert refusal.value.id == blocker.id
     assert isinstance(refusal.value, AyeworkError)
@@ -153,7 +139,7 @@ def test_a_chain_that_blocks_another_work_or_had_blocked_it_is_kept(end):
     assert left() == before
 
 
-def test_every_reference_is_told_and_the_first_are_named():
+def test_every_reference_is_given_and_the_first_are_named():
     blockers = [enqueue(add(a=n, b=0), delay=60) for n in range(2)]
     waiting = enqueue_many([gather() for _ in range(4)], blockers=blockers)
     with pytest.raises(BlockerReference, match="and 3 more; nothing") as refusal:
@@ -161,21 +147,11 @@ def test_every_reference_is_told_and_the_first_are_named():
     assert set(refusal.value.references) == {(b.id, w.id) for b in blockers for w in waiting}
 
 
-def test_a_later_work_that_is_blocked_counts_too():
-    blocker = enqueue(add(a=1, b=1), delay=60)
-    chain = enqueue(onward(of=blocker.id))
-    drain()
-    last = steps_of(chain.id)[1].id
+def test_a_later_work_that_is_blocked_keeps_its_blocker_and_they_go_together(blocker, blocked_chain):
     with pytest.raises(BlockerReference) as refusal:
         delete_chains(blocker)
-    assert refusal.value.references == ((blocker.id, last),)
-
-
-def test_chains_that_block_only_each_other_go_together():
-    blocker = enqueue(add(a=1, b=1), delay=60)
-    chain = enqueue(onward(of=blocker.id))
-    drain()
-    assert delete_chains(blocker, chain) == [blocker.id, chain.id]
+    assert refusal.value.references == ((blocker.id, steps_of(blocked_chain.id)[1].id),)
+    assert delete_chains(blocker, blocked_chain) == [blocker.id, blocked_chain.id]
     assert left() == set()
 
 
@@ -188,29 +164,21 @@ def diamond():
     return a, b, c, enqueue(gather(), blockers=[b, c])
 
 
-def test_a_cascade_takes_what_blocks_in_turn_each_once():
-    a, b, c, d = diamond()
+@pytest.mark.parametrize(
+    ("asked", "cascade", "deleted"),
+    [("d", False, "d"), ("d", True, "dbca"), ("ad", True, "adbc")],
+    ids=["none", "cascade", "asked first"],
+)
+def test_a_cascade_takes_what_blocks_in_turn_each_once(asked, cascade, deleted):
+    chains = dict(zip("abcd", diamond(), strict=True))
     kept = enqueue(add(a=1, b=1), delay=60)
-    assert delete_chains(d, cascade=True) == [d.id, b.id, c.id, a.id]
-    assert left() == {kept.id}
+    ids = delete_chains(*(chains[name] for name in asked), cascade=cascade)
+    assert ids == [chains[name].id for name in deleted]
+    assert left() == {kept.id} | {chains[name].id for name in set("abcd").difference(deleted)}
 
 
-def test_without_a_cascade_what_blocks_stays():
-    a, b, c, d = diamond()
-    assert delete_chains(d) == [d.id]
-    assert left() == {a.id, b.id, c.id}
-
-
-def test_what_was_asked_for_comes_first():
-    a, b, c, d = diamond()
-    assert delete_chains(a, d, cascade=True) == [a.id, d.id, b.id, c.id]
-
-
-def test_a_cascade_follows_the_blockers_of_every_work_of_a_chain():
-    blocker = enqueue(count(n=0, until=5), delay=60)
-    chain = enqueue(onward(of=blocker.id))
-    drain()
-    assert delete_chains(chain, cascade=True) == [chain.id, blocker.id]
+def test_a_cascade_follows_the_blockers_of_every_work_of_a_chain(blocker, blocked_chain):
+    assert delete_chains(blocked_chain, cascade=True) == [blocked_chain.id, blocker.id]
     assert left() == set()
 
 

@@ -1,31 +1,27 @@
 """The state of a chain: what it was queued with, how its last step stands, its steps page by page."""
 
+from __future__ import annotations
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_ayework import Context, Retry, cancel, dependency, enqueue, get_handle, work
+from django_ayework import Retry, cancel, dependency, enqueue, get_handle
 from django_ayework.errors import InvalidOption
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.app.works import add, fail
-from tests.chains.test_blockers import gather
-from tests.chains.test_chains import count
+from tests.chains.kit import count, onward
 
 pytestmark = pytest.mark.django_db
-
-
-@work(name="t.states.joined")
-def joined(ctx: Context, of: list[str]):
-    return ctx.continue_with(gather(), blockers=of)
 
 
 def indexes(chain) -> list[int]:
     return [step.chain_index for step in chain.steps]
 
 
-def test_it_tells_the_entry_the_steps_and_the_output_of_the_last():
+def test_it_shows_the_entry_the_steps_and_the_output_of_the_last():
     handle = enqueue(count(n=0, until=2))
     drain()
     chain = handle.chain_state()
@@ -35,6 +31,8 @@ def test_it_tells_the_entry_the_steps_and_the_output_of_the_last():
     assert chain.steps == tuple(get_handle(step.id).state() for step in chain.steps)
     assert (chain.queued_at, chain.ended_at) == (chain.steps[0].queued_at, chain.steps[-1].ended_at)
     assert chain.next_start is None
+    assert all(get_handle(step.id).chain_state() == chain for step in chain.steps)
+    assert async_to_sync(handle.achain_state)(start=1, limit=1) == handle.chain_state(start=1, limit=1)
 
 
 def test_its_status_is_that_of_the_step_it_is_at():
@@ -48,31 +46,20 @@ def test_its_status_is_that_of_the_step_it_is_at():
     assert (handle.chain_state().status, handle.chain_state().ended_at is None) == ("cancelled", False)
 
 
-def test_a_chain_that_died_tells_of_what():
-    handle = enqueue(fail(), retry=Retry(attempts=1))
+def test_a_chain_of_one_and_a_chain_of_none():
+    dead, done = enqueue(fail(), retry=Retry(attempts=1)), enqueue(add(a=1, b=2))
+    gate = enqueue(dependency(on=["x"], queue=[add(a=1, b=1)]))
     drain(raises=False)
-    chain = handle.chain_state()
-    assert (chain.status, chain.error, chain.output) == ("dead", handle.state().error, None)
+    chain = dead.chain_state()
+    assert (chain.status, chain.error, chain.output) == ("dead", dead.state().error, None)
     assert chain.error
-
-
-def test_a_work_that_is_alone_is_a_chain_of_one():
-    handle = enqueue(add(a=1, b=2))
-    drain()
-    chain = handle.chain_state()
+    chain = done.chain_state()
     assert (chain.type, chain.input, chain.output) == ("shop.add", {"a": 1, "b": 2}, 3)
-    assert (chain.steps, chain.length) == ((handle.state(),), 1)
-
-
-def test_it_is_found_from_any_of_its_works():
-    handle = enqueue(count(n=0, until=2))
-    drain()
-    chain = handle.chain_state()
-    assert all(get_handle(step.id).chain_state() == chain for step in chain.steps)
-
-
-def test_there_is_none_of_an_unknown_work():
+    assert (chain.steps, chain.length) == ((done.state(),), 1)
+    assert (gate.chain_state().input, gate.chain_state().status) == (None, "blocked")
     assert get_handle("nobody").chain_state() is None
+    Work.objects.update(input="no json")
+    assert done.chain_state().input == "no json", "it cannot be read"
 
 
 def test_the_steps_come_page_by_page():
@@ -106,10 +93,10 @@ def test_a_page_that_cannot_be_is_refused(page, message):
     assert str(error.value) == message
 
 
-def test_the_steps_tell_what_they_wait_or_had_waited_for():
+def test_the_steps_show_what_they_wait_or_had_waited_for():
     blocker = enqueue(add(a=1, b=1))
     member = enqueue(add(a=2, b=2))
-    first = joined(of=[blocker.id])
+    first = onward(of=[blocker.id])
     enqueue(dependency(on=[member], queue=[first]))
     drain()
     chain = get_handle(first.id).chain_state()
@@ -129,27 +116,10 @@ def test_a_chain_of_many_steps_costs_a_few_statements():
     assert len(seen) == 4
 
 
-def test_a_chain_without_its_first_work_tells_what_is_left():
+def test_a_chain_without_its_first_work_shows_what_is_left():
     handle = enqueue(count(n=0, until=2))
     drain()
     Work.objects.filter(id=handle.id).delete()
     chain = handle.chain_state()
     assert (chain.id, chain.type, chain.input, chain.queued_at) == (handle.id, None, None, None)
     assert (indexes(chain), chain.length, chain.output) == ([1, 2], 3, 2)
-
-
-def test_a_gate_has_no_input():
-    gate = enqueue(dependency(on=["x"], queue=[add(a=1, b=1)]))
-    assert (gate.chain_state().input, gate.chain_state().status) == (None, "blocked")
-
-
-def test_an_input_that_cannot_be_read_is_given_as_its_text():
-    handle = enqueue(add(a=1, b=1))
-    Work.objects.update(input="no json")
-    assert handle.chain_state().input == "no json"
-
-
-def test_it_can_be_asked_in_async_code():
-    handle = enqueue(count(n=0, until=1))
-    drain()
-    assert async_to_sync(handle.achain_state)(start=1, limit=1) == handle.chain_state(start=1, limit=1)

@@ -7,7 +7,7 @@ from django.core.checks import Tags, run_checks
 from django.core.checks.registry import registry as checks_registry
 
 from django_ayework import checks
-from django_ayework.flow import readiness
+from django_ayework.flow import startup_checks
 
 
 class Sqlite:
@@ -53,7 +53,7 @@ def found(monkeypatch):
 
     def check(connection, databases=("default",)):
         monkeypatch.setattr(checks, "connections", Connections(default=connection))
-        monkeypatch.setattr(readiness, "isolation_levels", lambda database: [database.isolation])
+        monkeypatch.setattr(startup_checks, "isolation_levels", lambda database: [database.isolation])
         return [message.id for message in checks.check_database(None, databases=databases)]
 
     return check
@@ -62,70 +62,45 @@ def found(monkeypatch):
 @pytest.mark.django_db
 def test_the_suites_own_database_is_fine():
     assert [m for m in run_checks(tags=[Tags.database], databases=["default"]) if "ayework" in m.id] == []
-
-
-def test_it_is_a_check_of_databases():
     assert checks.check_database in checks_registry.registered_checks
     assert checks.check_database.tags == (Tags.database,)
 
 
 @pytest.mark.parametrize("vendor", ["postgresql", "mysql"])
-def test_e006_a_server_that_does_not_know_skip_locked(found, vendor):
-    assert found(Server(vendor, skip_locked=False)) == ["ayework.E006"]
-    assert found(Server(vendor, skip_locked=True)) == []
+@pytest.mark.parametrize(
+    ("features", "ids"),
+    [
+        ({}, set()),
+        ({"skip_locked": False}, {"E006"}),
+        ({"isolation": "repeatable read"}, {"E007"}),
+        ({"isolation": "serializable"}, {"E007"}),
+        ({"skip_locked": False, "isolation": "serializable"}, {"E006", "E007"}),
+    ],
+)
+def test_a_server_needs_skip_locked_and_read_committed(found, vendor, features, ids):
+    assert set(found(Server(vendor, **features))) == {f"ayework.{id}" for id in ids}
 
 
-@pytest.mark.parametrize("vendor", ["postgresql", "mysql"])
-@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_e007_a_server_whose_transactions_see_snapshots(found, vendor, isolation):
-    assert found(Server(vendor, isolation=isolation)) == ["ayework.E007"]
-    assert found(Server(vendor, isolation="read committed")) == []
-
-
-def test_a_server_may_have_both_troubles(found):
-    assert set(found(Server("mysql", skip_locked=False, isolation="serializable"))) == {
-        "ayework.E006",
-        "ayework.E007",
-    }
-
-
-@pytest.mark.parametrize("mode", [None, "", "DEFERRED", "deferred"])
-def test_w001_sqlite_without_a_write_lock_from_the_start(found, mode):
+@pytest.mark.parametrize("mode", [None, "", "DEFERRED", "deferred", "IMMEDIATE", "immediate", "EXCLUSIVE"])
+@pytest.mark.parametrize("journal", ["wal", "memory", "delete", "truncate", "off"])
+def test_sqlite_needs_a_write_lock_from_the_start_and_wal(found, mode, journal):
     options = {} if mode is None else {"transaction_mode": mode}
-
-    assert found(Sqlite(**options)) == ["ayework.W001"]
-
-
-@pytest.mark.parametrize("mode", ["IMMEDIATE", "immediate", "EXCLUSIVE"])
-def test_sqlite_with_a_write_lock_from_the_start(found, mode):
-    assert found(Sqlite(transaction_mode=mode)) == []
+    ids = ["ayework.W001"] if (mode or "deferred").lower() == "deferred" else []
+    ids += [] if journal in ("wal", "memory") else ["ayework.W002"]
+    assert found(Sqlite(journal, **options)) == ids
 
 
-@pytest.mark.parametrize("journal_mode", ["delete", "truncate", "off"])
-def test_w002_sqlite_without_wal(found, journal_mode):
-    assert found(Sqlite(journal_mode, transaction_mode="IMMEDIATE")) == ["ayework.W002"]
-
-
-def test_sqlite_in_memory_needs_no_wal(found):
-    assert found(Sqlite("memory", transaction_mode="IMMEDIATE")) == []
-
-
-def test_sqlite_may_need_both(found):
-    assert found(Sqlite("delete")) == ["ayework.W001", "ayework.W002"]
-
-
-@pytest.mark.parametrize("databases", [None, [], ["other"]])
-def test_a_database_that_is_not_asked_about_is_not_touched(found, databases):
-    assert found(None, databases) == []
-
-
-def test_only_the_queues_database_is_looked_at(found, settings):
-    settings.AYEWORK = {"DATABASE": "queue"}
-
-    assert found(Server("mysql", skip_locked=False), ["default"]) == []
-
-
-def test_a_setting_that_cannot_be_used_is_left_to_its_own_check(found, settings):
-    settings.AYEWORK = {"LEASE": -1}
-
-    assert found(Server("mysql", skip_locked=False)) == []
+@pytest.mark.parametrize(
+    ("keys", "databases"),
+    [
+        ({}, None),
+        ({}, []),
+        ({}, ["other"]),
+        ({"DATABASE": "queue"}, ["default"]),
+        ({"LEASE": -1}, ["default"]),
+    ],
+    ids=["none", "empty", "another", "not the queue's", "unusable settings"],
+)
+def test_only_the_queues_database_is_checked_when_asked_for(found, settings, keys, databases):
+    settings.AYEWORK = keys
+    assert found(Server("mysql", skip_locked=False), databases) == []

@@ -10,6 +10,7 @@ from django.core.management.base import SystemCheckError
 
 from django_ayework.checks import check_pubsub, check_settings, check_settings_beside, check_store
 from tests.architecture.sources import ROOT
+from tests.checks.hints import hint_of
 
 
 @pytest.fixture
@@ -25,32 +26,21 @@ def found(settings):
     return check
 
 
-def test_the_suites_own_settings_are_fine():
+def test_the_defaults_and_the_suites_own_settings_are_fine(found):
     assert run_checks(tags=["ayework"]) == []
-
-
-def test_the_defaults_are_fine(found):
     assert found({}) == {}
 
 
-def test_e001_an_unknown_key_with_the_nearest_one(found):
-    message = found({"CONCURENCY": 4})["E001"]
-
-    assert message.msg == "AYEWORK has the unknown key 'CONCURENCY'."
-    assert message.hint == "Did you mean 'CONCURRENCY'?"
-
-
-def test_e001_a_key_in_lower_case(found):
-    assert found({"lease": 4})["E001"].hint == "Did you mean 'LEASE'?"
-
-
-def test_e001_a_key_like_no_other(found):
-    assert found({"QQQ": 4})["E001"].hint is None
-
-
-def test_e001_every_unknown_key(settings):
-    settings.AYEWORK = {"QQQ": 1, "ZZZ": 2, "LEASE": 30}
-
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("CONCURENCY", "Did you mean 'CONCURRENCY'?"), ("lease", "Did you mean 'LEASE'?"), ("QQQ", None)],
+)
+def test_e001_an_unknown_key_with_the_nearest_one(found, settings, key, hint):
+    message = found({key: 4})["E001"]
+    assert message.msg == f"AYEWORK has the unknown key {key!r}."
+    assert hint_of(message) == hint
+    assert set(found({key: 1, "LEASE": -1})) == {"E001", "E002"}
+    settings.AYEWORK = {key: 1, "ZZZ": 2, "LEASE": 30}
     assert [message.id for message in check_settings(None)] == ["ayework.E001"] * 2
 
 
@@ -68,28 +58,22 @@ def test_e001_every_unknown_key(settings):
 )
 def test_e002_a_value_that_cannot_be_used(found, given, named):
     message = found(given)["E002"]
-
     assert message.msg.startswith("AYEWORK cannot be used: ")
     assert named in message.msg
 
 
-def test_e002_does_not_hide_e001(found):
-    assert set(found({"QQQ": 1, "LEASE": -1})) == {"E001", "E002"}
-
-
 def test_e003_no_such_database(found):
     message = found({"DATABASE": "defualt"})["E003"]
-
     assert message.msg == "AYEWORK['DATABASE'] is 'defualt', but DATABASES has no such alias."
-    assert message.hint == "Did you mean 'default'?"
-    assert found({"DATABASE": None})["E003"].hint is None
+    assert hint_of(message) == "Did you mean 'default'?"
+    assert hint_of(found({"DATABASE": None})["E003"]) is None
 
 
 def test_e004_naive_times(settings, found):
     settings.USE_TZ = False
     message = found({})["E004"]
-
-    assert message.hint == "Set USE_TZ = True."
+    assert hint_of(message) == "Set USE_TZ = True."
+    assert set(found({"DATABASE": "x", "QQQ": 1})) == {"E001", "E003", "E004"}, "all is said at once"
 
 
 def test_w004_a_store_in_a_cache_that_processes_do_not_share(settings):
@@ -109,14 +93,9 @@ def test_w004_a_store_in_a_cache_that_processes_do_not_share(settings):
         messages = check_store(None)
         warned[backend] = [message.id for message in messages] == ["ayework.W004"]
         assert all(path in message.msg for message in messages)
-
     assert warned == backends
-
-
-def test_w004_the_cache_does_not_matter_to_other_stores(settings):
     settings.AYEWORK = {"STORE": "local"}
-
-    assert check_store(None) == []
+    assert check_store(None) == [], "other stores do not use the cache"
 
 
 def test_w006_a_setting_beside_the_dictionary(settings):
@@ -125,9 +104,8 @@ def test_w006_a_setting_beside_the_dictionary(settings):
     settings.AYEWORK_MAX_ATTEMPTS = 4
     settings.AYEWORK_QQQ = "of the project's own"
     messages = {message.msg.split()[2]: message for message in check_settings_beside(None)}
-
     assert {message.id for message in messages.values()} == {"ayework.W006"}
-    assert {name: message.hint for name, message in messages.items()} == {
+    assert {name: hint_of(message) for name, message in messages.items()} == {
         "AYEWORK_CONCURRENCY": "Write AYEWORK = {'CONCURRENCY': …} instead.",
         "AYEWORK_POLL_INTERVL": "Did you mean 'POLL_INTERVAL'? It is a key of AYEWORK.",
         "AYEWORK_MAX_ATTEMPTS": "Did you mean 'RETRY'? It is a key of AYEWORK.",
@@ -143,15 +121,8 @@ def test_w005_a_hook_that_is_never_called(settings):
     [message] = check_store(None)
     assert (message.id, message.level) == ("ayework.W005", WARNING)
     assert "BACKLOG_AFTER" in message.msg
-
     settings.AYEWORK = {"ON_BACKLOG": print, "BACKLOG_AFTER": 60}
     assert check_store(None) == []
-
-
-def test_all_is_said_at_once(settings, found):
-    settings.USE_TZ = False
-
-    assert set(found({"DATABASE": "x", "QQQ": 1})) == {"E001", "E003", "E004"}
 
 
 @pytest.mark.django_db
@@ -162,7 +133,7 @@ def test_the_check_command_reports_rather_than_crashes(settings, given):
         call_command("check", databases=["default"])
 
 
-def test_a_project_with_an_unusable_setting_starts_far_enough_to_be_told():
+def test_a_project_with_an_unusable_setting_starts_far_enough_to_report_it():
     source = """
 import os
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
@@ -176,20 +147,15 @@ call_command("check")
     done = subprocess.run(
         [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
-
     assert done.returncode != 0
     assert "SystemCheckError" in done.stderr
     assert "(ayework.E002) AYEWORK cannot be used: expected AYEWORK['LEASE']" in done.stderr
 
 
-# What carries wake-ups
-
-
 def test_e009_an_alias_to_listen_by_that_is_not_there(found):
     message = found({"PUBSUB_DATABASE": "defualt"})["E009"]
-
     assert message.msg == "AYEWORK['PUBSUB_DATABASE'] is 'defualt', but DATABASES has no such alias."
-    assert message.hint == "Did you mean 'default'?"
+    assert hint_of(message) == "Did you mean 'default'?"
     assert found({"PUBSUB_DATABASE": "default"}) == {}
 
 
@@ -198,14 +164,15 @@ def test_e010_redis_that_nobody_can_find(found):
     assert found({"PUBSUB": "redis", "REDIS_URL": "redis://localhost"}) == {}
 
 
+def test_e014_a_queue_delivered_by_redis_that_nobody_can_find(found):
+    queues = {"bulk": {"DELIVERY": "redis-streams"}}
+    assert "['QUEUES']['bulk']['DELIVERY']" in found({"QUEUES": queues})["E014"].msg
+    assert found({"QUEUES": queues, "REDIS_URL": "redis://localhost"}) == {}
+
+
 def test_e010_what_does_not_go_with_the_database(found):
-    """Whatever uses no database runs on SQLite."""
     assert "another kind of database" in found({"PUBSUB": "postgres"})["E010"].msg
     assert found({"PUBSUB": "sqlite"}) == {}
     assert found({"PUBSUB": "local"}) == found({"PUBSUB": "polling"}) == {}
-
-
-def test_settings_that_cannot_be_used_are_left_to_e002(settings):
-    settings.AYEWORK = {"PUBSUB": "postgers"}
-
+    assert set(found({"PUBSUB": "postgers"})) == {"E002"}
     assert check_pubsub(None) == []

@@ -1,12 +1,22 @@
-"""System checks of the declared types."""
+"""System checks of the declared types, and of works in modules that nothing imports."""
 
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
 from django.core.checks import run_checks
+from django.test import modify_settings
 
 from django_ayework import registry, work
+from tests.checks.hints import hint_of
 
 
 def test_e005_two_works_of_one_name(monkeypatch):
-    monkeypatch.setattr(registry, "_types", {})
+    monkeypatch.setattr(registry, "_declared", {})
     monkeypatch.setattr(registry, "clashes", {})
 
     @work(name="tests.twice")
@@ -20,23 +30,20 @@ def test_e005_two_works_of_one_name(monkeypatch):
 
     [message] = run_checks(tags=["ayework"])
     where = f"{__name__}.test_e005_two_works_of_one_name.<locals>"
-
     assert message.id == "ayework.E005"
     assert message.msg == f"Two works are named 'tests.twice': {where}.first and {where}.second."
-    assert message.hint == 'Give one of them another name: @work(name="...").'
+    assert hint_of(message) == 'Give one of them another name: @work(name="...").'
 
 
 def nothing() -> None: ...
 
 
 def test_e008_a_dotted_path_that_leads_nowhere(monkeypatch):
-    monkeypatch.setattr(registry, "_types", {})
+    monkeypatch.setattr(registry, "_declared", {})
     here = f"{__name__}.nothing"
     work(name="tests.fine", on_failure=here, log_context=here, middleware=[here, nothing])(nothing)
     work(name="tests.lost", on_event="no.where", middleware=[here, f"{__name__}.nothnig"])(nothing)
-
     event, middleware = run_checks(tags=["ayework"])
-
     assert {event.id, middleware.id} == {"ayework.E008"}
     assert event.msg == "on_event= of the work 'tests.lost' leads nowhere: No module named 'no'."
     assert middleware.msg.startswith("middleware= of the work 'tests.lost' leads nowhere: Module ")
@@ -44,8 +51,8 @@ def test_e008_a_dotted_path_that_leads_nowhere(monkeypatch):
 
 
 def test_w003_a_type_that_chains_to_one_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(registry, "_types", {})
-    monkeypatch.setattr(registry, "_targets", set())
+    monkeypatch.setattr(registry, "_declared", {})
+    monkeypatch.setattr(registry, "_targets", (0, set()))
 
     @work(name="tests.store")
     def store(): ...
@@ -57,9 +64,131 @@ def test_w003_a_type_that_chains_to_one_that_is_not_there(monkeypatch):
     def crawl(): ...
 
     [message] = run_checks(tags=["ayework"])
-
     assert message.id == "ayework.W003"
     assert message.msg == (
-        "'tests.fetch' has then='tests.stor', but no work is named so; what it outputs is dropped."
+        "'tests.fetch' has then='tests.stor', but no work is named so; its output is dropped."
     )
-    assert message.hint == "Did you mean 'tests.store'?"
+    assert hint_of(message) == "Did you mean 'tests.store'?"
+
+
+BROKEN = "def broken(:"
+DIRECT = """
+    from django_ayework import work
+
+    raise RuntimeError("this module must not be imported")
+
+    @work
+    def send(): ...
+
+    @work(queue="mail")
+    async def send_all(): ...
+
+    def helper(): ...
+"""
+RENAMED = """
+    from django_ayework import batch_work as many, work as job
+    from django_ayework import schedule
+
+    if True:
+        @schedule("0 3 * * *")
+        @job(name="depot.nightly")
+        def nightly(): ...
+
+    @many(size=3)
+    def together(items): ...
+"""
+QUALIFIED = """
+    import django_ayework as queue
+
+    @queue.work
+    def qualified(): ...
+"""
+OTHERS = """
+    from django_ayework import enqueue
+    from elsewhere import work
+
+    @work
+    def not_ours(): ...
+
+    def make():
+        from django_ayework import work
+
+        @work(name="made")
+        def made(): ...
+"""
+
+
+def write(folder: Path, **modules: str) -> None:
+    for name, source in {"__init__": "", **modules}.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.py").write_text(textwrap.dedent(source))
+
+
+@pytest.fixture
+def depot(tmp_path: Path, monkeypatch: Any) -> Any:
+    """An app whose ``works.py`` is imported, as at start-up."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path / "depot")
+    with modify_settings(INSTALLED_APPS={"append": "depot"}):
+        yield tmp_path / "depot"
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("depot", "project")]:
+        del sys.modules[name]
+
+
+def found() -> dict[str, tuple[str, str | None]]:
+    messages = [message for message in run_checks(tags=["ayework"]) if message.id == "ayework.W007"]
+    return {message.msg.partition(" ")[0]: (message.msg, hint_of(message)) for message in messages}
+
+
+def test_w007_a_module_of_an_app_that_nothing_imports(depot: Path) -> None:
+    write(depot, tasks=DIRECT)
+    assert found() == {
+        "depot.tasks": (
+            "depot.tasks defines works, but nothing imports it, so workers do not know them: send, send_all.",
+            "Move them to depot.works, which is imported at start-up, or import it there.",
+        )
+    }
+    assert "depot.tasks" not in sys.modules
+
+
+def test_decorators_are_known_by_whatever_name_they_are_imported(depot: Path) -> None:
+    write(depot, renamed=RENAMED, qualified=QUALIFIED)
+    messages = {module: message.rpartition(": ")[2] for module, (message, _) in found().items()}
+    assert messages == {"depot.renamed": "nightly, together.", "depot.qualified": "qualified."}
+
+
+def test_packages_below_an_app_are_looked_through_but_tests_and_migrations(depot: Path) -> None:
+    for folder in ("jobs", "jobs/deep", "tests", "migrations"):
+        write(depot / folder, late=DIRECT)
+    write(depot, test_works=DIRECT, conftest=DIRECT)
+    assert set(found()) == {"depot.jobs.late", "depot.jobs.deep.late"}
+
+
+def test_what_is_imported_or_no_work_or_unreadable_is_no_matter(depot: Path, monkeypatch: Any) -> None:
+    write(depot, tasks=DIRECT, others=OTHERS, broken=f"# django_ayework\n{BROKEN}")
+    monkeypatch.setitem(sys.modules, "depot.tasks", object())
+    assert found() == {}
+
+
+def test_the_project_package_is_looked_through_though_it_is_no_app(
+    depot: Path, settings: Any, monkeypatch: Any
+) -> None:
+    write(depot.parent / "project", works=DIRECT)
+    __import__("project")
+    settings.SETTINGS_MODULE = "project.settings.production"
+    [(message, hint)] = found().values()
+    assert message.startswith("project.works defines works, but nothing imports it")
+    assert hint == (
+        "Import project.works in the works.py of an app, or make its package an app: add it to "
+        "INSTALLED_APPS and keep its works in works.py."
+    )
+
+
+def test_a_package_that_the_project_does_not_write_is_left_alone(
+    depot: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    write(tmp_path / "site-packages" / "foreign", tasks=DIRECT)
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    with modify_settings(INSTALLED_APPS={"append": "foreign"}):
+        assert found() == {}
+    del sys.modules["foreign"]

@@ -1,4 +1,4 @@
-"""``ayework_status``: who works, what waits, what died."""
+"""``ayework_status``: workers, queues, dead letters and schedules."""
 
 from __future__ import annotations
 
@@ -23,13 +23,26 @@ pytestmark = pytest.mark.django_db
 
 
 def test_at_rest_it_says_what_to_do(call: Any) -> None:
-    assert call("ayework_status").splitlines() == [
+    at_rest = [
+        "No worker is running, but nothing waits for one.",
+        "  Start one: manage.py ayework_worker",
         "Workers:",
-        "  none is running; start one with: manage.py ayework_worker",
+        "  none",
         "Queues:",
+        "  nothing is queued",
+        "Types:",
         "  nothing is queued",
         "Dead letters: 0",
     ]
+    assert call("ayework_status").splitlines() == at_rest
+    assert call("ayework_status", "--schedules").splitlines() == [
+        "Schedules:",
+        "  none; declare them with @schedule, and start a worker",
+    ]
+    WorkerProcessFactory.create_batch(25, seen_at=now() - timedelta(minutes=1))
+    lines = call("ayework_status").splitlines()
+    assert sum("(stale)" in line for line in lines) == 20
+    assert set(at_rest) - {"  none"} <= set(lines)
 
 
 def test_it_shows_queues_with_their_depth_and_oldest_age(call: Any, time_travel: Any) -> None:
@@ -41,11 +54,17 @@ def test_it_shows_queues_with_their_depth_and_oldest_age(call: Any, time_travel:
     WorkFactory(status="running", queue="mail")
     DeadLetterFactory()
     lines = call("ayework_status").splitlines()
-    assert lines[3:] == [
-        "  default  3 pending (oldest 90 s)  0 running  0 scheduled  1 blocked",
-        "  mail  0 pending (oldest 0 s)  1 running  1 scheduled  0 blocked",
-        "Dead letters: 1",
+    assert lines[:2] == [
+        "No worker is running, and 3 works wait.",
+        "  Start one: manage.py ayework_worker",
     ]
+    unserved = "  no live worker serves it"
+    assert lines[5:7] == [
+        f"  default  3 pending (oldest 90 s)  0 running  0 scheduled  1 blocked  0 per minute{unserved}",
+        f"  mail  0 pending (oldest 0 s)  1 running  1 scheduled  0 blocked  0 per minute{unserved}",
+    ]
+    assert lines[8] == "  shop.add  3 pending (oldest 90 s)  1 running  0 scheduled  0 blocked  0 per minute"
+    assert lines[-1] == "Dead letters: 1"
 
 
 def test_it_shows_live_workers_then_those_that_fell_silent(call: Any) -> None:
@@ -55,16 +74,10 @@ def test_it_shows_live_workers_then_those_that_fell_silent(call: Any) -> None:
     WorkerProcessFactory(name="mailer", host="web1", pid=77, queues="mail", running=3, concurrency=8)
     WorkerProcessFactory(host="stopped", stopped_at=now())
     lines = call("ayework_status").splitlines()
-    assert lines[1] == "  mailer  web1:77  3/8 running  queues: mail  seen 0 s ago"
-    assert lines[2].endswith("0/8 running  queues: all  seen 120 s ago (stale)")
-    assert lines[3] == "Queues:"
-
-
-def test_workers_that_fell_silent_do_no_work(call: Any) -> None:
-    WorkerProcessFactory.create_batch(25, seen_at=now() - timedelta(minutes=1))
-    lines = call("ayework_status").splitlines()
-    assert sum("(stale)" in line for line in lines) == 20
-    assert "  none is running; start one with: manage.py ayework_worker" in lines
+    first = lines.index("Workers:") + 1
+    assert lines[first] == "  mailer  web1:77  3/8 running  queues: mail  seen 0 s ago"
+    assert lines[first + 1].endswith("0/8 running  queues: all  seen 120 s ago (stale)")
+    assert lines[first + 2] == "Queues:"
 
 
 def test_what_is_due_and_not_noticed_counts_as_waiting(call_json: Any, time_travel: Any) -> None:
@@ -83,12 +96,26 @@ def test_it_shows_lapsed_works_and_queues_that_no_live_worker_serves(call: Any, 
         WorkFactory(status="running", queue=queue, leased_until=now() + timedelta(seconds=seconds))
     WorkerProcessFactory(queues="mail,images")
     WorkerProcessFactory(queues="fax", seen_at=now() - timedelta(minutes=2))
-    fax, mail = (line.split("  ") for line in call("ayework_status").splitlines()[4:6])
+    lines = call("ayework_status").splitlines()
+    assert lines[:2] == [
+        "fax: works of lost workers are to be taken back, and no live worker serves the queue.",
+        "  Start one: manage.py ayework_worker --queues fax",
+    ]
+    first = lines.index("Queues:") + 1
+    fax, mail = (line.split("  ") for line in lines[first : first + 2])
     assert fax[1:] == [
         "fax", "0 pending (oldest 0 s)", "2 running (2 lapsed)", "0 scheduled", "0 blocked",
-        "no live worker serves it",
+        "0 per minute", "no live worker serves it",
     ]  # fmt: skip
-    assert mail[1:] == ["mail", "0 pending (oldest 0 s)", "2 running (1 lapsed)", "0 scheduled", "0 blocked"]
+    assert mail[1:] == [
+        "mail",
+        "0 pending (oldest 0 s)",
+        "2 running (1 lapsed)",
+        "0 scheduled",
+        "0 blocked",
+        *mail[-1:],
+    ]
+    assert mail[-1] == "0 per minute"
     queues = call_json("ayework_status")["queues"]
     assert [(queue["lapsed"], queue["served"]) for queue in queues] == [(2, False), (1, True)]
 
@@ -97,8 +124,11 @@ def test_scheduled_works_are_counted_up_to_a_bound(call_json: Any, monkeypatch: 
     monkeypatch.setattr(overview, "MOST_COUNTED", 2)
     for delay, queue in ((30, "a"), (10, "b"), (20, "b")):
         enqueue(add(a=1, b=2), delay=delay, queue=queue)
-    [queue] = call_json("ayework_status")["queues"]
-    assert (queue["queue"], queue["scheduled"]) == ("b", 2)
+    found = {
+        queue["queue"]: (queue["scheduled"], queue["capped"])
+        for queue in call_json("ayework_status")["queues"]
+    }
+    assert found == {"b": (2, ["scheduled"]), "a": (1, ["scheduled"])}
 
 
 def test_it_answers_in_json(call_json: Any) -> None:
@@ -106,23 +136,23 @@ def test_it_answers_in_json(call_json: Any) -> None:
     enqueue(add(a=1, b=2))
     DeadLetterFactory()
     answer = call_json("ayework_status")
-    assert set(answer) == {"at", "workers", "queues", "dead"}
-    assert answer["dead"] == 1
+    assert set(answer) == {
+        "at", "headline", "problems", "workers", "queues", "types", "more_queues", "more_types", "dead",
+        "dead_capped", "schedules", "hour", "day",
+    }  # fmt: skip
+    assert (answer["dead"], answer["problems"], answer["headline"]["code"]) == (1, [], "all_well")
+    assert (len(answer["hour"]), len(answer["day"])) == (60, 96)
     [seen] = answer["workers"]
     assert (seen["id"], seen["host"], seen["pid"], seen["queues"]) == (worker.id, "web1", 77, "")
     assert (seen["stale"], seen["running"], seen["concurrency"]) == (False, 0, 8)
     assert datetime.fromisoformat(seen["seen_at"]) <= now()
     [queue] = answer["queues"]
     assert queue.pop("waiting") < 60
-    counts = {"pending": 1, "running": 0, "scheduled": 0, "blocked": 0, "lapsed": 0}
-    assert queue == {"queue": "default", "served": True, **counts}
-
-
-def test_without_schedules_it_says_how_to_make_one(call: Any) -> None:
-    assert call("ayework_status", "--schedules").splitlines() == [
-        "Schedules:",
-        "  none; declare them with @schedule, and start a worker",
-    ]
+    counts = {"pending": 1, "running": 0, "scheduled": 0, "blocked": 0, "lapsed": 0, "failed": 0, "died": 0}
+    others = {"served": True, "paused": False, "capped": [], "rate": 0}
+    assert queue == {"queue": "default", **others, **counts}
+    [type] = answer["types"]
+    assert (type["type"], type["pending"], type["share"]) == ("shop.add", 1, 1.0)
 
 
 def test_it_shows_schedules_with_their_next_firings(call: Any) -> None:

@@ -78,14 +78,16 @@ def empty(unusable: Any, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 @named(COMMANDS)
-def test_a_database_that_is_away_is_told_in_a_sentence(unusable: Any, command: tuple[str, ...]) -> None:
+def test_a_database_that_is_away_is_reported_in_a_sentence(unusable: Any, command: tuple[str, ...]) -> None:
     said = refused(manage(unusable("away"), *command))
     assert "The database 'default' does not answer: " in said
     assert "Check that its server runs, and DATABASES['default'] in the settings." in said
 
 
 @named([*COMMANDS, *WORKERS, SCHEDULER])
-def test_missing_migrations_are_told_in_a_sentence(empty: dict[str, str], command: tuple[str, ...]) -> None:
+def test_missing_migrations_are_reported_in_a_sentence(
+    empty: dict[str, str], command: tuple[str, ...]
+) -> None:
     said = refused(manage(empty, *command))
     assert "Run: manage.py migrate --database default" in said
 
@@ -108,23 +110,14 @@ def test_a_worker_refuses_an_isolation_that_the_driver_gives_transactions_alone(
 
 
 @pytest.mark.django_db(transaction=True)
-class TestWorkers:
-    def test_one_that_is_run_says_why_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("django_ayework.flow.readiness.missing_migrations", lambda: ["0009_new"])
-        with pytest.raises(ImproperlyConfigured, match=r"0009_new\. Run: manage.py migrate"):
-            Worker(burst=True).run()
-        assert not WorkerProcess.objects.exists()
-
-    def test_one_in_the_background_logs_why_not_and_ends(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr("django_ayework.flow.readiness.missing_migrations", lambda: ["0009_new"])
-        with Worker() as worker:
-            worker.wait()
-        assert "does not start. The database 'default' is not ready" in caplog.text
-        assert "Traceback" not in caplog.text
-
-    def test_a_command_in_another_process_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("django_ayework.flow.readiness.missing_migrations", lambda: ["0009_new"])
-        with pytest.raises(CommandError, match="0009_new"):
-            call_command("ayework_worker", "--burst")
+def test_a_worker_says_why_it_does_not_start(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr("django_ayework.flow.startup_checks.missing_migrations", lambda: ["0009_new"])
+    with pytest.raises(ImproperlyConfigured, match=r"0009_new\. Run: manage.py migrate"):
+        Worker(burst=True).run()
+    assert not WorkerProcess.objects.exists()
+    with Worker() as worker:  # one in the background logs it
+        worker.wait()
+    assert "does not start. The database 'default' is not ready" in caplog.text
+    assert "Traceback" not in caplog.text
+    with pytest.raises(CommandError, match="0009_new"):
+        call_command("ayework_worker", "--burst")

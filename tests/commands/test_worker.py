@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ from django.core.management.base import CommandError
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.management.base import log_named
+from django_ayework.management.commands.ayework_worker import (
+    Command,
+    WorkerOptions,
+    worker_options,
+)
 from django_ayework.models import Work, WorkerProcess
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
@@ -24,11 +30,6 @@ def work_off(env: dict[str, str], *arguments: str) -> subprocess.CompletedProces
     """Run a worker in a process of its own until it ends."""
     command = [sys.executable, "-m", "django", "ayework_worker", "--burst", *arguments]
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_what_is_no_number_is_refused(call: Any) -> None:
-    with pytest.raises(CommandError, match="invalid int value: 'many'"):
-        call("ayework_worker", "--concurrency", "many")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -67,29 +68,84 @@ def test_log_lines_carry_a_name_whatever_is_in_it(caplog: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_queue_that_looks_misspelt_is_served_and_the_other_is_suggested(
-    process_env: dict[str, str],
-) -> None:
-    ended = work_off(process_env, "--queues", "mial,default,exports")
+def test_a_burst_keeps_to_its_queues_and_its_number_of_attempts(process_env: dict[str, str]) -> None:
+    order = Order.objects.create(reference="A1")
+    mails, other = [enqueue(notify(order_id=order.pk)) for _ in range(3)], enqueue(add(a=1, b=2))
+    ended = work_off(process_env, "--queues", "mail, mial,exports", "--max-works", "2")
     assert ended.returncode == 0, ended.stderr
+    assert "mail, mial, exports" in ended.stdout
     assert "No type of work uses the queue 'mial'. Did you mean 'mail'?" in ended.stdout
     assert "exports'" not in ended.stdout
+    assert Work.objects.filter(id__in=[mail.id for mail in mails], status="success").count() == 2
+    assert Work.objects.filter(status="pending", attempt=0, worker=None).count() == 2
+    assert Work.objects.get(id=other.id).status == "pending"
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_burst_keeps_to_its_queues(process_env: dict[str, str]) -> None:
-    order = Order.objects.create(reference="A1")
-    mail, other = enqueue(notify(order_id=order.pk)), enqueue(add(a=1, b=2))
-    ended = work_off(process_env, "--queues", "mail, fax")
-    assert ended.returncode == 0, ended.stderr
-    assert "mail, fax" in ended.stdout
-    assert [Work.objects.get(id=id).status for id in (mail.id, other.id)] == ["success", "pending"]
+def read(*arguments: str) -> WorkerOptions:
+    """Read a command line."""
+    parser = ArgumentParser()
+    Command().add_arguments(parser)  # type: ignore[arg-type]
+    return worker_options(vars(parser.parse_args(arguments)))
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_number_of_attempts_is_enough(process_env: dict[str, str]) -> None:
-    enqueue_many([add(a=n, b=0) for n in range(5)])
-    ended = work_off(process_env, "--max-works", "2")
-    assert ended.returncode == 0, ended.stderr
-    assert Work.objects.filter(status="success").count() == 2
-    assert Work.objects.filter(status="pending", attempt=0, worker=None).count() == 3
+def test_what_is_no_number_is_refused(call: Any) -> None:
+    with pytest.raises(CommandError, match="invalid int value: 'many'"):
+        call("ayework_worker", "--concurrency", "many")
+
+
+@pytest.mark.parametrize("option", ["--concurrency", "--processes", "--max-works", "--max-memory"])
+@pytest.mark.parametrize("value", ["0", "-3"])
+def test_numbers_that_make_no_sense_are_refused(option: str, value: str) -> None:
+    with pytest.raises(CommandError, match=f"expected {option} to be 1 or more, got: {value}."):
+        read(option, value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--types shop.notify,shop.ad", r"no work is named 'shop.ad'. Did you mean 'shop.add'\?"),
+        ("--exclude-types shop.notify,shop.ad", r"no work is named 'shop.ad'. Did you mean 'shop.add'\?"),
+        (
+            "--types shop.add --exclude-types shop.add,shop.notify",
+            "expected --exclude-types to leave some of --types",
+        ),
+        ("--reload --burst", "expected --reload without --burst: it is for development."),
+        ("--reload --processes 2", "expected --reload without --processes: it is for development."),
+        (
+            "--reload --max-works 5 --max-memory 500",
+            "expected --reload without --max-works, --max-memory: it is for development.",
+        ),
+    ],
+)
+def test_options_that_contradict_one_another_are_refused(arguments: str, message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        read(*arguments.split())
+
+
+def test_a_name_must_fit_with_the_number_of_its_process() -> None:
+    assert read("--name", "x" * 64).name == "x" * 64
+    assert read("--name", "x" * 61, "--processes", "10").name == "x" * 61
+    with pytest.raises(CommandError, match="expected --name to have at most 61 characters, got: 62"):
+        read("--name", "x" * 62, "--processes", "10")
+
+
+def test_options_reach_the_worker() -> None:
+    worker = read(
+        "--queues", "mail, fax,", "--types", "shop.add,shop.notify", "--exclude-types", "shop.notify",
+        "--concurrency", "3", "--name", "night", "--burst", "--max-works", "7", "--max-memory", "300",
+    ).worker(place=2)  # fmt: skip
+    assert (worker.queues, worker.types) == (("mail", "fax"), ("shop.add", "shop.notify"))
+    assert worker.exclude_types == ("shop.notify",)
+    assert (worker.concurrency, worker.name, worker.burst) == (3, "night-2", True)
+    assert (worker._limits.max_works, worker._limits.max_memory) == (7, 300)
+
+
+def test_by_default_there_is_one_worker_for_everything(settings: Any) -> None:
+    settings.AYEWORK = {"CONCURRENCY": 5}
+    chosen = read()
+    worker = chosen.worker()
+    assert chosen.processes == 1
+    assert (worker.queues, worker.types, worker.exclude_types, worker.name) == ((), (), (), "")
+    assert worker.concurrency == 5
+    assert worker._fires_schedules
+    assert not read("--no-scheduler").worker()._fires_schedules

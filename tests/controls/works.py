@@ -25,5 +25,5 @@ def other(label: str = "other") -> str:
 
 @work(name="controls.declared", max_running=2)
 def declared(ctx: Context) -> int:
-    """Tell how many works of its type run now, itself among them."""
+    """Return the number of running works of its type, itself included."""
     return Work.objects.filter(type=ctx.type, status="running").count()

@@ -1,4 +1,4 @@
-"""A work that is built and dropped is told of with its line; one that is kept or used is not."""
+"""A work that is built and dropped is reported with its line; one that is kept or used is not."""
 
 import contextlib
 import copy
@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import pytest
+from django.db import transaction
 
 from django_ayework import NeverEnqueued, dependency, enqueue, enqueue_many, schedule, work
 from django_ayework.define.requests import watch
@@ -20,8 +21,8 @@ from tests.define.declared import context
 
 
 @pytest.fixture
-def told():
-    """What was warned of while the test ran, as pairs of a text and a line relative to the caller's first."""
+def warned():
+    """The warnings that were given while the test ran."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NeverEnqueued)
         yield caught
@@ -31,12 +32,12 @@ def line_of(function, number):
     return function.__code__.co_firstlineno + number
 
 
-def test_a_work_that_is_built_and_dropped_is_told_with_its_line(told):
+def test_a_work_that_is_built_and_dropped_is_reported_with_its_line(warned):
     def view():
         add(a=1, b=2)
 
     view()
-    [warning] = told
+    [warning] = warned
     assert (
         str(warning.message)
         == "the work 'shop.add' was built and never enqueued; write enqueue(…) around it."
@@ -60,17 +61,16 @@ DROPPED = {
 
 
 @pytest.mark.parametrize("drop", DROPPED.values(), ids=list(DROPPED))
-def test_ways_to_drop_a_work(told, drop):
+def test_ways_to_drop_a_work(warned, drop):
     drop()
-    assert [warning.category for warning in told] == [NeverEnqueued]
+    assert [warning.category for warning in warned] == [NeverEnqueued]
 
 
-def test_a_callback_of_a_commit_that_builds_a_work(told, db, django_capture_on_commit_callbacks):
-    from django.db import transaction
-
+@pytest.mark.django_db
+def test_a_callback_of_a_commit_that_drops_a_work(warned, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         transaction.on_commit(lambda: add(a=1, b=2))
-    assert len(told) == 1
+    assert len(warned) == 1
 
 
 KEPT = []
@@ -93,7 +93,7 @@ def built_and_returned_after_use():
 
 
 @pytest.mark.django_db
-def test_works_that_are_used_kept_or_raised_around_are_not_told(told):
+def test_works_that_are_used_kept_or_raised_around_are_not_reported(warned):
     ctx = context()
     enqueue(add(a=1, b=2))
     add.enqueue(a=1, b=2)
@@ -124,26 +124,29 @@ def test_works_that_are_used_kept_or_raised_around_are_not_told(told):
     kept.extend(map(add, [1], [2]))
     built_and_kept()
     gc.collect()
-    assert [str(warning.message) for warning in told] == []
+    assert [str(warning.message) for warning in warned] == []
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("takes_context", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "with context", "async"])
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_handler_that_drops_a_work_fails_its_attempt(drain, told, takes_context, strict):
-    def without():
+def test_a_handler_that_drops_a_work_fails_its_attempt(drain, warned, kind, strict):
+    def plain():
         add(a=1, b=2)
 
     def with_context(ctx):
         add(a=1, b=2)
         return ctx.result(5)
 
-    handler = with_context if takes_context else without
-    kind = work(name=f"t.dropped.{takes_context}.{strict}", strict_return=strict)(handler)
+    async def later():
+        add(a=1, b=2)
+
+    handler = {"plain": plain, "with context": with_context, "async": later}[kind]
+    kind = work(name=f"t.dropped.{kind}.{strict}", strict_return=strict)(handler)
     handle = enqueue(kind())
     drain(limit=1, raises=False)
     assert not Work.objects.filter(type="shop.add").exists()
-    assert told == []
+    assert warned == []
     if strict:
         assert handle.state().last_error == (
             f"InvalidInstruction: the handler of {kind.name!r} built the work 'shop.add' ({__name__}, line "
@@ -156,18 +159,7 @@ def test_a_handler_that_drops_a_work_fails_its_attempt(drain, told, takes_contex
 
 
 @pytest.mark.django_db
-def test_an_async_handler_that_drops_a_work_fails_its_attempt(drain):
-    @work(name="t.dropped.async")
-    async def later():
-        add(a=1, b=2)
-
-    handle = enqueue(later())
-    drain(limit=1, raises=False)
-    assert "built the work 'shop.add'" in handle.state().last_error
-
-
-@pytest.mark.django_db
-def test_a_handler_that_drops_a_work_and_raises_fails_of_what_it_raised(drain):
+def test_a_handler_that_drops_a_work_and_raises_fails_by_what_it_raised(drain):
     @work(name="t.dropped.raises")
     def raises():
         add(a=1, b=2)
@@ -208,7 +200,7 @@ print("done")
         (["-W", "ignore::DeprecationWarning"], "debug", "NeverEnqueued"),
     ],
 )
-def test_it_is_shown_in_debug_unless_the_user_says_otherwise(options, mode, shown):
+def test_the_warning_is_shown_in_debug_unless_the_user_says_otherwise(options, mode, shown):
     done = subprocess.run(
         [sys.executable, *options, "-c", PROJECT, mode], capture_output=True, text=True, cwd=ROOT, timeout=60
     )

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.define import ids
-from django_ayework.define.ids import IdFactory, new_uuid7
+from django_ayework.define import requests
+from django_ayework.define.requests import new_uuid7
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def clock(monkeypatch):
 
     def show(*readings):
         remaining = iter(readings)
-        monkeypatch.setattr(ids, "_last_tick", 0)
-        monkeypatch.setattr(ids.time, "time_ns", lambda: next(remaining))
+        monkeypatch.setattr(requests, "_last_tick", 0)
+        monkeypatch.setattr(requests.time, "time_ns", lambda: next(remaining))
         return [new_uuid7() for _ in readings]
 
     return show
@@ -83,27 +83,20 @@ def test_ids_made_at_one_moment_by_two_processes_differ(clock):
     assert clock(start) != clock(start)
 
 
-def test_a_fork_draws_a_chance_of_its_own():
-    ids.chance()  # more has been drawn than was used
+def test_ids_of_a_fork_are_its_own():
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        os.write(writing, b"%d " * 3 % tuple(ids.chance() for _ in range(3)))
+        os.write(writing, " ".join(new_uuid7() for _ in range(3)).encode())
         os._exit(0)
+    made = {new_uuid7() for _ in range(300)}
     os.waitpid(child, 0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        drawn = {int(number) for number in pipe.read().split()}
+        theirs = set(pipe.read().split())
 
-    assert len(drawn) == 3
-    assert drawn.isdisjoint(ids.chance() for _ in range(ids.DRAWN))
-
-
-def test_chance_fills_62_bits():
-    drawn = [ids.chance() for _ in range(3 * ids.DRAWN)]
-
-    assert len(set(drawn)) == len(drawn)
-    assert max(drawn).bit_length() == 62
+    assert len(theirs) == 3
+    assert theirs.isdisjoint(made)
 
 
 def in_threads(count, make):
@@ -130,11 +123,11 @@ def test_ids_of_many_threads_are_unique_and_grow_within_each():
 
 
 def test_no_two_threads_share_a_tick(monkeypatch):
-    monkeypatch.setattr(ids.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    monkeypatch.setattr(requests.time, "time_ns", lambda: 1_700_000_000_000_000_000)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        ticks = in_threads(8, lambda: [ids.next_tick() for _ in range(2000)])
+        ticks = in_threads(8, lambda: [requests.next_tick() for _ in range(2000)])
     finally:
         sys.setswitchinterval(interval)
 
@@ -145,18 +138,8 @@ def test_no_two_threads_share_a_tick(monkeypatch):
 def test_ids_grow_whatever_the_clock_shows(readings):
     with pytest.MonkeyPatch.context() as patch:
         remaining = iter(readings)
-        patch.setattr(ids, "_last_tick", 0)
-        patch.setattr(ids.time, "time_ns", lambda: next(remaining))
-        ticks = [ids.next_tick() for _ in readings]
+        patch.setattr(requests, "_last_tick", 0)
+        patch.setattr(requests.time, "time_ns", lambda: next(remaining))
+        ticks = [requests.next_tick() for _ in readings]
 
     assert all(before < after for before, after in itertools.pairwise(ticks))
-
-
-def test_what_makes_ids_can_be_replaced():
-    factory = IdFactory()
-    assert uuid.UUID(factory()).version == 7
-
-    make = iter(["one", "two"]).__next__
-    factory.custom = lambda: make
-
-    assert [factory(), factory()] == ["one", "two"]

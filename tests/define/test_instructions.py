@@ -1,32 +1,24 @@
-"""Building what a handler returns: ``ctx.result``, ``ctx.queue``, ``ctx.void`` and ``.next``."""
+"""Instructions: building them with the context, and what is planned from those a handler returns."""
+
+from datetime import UTC, datetime
 
 import pytest
 
-from django_ayework import Context, Count, Retry, dependency
-from django_ayework.define.instructions import Instruction
+from django_ayework import Count, Retry, dependency
+from django_ayework.define.instructions import Instruction, plan_of
+from django_ayework.define.requests import GateRequest
+from django_ayework.errors import AyeworkError, InvalidInstruction
 from tests.define.declared import context, step
-
-
-@pytest.fixture
-def ctx() -> Context:
-    return context()
-
-
-@pytest.fixture
-def build():
-    return step()
 
 
 def test_a_context_remembers_what_it_built_in_order(ctx, build):
     built = [ctx.result(1), ctx.queue([build()]), ctx.void()]
-
     assert ctx.built == built
     assert all(isinstance(node, Instruction) for node in built)
 
 
 def test_a_context_tells_the_facts_of_the_attempt():
     ctx = context(attempt=2, parent="p", dependents=("a", "b"), last_error="ValueError: no")
-
     assert (ctx.id, ctx.type, ctx.group_id, ctx.chain_id) == ("me", "shop.me", "us", "me")
     assert (ctx.attempt, ctx.parent, ctx.dependents) == (2, "p", ("a", "b"))
     assert (ctx.last_error, ctx.deadline) == ("ValueError: no", None)
@@ -35,104 +27,204 @@ def test_a_context_tells_the_facts_of_the_attempt():
 
 def test_works_may_be_given_alone_in_lists_in_nested_lists_and_by_generators(ctx, build):
     a, b, c, d = (build() for _ in range(4))
-
     assert ctx.queue(a).items == [a]
     assert ctx.queue([a, b]).items == ctx.queue((a, b)).items == [a, b]
     assert ctx.queue([a, [b, [c]], (d,)]).items == [a, b, c, d]
     assert ctx.queue(request for request in (a, b)).items == [a, b]
     assert ctx.queue([]).items == []
-
-
-def test_instructions_may_stand_among_the_works(ctx, build):
-    a, inner, value = build(), ctx.queue([build()]), ctx.result(1)
-
+    inner, value = ctx.queue([b]), ctx.result(1)
     assert ctx.queue([a, inner, value]).items == [a, inner, value]
     assert ctx.queue(inner).items == [inner]
 
 
-@pytest.mark.parametrize("wrong", ["shop.add", 5, None, b"x", {"a": 1}, object(), ["shop.add"], [None]])
+@pytest.mark.parametrize("wrong", ["shop.add", 5, None, b"x", {"a": 1}, object(), [None], [step()]])
 def test_what_is_no_work_is_refused_with_how_to_build_one(ctx, wrong):
     with pytest.raises(TypeError, match=r"built by calling their type, such as add\(a=1, b=2\), or .* got: "):
         ctx.queue(wrong)
 
 
-def test_a_type_that_was_not_called_is_refused(ctx, build):
-    with pytest.raises(TypeError, match="got: <WorkType step>"):
-        ctx.queue([build])
-
-
-def test_an_unknown_option_is_refused_with_the_nearest_one(ctx, build):
-    with pytest.raises(TypeError, match=r"'prority' is not a queueing option. Did you mean 'priority'"):
-        ctx.queue([build()], prority=1)
-    with pytest.raises(TypeError, match=r"'dely' is not a queueing option. Did you mean 'delay'"):
-        ctx.queue([build()]).next([build()], dely=1)
-
-
-@pytest.mark.parametrize("option", ["id", "on_commit"])
-def test_options_of_enqueue_alone_are_no_options_of_ctx_queue(ctx, build, option):
-    with pytest.raises(TypeError, match=f"'{option}' is not a queueing option"):
-        ctx.queue([build()], **{option: "x"})
-
-
-# .next
+@pytest.mark.parametrize(
+    ("option", "nearest"),
+    [("prority", "priority"), ("dely", "delay"), ("id", None), ("on_commit", None)],
+)
+def test_an_option_that_is_not_of_queueing_is_refused_with_the_nearest_one(ctx, build, option, nearest):
+    message = f"'{option}' is not a queueing option" + (f". Did you mean '{nearest}'" if nearest else "")
+    with pytest.raises(TypeError, match=message):
+        ctx.queue([build()], **{option: 1})
+    with pytest.raises(TypeError, match=message):
+        ctx.queue([build()]).next([build()], **{option: 1})
 
 
 def test_next_chains(ctx, build):
     first, second, third = build(), build(), build()
     node = ctx.queue([first])
-
     chained = node.next([second]).next(third, "all-done", retry=Retry(attempts=1))
-
     assert chained is node
     assert [link.works for link in node.links] == [(second,), (third,)]
     assert [link.condition for link in node.links] == ["all-success", "all-done"]
     assert [link.options for link in node.links] == [{}, {"retry": Retry(attempts=1)}]
 
 
-def test_next_is_of_queue_only(ctx, build):
-    for node in (ctx.result(1), ctx.void()):
-        with pytest.raises(AttributeError, match="has no"):
-            node.next([build()])
-
-
-@pytest.mark.parametrize("wrong", ["shop.add", None, 5, [None], ["shop.add"]])
+@pytest.mark.parametrize("wrong", ["shop.add", None, 5, [None], ["shop.add"], [context().result(1)]])
 def test_next_refuses_what_is_no_work(ctx, build, wrong):
     with pytest.raises(TypeError, match=r"expected next\(works\) to have works built by calling their type"):
         ctx.queue([build()]).next(wrong)
 
 
-def test_next_takes_no_instructions(ctx, build):
-    with pytest.raises(TypeError, match=r"expected next\(works\) to have works"):
-        ctx.queue([build()]).next([ctx.result(1)])
-
-
-def test_next_refuses_a_count_larger_than_the_link_before(ctx, build):
-    node = ctx.queue([build(), [build()]]).next([build()], Count(2))
-
-    with pytest.raises(ValueError, match="n at most the 1 watched works, got: 2"):
-        node.next([build()], Count(2))
+def test_next_refuses_a_condition_that_cannot_be_met(ctx, build):
+    chained, twice = ctx.queue([build(), [build()]]).next([build()], Count(2)), build()
+    for node in (chained, ctx.queue([twice, twice])):
+        with pytest.raises(ValueError, match="n at most the 1 watched works, got: 2"):
+            node.next([build()], Count(2))
+    with pytest.raises(ValueError, match=r"got: 'all-don'. Did you mean 'all-done'"):
+        ctx.queue([build()]).next([build()], "all-don")
 
 
 def test_next_counts_the_works_of_nested_instructions_and_their_links(ctx, build):
     nested = ctx.queue([build()]).next([build()])
-
     assert ctx.queue([build(), nested, ctx.result(1)]).next([build()], Count(3)).links
     with pytest.raises(ValueError, match="n at most the 3 watched works"):
         ctx.queue([build(), nested]).next([build()], Count(4))
 
 
-def test_next_refuses_a_condition_that_does_not_exist(ctx, build):
-    with pytest.raises(ValueError, match=r"got: 'all-don'. Did you mean 'all-done'"):
-        ctx.queue([build()]).next([build()], "all-don")
-
-
-def test_next_counts_a_work_listed_twice_once(ctx, build):
-    twice = build()
-    with pytest.raises(ValueError, match="n at most the 1 watched works, got: 2"):
-        ctx.queue([twice, twice]).next([build()], Count(2))
-
-
 def test_gates_may_be_queued_and_watched(ctx, build):
     gate = dependency(on=["a"], queue=[build()])
-
     assert ctx.queue([gate]).next([build()], Count(1)).items == [gate]
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def planned(ctx, returned, strict=True):
+    return plan_of(returned, ctx, strict)
+
+
+def ids(works):
+    return [work.id for work in works]
+
+
+def values(plan):
+    return [contribution.value for contribution in plan.contributions]
+
+
+@pytest.mark.parametrize("value", [0, "", False, [], {}, 42, "text", [1, 2], {"a": 1}])
+def test_a_plain_value_is_a_result(ctx, value):
+    plan = planned(ctx, value)
+    assert plan.own.value == value
+    assert (plan.contributions, plan.works) == ((plan.own,), ())
+
+
+def test_none_and_void_are_no_result_and_no_contribution(ctx):
+    for returned in (None, ctx.void()):
+        plan = planned(ctx, returned, strict=False)
+        assert (plan.own, plan.contributions, plan.works) == (None, (), ())
+
+
+def test_a_result_keeps_its_value_and_how_it_is_to_be_folded(ctx):
+    plan = planned(ctx, ctx.result(None))
+    assert plan.own.value is None
+    assert len(plan.contributions) == 1
+    other = context()
+    plan = planned(other, other.result(5, final=True, append=len))
+    assert (plan.own.value, plan.own.final, plan.own.append) == (5, True, len)
+
+
+def test_contributions_and_works_are_in_list_order_however_deep(ctx, build):
+    a, b, c, d = (build() for _ in range(4))
+    last = ctx.result(5)
+    inner = ctx.queue([ctx.result(2), c, ctx.queue([ctx.result(3), d])])
+    plan = planned(ctx, ctx.queue([a, ctx.result(1), [b, inner], ctx.result(4), ctx.void(), last]))
+    assert plan.own is None, "only a result at the root is the work's own"
+    assert values(plan) == [1, 2, 3, 4, 5]
+    assert ids(plan.works) == ids([a, b, c, d])
+
+
+def test_each_link_is_a_gate_on_the_works_of_the_link_before(ctx, build):
+    a, b, c, d = (build() for _ in range(4))
+    plan = planned(ctx, ctx.queue([a, b]).next([c], Count(1)).next([d], "all-done"))
+    first, second = plan.works[2:]
+    assert ids(plan.works[:2]) == [a.id, b.id]
+    assert isinstance(first, GateRequest)
+    assert (first.watched, ids(first.releases), first.condition) == ((a.id, b.id), [c.id], Count(1))
+    assert (second.watched, ids(second.releases), second.condition) == ((c.id,), [d.id], "all-done")
+    assert first.timeout is second.timeout is None
+
+
+def test_a_link_watches_the_works_of_nested_instructions_and_of_their_links(ctx, build):
+    a, b, c, d = (build() for _ in range(4))
+    nested = ctx.queue([b]).next([c])
+    plan = planned(ctx, ctx.queue([a, nested, ctx.result(1)]).next([d]))
+    *_, inner, outer = plan.works
+    assert (inner.watched, ids(inner.releases)) == ((b.id,), [c.id])
+    other = context()
+    assert planned(other, other.queue([]).next([build()])).works[0].watched == ()
+    assert (outer.watched, ids(outer.releases)) == ((a.id, b.id, c.id), [d.id])
+
+
+def test_options_of_queue_reach_its_own_works_only(ctx, build):
+    direct, listed, nested, after = (build() for _ in range(4))
+    node = ctx.queue([direct, [listed], ctx.queue([nested])], priority=5).next([after])
+    *works, gate = planned(ctx, node).works
+    assert [work.options for work in works] == [{"priority": 5}, {"priority": 5}, {}]
+    assert (gate.options, gate.releases[0].options) == ({}, {})
+    assert direct.options == {}, "the request itself is not changed"
+
+
+def test_options_of_next_reach_the_next_works_rather_than_the_gate(ctx, build):
+    node = ctx.queue([build()]).next([build()], priority=3, delay=5).next([build()], queue="mail")
+    first, gate, other_gate = planned(ctx, node).works
+    assert (first.options, gate.options, other_gate.options) == ({}, {}, {})
+    assert gate.releases[0].options == {"priority": 3, "delay": 5.0}
+    assert other_gate.releases[0].options == {"queue": "mail"}
+
+
+def test_options_given_when_queueing_win_over_those_a_type_computes(ctx):
+    build = step(options=lambda **given: {"priority": 1, "run_at": NOON, "retry": Retry(base=9, jitter=0)})
+    given = {"priority": 5, "delay": 2, "retry": Retry(jitter=1)}
+    expected = {"priority": 5, "delay": 2.0, "retry": Retry(base=9, jitter=1)}
+    queued, gate = planned(ctx, ctx.queue([build()], **given).next([build()], **given)).works
+    assert queued.options == expected
+    assert gate.releases[0].options == expected
+
+
+@pytest.mark.parametrize(
+    ("create", "remedy"),
+    [
+        (lambda ctx, build: ctx.queue([build()]), "return ctx.queue(…)"),
+        (lambda ctx, build: ctx.result(1), "return ctx.result(…)"),
+        (lambda ctx, build: ctx.void(), "return ctx.void(…)"),
+    ],
+)
+@pytest.mark.parametrize("returned", [None, 5])
+def test_an_instruction_that_was_not_returned_fails_the_attempt(ctx, build, create, remedy, returned):
+    create(ctx, build)
+    with pytest.raises(InvalidInstruction) as failure:
+        planned(ctx, returned)
+    assert "not returned" in str(failure.value)
+    assert remedy in str(failure.value)
+    assert "'shop.me'" in str(failure.value)
+    assert failure.value.id == "me"
+    assert isinstance(failure.value, AyeworkError)
+    with pytest.raises(InvalidInstruction, match=r"not returned"):
+        planned(ctx, ctx.result(1))
+
+
+def test_in_loose_mode_what_was_not_returned_does_not_run(ctx, build):
+    ctx.queue([build()])
+    assert planned(ctx, 5, strict=False).works == ()
+    assert planned(ctx, ctx.void(), strict=False).contributions == ()
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_instruction_of_another_context_is_refused_wherever_it_stands(ctx, build, strict):
+    foreign = context().queue([build()])
+    for returned in (foreign, ctx.queue([foreign]), ctx.queue([ctx.queue([foreign])])):
+        with pytest.raises(InvalidInstruction, match="an instruction of another context") as failure:
+            planned(ctx, returned, strict)
+        assert failure.value.id == "me"
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_work_that_was_returned_rather_than_queued_is_refused(ctx, build, strict):
+    with pytest.raises(InvalidInstruction, match=r"the work 'step' itself; return ctx.queue\(\[...\]\)"):
+        planned(ctx, build(), strict)

@@ -1,43 +1,235 @@
-"""Requests exist, with their ids, before anything is queued."""
+"""Requests: calling a type, their ids, gates, and attributes that other libraries have."""
 
+import copy
 import dataclasses
+import pickle
 import uuid
+from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from django_ayework import InvalidWorkId
-from django_ayework.define.ids import new_id
-from tests.define.declared import step
+from django_ayework import Count, InvalidWorkId, dependency, get_handle, work
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.types import WorkType
+from django_ayework.errors import AyeworkError
+from tests.app.works import add
+from tests.define.declared import context, step
 
 
-def test_a_request_has_an_id_before_it_is_queued():
-    assert uuid.UUID(step()().id).version == 7
-
-
-def test_every_call_is_a_request_of_its_own():
-    build = step()
+def test_every_call_is_an_unchangeable_request_with_an_id_of_its_own(build):
     requests = [build(n=1) for _ in range(100)]
-
-    assert len({request.id for request in requests}) == 100
-    assert [request.id for request in requests] == sorted(request.id for request in requests)
+    ids = [request.id for request in requests]
+    assert {uuid.UUID(id).version for id in ids} == {7}
+    assert (len(set(ids)), ids) == (100, sorted(ids))
     assert requests[0] != requests[1]
     assert len(set(requests)) == 100  # they may be kept in a set
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        requests[0].id = "other"
 
 
-def test_ids_come_from_the_projects_own_maker(monkeypatch):
-    make = iter(["mine-1", "mine-2"]).__next__
-    monkeypatch.setattr(new_id, "custom", lambda: make)
-    build = step()
-
+def test_the_setting_makes_ids(build, settings):
+    settings.AYEWORK = {"ID": iter(["mine-1", "mine-2"]).__next__}
     assert [build().id, build().id] == ["mine-1", "mine-2"]
 
 
-def test_an_own_maker_that_makes_no_usable_id_is_refused(monkeypatch):
-    monkeypatch.setattr(new_id, "custom", lambda: lambda: "two words")
-    with pytest.raises(InvalidWorkId, match="printable characters without spaces, got: 'two words'"):
-        step()()
+@pytest.mark.parametrize(("make", "got"), [("uuid.uuid4", "UUID"), (lambda: "two words", "'two words'")])
+def test_an_id_of_the_setting_that_cannot_be_used_is_refused(build, settings, make, got):
+    settings.AYEWORK = {"ID": make}
+    with pytest.raises(InvalidWorkId, match=f"printable characters without spaces, got: {got}"):
+        build()
 
 
-def test_a_request_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        step()().id = "other"
+@work(name="tests.add")
+def number(ctx, a: int, b: int = 2): ...
+
+
+@work(name="tests.note")
+def note(text: str, *, loud: bool = False, **labels): ...
+
+
+def test_arguments_are_kept_by_name_without_defaults():
+    assert number(1, b=3).input == number(1, 3).input == number(b=3, a=1).input == {"a": 1, "b": 3}
+    assert number.build({"a": 1, "b": 3}).input == {"a": 1, "b": 3}
+    assert number(1).input == {"a": 1}
+    assert note("x").input == {"text": "x"}
+    request = number(1)
+    assert request.type == number.name == "tests.add"
+    assert repr(request) == f"<WorkRequest tests.add {request.id}>"
+
+
+@pytest.mark.parametrize(
+    "extra", [{"loud": True, "colour": "red"}, {"self": 1, "labels": 2, "name": 3, "kwargs": 4}]
+)
+def test_extra_names_are_inputs_whatever_words_they_are(extra):
+    assert note("x", **extra).input == {"text": "x", **extra}
+
+
+@pytest.mark.parametrize(
+    ("call", "matter", "got"),
+    [
+        (lambda: number(), "missing a required argument: 'a'", "()"),
+        (lambda: number.build({}), "missing a required argument: 'a'", "()"),
+        (lambda: number(b=1), "missing a required argument: 'a'", "(b=…)"),
+        (lambda: number(1, 2, 3), "too many positional arguments", "(…, …, …)"),
+        (lambda: number(1, c=3), "got an unexpected keyword argument 'c'", "(…, c=…)"),
+        (lambda: number(1, a=1), "multiple values for argument 'a'", "(…, a=…)"),
+        (lambda: number(ctx=None, a=1), "got an unexpected keyword argument 'ctx'", "(ctx=…, a=…)"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_refused(call, matter, got):
+    with pytest.raises(TypeError) as refusal:
+        call()
+    assert str(refusal.value) == f"tests.add: {matter}; expected tests.add(a, b=2), got tests.add{got}"
+    with pytest.raises(TypeError, match=r"expected tests.note\(text, \*, loud=False, \*\*labels\)"):
+        note()
+
+
+@given(
+    st.lists(st.sampled_from(["text", "loud", "labels", "colour", "self", "name"]), unique=True).map(
+        lambda names: {name: place for place, name in enumerate(names)}
+    ),
+    st.sampled_from([number, note]),
+)
+def test_a_call_by_name_is_bound_as_python_binds_it(arguments, work_type):
+    try:
+        bound = dict(work_type.signature.bind(**arguments).arguments)
+    except TypeError:
+        with pytest.raises(TypeError):
+            work_type.build(arguments)
+    else:
+        bound.update(bound.pop("labels", {}))
+        assert [*work_type.build(arguments).input.items()] == [*bound.items()]
+
+
+def test_a_call_by_name_keeps_the_order_of_the_signature():
+    assert list(number(b=1, a=2).input) == list(number.build({"b": 1, "a": 2}).input) == ["a", "b"]
+
+
+def test_inputs_of_requests_are_not_the_mappings_that_they_were_made_of():
+    given = {"a": 1, "b": 2}
+    for _ in range(2):
+        request = number.build(given)
+        assert request.input == given
+        assert request.input is not given
+
+
+def test_a_gate_watches_requests_handles_and_ids_in_order_and_once(build):
+    request = build()
+    gate = dependency(on=[request, get_handle("h-1"), "order-17", request.id, "order-17"], queue=[build()])
+    assert gate.watched == (request.id, "h-1", "order-17")
+    assert dependency(on=(f"w{n}" for n in range(3)), queue=[]).watched == ("w0", "w1", "w2")
+    assert len(dependency(on=["a"], queue=(build() for _ in range(2))).releases) == 2
+    assert dependency(on=["a"], queue=request).releases == (request,)
+
+
+def test_a_gate_is_a_request_of_a_reserved_type_with_defaults(build):
+    gate = dependency(on=["a"], queue=[build()])
+    assert gate.type == GATE_TYPE
+    assert gate.type.startswith("@")
+    assert (gate.condition, gate.timeout, gate.on_unmet) == ("all-success", None, "dead")
+    assert dependency(on=["a"], queue=[], on_unmet="wait").on_unmet == "wait"
+    assert dependency(on=["a", "b"], queue=[], condition=Count(2)).condition == Count(2)
+    assert gate.id
+    assert dependency(on=[gate], queue=[]).watched == (gate.id,)  # so a gate can watch a gate
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"condition": Count(3)}, "n at most the 2 watched works, got: 3"),
+        ({"on": ["a", "a"], "condition": Count(2)}, "n at most the 1 watched works, got: 2"),
+        ({"condition": "all-succes"}, "got: 'all-succes'. Did you mean 'all-success'"),
+        ({"on_unmet": "ignore"}, "on_unmet to be 'dead' or 'wait', got: 'ignore'"),
+        ({"timeout": -1}, "expected timeout to be 0 seconds or more"),
+    ],
+    ids=["count", "count of one work named twice", "condition", "on_unmet", "timeout"],
+)
+def test_unusable_options_of_a_gate_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        dependency(**{"on": ["a", "b"], "queue": []} | options)
+
+
+@pytest.mark.parametrize(
+    "single", [lambda build: build(), lambda build: get_handle("h-1"), lambda build: "order-17"]
+)
+def test_a_single_thing_to_watch_needs_no_list(build, single):
+    assert len(dependency(on=single(build), queue=[build()]).watched) == 1
+
+
+def test_a_timeout_is_a_duration(build):
+    assert dependency(on=["a"], queue=[], timeout=timedelta(minutes=1)).timeout == 60.0
+    assert dependency(on=["a"], queue=[], timeout=0).timeout == 0.0
+
+
+@pytest.mark.parametrize("on", [[None], [""], ["two words"], [5], 5, None, ["x" * 65]])
+def test_what_cannot_be_watched_is_refused(on):
+    with pytest.raises(InvalidWorkId, match=r"expected a work id to be .* got: ") as refusal:
+        dependency(on=on, queue=[])
+    assert isinstance(refusal.value, AyeworkError)
+
+
+@pytest.mark.parametrize("queue", [["a"], "abc", None, 5, [None], [["nested"]], [{"a": 1}], [step()]])
+def test_what_cannot_be_queued_is_refused_with_how_to_build_a_work(queue):
+    with pytest.raises(TypeError, match=r"expected dependency\(queue=\) .* such as add\(a=1, b=2\), got: "):
+        dependency(on=["a"], queue=queue)
+
+
+@pytest.mark.parametrize(
+    ("thing", "foreign", "own"),
+    [
+        (add, "delay", "add.enqueue(…)"),
+        (add, "apply_async", "enqueue(add(…), delay=…)"),
+        (add, "send", "add.enqueue(…)"),
+        (add, "enqeue", "'enqueue'"),
+        (add, "func", "add.handler(…)"),
+        (add, "s", "add(…)"),
+        (get_handle("some-id"), "get", "handle.result(timeout=…)"),
+        (get_handle("some-id"), "status", "handle.state().status"),
+        (get_handle("some-id"), "ready", "handle.state().status in Status.terminal"),
+        (get_handle("some-id"), "task_id", "handle.id"),
+        (get_handle("some-id"), "revoke", "cancel(handle.id)"),
+        (get_handle("some-id"), "resutl", "'result'"),
+        ("request", "enqueue", "enqueue(work)"),
+        ("request", "delay", "enqueue(work)"),
+        ("request", "result", "enqueue(work).result()"),
+    ],
+)
+def test_an_attribute_named_as_elsewhere_is_refused_with_its_name_here(thing, foreign, own):
+    thing = add(a=1, b=2) if thing == "request" else thing
+    with pytest.raises(AttributeError) as refusal:
+        getattr(thing, foreign)
+    kind = type(thing).__name__
+    assert str(refusal.value) == f"{kind!r} object has no attribute {foreign!r}. Did you mean {own}?"
+
+
+def test_instructions_without_next_say_what_has_it():
+    ctx = context()
+    for instruction, name in [
+        (ctx.result(1), "result"),
+        (ctx.void(), "void"),
+        (ctx.continue_with(add(a=1, b=2)), "continue_with"),
+    ]:
+        with pytest.raises(
+            AttributeError, match=rf"^ctx\.{name}\(…\) has no \.next, which is of ctx\.queue\(…\) only"
+        ):
+            instruction.next([add(a=1, b=2)])
+    assert not hasattr(dependency([], []), "next")
+
+
+@pytest.mark.parametrize("thing", [add, get_handle("some-id")], ids=["type", "handle"])
+@pytest.mark.parametrize("name", ["zzz", "_private", "__len__"])
+def test_an_attribute_like_no_other_is_missed_in_the_usual_words(thing, name):
+    kind = "WorkType" if isinstance(thing, WorkType) else "Handle"
+    with pytest.raises(AttributeError, match=rf"^'{kind}' object has no attribute '{name}'$"):
+        getattr(thing, name)
+    assert not hasattr(thing, name)
+
+
+def test_types_and_handles_are_copied_and_pickled():
+    handle = get_handle("some-id")
+    request = add(a=1, b=2)
+    assert copy.deepcopy(request).id == pickle.loads(pickle.dumps(request)).id == request.id
+    assert copy.copy(handle) == pickle.loads(pickle.dumps(handle)) == handle
+    assert copy.copy(add).name == "shop.add"

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from tests.fixtures import undeclared  # noqa: F401
+
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
@@ -25,29 +23,17 @@ def test_a_type_that_skips_the_queue_needs_no_worker():
     state = handle.state()
     assert (state.status, state.attempt, state.completed_by[:7]) == ("success", 1, "direct-")
     assert (state.worker, Work.objects.get().leased_until) == (None, None)
-
-
-def test_so_does_a_work_that_is_enqueued_to_and_none_that_is_enqueued_not_to():
-    waits = enqueue(quick(), skip_queue=False)
-    plain = enqueue(works.quick())
-    assert enqueue(works.quick(number=5), skip_queue=True).result(WAIT) == 5
-    assert {waits.state().status, plain.state().status} == {"pending"}
-
-
-def test_the_input_may_decide():
-    waits = enqueue(chosen(urgent=False))
-    assert enqueue(chosen(urgent=True)).result(WAIT).startswith("ayework-slot")
-    assert waits.state().status == "pending"
-    assert enqueue(chosen(urgent=False), skip_queue=True).result(WAIT)
-
-
-def test_an_async_handler_runs_on_an_event_loop():
+    assert async_to_sync(aenqueue)(quick()).result(WAIT).startswith("ayework-slot")
     assert enqueue(quick_async()).result(WAIT) == ["ayework-async", "running"]
+    assert enqueue(atomic_one()).result(WAIT) == 1
 
 
-def test_it_can_be_enqueued_from_async_code():
-    handle = async_to_sync(aenqueue)(quick())
-    assert handle.result(WAIT)
+def test_the_option_or_the_input_decides_whether_a_work_skips_the_queue():
+    waiting = [enqueue(quick(), skip_queue=False), enqueue(works.quick()), enqueue(chosen(urgent=False))]
+    assert enqueue(works.quick(number=5), skip_queue=True).result(WAIT) == 5
+    assert enqueue(chosen(urgent=True)).result(WAIT).startswith("ayework-slot")
+    assert enqueue(chosen(urgent=False), skip_queue=True).result(WAIT)
+    assert {handle.state().status for handle in waiting} == {"pending"}
 
 
 @pytest.mark.parametrize("kind", ["keyboard", "generator", "base"])
@@ -57,10 +43,6 @@ def test_what_is_no_exception_ends_the_attempt_like_any_other(kind):
     assert Attempt.objects.get().error.endswith(f": {kind}")
     with running_worker():
         assert handle.result(WAIT) == 2
-
-
-def test_an_atomic_handler_settles_itself():
-    assert enqueue(atomic_one()).result(WAIT) == 1
 
 
 def test_many_at_once():
@@ -165,7 +147,3 @@ def test_a_gate_that_waits_for_it_opens(configure):
     eventually(lambda: gate.state().status == "success")
     with running_worker():
         gate.group(WAIT)
-
-
-def test_the_callers_thread_runs_nothing():
-    assert enqueue(quick()).result(WAIT) != threading.current_thread().name

@@ -14,8 +14,7 @@ from django_ayework.define.context import AbortReason
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import direct, maintenance
-from django_ayework.worker import direct as crew
+from django_ayework.worker import direct, executor, maintenance
 from tests.direct.works import quick, stops
 from tests.processes import eventually
 from tests.worker import works
@@ -39,9 +38,6 @@ def counts() -> dict[str, int]:
     return {status: statuses.count(status) for status in sorted(set(statuses))}
 
 
-# Leases and time
-
-
 def test_its_lease_is_renewed_so_nobody_takes_it(configure, stage):
     configure(LEASE=1)
     handle = held()
@@ -55,22 +51,20 @@ def test_its_lease_is_renewed_so_nobody_takes_it(configure, stage):
     assert handle.state().attempt == 1
 
 
-def test_a_lease_of_its_own_is_written_at_once():
-    held(lease=600)
-    eventually(lambda: Work.objects.get().leased_until > now() + timedelta(seconds=500))
-
-
-def test_a_plain_handler_is_told_when_its_time_is_over(stage):
+def test_a_handler_is_aborted_when_its_time_is_over(configure, stage):
+    configure(BACKPRESSURE=lambda info: 60)  # which is about workers
     handle = enqueue(works.until_aborted(), skip_queue=True, timeout=0.1)
     handle.result(WAIT)
     assert stage.seen == [AbortReason.TIMEOUT]
-
-
-def test_an_async_handler_is_cancelled_when_its_time_is_over(stage):
     handle = enqueue(works.hold_async(), skip_queue=True, timeout=0.1)
     eventually(lambda: handle.state().last_error)
     assert "AttemptTimeout" in handle.state().last_error
     assert handle.state().attempt == 1
+
+
+def test_a_lease_of_its_own_is_written_at_once():
+    held(lease=600)
+    eventually(lambda: Work.objects.get().leased_until > now() + timedelta(seconds=500))
 
 
 def test_one_past_its_deadline_never_starts(stage):
@@ -80,9 +74,12 @@ def test_one_past_its_deadline_never_starts(stage):
     assert not stage.started
 
 
-def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
-    monkeypatch.setattr(maintenance, "NOTICED_AFTER", 3600.0)
-    configure(LEASE=3600)
+@pytest.mark.parametrize("is_local", [True, False], ids=["this process", "another process"])
+def test_a_handler_learns_of_its_cancellation(configure, stage, monkeypatch, is_local):
+    if not is_local:
+        monkeypatch.setattr(direct.revoked_works, "subscribe", lambda listener: None)
+    monkeypatch.setattr(maintenance, "NOTICED_AFTER", 3600.0 if is_local else 0.0)
+    configure(LEASE=3600)  # whose renewal would notice it as well
     handle = enqueue(works.until_aborted(), skip_queue=True)
     eventually(lambda: stage.started)
     cancel(handle.id)
@@ -90,53 +87,34 @@ def test_cancelling_tells_it_at_once(configure, stage, monkeypatch):
     assert handle.state().status == "cancelled"
 
 
-def test_cancelling_in_another_process_is_noticed(configure, stage, monkeypatch):
-    configure(LEASE=3600)  # whose renewal would notice it as well
-    monkeypatch.setattr(crew.revoked_works, "subscribe", lambda listener: None)
-    monkeypatch.setattr(maintenance, "NOTICED_AFTER", 0.0)
-    handle = enqueue(works.until_aborted(), skip_queue=True)
-    eventually(lambda: stage.started)
-    cancel(handle.id)
-    eventually(lambda: stage.seen == [AbortReason.CANCELLED])
-
-
 def test_an_explanation_says_who_has_it():
     handle = held()
     explanation = explain(handle.id)
     assert [reason.code for reason in explanation.reasons] == ["running"]
     assert str(explanation).startswith("The process that enqueued it has it since ")
+    assert not WorkerProcess.objects.exists(), "it is no worker"
 
 
-def test_its_process_is_no_worker():
-    held()
-    assert not WorkerProcess.objects.exists()
-
-
-# How many
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_of_a_burst_some_run_here_and_the_rest_goes_through_the_queue(configure, stage, at_once):
+@pytest.mark.parametrize(
+    ("kind", "count", "at_once"),
+    [(works.hold, 1000, True), (works.hold, 50, False), (works.hold_async, 5, True)],
+    ids=["at once", "one by one", "async"],
+)
+def test_of_a_burst_some_run_here_and_the_rest_goes_through_the_queue(configure, stage, kind, count, at_once):
     configure(SKIP_QUEUE_CONCURRENCY=2)
-    requests = [works.hold(number=number) for number in range(1000 if at_once else 50)]
+    requests = [kind(number=number) for number in range(count)]
     if at_once:
         enqueue_many(requests, skip_queue=True)
     else:
         for request in requests:
             enqueue(request, skip_queue=True)
     eventually(lambda: len(stage.started) == 2)
-    assert counts() == {"pending": len(requests) - 2, "running": 2}
-    assert len(threads("ayework-slot")) == 2
+    assert counts() == {"pending": count - 2, "running": 2}
+    if kind is works.hold:
+        assert len(threads("ayework-slot")) == 2
     stage.go.set()
     eventually(lambda: counts().get("success") == 2)
     assert enqueue(quick(number=-1)).result(WAIT)
-
-
-def test_async_ones_count_too(configure, stage):
-    configure(SKIP_QUEUE_CONCURRENCY=2)
-    enqueue_many([works.hold_async(number=number) for number in range(5)], skip_queue=True)
-    eventually(lambda: len(stage.started) == 2)
-    assert counts() == {"pending": 3, "running": 2}
 
 
 def test_workers_take_what_there_was_no_room_for(configure, stage):
@@ -156,14 +134,11 @@ def test_a_process_may_let_none_skip(configure, stage):
 
 
 def test_threads_end_when_nothing_comes_and_others_start_when_something_does(monkeypatch):
-    monkeypatch.setattr(crew, "IDLE", 0.05)
+    monkeypatch.setattr(direct, "IDLE", 0.05)
     others = set(threads("ayework-"))  # of tests before this one, which linger
     for _ in range(2):
         enqueue(quick()).result(WAIT)
         eventually(lambda: others.issuperset(threads("ayework-")))
-
-
-# Who else has a say
 
 
 @pytest.mark.parametrize("what", [{"type": "direct.quick"}, {"queue": "default"}])
@@ -213,11 +188,6 @@ def test_what_is_declined_waits(configure, stage):
     assert (handle.state().attempt, stage.started) == (0, [2])
 
 
-def test_backpressure_does_not_concern_it(configure):
-    configure(BACKPRESSURE=lambda info: 60)
-    assert enqueue(quick()).result(WAIT)
-
-
 def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
     heard = []
     configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
@@ -239,20 +209,17 @@ def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
 def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
     heard = []
     configure(ON_ERROR=lambda error, phase: heard.append(str(error)), SKIP_QUEUE_CONCURRENCY=1)
-    submit = crew.Executor.submit
+    submit = executor.Executor.submit
 
     def fail(*arguments):
-        monkeypatch.setattr(crew.Executor, "submit", submit)
+        monkeypatch.setattr(executor.Executor, "submit", submit)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(crew.Executor, "submit", fail)
+    monkeypatch.setattr(executor.Executor, "submit", fail)
     lost = enqueue(quick(number=1))
     eventually(lambda: heard == ["can't start new thread"] and lost.state().status == "pending")
     assert lost.state().attempt == 0
     assert enqueue(quick(number=2)).result(WAIT)
-
-
-# The end
 
 
 def test_what_does_not_end_in_time_is_given_back(configure, stage, intake):

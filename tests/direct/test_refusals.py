@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from django_ayework import Context, dependency, doers, enqueue, enqueue_many, work
-from django_ayework.define.registry import registry
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.models import Work
 from django_ayework.testing import now, perform
@@ -35,35 +33,26 @@ def test_it_starts_at_once_or_not_at_all(name):
 
 def test_what_starts_later_goes_through_the_queue_when_told_so():
     assert enqueue(quick(), delay=5, skip_queue=False).state().status == "scheduled"
+    assert enqueue(quick(), delay=0).result(20), "a delay of nothing is none"
 
 
-def test_a_delay_of_nothing_is_none():
-    assert enqueue(quick(), delay=0).result(20)
+def limited():
+    return work(name="direct.limited", doer=doers.balanced(1))(lambda: None)()
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [lambda: three(1), lambda: dependency(["a"], [quick()])],
-    ids=["batch", "gate"],
+    ("request_", "message"),
+    [
+        (lambda: three(1), "expected skip_queue=True for works that are run one by one"),
+        (lambda: dependency(["a"], [quick()]), "expected skip_queue=True for works that are run one by one"),
+        (limited, "expected skip_queue=True for works without a doer= of their own"),
+    ],
+    ids=["batch", "gate", "doer"],
 )
-def test_what_waits_for_others_cannot_skip_the_queue(request_):
-    with pytest.raises(InvalidOption, match="expected skip_queue=True for works that are run one by one"):
+def test_what_waits_for_others_cannot_skip_the_queue(request_, message):
+    with pytest.raises(InvalidOption, match=message):
         enqueue(request_(), skip_queue=True)
-
-
-def test_what_a_doer_limits_cannot_skip_the_queue(undeclared):
-    limited = work(name="direct.limited", doer=doers.balanced(1))(lambda: None)
-    with pytest.raises(
-        InvalidOption, match="expected skip_queue=True for works without a doer= of their own"
-    ):
-        enqueue(limited(), skip_queue=True)
     assert not Work.objects.exists()
-
-
-@pytest.fixture
-def undeclared() -> Iterator[None]:
-    yield
-    registry.unregister("direct.limited")
 
 
 def test_a_flag_is_true_or_false():
@@ -71,9 +60,6 @@ def test_a_flag_is_true_or_false():
         enqueue(quick(), skip_queue=1)
     with pytest.raises(InvalidOption, match="expected skip_queue to be True or False, got: 'yes'"):
         work(name="direct.case", skip_queue="yes")(lambda: None)
-
-
-def test_a_continuous_type_does_not_skip_the_queue():
     with pytest.raises(ImproperWork, match=r"interval= or skip_queue=True, got both for 'direct.case'"):
         work(name="direct.case", interval=5, skip_queue=True)(lambda: None)
 
@@ -90,9 +76,6 @@ def test_a_handlers_instructions_take_no_such_option():
 
     for handler in (in_queue, in_next, in_chain):
         declared = work(name="direct.case")(handler)
-        try:
-            error = perform(declared()).error
-        finally:
-            registry.unregister("direct.case")
+        error = perform(declared()).error
         assert isinstance(error, TypeError)
-        assert "takes no skip_queue=: what a handler queues is committed by its worker" in str(error)
+        assert "takes no skip_queue=: the worker commits the works that a handler queues" in str(error)

@@ -8,8 +8,7 @@ import re
 import tomllib
 from dataclasses import fields
 from importlib import import_module
-from types import SimpleNamespace
-from typing import Any, cast, get_overloads
+from importlib.util import find_spec
 
 import pytest
 from django.core.management import find_commands, get_commands, load_command_class
@@ -17,12 +16,12 @@ from django.core.management import find_commands, get_commands, load_command_cla
 import django_ayework
 from django_ayework import WorkState, conf, errors, models, signals, testing
 from django_ayework.define.context import Context
-from django_ayework.define.decorators import REFUSED, BatchDecorator, WorkDecorator
-from django_ayework.define.events import Kind
-from django_ayework.define.handles import Handle
-from django_ayework.define.options import ENQUEUE_OPTIONS, EnqueueOptions
-from django_ayework.define.types import WorkSettings
-from django_ayework.rules.reasons import Code
+from django_ayework.define.decorators import REFUSED, BatchOptions, WorkOptions
+from django_ayework.define.handles import Handle, Kind
+from django_ayework.define.options import ENQUEUE_OPTIONS, EnqueueOptions, WorkSettings
+from django_ayework.flow import diagnosis
+from django_ayework.rules import predeploy
+from django_ayework.rules.explain import Code
 from django_ayework.rules.states import Reason
 from django_ayework.worker.worker import Worker
 from tests.architecture.sources import PACKAGE, files
@@ -32,11 +31,13 @@ from tests.documentation.pages import PAGES, ROOT, names, page, python_blocks, s
 COMMANDS = sorted(name for name, app in get_commands().items() if app == "django_ayework")
 #: What Django's own commands have.
 EVERYWHERE = {"--help", "--version", "--verbosity", "--settings", "--pythonpath", "--traceback"}
-EVERYWHERE |= {"--no-color", "--force-color", "--skip-checks"}
 #: Commands that take ids of works, whose table has them first.
 BY_ID = {"ayework_cancel", "ayework_retry"}
 #: What the engine asks of a context.
 INSIDE = {"built", "given_output"}
+
+
+EVERYWHERE |= {"--no-color", "--force-color", "--skip-checks"}
 
 
 def test_every_command_has_a_section():
@@ -47,11 +48,11 @@ def test_every_command_has_a_section():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_options_of_a_command(command):
-    told = section("reference/commands.md", f"`{command}`")
-    documented = {names(row[0])[0].split(" ")[0] for rows in tables(told)[:1] for row in rows}
+    text = section("reference/commands.md", f"`{command}`")
+    documented = {names(row[0])[0].split(" ")[0] for rows in tables(text)[:1] for row in rows}
     if f"`{command}`" in section("reference/commands.md", "JSON"):
         documented.add("--json")
-    told_in_prose = set(re.findall(r"(?:`|With `)(--[\w-]+)`", told))
+    told_in_prose = set(re.findall(r"(?:`|With `)(--[\w-]+)`", text))
     assert documented | (told_in_prose & options_of(command)) == options_of(command)
 
 
@@ -61,6 +62,17 @@ def options_of(command: str) -> set[str]:
     actions = [action for action in parser._actions if not EVERYWHERE.intersection(action.option_strings)]
     found = {action.option_strings[0] for action in actions if action.option_strings}
     return found | {str(a.metavar) for a in actions if not a.option_strings and command in BY_ID}
+
+
+def test_the_checks_of_the_doctor():
+    checks = {*diagnosis.CHECKS, *diagnosis.CHECKS_OF_SERVER["sqlite"], "database", "system_checks"}
+    [_, documented] = tables(section("reference/commands.md", "`ayework_doctor`"))
+    assert {names(row[0])[0] for row in documented} == checks
+
+
+def test_the_causes_and_subjects_of_misfits():
+    text = section("reference/commands.md", "`ayework_predeploy`")
+    assert {*predeploy.Cause, *predeploy.Subject} <= set(names(text))
 
 
 def test_no_page_names_a_command_or_an_option_of_one_that_is_not_there():
@@ -75,54 +87,43 @@ def test_no_page_names_a_command_or_an_option_of_one_that_is_not_there():
     assert wrong == []
 
 
-def settings_table() -> dict[str, list[str]]:
-    return {names(row[0])[0]: row[1:] for row in table("reference/settings.md", "Settings")}
+SETTINGS = {names(row[0])[0]: row[1:] for row in table("reference/settings.md", "Settings")}
 
 
-def test_every_setting_is_listed():
-    assert sorted(settings_table()) == sorted(conf.KEYS)
+def test_every_setting_is_listed_and_every_hook_has_a_section():
+    assert sorted(SETTINGS) == sorted(conf.KEYS)
+    headings = re.findall(r"^### `(\w+)\(", page("reference/signals-and-hooks.md").read_text(), re.MULTILINE)
+    hooks = {key for key, name in conf.KEYS.items() if conf.READERS[name] is conf.read_hook}
+    assert sorted(headings) == sorted(hooks)
+    assert {key for key, row in SETTINGS.items() if row[1] == "hook"} == hooks - {"ID"}
 
 
 @pytest.mark.parametrize("key", sorted(conf.KEYS))
 def test_the_default_of_a_setting(key):
     default = getattr(conf.Settings(), conf.KEYS[key])
-    documented = conf.resolved(key, ast.literal_eval(names(settings_table()[key][0])[0]))
+    documented = conf.resolved(key, ast.literal_eval(names(SETTINGS[key][0])[0]))
     assert documented == default or (key == "CODEC" and type(documented) is type(default))
-
-
-def test_every_hook_has_a_section():
-    headings = re.findall(r"^### `(\w+)\(", page("reference/signals-and-hooks.md").read_text(), re.MULTILINE)
-    hooks = {key for key, name in conf.KEYS.items() if conf.READERS[name] is conf.hook}
-    assert sorted(headings) == sorted(hooks)
-    assert {key for key, row in settings_table().items() if row[1] == "hook"} == hooks - {"ID"}
 
 
 def test_the_options_of_work():
     documented = {names(row[0])[0]: names(row[1]) for row in table("guides/describing-works.md", "Options")}
     known = {field.name: field.default for field in fields(WorkSettings)}
-    assert set(documented) == {"name", *known} == keywords_of(WorkDecorator)
+    assert set(documented) == {"name", *known} == set(WorkOptions.__annotations__)
     flags = {name for name, default in known.items() if default is False}
     assert {name for name, default in documented.items() if default == ["False"]} == flags
 
 
 def test_the_options_of_batch_work():
-    told = section("guides/batches.md", "Options")
-    taken, refused = told.split("is refused when the decorator runs")
+    text = section("guides/batches.md", "Options")
+    taken, refused = text.split("is refused when the decorator runs")
     documented = {name for name in names(taken.split("\n\n")[0]) if name != "@work"}
-    assert documented == keywords_of(BatchDecorator)
-    assert set(REFUSED) <= set(names(told))
+    assert documented == set(BatchOptions.__annotations__)
+    assert set(REFUSED) <= set(names(text))
     assert set(REFUSED).isdisjoint(documented)
     assert {"name", *(field.name for field in fields(WorkSettings))} == (
         documented - {"size", "max_wait"} | set(REFUSED)
     )
     assert refused
-
-
-def keywords_of(decorator: Any) -> set[str]:
-    """Return the options that type checkers know of a decorator: those of the last form of its call."""
-    call = SimpleNamespace(__module__=decorator.__module__, __qualname__=f"{decorator.__name__}.__call__")
-    parameters = inspect.signature(get_overloads(cast(Any, call))[-1]).parameters
-    return set(parameters) - {"self"}
 
 
 def test_the_options_of_enqueue():
@@ -131,15 +132,11 @@ def test_the_options_of_enqueue():
 
 
 def test_every_model_is_listed():
-    declared = set(models.__all__)
-    [sentence] = re.findall(r"`django_ayework\.models` has (.+?), for reading", section_of_models())
-    assert set(names(sentence)) == declared
-    listed = {names(row[0])[0] for row in table("concepts/architecture.md", "Tables")}
-    assert listed == declared - {"DeadLetter"}
-
-
-def section_of_models() -> str:
-    return section("reference/api.md", "Models").replace("\n", " ")
+    text = section("reference/api.md", "Models").replace("\n", " ")
+    [sentence] = re.findall(r"`django_ayework\.models` has (.+?), for +reading", text)
+    assert set(names(sentence)) == set(models.__all__)
+    listed = {names(row[0])[0] for row in table("explanation/architecture.md", "Tables")}
+    assert listed == set(models.__all__) - {"DeadLetter", "Gate", "Overview"}
 
 
 def error_rows() -> dict[str, tuple[bool, list[str]]]:
@@ -157,28 +154,27 @@ def declared_errors() -> dict[str, type[Exception]]:
     }
 
 
+ERRORS = sorted(set(declared_errors()) - {"AyeworkError"})
+
+
 def test_every_error_is_listed():
-    assert sorted(error_rows()) == sorted(set(declared_errors()) - {"AyeworkError"})
+    assert sorted(error_rows()) == ERRORS
 
 
-@pytest.mark.parametrize("name", sorted(set(declared_errors()) - {"AyeworkError"}))
-def test_what_the_page_says_of_an_error(name):
+@pytest.mark.parametrize("name", ERRORS)
+def test_the_bases_of_an_error_and_whether_it_is_public(name):
     is_public, others = error_rows()[name]
     assert is_public == (name in django_ayework.__all__)
     bases = [base.__name__ for base in declared_errors()[name].__bases__]
     assert [base for base in bases if base != "AyeworkError"] == others
 
 
-def test_every_signal_is_listed():
+def test_every_signal_and_kind_of_event_is_listed():
     declared = {name for name, value in vars(signals).items() if isinstance(value, signals.RobustSignal)}
     rows = table("reference/signals-and-hooks.md", "Signals")
     assert {name for row in rows for name in names(row[0])} == declared
-
-
-def test_every_kind_of_event_is_listed():
-    [kinds] = [
-        row for row in table("reference/signals-and-hooks.md", "`ON_EVENT(event)`") if "kind" in row[0]
-    ]
+    events = table("reference/signals-and-hooks.md", "`ON_EVENT(event)`")
+    [kinds] = [row for row in events if "kind" in row[0]]
     assert re.findall(r"[\w-]+", " ".join(names(kinds[1]))) == list(Kind)
 
 
@@ -193,8 +189,8 @@ def test_every_system_check_is_listed():
 
 def test_every_public_name_is_in_the_reference():
     pages = (ROOT / "docs" / "reference").glob("*.md")
-    told = [name for path in pages for name in names(FENCE.sub("", path.read_text()).replace("\n", " "))]
-    words = {word for name in told for word in re.findall(r"\w+", name)}
+    text = [name for path in pages for name in names(FENCE.sub("", path.read_text()).replace("\n", " "))]
+    words = {word for name in text for word in re.findall(r"\w+", name)}
     assert [name for name in django_ayework.__all__ if name not in words] == []
 
 
@@ -204,7 +200,7 @@ def test_examples_import_what_there_is():
         for path in PAGES
         for line, source in python_blocks(path)
         for module, name in imported(source)
-        if not hasattr(import_module(module), name)
+        if not hasattr(import_module(module), name) and find_spec(f"{module}.{name}") is None
     ]
     assert wrong == []
 
@@ -217,24 +213,19 @@ def imported(source: str) -> list[tuple[str, str]]:
     return [(str(node.module), alias.name) for node in ours for alias in node.names]
 
 
-def test_the_fields_of_a_state():
-    rows = tables(section("reference/api.md", "Following"))[1]
-    assert sorted(name for row in rows for name in names(row[0])) == sorted(
+def test_the_fields_of_a_state_and_the_methods_of_a_handle():
+    methods, states = tables(section("reference/api.md", "Following"))[:2]
+    assert sorted(name for row in states for name in names(row[0])) == sorted(
         field.name for field in fields(WorkState)
     )
-
-
-def test_the_methods_of_a_handle():
-    documented = {
-        name.split("(")[0] for row in table("reference/api.md", "Following") for name in names(row[0])
-    }
-    methods = {name for name, value in vars(Handle).items() if inspect.isfunction(value)}
-    assert documented == {name for name in methods if not name.startswith("_")}
+    documented = {name.split("(")[0] for row in methods for name in names(row[0])}
+    declared = {name for name, value in vars(Handle).items() if inspect.isfunction(value)}
+    assert documented == {name for name in declared if not name.startswith("_")}
 
 
 def test_what_a_context_has():
-    told = section("reference/api.md", "In a handler").replace("\n", " ")
-    [listed] = re.findall(r"Its methods: (.+?`)\.  ", told)
+    text = section("reference/api.md", "In a handler").replace("\n", " ")
+    [listed] = re.findall(r"Its methods: (.+?`)\.  ", text)
     declared = {name for name in dir(Context) if not name.startswith("_")}
     assert set(names(listed)) == declared - INSIDE
 
@@ -243,14 +234,14 @@ def test_how_a_worker_is_made():
     parameters = inspect.signature(Worker).parameters.values()
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
     expected = str(inspect.Signature(bare)).replace("'", '"')
-    for path in ("reference/api.md", "guides/running-workers.md"):
+    for path in ("reference/api.md", "operations/running-workers.md"):
         assert f"`Worker{expected}`" in page(path).read_text().replace("\n", " "), path
 
 
 def test_the_testing_kit():
-    told = page("guides/testing.md").read_text()
+    text = page("guides/testing.md").read_text()
     assert [
-        name for name in testing.__all__ if not re.search(rf"\b{name}\b", told) and name[0].islower()
+        name for name in testing.__all__ if not re.search(rf"\b{name}\b", text) and name[0].islower()
     ] == []
     fixtures = {name for name in testing.__all__ if name[0].islower()} - {"adrain", "now"}
     assert set(names(section("guides/testing.md", "pytest"))) == fixtures
@@ -265,9 +256,9 @@ def test_the_factories():
         for name, value in vars(factories).items()
         if getattr(value, "__module__", "") == factories.__name__
     }
-    told = set(names(section("guides/testing.md", "Factories"))) - {"factory-boy", factories.__name__}
-    assert told == {name for name in own if name.endswith("Factory")} - {"EngineFactory"}
-    assert {f"{name}Factory" for name in models.__all__} == told
+    text = set(names(section("guides/testing.md", "Factories"))) - {"factory-boy", factories.__name__}
+    assert text == {name for name in own if name.endswith("Factory")} - {"EngineFactory"}
+    assert {f"{name}Factory" for name in models.__all__ if name != "Overview"} == text
 
 
 def test_the_codes_of_explain():
@@ -277,11 +268,18 @@ def test_the_codes_of_explain():
 
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
 #: Packages whose modules are called otherwise.
-MODULES = {"mysqlclient": "MySQLdb", "django-environ": "environ"}
+MODULES = {
+    "mysqlclient": "MySQLdb",
+    "django-environ": "environ",
+    "opentelemetry-api": "opentelemetry",
+    "opentelemetry-instrumentation": "opentelemetry.instrumentation",
+}
 
 
-@pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"test", "bench", "dev"}))
+@pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"test", "bench", "dev", "docs"}))
 def test_what_an_extra_installs_is_imported(extra):
     sources = "".join(path.read_text() for path in files(PACKAGE, ROOT / "example_project", ROOT / "tests"))
     packages = [str(re.match(r"[\w-]+", requirement)[0]) for requirement in EXTRAS[extra]]
@@ -299,8 +297,11 @@ def test_extras_that_are_named_are_there():
     assert named <= set(EXTRAS)
 
 
-def test_every_guide_is_linked_from_the_first_pages():
-    guides = {f"guides/{path.name}" for path in (ROOT / "docs" / "guides").glob("*.md")}
-    for first, prefix in ((ROOT / "README.md", "docs/"), (ROOT / "docs" / "index.md", "")):
-        text = first.read_text()
-        assert [guide for guide in sorted(guides) if f"({prefix}{guide})" not in text] == []
+def test_every_guide_is_linked_from_the_first_page():
+    text = page("index.md").read_text()
+    guides = [
+        f"{path.parent.name}/{path.name}"
+        for folder in ("tutorial", "guides", "operations", "coming-from", "explanation")
+        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ]
+    assert [guide for guide in guides if f"({guide})" not in text] == []

@@ -12,7 +12,7 @@ from tests.doers.rate_limiting import Kit
 
 @pytest.fixture
 def time() -> Time:
-    """A clock that stands still, and the alarms that go by it."""
+    """A clock that stands still, and the timers that go by it."""
     return Time()
 
 

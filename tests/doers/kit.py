@@ -1,4 +1,4 @@
-"""Clocks, alarms, tasks and doers for tests: nothing here waits for time to pass."""
+"""Clocks, timers, tasks and doers for tests: nothing here waits for time to pass."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PATIENCE = 60.0
 
 
 class Time:
-    """A clock that is moved by hand, and rings its alarms on the way."""
+    """A clock that is moved by hand, and rings its timers on the way."""
 
     def __init__(self) -> None:
         self.moment = NOON
-        self.alarms: list[Alarm] = []
+        self.timers: list[Timer] = []
 
     def now(self) -> datetime:
         return self.moment
@@ -26,21 +26,21 @@ class Time:
     def seconds(self) -> float:
         return (self.moment - NOON).total_seconds()
 
-    def alarm(self, ring: Callable[[], object]) -> Alarm:
-        self.alarms.append(Alarm(self, ring))
-        return self.alarms[-1]
+    def timer(self, ring: Callable[[], object]) -> Timer:
+        self.timers.append(Timer(self, ring))
+        return self.timers[-1]
 
     def advance(self, seconds: float = 0.0) -> None:
         """Let time pass, and ring whatever is due meanwhile; without time, what is due now."""
         until = self.moment + timedelta(seconds=seconds)
-        while due := [alarm for alarm in self.alarms if alarm.due_at is not None and alarm.due_at <= until]:
-            first = min(due, key=lambda alarm: alarm.due_at)
+        while due := [timer for timer in self.timers if timer.due_at is not None and timer.due_at <= until]:
+            first = min(due, key=lambda timer: timer.due_at)
             self.moment, first.due_at = max(self.moment, first.due_at), None
             first.ring()
         self.moment = until
 
 
-class Alarm:
+class Timer:
     def __init__(self, time: Time, ring: Callable[[], object]) -> None:
         self.time, self.ring = time, ring
         self.due_at: datetime | None = None

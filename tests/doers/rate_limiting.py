@@ -25,7 +25,7 @@ class Kit:
         return self.of(Limits(overall, labels, key), limit, inner)
 
     def of(self, limits: Limits, limit: int = 100, inner=None) -> RateLimited:
-        return RateLimited(limit, limits, inner or Inline(), self.time.alarm)
+        return RateLimited(limit, limits, inner or Inline(), self.time.timer)
 
     def submit(self, doer, *names: str, **hints: Any) -> None:
         for name in names:

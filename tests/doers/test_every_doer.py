@@ -12,8 +12,7 @@ import pytest
 from django.db import connection
 
 from django_ayework import doers
-from django_ayework.doers import threads as alarm
-from django_ayework.doers import threads as pool
+from django_ayework.doers import base
 from tests.doers.kit import PATIENCE
 
 MAKERS = {
@@ -28,11 +27,6 @@ MAKERS = {
 pytestmark = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
-def test_it_is_a_doer_that_tells_of_room(make):
-    assert isinstance(make(), doers.Doer)
-    assert isinstance(make(), doers.TellsRoom)
-
-
 def test_tasks_run_in_a_thread_of_the_doer_and_submitting_returns_at_once(make, stage):
     doer, threads = make(), []
 
@@ -44,7 +38,6 @@ def test_tasks_run_in_a_thread_of_the_doer_and_submitting_returns_at_once(make, 
     stage.wait_for(1)  # it runs, and we are here
     stage.end("a")
     doer.drained()
-
     assert threads[0] is not threading.current_thread()
     assert threads[0].daemon
 
@@ -60,43 +53,43 @@ def test_what_a_task_raises_is_swallowed_and_reported(make, reported):
     for number in range(10):
         doer.submit(partial(ran.append, number))
     doer.drained()
-
     assert sorted(ran) == list(range(10))
     assert sorted(reported) == [("broken", "queue"), ("leave", "queue"), ("stop", "queue")]
 
 
-def test_a_hook_that_raises_disturbs_nothing(make, settings):
-    settings.AYEWORK = {"ON_ERROR": lambda error, phase: 1 / 0}
-    doer = make()
-    doer.submit(lambda: 1 / 0)
-    doer.drained()
-
-
-def test_settings_that_cannot_be_used_disturb_nothing(make, settings):
-    settings.AYEWORK = {"LEASE": -1}
+@pytest.mark.parametrize(
+    "keys", [{"LEASE": -1}, {"ON_ERROR": lambda error, phase: 1 / 0}], ids=["settings", "hook"]
+)
+def test_unusable_settings_and_hooks_that_raise_disturb_nothing(make, settings, keys):
+    settings.AYEWORK = keys
     doer, ran = make(), []
+
+    def first() -> None:
+        doer.submit(lambda: ran.append("second"))
+        ran.append("first")
+
     doer.submit(lambda: 1 / 0)
-    doer.submit(lambda: ran.append(1))
+    doer.submit(first)
     doer.drained()
+    assert sorted(ran) == ["first", "second"]
 
-    assert ran == [1]
 
-
-def test_room_is_told_of_when_it_is_there(make):
-    doer, seen, told = make(), [], threading.Condition()
+def test_listeners_are_called_when_there_is_room(make):
+    doer, seen, changed = make(), [], threading.Condition()
+    assert isinstance(doer, doers.Doer)
+    assert isinstance(doer, doers.TellsRoom)
     full = doer.available()
 
     def listener() -> None:
-        with told:
+        with changed:
             seen.append(doer.available())
-            told.notify_all()
+            changed.notify_all()
 
     forget = doer.on_room(listener)
     doer.submit(lambda: None)
-    with told:
-        assert told.wait_for(lambda: full in seen, PATIENCE), seen
+    with changed:
+        assert changed.wait_for(lambda: full in seen, PATIENCE), seen
     forget()
-
     assert doer._listeners == ()
 
 
@@ -106,21 +99,7 @@ def test_a_listener_that_raises_disturbs_nothing(make, reported):
     for number in range(3):
         doer.submit(partial(ran.append, number))
         doer.drained()
-
     assert ran == [0, 1, 2]
-
-
-def test_a_task_may_submit_another(make):
-    doer, ran = make(), []
-
-    def first() -> None:
-        doer.submit(lambda: ran.append("second"))
-        ran.append("first")
-
-    doer.submit(first)
-    doer.drained()
-
-    assert sorted(ran) == ["first", "second"]
 
 
 @pytest.mark.parametrize(
@@ -130,18 +109,14 @@ def test_a_task_may_submit_another(make):
         ({"created_at": 5}, TypeError, "created_at to be an aware datetime, got: 5"),
         ({"priority": "high"}, TypeError, "priority to be a whole number, got: 'high'"),
         ({"priority": 1.5}, TypeError, "priority to be a whole number, got: 1.5"),
+        ({"task": 5}, TypeError, "task to be a function without arguments, got: 5"),
     ],
 )
-def test_what_could_not_be_compared_later_is_refused_and_not_held(make, given, kind, matter):
+def test_unusable_tasks_and_hints_are_refused_and_not_held(make, given, kind, matter):
     doer = make()
     with pytest.raises(kind, match=f"expected {matter}"):
-        doer.submit(lambda: None, **given)
+        doer.submit(**{"task": lambda: None} | given)
     doer.drained()
-
-
-def test_what_is_no_task_is_refused(make):
-    with pytest.raises(TypeError, match="expected task to be a function without arguments, got: 5"):
-        make().submit(5)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -155,14 +130,12 @@ def test_a_task_leaves_no_connection_behind(make):
     for _ in range(6):
         doer.submit(query)
         doer.drained()
-
     assert seen == [True] * 6
 
 
 def test_many_submit_at_once_and_every_task_runs_once(make, monkeypatch):
     """Threads end as soon as they are idle, so that ending and beginning meet all the time."""
-    monkeypatch.setattr(pool, "LINGER", 0.0)
-    monkeypatch.setattr(alarm, "LINGER", 0.0)
+    monkeypatch.setattr(base, "LINGER", 0.0)
     doer, lock, ran, running, peaks = make(), threading.Lock(), Counter(), Counter(), [0]
     rivals, each = 4, 150
 
@@ -189,7 +162,6 @@ def test_many_submit_at_once_and_every_task_runs_once(make, monkeypatch):
         doer.drained()
     finally:
         sys.setswitchinterval(interval)
-
     assert ran == {(rival, number): 1 for rival in range(rivals) for number in range(each)}
     assert doer.available() == make().available()
     if doer.available() <= 4:

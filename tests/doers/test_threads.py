@@ -1,4 +1,4 @@
-"""The threads of doers: alarms and crews."""
+"""The threads of doers: timers and pools."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from functools import partial
 import pytest
 
 from django_ayework import doers
-from django_ayework.doers import providers
-from django_ayework.doers import threads as alarm_module
-from django_ayework.doers import threads as crew_module
-from django_ayework.doers.threads import ThreadAlarm, ThreadPool
+from django_ayework.doers import base
+from django_ayework.doers.base import ThreadTimer
+from django_ayework.doers.bounded import ThreadPool
 from tests.doers.kit import PATIENCE
 from tests.processes import eventually
 
 
 class Bell:
-    """Rings of an alarm, each of which lasts until it is told to end."""
+    """Rings of a timer, each of which lasts until it is released."""
 
     def __init__(self) -> None:
         self.rings = 0
@@ -41,132 +40,123 @@ def bell():
         bell.go_on.release()
 
 
-def test_an_alarm_rings_in_a_thread_of_its_own():
-    threads, rang = [], threading.Event()
-    ThreadAlarm(lambda: (threads.append(threading.current_thread()), rang.set())).set(0.0)
-
-    assert rang.wait(PATIENCE)
-    assert threads[0] is not threading.current_thread()
-
-
 def test_the_soonest_of_several_times_counts(bell):
-    alarm = ThreadAlarm(bell.ring)
-    alarm.set(3600.0)
-    alarm.set(0.0)
+    timer = ThreadTimer(bell.ring)
+    timer.set(3600.0)
+    timer.cancel()
+    assert timer._due_at is None
+    timer.set(3600.0)
+    timer.set(0.0)
     bell.wait()
-    assert alarm._due_at is None  # the later time was replaced
-    alarm.set(0.0)
-    alarm.set(3600.0)
+    assert timer._due_at is None  # the later time was replaced
+    timer.set(0.0)
+    timer.set(3600.0)
     bell.go_on.release()
     bell.wait()
-    assert alarm._due_at is None
+    assert timer._due_at is None
 
 
 def test_what_is_set_during_a_ring_rings_once_more_and_never_at_the_same_time(bell):
-    alarm = ThreadAlarm(bell.ring)
-    alarm.set(0.0)
+    timer = ThreadTimer(bell.ring)
+    timer.set(0.0)
     bell.wait()
     for _ in range(5):
-        alarm.set(0.0)
+        timer.set(0.0)
     assert bell.rings == 1
     bell.go_on.release()
     bell.wait()
     bell.go_on.release()
-
     assert bell.rings == 2
-    assert alarm._due_at is None
+    assert timer._due_at is None
 
 
-def test_an_alarm_that_is_cancelled_does_not_ring(bell):
-    alarm = ThreadAlarm(bell.ring)
-    alarm.set(3600.0)
-    alarm.cancel()
-    assert alarm._due_at is None
-    alarm.set(0.0)
-    bell.wait()
+def test_the_thread_of_a_timer_ends_when_it_is_idle_and_is_started_again(monkeypatch):
+    monkeypatch.setattr(base, "LINGER", 0.0)
+    threads = []
+    timer = ThreadTimer(lambda: threads.append(threading.current_thread()))
+    for count in (1, 2, 3):
+        timer.set(0.0)
+        eventually(lambda count=count: len(threads) == count)
+        threads[-1].join(PATIENCE)
+        assert not threads[-1].is_alive()
+    assert len({*threads, threading.current_thread()}) == 4
 
 
-def test_an_alarm_survives_what_its_ring_raises():
+def test_a_timer_survives_an_error_of_its_ring():
     rings = threading.Semaphore(0)
 
     def ring() -> None:
         rings.release()
         raise SystemExit
 
-    alarm = ThreadAlarm(ring)
+    timer = ThreadTimer(ring)
     for _ in range(3):
-        alarm.set(0.0)
+        timer.set(0.0)
         assert rings.acquire(timeout=PATIENCE)
 
 
-def test_the_thread_of_an_alarm_ends_when_it_is_not_used_and_comes_again(monkeypatch):
-    monkeypatch.setattr(alarm_module, "LINGER", 0.0)
-    threads = []
-    alarm = ThreadAlarm(lambda: threads.append(threading.current_thread()))
-    for count in (1, 2, 3):
-        alarm.set(0.0)
-        eventually(lambda count=count: len(threads) == count)
-        threads[-1].join(PATIENCE)
-        assert not threads[-1].is_alive()
-
-    assert len(set(threads)) == 3
-
-
 @pytest.mark.parametrize("make", [doers.unlimited, partial(doers.balanced, 1)])
-def test_connections_are_cared_for_around_each_task(monkeypatch, make):
+def test_connections_are_tidied_around_each_task(monkeypatch, make):
     log, doer = [], make()
 
     def note(what: str) -> None:
         log.append((threading.current_thread(), what))
 
-    monkeypatch.setattr(providers.providers, "tidy", partial(note, "tidy"))
+    monkeypatch.setattr(base.providers, "tidy_connections", partial(note, "tidy"))
     doer.submit(partial(note, "task"))
     doer.drained()
     [thread] = [thread for thread, what in log if what == "task"]
-
     assert [what for other, what in log if other is thread] == ["tidy", "task", "tidy"]
 
 
 def test_connections_are_closed_when_threads_end(monkeypatch):
-    monkeypatch.setattr(crew_module, "LINGER", 0.0)
-    monkeypatch.setattr(alarm_module, "LINGER", 0.0)
+    monkeypatch.setattr(base, "LINGER", 0.0)
     seen, left = set(), set()
-    monkeypatch.setattr(providers.providers, "leave", lambda: left.add(threading.current_thread()))
+    monkeypatch.setattr(base.providers, "close_connections", lambda: left.add(threading.current_thread()))
     doer = doers.rate_limited(1, 60)
     doer.on_room(lambda: seen.add(threading.current_thread()))
     doer.submit(lambda: None)
     eventually(lambda: len(seen) == 2 and seen <= left)
+    assert sorted(thread.name for thread in seen) == ["ayework-doer", "ayework-timer"]
 
-    assert sorted(thread.name for thread in seen) == ["ayework-alarm", "ayework-doer"]
+
+def refuse(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
-def test_a_crew_uses_its_threads_again():
+def test_a_pool_reuses_its_threads_which_end_when_idle(monkeypatch):
     pool, threads, done = ThreadPool(), [], threading.Semaphore(0)
 
     def act() -> None:
         threads.append(threading.current_thread())
         done.release()
 
-    for _ in range(5):
+    def run() -> None:
         pool.run(act)
         assert done.acquire(timeout=PATIENCE)
         eventually(lambda: pool._unfinished == 0)
 
+    for _ in range(5):
+        run()
     assert len(set(threads)) == 1
+    monkeypatch.setattr(base, "LINGER", 0.0)
+    pool = ThreadPool()
+    for _ in range(2):
+        run()
+        eventually(lambda: pool._threads == 0)
+    assert len(set(threads)) == 3
 
 
-def test_the_threads_of_a_crew_end_when_there_is_nothing_to_do(monkeypatch):
-    monkeypatch.setattr(crew_module, "LINGER", 0.0)
-    pool, threads = ThreadPool(), []
-    pool.run(lambda: threads.append(threading.current_thread()))
-    eventually(lambda: pool._threads == 0)
-    pool.run(lambda: threads.append(threading.current_thread()))
-    eventually(lambda: len(threads) == 2)
-
-    assert threads[0] is not threads[1]
+def test_a_pool_that_can_start_no_thread_uses_another(monkeypatch):
+    pool, go, ran = ThreadPool(), threading.Event(), []
+    pool.run(lambda: go.wait(PATIENCE))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    pool.run(lambda: ran.append(1))
+    go.set()
+    eventually(lambda: ran == [1])
 
 
-def test_what_comes_just_when_a_thread_gives_up_is_not_left_behind(monkeypatch):
+def test_a_task_that_comes_as_a_thread_ends_is_run(monkeypatch):
     ran = []
 
     class Late(queue.SimpleQueue):
@@ -181,35 +171,17 @@ def test_what_comes_just_when_a_thread_gives_up_is_not_left_behind(monkeypatch):
                 raise
 
     pool = ThreadPool()
-    pool._inbox = Late()
+    pool._queue = Late()
     pool.run(lambda: ran.append("first"))
     eventually(lambda: ran == ["first", "second"])
 
 
-def test_when_no_thread_can_be_started_another_does_the_work(monkeypatch):
-    pool, go, ran = ThreadPool(), threading.Event(), []
-    pool.run(lambda: go.wait(PATIENCE))
-
-    def refuse(self) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    pool.run(lambda: ran.append(1))
-    go.set()
-    eventually(lambda: ran == [1])
-
-
-def test_an_alarm_whose_thread_could_not_start_rings_when_it_is_set_again(monkeypatch):
+def test_a_timer_whose_thread_could_not_start_rings_when_it_is_set_again(monkeypatch):
     rang = threading.Event()
-    alarm = ThreadAlarm(rang.set)
-
-    def refuse(self) -> None:
-        raise RuntimeError("can't start new thread")
-
+    timer = ThreadTimer(rang.set)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        alarm.set(0.0)
-    alarm.set(5.0)
-    alarm.set(0.0)
-
+        timer.set(0.0)
+    timer.set(5.0)
+    timer.set(0.0)
     assert rang.wait(PATIENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -19,10 +20,13 @@ from tests.processes import eventually
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
 
 
-def test_the_doer_of_a_type_runs_its_works_and_slots_run_the_others(stage):
+@pytest.mark.parametrize("burst", [False, True])
+def test_the_doer_of_a_type_runs_its_works_and_slots_run_the_others(stage, burst):
     own = typed(note, doers.balanced(2))
     handles = enqueue_many([own(label="own") for _ in range(20)] + [plain(label="plain") for _ in range(5)])
-    with running_worker(concurrency=1):
+    if burst:
+        Worker(burst=True, concurrency=1).run()
+    with nullcontext() if burst else running_worker(concurrency=1):
         assert [handle.result(timeout=20) for handle in handles] == ["own"] * 20 + ["plain"] * 5
     ran = set(zip(stage.began, [name.rstrip("0123456789") for name in stage.threads], strict=True))
     assert ran == {("own", "ayework-doer"), ("plain", "ayework-slot-")}
@@ -68,16 +72,6 @@ def test_who_has_the_fewest_running_is_next(stage):
         eventually(lambda: Work.objects.filter(status="success").count() == 5)
 
 
-def test_busy_doers_hold_up_nobody_else(stage):
-    own = typed(hold, doers.balanced(1, buffer=0))
-    enqueue_many([own() for _ in range(50)])
-    handle = enqueue(plain(label="through"))
-    with running_worker(concurrency=1):
-        assert handle.result(timeout=20) == "through"
-        stage.go.set()
-        eventually(lambda: Work.objects.filter(status="success").count() == 51)
-
-
 def test_busy_slots_hold_up_no_doer(stage):
     waiting = work(name="doing.slow")(hold)
     own = typed(note, doers.balanced(1))
@@ -107,19 +101,20 @@ def test_room_that_comes_with_time_is_noticed_at_once(stage, settings):
         stage.go.set()
 
 
-def test_a_worker_whose_doer_is_full_rests(stage, settings, monkeypatch):
+def test_a_worker_whose_doer_is_full_rests_and_runs_the_others(stage, settings, monkeypatch):
     settings.AYEWORK = {"POLL_INTERVAL": 60}
     turns: list[object] = []
     claim = Claimer.claim
     monkeypatch.setattr(Claimer, "claim", lambda *given: turns.append(given) or claim(*given))
     own = typed(hold, doers.balanced(1, buffer=0))
-    enqueue_many([own() for _ in range(3)])
-    with running_worker():
+    enqueue_many([own() for _ in range(50)])
+    with running_worker(concurrency=1):
         eventually(lambda: stage.inside["hold"] == 1)
         for number in range(20):
             assert enqueue(plain(label=str(number))).result(timeout=20) == str(number)
         assert len(turns) < 100
         stage.go.set()
+        eventually(lambda: Work.objects.filter(status="success").count() == 70)
 
 
 def test_doers_of_one_worker_hold_so_many_at_most(stage, monkeypatch):
@@ -164,10 +159,3 @@ def test_drain_does_without_doers(stage):
     enqueue_many([own(label="x") for _ in range(3)])
     assert drain().succeeded == 3
     assert not any(name.startswith("ayework-doer") for name in stage.threads)
-
-
-def test_burst_ends_when_doers_have_done_all(stage):
-    own = typed(note, doers.balanced(1))
-    enqueue_many([own(label="x") for _ in range(20)])
-    Worker(burst=True).run()
-    assert Work.objects.filter(status="success").count() == 20

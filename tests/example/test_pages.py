@@ -1,28 +1,25 @@
-"""The pages."""
+"""The pages of the audit, and its progress."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from django_ayework import Status
 from example_project.audit import progress
-from example_project.audit.models import Audit
+from example_project.audit.models import Audit, Package
+from example_project.audit.progress import Phase, progress_of
 
 pytestmark = pytest.mark.django_db
 TOTALS = {
-    "packages": 2,
-    "files": 1234,
-    "size": 4096,
-    "lines": 77,
-    "broken": 1,
-    "unrecorded": 1,
-    "uninspected": 1,
-}
+    "packages": 2, "files": 1234, "size": 4096, "lines": 77, "broken": 1, "unrecorded": 1, "uninspected": 1
+}  # fmt: skip
 REPORT = {
     "totals": TOTALS,
     "largest": [
@@ -35,12 +32,28 @@ REPORT = {
 }
 
 
+States = dict[str, SimpleNamespace]
+
+
+def state(
+    status: Status, attempt: int = 1, error: str | None = None, reason: str | None = None
+) -> SimpleNamespace:
+    return SimpleNamespace(type="audit.x", status=status, attempt=attempt, error=error, reason=reason)
+
+
 @pytest.fixture
-def root(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The state of every work."""
-    state = SimpleNamespace(type="audit.x", status=Status.pending, attempt=0, error=None, reason=None)
-    monkeypatch.setattr(progress, "get_handle", lambda id: SimpleNamespace(state=lambda: state))
-    return state
+def states(monkeypatch: pytest.MonkeyPatch) -> States:
+    """The states of works by id; the database has no other works."""
+    known: States = {}
+    monkeypatch.setattr(progress, "get_handle", lambda id: SimpleNamespace(state=lambda: known.get(id)))
+    return known
+
+
+@pytest.fixture
+def root(states: States) -> SimpleNamespace:
+    """The state of the work of an audit."""
+    states["root"] = state(Status.pending, 0)
+    return states["root"]
 
 
 def live(client: Client, audit: Audit) -> str:
@@ -64,19 +77,16 @@ def test_the_button_starts_an_audit_and_shows_it(client: Client) -> None:
     assert client.get(response["Location"]).status_code == 200
 
 
-def test_the_button_wants_post_and_a_token() -> None:
+def test_the_button_wants_post_and_a_token_and_a_page_its_audit(client: Client) -> None:
     strict = Client(enforce_csrf_checks=True)
     assert strict.get(reverse("audit:create")).status_code == 405
     assert strict.post(reverse("audit:create")).status_code == 403
     assert not Audit.objects.exists()
+    for name in ("audit:detail", "audit:live"):
+        assert client.get(reverse(name, args=[404])).status_code == 404
 
 
-@pytest.mark.parametrize("name", ["audit:detail", "audit:live"])
-def test_no_such_audit(client: Client, name: str) -> None:
-    assert client.get(reverse(name, args=[404])).status_code == 404
-
-
-def test_who_waits_in_vain_is_told_to_start_a_worker(
+def test_an_audit_without_a_worker_asks_for_one(
     client: Client, root: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit = Audit.objects.create(work_id="root")
@@ -110,7 +120,9 @@ def test_the_report_is_on_the_page(client: Client) -> None:
     assert "<noscript>" not in page
 
 
-def test_the_chart_is_well_formed_and_can_be_read_aloud(client: Client) -> None:
+def test_the_chart_is_well_formed_and_has_a_description_in_every_language(
+    client: Client, settings: SimpleNamespace
+) -> None:
     audit = Audit.objects.create(report=REPORT)
     page = live(client, audit)
     svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
@@ -120,10 +132,62 @@ def test_the_chart_is_well_formed_and_can_be_read_aloud(client: Client) -> None:
     assert svg.findtext("svg:desc", namespaces=spaces) == "big & wide 1.0: 4.0 KB; small 2: 1.0 KB"
     widths = [bar.attrib["width"] for bar in svg.findall(".//svg:rect[@class='bar']", spaces)]
     assert widths == ["100.0%", "25.0%"]
-
-
-def test_numbers_in_the_chart_stay_numbers_in_other_languages(
-    client: Client, settings: SimpleNamespace
-) -> None:
     settings.LANGUAGE_CODE = "de"
-    assert 'width="25.0%"' in live(client, Audit.objects.create(report=REPORT))
+    assert 'width="25.0%"' in live(client, audit)
+
+
+def audit_of(expected: int | None = None, packages: int = 0, age: float = 0) -> Audit:
+    audit = Audit.objects.create(
+        work_id="root", report_work_id="report" if expected else "", expected=expected
+    )
+    audit.created_at = timezone.now() - timedelta(seconds=age)
+    for number in range(packages):
+        Package.objects.create(audit=audit, location=str(number), name="x")
+    return audit
+
+
+@pytest.mark.parametrize(("attempt", "age", "lonely"), [(0, 0, False), (0, 10, True), (1, 10, False)])
+def test_waiting(states: States, attempt: int, age: float, lonely: bool) -> None:
+    states["root"] = state(Status.pending, attempt)
+    found = progress_of(audit_of(age=age))
+    assert (found.phase, found.lonely, found.percent) == (Phase.WAITING, lonely, 0)
+
+
+@pytest.mark.parametrize(
+    ("packages", "report", "phase", "percent"),
+    [
+        (0, None, Phase.INSPECTING, 0),
+        (3, None, Phase.INSPECTING, 75),
+        (4, None, Phase.REPORTING, 100),
+        (3, {}, Phase.FINISHED, 100),  # without a look at the works
+    ],
+)
+def test_running(
+    states: States, packages: int, report: dict[str, int] | None, phase: Phase, percent: int
+) -> None:
+    if report is None:
+        states |= {"root": state(Status.success), "report": state(Status.blocked, 0)}
+    audit = audit_of(expected=4, packages=packages)
+    audit.report = report
+    found = progress_of(audit)
+    assert (found.phase, found.percent, found.ended) == (phase, percent, report is not None)
+    assert report is not None or (found.done, found.total) == (packages, 4)
+
+
+@pytest.mark.parametrize(
+    ("root", "report", "problem"),
+    [
+        (None, None, "no longer in the database"),
+        (state(Status.dead, error="boom"), None, "boom"),
+        (state(Status.dead, reason="expired"), None, "expired"),
+        (state(Status.cancelled), None, "is cancelled"),
+        (state(Status.success), state(Status.dead, error="late boom"), "late boom"),
+    ],
+)
+def test_failed(
+    states: States, root: SimpleNamespace | None, report: SimpleNamespace | None, problem: str
+) -> None:
+    states |= {name: found for name, found in (("root", root), ("report", report)) if found}
+    found = progress_of(audit_of(expected=2))
+    assert found.phase is Phase.FAILED
+    assert problem in found.problem

@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""Fixtures of the tests of explanations."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 @pytest.fixture(autouse=True)
 def database(db: None) -> None:
-    """Every test here asks the database."""
+    """Every test here queries the database."""

@@ -1,22 +1,36 @@
-"""Asking for explanations."""
+"""Asking for explanations, and the works that are explained."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django_ayework import Explanation, explain
+from django_ayework import Abort, Defer, explain, work
+
+#: A moment, and a moment with its distance from now.
+MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+"
+DISTANT = rf"{MOMENT} \([^)]+\)"
 
 
-def codes(explanation: Explanation) -> list[str]:
-    """The codes, in order."""
-    return [str(reason.code) for reason in explanation.reasons]
+@work(name="explain.defer")
+def defer(seconds: int) -> None:
+    raise Defer(delay=seconds)
+
+
+@work(name="explain.give_up")
+def give_up() -> None:
+    raise Abort("no card")
+
+
+@work(name="explain.one")
+def one(number: int) -> int:
+    return number
 
 
 def why(id: str, *expected: str) -> str:
     """Explain a work; assert the codes; return the sentences."""
     explanation = explain(id)
     assert explanation.id == id
-    assert codes(explanation) == list(expected), str(explanation)
+    assert [str(reason.code) for reason in explanation.reasons] == list(expected), str(explanation)
     return str(explanation)
 
 

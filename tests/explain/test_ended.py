@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -12,79 +11,79 @@ from django_ayework.models import Work
 from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory
 from tests.app.works import fail
-from tests.explain.kit import facts, why
-from tests.explain.works import give_up, one
-
-MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \([^)]+\)"
+from tests.explain.kit import DISTANT, facts, give_up, one, why
 
 
 def test_success_by_a_worker():
     handle = enqueue(one(number=1))
     drain()
     text = why(handle.id, "succeeded")
-    assert re.fullmatch(rf"It succeeded at {MOMENT}, run by worker drain\.", text)
+    assert re.fullmatch(rf"It succeeded at {DISTANT}, run by worker drain\.", text)
     worker = WorkerProcessFactory(host="web1", pid=77)
     Work.objects.update(completed_by=worker.id)
     assert why(handle.id, "succeeded").endswith("run by worker web1:77.")
     assert facts(handle.id, "succeeded") == {"ended_at": handle.state().ended_at, "by": "web1:77"}
 
 
-def test_success_by_hand():
-    handle = enqueue(one(number=1))
-    complete(handle.id, 5)
-    assert re.fullmatch(rf"It was completed by hand at {MOMENT}\.", why(handle.id, "succeeded"))
-
-
-def test_a_gate_that_opened():
-    gate = enqueue(dependency([enqueue(one(number=1))], [one(number=2)]))
-    drain()
-    assert re.fullmatch(rf"It opened at {MOMENT}, and queued the works it held\.", why(gate.id, "succeeded"))
-
-
-def test_cancelled():
-    handle = enqueue(one(number=1))
-    cancel(handle.id)
-    text = why(handle.id, "cancelled")
-    assert re.fullmatch(rf"It was cancelled by hand at {MOMENT}; retry it to run it after all\.", text)
-
-
-def test_exhausted():
-    handle = enqueue(fail(message="no luck"), retry=Retry(attempts=2, base=0))
+@pytest.mark.parametrize(
+    ("build", "options", "act", "code", "text"),
+    [
+        (
+            lambda: one(number=1),
+            {},
+            lambda handle: complete(handle.id, 5),
+            "succeeded",
+            rf"It was completed by hand at {DISTANT}\.",
+        ),
+        (
+            lambda: dependency([], [one(number=2)]),
+            {},
+            None,
+            "succeeded",
+            rf"It opened at {DISTANT}, and queued the works it held\.",
+        ),
+        (
+            lambda: one(number=1),
+            {},
+            lambda handle: cancel(handle.id),
+            "cancelled",
+            rf"It was cancelled by hand at {DISTANT}; retry it to run it after all\.",
+        ),
+        (
+            lambda: fail(message="no luck"),
+            {"retry": Retry(attempts=2, base=0)},
+            None,
+            "exhausted",
+            rf"It died at {DISTANT}: its budget ended with 2 attempts, the last one failed: "
+            r"RuntimeError: no luck\. Mend the cause, then retry it\.",
+        ),
+        (give_up, {}, None, "aborted", r".*gave up: no card\. Mend the cause.*"),
+        (
+            lambda: one(number=1),
+            {"expires": 60},
+            lambda handle: time_travel(61),
+            "expired",
+            r".*past its deadline: deadline exceeded\. Retry it if it is still wanted.*",
+        ),
+        (
+            lambda: one(number=1),
+            {},
+            lambda handle: Work.objects.update(input='{"numbr":1}'),
+            "bad_input",
+            r".*cannot be read, or does not fit its handler:.*"
+            r"Mend the handler, or retry it with an input that fits\.",
+        ),
+    ],
+    ids=["completed", "opened", "cancelled", "exhausted", "aborted", "expired", "bad input"],
+)
+def test_the_end_of_a_work(build, options, act, code, text):
+    handle = enqueue(build(), **options)
+    if act:
+        act(handle)
     drain(raises=False)
-    assert re.fullmatch(
-        rf"It died at {MOMENT}: its budget ended with 2 attempts, the last one failed: "
-        r"RuntimeError: no luck\. Mend the cause, then retry it\.",
-        why(handle.id, "exhausted"),
-    )
-    assert facts(handle.id, "exhausted")["error"] == "RuntimeError: no luck"
-
-
-def test_aborted():
-    handle = enqueue(give_up())
-    drain()
-    assert "gave up: no card. Mend the cause" in why(handle.id, "aborted")
-
-
-def test_expired():
-    handle = enqueue(one(number=1), expires=60)
-    time_travel(61)
-    drain()
-    assert "past its deadline: deadline exceeded. Retry it if it is still wanted" in why(handle.id, "expired")
-
-
-def test_unknown_type():
-    work = DeadLetterFactory(type="gone.work", reason="unknown_type")
-    text = why(work.id, "unknown_type")
-    assert "no worker knew its type 'gone.work' for long enough. Install the app" in text
-
-
-def test_bad_input():
-    handle = enqueue(one(number=1))
-    Work.objects.update(input='{"numbr":1}')
-    drain(raises=False)
-    text = why(handle.id, "bad_input")
-    assert "cannot be read, or does not fit its handler:" in text
-    assert text.endswith("Mend the handler, or retry it with an input that fits.")
+    assert re.fullmatch(text, why(handle.id, code))
+    if code == "exhausted":
+        assert facts(handle.id, code)["error"] == "RuntimeError: no luck"
 
 
 def test_a_gate_whose_works_cannot_be_read():
@@ -97,34 +96,39 @@ def test_a_gate_whose_works_cannot_be_read():
 
 
 def test_unsatisfiable_names_the_members_to_retry():
-    gate = enqueue(dependency(["a", "b"], [one(number=1)]))
+    held = one(number=1)
+    gate = enqueue(dependency(["a", "b"], [held]))
+    behind = enqueue(dependency([held], [one(number=2)]))
     enqueue(one(number=1), id="b")
     enqueue(give_up(), id="a")
     drain()
     text = why(gate.id, "unsatisfiable")
-    assert text.endswith("can no longer happen, as a is dead. Retry a, and it waits again.")
+    assert text.endswith("can no longer be met, as a is dead. Retry a, and it waits again.")
     members = facts(gate.id, "unsatisfiable")["members"]
     assert members == [{"id": "a", "outcome": "dead", "status": "dead"}]
-
-
-def test_unsatisfiable_for_a_work_that_was_never_queued():
-    held = one(number=1)
-    enqueue(dependency(["a"], [held]))
-    second = enqueue(dependency([held], [one(number=2)]))
-    enqueue(give_up(), id="a")
-    drain()
-    text = why(second.id, "unsatisfiable")
+    text = why(behind.id, "unsatisfiable")
     assert f"as {held.id} is cancelled." in text
     assert "does not exist (yet): retry what kept the gate that holds it from opening;" in text
     assert text.endswith("if it was deleted, queue this one anew.")
 
 
-@pytest.mark.parametrize("reason", ["", "a-new-one"])
-def test_a_reason_of_another_version(reason: Any):
-    work = DeadLetterFactory(reason=reason, error="")
-    assert why(work.id, "died").endswith(": no error was kept.")
-
-
-def test_unsatisfiable_without_a_trace_of_what_it_watched():
-    work = DeadLetterFactory(reason="unsatisfiable")
-    assert why(work.id, "unsatisfiable").endswith("Retry it once what it watches may succeed.")
+@pytest.mark.parametrize(
+    ("row", "code", "text"),
+    [
+        (
+            {"type": "gone.work", "reason": "unknown_type"},
+            "unknown_type",
+            "no worker knew its type 'gone.work' for long enough. Install the app",
+        ),
+        ({"reason": "", "error": ""}, "died", ": no error was kept."),
+        ({"reason": "a-new-one", "error": ""}, "died", ": no error was kept."),
+        (
+            {"reason": "unsatisfiable"},
+            "unsatisfiable",
+            "Retry it once its watched works may succeed.",
+        ),
+    ],
+    ids=["unknown type", "no reason", "reason of another version", "no waiter"],
+)
+def test_a_dead_work_of_which_little_is_known(row, code, text):
+    assert text in why(DeadLetterFactory(**row).id, code)

@@ -1,9 +1,11 @@
-"""The call itself."""
+"""The call itself, and a work that a worker has."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -11,9 +13,8 @@ from django.utils import timezone
 
 from django_ayework import Explanation, Status, WorkNotFound, aexplain, enqueue, explain
 from django_ayework.testing import now
-from django_ayework.testing.factories import WorkFactory
-from tests.explain.kit import why
-from tests.explain.works import one
+from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
+from tests.explain.kit import MOMENT, facts, one, why
 
 
 def test_a_work_that_is_not_there():
@@ -30,21 +31,95 @@ def test_it_is_data_and_a_sentence():
     with pytest.raises(dataclasses.FrozenInstanceError):
         explanation.id = "other"  # type: ignore[misc]
     assert hash(explanation) == hash(explain(explanation.id))
+    assert async_to_sync(aexplain)(explanation.id) == explanation
 
 
 @pytest.mark.parametrize("status", list(Status))
-def test_every_status_has_a_reason(status: Status):
+def test_every_status_has_a_reason(status):
     explanation = explain(WorkFactory(status=status).id)
     assert explanation.reasons
     assert all(reason.text.strip() for reason in explanation.reasons)
 
 
-def test_for_async_code():
-    handle = enqueue(one(number=1))
-    assert async_to_sync(aexplain)(handle.id) == explain(handle.id)
-
-
-def test_moments_are_told_in_the_current_time_zone():
+def test_moments_are_shown_in_the_current_time_zone():
     work = WorkFactory(status="scheduled", run_at=now() + timedelta(hours=1))
     with timezone.override("Asia/Tokyo"):
         assert " JST (in " in why(work.id, "not_due")
+
+
+# --- running --------------------------------------------------------------------------------------------
+
+
+def held(by: str, lease: int = 30, **fields: Any) -> Any:
+    """A work held since ten seconds ago."""
+    return WorkFactory(
+        status="running",
+        worker=by,
+        attempt=fields.pop("attempt", 1),
+        started_at=now() - timedelta(seconds=10),
+        leased_until=now() + timedelta(seconds=lease),
+        **fields,
+    )
+
+
+def test_by_a_worker_that_lives():
+    worker = WorkerProcessFactory(host="web1", pid=77)
+    work = held(worker.id)
+    assert re.fullmatch(
+        rf"Worker web1:77 has it since {MOMENT} \(1\d s ago\), for attempt 1 of 3, "
+        rf"leased until {MOMENT} \(in (29|30) s\)\.",
+        why(work.id, "running"),
+    )
+    assert facts(work.id, "running") == {
+        "worker": worker.id,
+        "host": "web1",
+        "pid": 77,
+        "attempt": 1,
+        "attempts": 3,
+        "started_at": work.started_at,
+        "leased_until": work.leased_until,
+    }
+
+
+def test_a_worker_is_called_by_its_name():
+    worker = WorkerProcessFactory(name="mailer", host="web1", pid=77)
+    assert why(held(worker.id).id, "running").startswith("Worker mailer (web1:77) has it since")
+
+
+def test_by_a_worker_that_is_gone():
+    silent = WorkerProcessFactory(seen_at=now() - timedelta(minutes=2))
+    text = why(held(silent.id).id, "running", "worker_silent")
+    assert re.search(rf"That worker was last seen at {MOMENT} \(2 min( \d s)? ago\)\.", text)
+    stopped = WorkerProcessFactory(stopped_at=now() - timedelta(seconds=5))
+    text = why(held(stopped.id).id, "running", "worker_stopped")
+    assert re.search(rf"That worker stopped at {MOMENT} \(\d s ago\)\.", text)
+    text = why(held("w-1").id, "running", "worker_unknown")
+    assert text.startswith("Worker w-1 has it")
+    assert "no trace of that worker" in text
+
+
+def test_its_lease_has_lapsed():
+    worker = WorkerProcessFactory(seen_at=now() - timedelta(minutes=2))
+    work = held(worker.id, lease=-5)
+    why(work.id, "running", "worker_silent", "lease_lapsed", "no_worker")
+    WorkerProcessFactory()
+    text = why(work.id, "running", "worker_silent", "lease_lapsed")
+    assert text.endswith(
+        "Its lease has lapsed: the next worker that serves its queue and type takes it back to try it again."
+    )
+
+
+def test_its_lease_has_lapsed_and_no_worker_serves_its_queue():
+    worker = WorkerProcessFactory(seen_at=now() - timedelta(minutes=2))
+    work = held(worker.id, lease=-5, queue="mail")
+    WorkerProcessFactory(queues="default,images")
+    text = why(work.id, "running", "worker_silent", "lease_lapsed", "queue_not_served")
+    assert text.endswith("No live worker serves its queue 'mail': 1 worker serves 'default', 'images'.")
+    WorkerProcessFactory(queues="mail")
+    why(work.id, "running", "worker_silent", "lease_lapsed")
+
+
+def test_the_lease_of_its_last_attempt_has_lapsed():
+    worker = WorkerProcessFactory()
+    text = why(held(worker.id, lease=-5, attempt=3).id, "running", "lease_lapsed")
+    assert text.endswith("ends it as dead, for this was its last attempt.")

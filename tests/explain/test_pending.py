@@ -1,4 +1,4 @@
-"""A work that is due: who could take it, and who goes first."""
+"""A work that is due: which worker could take it, which works go first, and what controls its type."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from django_ayework import Retry, cancel, enqueue, retry
+from django_ayework import Retry, cancel, enqueue, limit, pause, retry
 from django_ayework.flow import explain
+from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work
+from django_ayework.store.lanes import works_ahead
+from django_ayework.store.rows import find_row
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.app.works import fail
-from tests.explain.kit import facts, why
-from tests.explain.works import defer, one
+from tests.explain.kit import defer, facts, one, why
+
+TYPE = "controls.plain"
 
 
 def test_no_worker_is_alive():
@@ -36,11 +40,8 @@ def test_no_live_worker_serves_its_queue():
         "served": ["mail", "reports", "slow"],
         "workers": 2,
     }
-
-
-def test_of_many_queues_the_first_are_named():
-    WorkerProcessFactory(queues="a,b,c,d,e,f,g")
-    assert why(WorkFactory().id, "queue_not_served").endswith("1 worker serves 'a', 'b', 'c', 'd', 'e', ….")
+    WorkerProcessFactory(queues="a,b,c,d")
+    assert why(work.id, "queue_not_served").endswith("3 workers serve 'a', 'b', 'c', 'd', 'mail', ….")
 
 
 def test_all_slots_are_busy():
@@ -58,13 +59,8 @@ def test_all_slots_are_busy():
         "concurrency": 12,
         "workers": 2,
     }
-
-
-def test_one_free_slot_will_do():
-    WorkerProcessFactory(concurrency=4, running=4)
     WorkerProcessFactory(concurrency=4, running=3)
-    text = "It is next: a worker will take it at its next poll, within 1 s."
-    assert why(WorkFactory().id, "next") == text
+    assert why(work.id, "next") == "It is next: a worker will take it at its next poll, within 1 s."
 
 
 def test_works_of_higher_priority_or_due_for_longer_go_first():
@@ -84,7 +80,7 @@ def test_works_of_higher_priority_or_due_for_longer_go_first():
     assert facts(early.id, "behind_others")["ahead"] == 1
 
 
-def test_many_works_ahead_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch):
+def test_many_works_ahead_are_counted_up_to_a_bound(monkeypatch):
     monkeypatch.setattr(explain, "MOST_AHEAD", 5)
     WorkerProcessFactory(running=8)
     ahead = WorkFactory.create_batch(5, priority=1)
@@ -95,7 +91,7 @@ def test_many_works_ahead_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPa
     assert facts(work.id, "behind_others") == {"queue": "default", "ahead": 5, "more": True}
 
 
-def test_a_retry_without_a_pause_tells_of_the_failure():
+def test_a_retry_without_a_pause_names_the_failure():
     WorkerProcessFactory()
     handle = enqueue(fail(), retry=Retry(base=0))
     drain(limit=1, raises=False)
@@ -104,8 +100,6 @@ def test_a_retry_without_a_pause_tells_of_the_failure():
 
 
 def test_a_work_whose_worker_was_lost():
-    from django_ayework.flow.maintenance import reclaim
-
     WorkerProcessFactory()
     lost = WorkFactory(
         status="running", attempt=1, delivery=1, worker="w", leased_until=now() - timedelta(seconds=1)
@@ -116,7 +110,7 @@ def test_a_work_whose_worker_was_lost():
     assert facts(lost.id, "retrying")["lost"] is True
 
 
-def test_a_work_retried_by_hand_tells_of_its_last_life():
+def test_a_work_retried_by_hand_names_its_last_error():
     handle = enqueue(fail(), retry=Retry(attempts=1))
     drain(raises=False)
     retry(handle.id)
@@ -124,19 +118,15 @@ def test_a_work_retried_by_hand_tells_of_its_last_life():
     assert text.endswith("It was retried by hand; before that it met: RuntimeError: no luck.")
 
 
-def test_a_work_that_was_cancelled_and_retried_has_nothing_to_tell():
-    handle = enqueue(one(number=1))
+def test_a_work_that_was_cancelled_and_retried_has_no_failure_and_a_deferred_one_its_deferral():
+    handle, deferred = enqueue(one(number=1)), enqueue(defer(seconds=60))
     cancel(handle.id)
     retry(handle.id)
     why(handle.id, "no_worker")
-
-
-def test_a_deferred_work_that_is_due():
-    handle = enqueue(defer(seconds=60))
     drain()
     time_travel(61)
-    Work.objects.filter(id=handle.id).update(status="pending")
-    why(handle.id, "no_worker", "deferred")
+    Work.objects.filter(id=deferred.id).update(status="pending")
+    why(deferred.id, "no_worker", "deferred")
 
 
 def test_a_deadline_to_come_and_one_that_has_passed():
@@ -148,11 +138,62 @@ def test_a_deadline_to_come_and_one_that_has_passed():
 
 
 def test_a_work_taken_meanwhile_has_none_ahead():
-    from django_ayework.store.lanes import works_ahead
-    from django_ayework.store.rows import find_row
-
     taken = find_row(WorkFactory().id)
     Work.objects.update(status="running")
     WorkFactory()
     assert taken is not None
     assert works_ahead(taken, [taken.type], 10) == 0
+
+
+# --- controls -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def controlled():
+    """A worker is alive, and types are declared whose controls are looked at."""
+    from tests.controls import works  # noqa: F401
+
+    WorkerProcessFactory()
+
+
+@pytest.mark.usefixtures("controlled")
+def test_its_type_is_paused():
+    work = WorkFactory(type=TYPE, status="scheduled", run_at=now() + timedelta(hours=1))
+    pause(type=TYPE)
+    why(work.id, "not_due", "type_paused")
+    text = why(WorkFactory(type=TYPE).id, "type_paused")
+    assert text == f"Its type {TYPE!r} is paused; resume(type={TYPE!r}) or the admin's controls let it go on."
+
+
+@pytest.mark.usefixtures("controlled")
+def test_its_queue_is_paused():
+    pause(queue="mail")
+    text = why(WorkFactory(type=TYPE, queue="mail").id, "queue_paused")
+    assert text.startswith("Its queue 'mail' is paused; resume(queue='mail')")
+    why(WorkFactory(type=TYPE).id, "next")
+
+
+@pytest.mark.usefixtures("controlled")
+def test_its_type_is_at_its_limit():
+    limit(TYPE, max_running=2)
+    work = WorkFactory(type=TYPE)
+    WorkFactory(type=TYPE, status="running")
+    why(work.id, "next")
+    WorkFactory(type=TYPE, status="running")
+    WorkFactory(type="controls.other", status="running")
+    text = why(work.id, "at_limit")
+    assert text.startswith(f"Its type {TYPE!r} is at its limit: 2 works of it run, and 2 may.")
+    assert facts(work.id, "at_limit") == {"running": 2, "max_running": 2}
+
+
+@pytest.mark.usefixtures("controlled")
+def test_types_of_higher_priority_go_first():
+    limit("controls.other", priority=1)
+    work = WorkFactory(type=TYPE)
+    why(work.id, "next")
+    other = WorkFactory(type="controls.other")
+    text = why(work.id, "outranked")
+    assert text.startswith("Types of higher priority go first in its queue 'default': 'controls.other'.")
+    why(other.id, "next")
+    WorkFactory(type="controls.other")
+    why(WorkFactory(type="controls.other").id, "behind_others")

@@ -1,18 +1,18 @@
-"""What the tests of queueing and settling share."""
+"""Fixtures of the tests of queueing and settling."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 
-from django_ayework import Retry, WorkState
-from django_ayework.define.events import WorkEvent
+from tests.fixtures import undeclared  # noqa: F401
+
+collect_ignore_glob = [] if django_settings.configured else ["test_*.py"]
 
 Configure = Callable[..., None]
-
-ONCE = Retry(attempts=1)
 
 
 @pytest.fixture
@@ -26,31 +26,57 @@ def configure(settings: Any) -> Configure:
 
 
 @pytest.fixture
-def events(configure: Configure) -> list[WorkEvent]:
-    """Every event, as ``ON_EVENT`` hears it."""
-    heard: list[WorkEvent] = []
-    configure(ON_EVENT=heard.append)
-    return heard
+def events(configure: Configure) -> list[Any]:
+    """Every event that ``ON_EVENT`` is called with."""
+    seen: list[Any] = []
+    configure(ON_EVENT=seen.append)
+    return seen
 
 
 @pytest.fixture
 def reported(configure: Configure) -> list[tuple[str, str]]:
-    """What ``ON_ERROR`` hears: the error's text and the phase."""
-    heard: list[tuple[str, str]] = []
-    configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
-    return heard
+    """The calls of ``ON_ERROR``: the error's text and the phase."""
+    seen: list[tuple[str, str]] = []
+    configure(ON_ERROR=lambda error, phase: seen.append((str(error), phase)))
+    return seen
 
 
 @pytest.fixture
-def outcome(drain: Any) -> Any:
+def queued() -> Iterator[list[str]]:
+    """The ids of the works that ``work_queued`` is sent for."""
+    from django_ayework.signals import work_queued
+
+    seen: list[str] = []
+
+    def receiver(work: Any, **keywords: Any) -> None:
+        seen.append(work.id)
+
+    work_queued.connect(receiver)
+    yield seen
+    work_queued.disconnect(receiver)
+
+
+@pytest.fixture
+def outcome() -> Any:
     """Queue a request with a single attempt, run it, return its state."""
     from django_ayework import enqueue
+    from django_ayework.testing import drain
+    from tests.flow.kit import ONCE
 
-    def outcome(request: Any, **options: Any) -> WorkState:
+    def outcome(request: Any, **options: Any) -> Any:
         handle = enqueue(request, **{"retry": ONCE, **options})
         drain(raises=False)
-        state = handle.state()
-        assert state is not None
-        return state
+        return handle.state()
 
     return outcome
+
+
+@pytest.fixture
+def consistent(db: None) -> Iterator[None]:
+    """Check every invariant after the test, once what is due has run."""
+    from django_ayework.testing import drain
+    from tests.invariants import assert_consistent
+
+    yield
+    drain(raises=False)
+    assert_consistent()

@@ -1,15 +1,42 @@
-"""What the tests of bad input and of retrying share."""
+"""What tests of queueing and settling share beside fixtures."""
 
 from __future__ import annotations
 
-from django_ayework import WorkState, get_handle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.dispatch import Signal
+
+from django_ayework import Retry, WorkState, get_handle
+
+ONCE = Retry(attempts=1)
 
 
 class Opaque:
     """Nothing that could be stored."""
 
 
+class Oops(Exception):
+    """Rolls a block back."""
+
+
 def stated(id: str) -> WorkState:
     state = get_handle(id).state()
     assert state is not None
     return state
+
+
+def always_abort(error: Exception, info: object) -> str:
+    """A hook that settings name by its dotted path."""
+    return "abort"
+
+
+@contextmanager
+def connected(receiver: Callable[..., Any], *receiving: Signal, **options: Any) -> Iterator[None]:
+    """Connect a receiver to signals for a while."""
+    for signal in receiving:
+        signal.connect(receiver, **options)
+    yield
+    for signal in receiving:
+        signal.disconnect(receiver, **options)

@@ -1,4 +1,4 @@
-"""Attempts: retries, deferrals, giving up, and what is kept of each."""
+"""Attempts: retries, deferrals, giving up, what is kept of each, and what ``on_failure`` advises."""
 
 from __future__ import annotations
 
@@ -7,92 +7,72 @@ from typing import Any
 
 import pytest
 
-from django_ayework import Abort, Context, Defer, Reschedule, Retry, WorkState, enqueue, work
+from django_ayework import Abort, Context, Defer, Reschedule, Retry, batch_work, enqueue, work
 from django_ayework.models import Attempt
-from django_ayework.testing import now
-from tests.app.works import fail
+from django_ayework.testing import drain, now, time_travel
+from tests.app.works import add, fail
+from tests.flow.kit import ONCE
 
 pytestmark = pytest.mark.django_db
 
-STEADY = Retry(attempts=3, base=10, factor=2, jitter=0)
+
+def run() -> list[Any]:
+    """Run what is due, an hour later each time, until nothing is left; return the reports."""
+    reports = [drain(raises=False)]
+    while reports[-1].ran:
+        time_travel(3600)
+        reports.append(drain(raises=False))
+    return reports[:-1]
 
 
-def stated(handle: Any) -> WorkState:
-    state = handle.state()
-    assert state is not None
-    return state
-
-
-@pytest.fixture
-def run(time_travel: Any, drain: Any) -> Any:
-    """Run what is due, an hour later each time, until nothing is left."""
-
-    def run() -> list[Any]:
-        reports = [drain(raises=False)]
-        while reports[-1].ran:
-            time_travel(3600)
-            reports.append(drain(raises=False))
-        return reports[:-1]
-
-    return run
-
-
-def test_a_failing_work_is_retried_and_then_dead(run: Any) -> None:
+def test_a_failing_work_is_retried_and_then_dead_and_each_attempt_is_kept():
     handle = enqueue(fail(message="no luck"))
-    reports = run()
-    assert [(r.ran, r.retried, r.dead) for r in reports] == [(1, 1, 0), (1, 1, 0), (1, 0, 1)]
-    state = stated(handle)
+    assert [(r.ran, r.retried, r.dead) for r in run()] == [(1, 1, 0), (1, 1, 0), (1, 0, 1)]
+    state = handle.state()
     assert (state.status, state.reason, state.attempt) == ("dead", "exhausted", 3)
     assert state.error == state.last_error == "RuntimeError: no luck"
     assert state.ended_at is not None
-
-
-def test_it_waits_longer_each_time(drain: Any, time_travel: Any) -> None:
-    handle = enqueue(fail(), retry=STEADY)
-    waits = []
-    for seconds in (10, 20):
-        before = now()
-        drain(raises=False)
-        state = stated(handle)
-        assert state.status == "scheduled"
-        waits.append((state.start_at - before).total_seconds())
-        time_travel(seconds - 1)
-        assert drain().ran == 0
-        time_travel(1.5)
-    assert waits == [pytest.approx(10, abs=0.5), pytest.approx(20, abs=0.5)]
-
-
-def test_the_last_error_shows_while_it_waits_but_it_is_no_error_yet(drain: Any) -> None:
-    handle = enqueue(fail())
-    drain(raises=False)
-    state = stated(handle)
-    assert (state.last_error, state.error, state.reason) == ("RuntimeError: no luck", None, None)
-    assert (state.attempt, state.worker, state.ended_at) == (1, None, None)
-
-
-def test_one_attempt_is_one_attempt(drain: Any) -> None:
-    handle = enqueue(fail(), retry=Retry(attempts=1))
-    drain(raises=False)
-    assert (stated(handle).status, stated(handle).attempt) == ("dead", 1)
-
-
-def test_each_failed_attempt_is_kept_with_its_traceback(run: Any) -> None:
-    handle = enqueue(fail(message="no luck"))
-    run()
     kept = list(Attempt.objects.filter(work_id=handle.id).order_by("number"))
-    assert [(attempt.number, attempt.outcome) for attempt in kept] == [
-        (1, "failed"),
-        (2, "failed"),
-        (3, "died"),
-    ]
+    assert [(one.number, one.outcome) for one in kept] == [(1, "failed"), (2, "failed"), (3, "died")]
     for attempt in kept:
-        assert attempt.error == "RuntimeError: no luck"
+        assert (attempt.error, attempt.worker) == ("RuntimeError: no luck", "drain")
         assert "raise RuntimeError(message)" in attempt.traceback
-        assert attempt.worker == "drain"
         assert attempt.started_at and attempt.started_at <= attempt.ended_at
 
 
-def test_the_next_attempt_is_told_of_the_last_error_and_success_forgets_it(run: Any) -> None:
+def test_it_waits_longer_each_time_and_shows_its_last_error():
+    handle = enqueue(fail(), retry=Retry(attempts=3, base=10, factor=2, jitter=0))
+    for attempt, seconds in ((1, 10), (2, 20)):
+        before = now()
+        drain(raises=False)
+        state = handle.state()
+        assert (state.status, state.attempt) == ("scheduled", attempt)
+        assert (state.start_at - before).total_seconds() == pytest.approx(seconds, abs=0.5)
+        assert (state.last_error, state.error, state.reason) == ("RuntimeError: no luck", None, None)
+        assert (state.worker, state.ended_at) == (None, None)
+        time_travel(seconds - 1)
+        assert drain().ran == 0
+        time_travel(1.5)
+
+
+def test_jitter_shortens_the_wait_at_random():
+    waits = set()
+    for _ in range(5):
+        handle = enqueue(fail(), retry=Retry(base=1000, max=1000, jitter=0.5))
+        before = now()
+        drain(raises=False)
+        waits.add((handle.state().start_at - before).total_seconds())
+    assert len(waits) == 5
+    assert all(499 <= wait <= 1001 for wait in waits)
+
+
+def test_one_attempt_is_one_attempt():
+    handle = enqueue(fail(), retry=ONCE)
+    drain(raises=False)
+    assert (handle.state().status, handle.state().attempt) == ("dead", 1)
+
+
+def test_the_next_attempt_is_given_the_last_error_and_success_forgets_it():
     seen = []
 
     @work(name="t.attempts.third_time_lucky")
@@ -104,12 +84,12 @@ def test_the_next_attempt_is_told_of_the_last_error_and_success_forgets_it(run: 
     handle = enqueue(lucky())
     run()
     assert seen == [(1, None), (2, "ValueError: number 1"), (3, "ValueError: number 2")]
-    state = stated(handle)
+    state = handle.state()
     assert (state.status, state.attempt, state.error, state.last_error) == ("success", 3, None, None)
     assert Attempt.objects.count() == 2
 
 
-def test_a_deferral_uses_no_attempt_however_often(drain: Any, time_travel: Any) -> None:
+def test_a_deferral_uses_no_attempt_however_often():
     seen = []
 
     @work(name="t.attempts.patient", retry=Retry(attempts=2))
@@ -123,16 +103,15 @@ def test_a_deferral_uses_no_attempt_however_often(drain: Any, time_travel: Any) 
     for _ in range(5):
         report = drain()
         assert (report.ran, report.deferred, report.retried) == (1, 1, 0)
-        state = stated(handle)
-        assert (state.status, state.attempt) == ("scheduled", 0)
+        assert (handle.state().status, handle.state().attempt) == ("scheduled", 0)
         time_travel(61)
     assert drain().succeeded == 1
     assert seen == [1] * 6
-    assert stated(handle).result == "at last"
+    assert handle.state().result == "at last"
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"deferred"}
 
 
-def test_a_deferral_between_failures_leaves_the_count_alone(run: Any) -> None:
+def test_a_deferral_between_failures_leaves_the_count_alone():
     seen = []
 
     @work(name="t.attempts.mixed", retry=Retry(attempts=2))
@@ -143,11 +122,11 @@ def test_a_deferral_between_failures_leaves_the_count_alone(run: Any) -> None:
     handle = enqueue(mixed())
     run()
     assert seen == [1, 2, 2]
-    assert stated(handle).reason == "exhausted"
+    assert handle.state().reason == "exhausted"
 
 
 @pytest.mark.parametrize("offset", [timedelta(minutes=5), timedelta(minutes=-5)])
-def test_a_deferral_names_its_moment_and_the_past_means_now(drain: Any, offset: timedelta) -> None:
+def test_a_deferral_names_its_moment_and_the_past_means_now(offset):
     moment, ran = now() + offset, []
 
     @work(name="t.attempts.until")
@@ -159,10 +138,10 @@ def test_a_deferral_names_its_moment_and_the_past_means_now(drain: Any, offset: 
     handle = enqueue(until())
     drain()
     if offset > timedelta():
-        assert (stated(handle).status, stated(handle).start_at) == ("scheduled", moment)
+        assert (handle.state().status, handle.state().start_at) == ("scheduled", moment)
     else:
-        assert stated(handle).status == "success"
-        assert stated(handle).start_at > moment
+        assert handle.state().status == "success"
+        assert handle.state().start_at > moment
 
 
 @pytest.mark.parametrize(
@@ -174,18 +153,18 @@ def test_a_deferral_names_its_moment_and_the_past_means_now(drain: Any, offset: 
     ],
     ids=["none", "text", "exception"],
 )
-def test_giving_up_is_the_end_at_once(drain: Any, cause: Any, error: str) -> None:
+def test_giving_up_is_the_end_at_once(cause, error):
     @work(name="t.attempts.give_up", retry=Retry(attempts=5))
     def give_up() -> None:
         raise Abort(cause)
 
     handle = enqueue(give_up())
     assert drain().dead == 1
-    state = stated(handle)
+    state = handle.state()
     assert (state.status, state.reason, state.attempt, state.error) == ("dead", "aborted", 1, error)
 
 
-def test_a_rescheduling_is_a_retry_at_an_exact_time_and_counts(drain: Any, time_travel: Any) -> None:
+def test_a_rescheduling_is_a_retry_at_an_exact_time_and_counts():
     moment, seen = now() + timedelta(hours=1), []
 
     @work(name="t.attempts.reschedule", retry=Retry(attempts=2, base=5))
@@ -195,13 +174,13 @@ def test_a_rescheduling_is_a_retry_at_an_exact_time_and_counts(drain: Any, time_
 
     handle = enqueue(rescheduled())
     drain()
-    state = stated(handle)
+    state = handle.state()
     assert (state.status, state.start_at, state.attempt) == ("scheduled", moment, 1)
     assert state.last_error == "ValueError: closed"
     time_travel(3601)
     drain()
     assert seen == [(1, None), (2, "ValueError: closed")]
-    assert (stated(handle).status, stated(handle).reason) == ("dead", "exhausted")
+    assert (handle.state().status, handle.state().reason) == ("dead", "exhausted")
 
 
 @pytest.mark.parametrize(
@@ -209,28 +188,17 @@ def test_a_rescheduling_is_a_retry_at_an_exact_time_and_counts(drain: Any, time_
     [{}, {"delay": 1, "run_at": datetime(2030, 1, 1)}, {"delay": -1}, {"run_at": datetime(2030, 1, 1)}],
     ids=["neither", "both", "negative", "naive"],
 )
-def test_a_misused_deferral_is_an_ordinary_failure(drain: Any, moment: dict[str, Any]) -> None:
+def test_a_misused_deferral_is_an_ordinary_failure(moment):
     @work(name="t.attempts.misused", retry=Retry(attempts=1))
     def misused() -> None:
         raise Defer(**moment)
 
     handle = enqueue(misused())
     drain(raises=False)
-    state = stated(handle)
+    state = handle.state()
     assert (state.status, state.reason) == ("dead", "exhausted")
     assert state.error is not None
     assert state.error.startswith(("TypeError", "ValueError"))
-
-
-def test_jitter_shortens_the_wait_at_random(drain: Any) -> None:
-    waits = set()
-    for _ in range(5):
-        handle = enqueue(fail(), retry=Retry(base=1000, max=1000, jitter=0.5))
-        before = now()
-        drain(raises=False)
-        waits.add((stated(handle).start_at - before).total_seconds())
-    assert len(waits) == 5
-    assert all(499 <= wait <= 1001 for wait in waits)
 
 
 @work(name="t.attempts.verbose", retry=Retry(attempts=1))
@@ -238,7 +206,7 @@ def verbose(number: int) -> None:
     raise ValueError(f"{number} first " + "x" * 2_000_000 + " last")
 
 
-def test_tracebacks_however_long_are_kept_with_their_beginnings_and_their_ends(drain: Any) -> None:
+def test_tracebacks_however_long_are_kept_with_their_beginnings_and_their_ends():
     """Of so many a database would not take the whole at a time."""
     for number in range(12):
         enqueue(verbose(number=number))
@@ -248,3 +216,130 @@ def test_tracebacks_however_long_are_kept_with_their_beginnings_and_their_ends(d
     assert all(100_000 < len(text) < 100_100 for text in kept)
     assert all(text.startswith("Traceback") and text.endswith(" last\n") for text in kept)
     assert all(f"ValueError: {number} first" in text for number, text in enumerate(kept))
+
+
+# --- on_failure -----------------------------------------------------------------------------------------
+
+
+def test_the_type_decides_first(configure):
+    asked: list[Any] = []
+
+    def classify(error: Exception, info: Any) -> str:
+        asked.append((str(error), info.id, info.type, info.group_id, info.attempt, info.attempts))
+        return "abort"
+
+    configure(ON_FAILURE=lambda error, info: asked.append("system"))
+    declared = work(name="t.failures.classified", on_failure=classify, retry=Retry(attempts=5))(fail.handler)
+    handle = enqueue(declared(message="400"))
+    drain(raises=False)
+    state = handle.state()
+    assert (state.reason, state.error, state.attempt) == ("aborted", "RuntimeError: 400", 1)
+    assert asked == [("400", handle.id, "t.failures.classified", handle.id, 1, 5)]
+
+
+LUCK = "RuntimeError: no luck"
+
+
+@pytest.mark.parametrize(
+    ("hook", "status", "reason", "error"),
+    [
+        (lambda error, info: "abort", "dead", "aborted", LUCK),
+        ("tests.flow.kit.always_abort", "dead", "aborted", LUCK),
+        (lambda error, info: "retry", "scheduled", None, LUCK),
+        (lambda error, info: None, "scheduled", None, LUCK),
+        (
+            lambda error, info: Defer(delay=-5),
+            "scheduled",
+            None,
+            "ValueError: expected Defer(delay=) to be 0 seconds or more, got: -5.",
+        ),
+    ],
+    ids=["abort", "dotted path", "retry", "none", "no sense"],
+)
+def test_the_advice_of_the_system(outcome, configure, hook, status, reason, error):
+    configure(ON_FAILURE=hook)
+    state = outcome(fail(), retry=Retry(attempts=2))
+    assert (state.status, state.reason, state.attempt, state.last_error) == (status, reason, 1, error)
+
+
+def test_advice_can_defer_without_using_attempts(configure):
+    seen: list[int] = []
+
+    def wait(error: Exception, info: Any) -> Any:
+        seen.append(info.attempt)
+        return Defer(delay=15) if len(seen) < 4 else None
+
+    configure(ON_FAILURE=wait)
+    handle = enqueue(fail(), retry=ONCE)
+    for _ in range(4):
+        drain(raises=False)
+        time_travel(16)
+    assert seen == [1, 1, 1, 1]
+    state = handle.state()
+    assert state.reason == "exhausted"
+
+
+@pytest.mark.parametrize(
+    "error", [Abort("mine"), Defer(delay=60), Reschedule(delay=60)], ids=["abort", "defer", "reschedule"]
+)
+def test_what_the_handler_raises_itself_wins_and_the_hook_is_not_called(outcome, configure, error):
+    asked: list[Exception] = []
+    configure(ON_FAILURE=lambda error, info: asked.append(error) or "retry")
+
+    @work(name="t.failures.explicit")
+    def explicit() -> None:
+        raise error
+
+    state = outcome(explicit(), retry=Retry(attempts=5))
+    assert asked == []
+    assert state.status == ("dead" if isinstance(error, Abort) else "scheduled")
+    assert state.attempt == (0 if isinstance(error, Defer) else 1)
+
+
+def test_a_classifier_that_raises_is_reported_and_advises_nothing(outcome, configure, reported):
+    def broken(error: Exception, info: Any) -> str:
+        raise LookupError("classifier down")
+
+    configure(ON_FAILURE=broken)
+    state = outcome(fail(), retry=Retry(attempts=2))
+    assert (state.status, state.attempt, state.last_error) == ("scheduled", 1, "RuntimeError: no luck")
+    assert reported == [("classifier down", "commit")]
+
+
+@pytest.mark.parametrize("options", [{}, {"atomic": True}, {"skip_queue": True}], ids=str)
+def test_a_type_may_keep_the_attempts_that_succeed(options: dict[str, Any]) -> None:
+    tries: list[int] = []
+
+    @work(name="kept", keep_attempts=True, retry=Retry(base=0), **options)
+    def kept() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("not yet")
+        return "done"
+
+    handle = enqueue(kept())
+    run()
+    attempts = Attempt.objects.filter(work_id=handle.id).order_by("number")
+    assert [(one.number, one.outcome, one.error) for one in attempts] == [
+        (1, "failed", "ValueError: not yet"),
+        (2, "success", ""),
+    ]
+    state, last = handle.state(), attempts[1]
+    assert (last.worker, last.started_at, last.ended_at) == (
+        state.completed_by,
+        state.started_at,
+        state.ended_at,
+    )
+
+
+def test_other_types_keep_no_successes_and_a_batch_keeps_those_of_its_items() -> None:
+    @batch_work(name="kept batch", size=2, max_wait=0, keep_attempts=True)
+    def together(items: list[Any]) -> list[Any]:
+        return [item.input or ValueError("empty") for item in items]
+
+    other = enqueue(add(a=1, b=2))
+    good, bad = (enqueue(together(text), retry=ONCE) for text in ("a", ""))
+    drain(raises=False)
+    assert not Attempt.objects.filter(work_id=other.id).exists()
+    outcomes = dict(Attempt.objects.values_list("work_id", "outcome"))
+    assert outcomes == {good.id: "success", bad.id: "died"}

@@ -1,4 +1,4 @@
-"""Rows whose stored content cannot be used, or whose type nobody knows: they say so, and disturb nobody."""
+"""Rows whose stored content cannot be used, or whose type is unknown: they say so, and disturb no others."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from typing import Any
 
 import pytest
 
-from django_ayework import Retry, dependency, enqueue, registry, retry, work
+from django_ayework import Retry, dependency, enqueue, retry, work
 from django_ayework.models import Attempt, Work
-from django_ayework.testing import now
+from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add
-from tests.flow.conftest import Configure
 from tests.flow.kit import stated
 
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture
+def stored():
+    """Return a work whose row has other content than was queued."""
+
+    def store(**columns: Any) -> Any:
+        handle = enqueue(add(a=1, b=2), retry=Retry(attempts=5))
+        Work.objects.filter(id=handle.id).update(**columns)
+        return handle
+
+    return store
+
+
 @pytest.mark.parametrize(
-    ("stored", "error"),
+    ("text", "error"),
     [
         ("garbage", "NotDecodable: expected JSON text, got"),
         ("", "NotDecodable: expected JSON text, got"),
@@ -30,111 +41,95 @@ pytestmark = pytest.mark.django_db
     ],
     ids=["garbage", "empty", "cut", "list", "missing", "extra"],
 )
-def test_a_row_whose_input_cannot_be_used(stored: str, error: str, drain: Any) -> None:
-    good = enqueue(add(a=1, b=2))
-    bad = enqueue(add(a=1, b=2), retry=Retry(attempts=5))
-    Work.objects.filter(id=bad.id).update(input=stored)
+def test_a_row_whose_input_cannot_be_used_dies_alone_and_can_be_mended(text, error, stored):
+    good, bad = enqueue(add(a=1, b=2)), stored(input=text)
     report = drain(raises=False)
     assert (report.succeeded, report.dead) == (1, 1)
     assert good.result(timeout=0) == 3
-    state = stated(bad.id)
+    state = bad.state()
     assert (state.status, state.reason) == ("dead", "bad_input")
-    assert (state.error or "").startswith(error)
-    assert Work.objects.get(id=bad.id).input == stored
+    assert state.error.startswith(error)
+    assert Work.objects.get(id=bad.id).input == text
     assert Attempt.objects.get().outcome == "died"
+    retry(bad.id, {"a": 3, "b": 4})
+    drain()
+    assert bad.result(timeout=0) == 7
 
 
-def test_an_input_that_a_codec_of_ones_own_cannot_read(drain: Any) -> None:
-    class Numbers:
-        def encode(self, value: Any) -> str:
-            return "5"
+class Strange:
+    """A codec that cannot read what it has written."""
 
-        def decode(self, text: str) -> Any:
-            raise KeyError(text)
+    def encode(self, value: Any) -> str:
+        return "{}" if isinstance(value, dict) else "5"
 
-    @work(name="t.bad.codec", codec=Numbers())
+    def decode(self, text: str) -> Any:
+        return {} if text == "{}" else {}[text]
+
+
+def test_an_input_that_a_codec_of_ones_own_cannot_read():
+    @work(name="t.bad.codec", codec=Strange())
     def unreadable() -> None: ...
 
     handle = enqueue(unreadable())
+    Work.objects.update(input="5")
     assert drain(raises=False).dead == 1
-    assert (stated(handle.id).reason, stated(handle.id).error) == ("bad_input", "KeyError: '5'")
+    assert (handle.state().reason, handle.state().error) == ("bad_input", "KeyError: '5'")
 
 
-def test_a_row_with_bad_input_can_be_mended(drain: Any) -> None:
-    handle = enqueue(add(a=1, b=2))
-    Work.objects.filter(id=handle.id).update(input="garbage")
-    drain(raises=False)
-    retry(handle.id, {"a": 3, "b": 4})
-    drain()
-    assert handle.result(timeout=0) == 7
-
-
-def test_a_row_whose_options_cannot_be_read_runs_with_the_defaults(drain: Any) -> None:
-    handle = enqueue(add(a=1, b=2))
-    Work.objects.filter(id=handle.id).update(options="garbage")
-    assert stated(handle.id).attempts == 3
-    drain()
-    assert handle.result(timeout=0) == 3
-
-
-def test_a_result_that_cannot_be_read_is_shown_as_its_text(drain: Any) -> None:
-    handle = enqueue(add(a=1, b=2))
-    drain()
-    Work.objects.filter(id=handle.id).update(result="garbage")
-    assert stated(handle.id).result == "garbage"
-
-
-def test_a_result_that_a_codec_of_ones_own_cannot_read_disturbs_nobody(drain: Any) -> None:
-    class Forgetful:
-        def encode(self, value: Any) -> str:
-            return "{}" if isinstance(value, dict) else "5"
-
-        def decode(self, text: str) -> Any:
-            return {} if text == "{}" else {}[text]
-
+def test_a_result_that_cannot_be_read_is_shown_as_its_text():
     seen: list[Any] = []
 
-    @work(name="t.bad.forgetful", codec=Forgetful(), on_event=seen.append)
+    @work(name="t.bad.forgetful", codec=Strange(), on_event=seen.append)
     def forgetful() -> int:
         return 5
 
     handle = enqueue(forgetful())
     assert drain().succeeded == 1
-    assert stated(handle.id).result == "5"
+    assert handle.state().result == "5"
     assert [event.kind for event in seen] == ["queued", "started", "succeeded"]
+    Work.objects.update(type="shop.add", result="garbage")
+    assert handle.state().result == "garbage"
 
 
-def test_a_gate_whose_releases_cannot_be_read_dies_and_says_so(drain: Any) -> None:
+def test_a_row_whose_options_cannot_be_read_runs_with_the_defaults(stored):
+    handle = stored(options="garbage")
+    assert handle.state().attempts == 3
+    drain()
+    assert handle.result(timeout=0) == 3
+
+
+def test_options_of_a_newer_version_are_left_out_and_the_others_apply(stored):
+    newer = '{"retry":[5,1.0,2.0,30.0,0.5,"newer"],"timeout":7.0,"newer":{"a":1}}'
+    handle = stored(options=newer)
+    assert (handle.state().attempts, handle.state().timeout) == (5, 7.0)
+    drain()
+    assert handle.result(timeout=0) == 3
+
+
+def test_a_gate_whose_releases_cannot_be_read_dies_and_says_so():
     watched = enqueue(add(a=1, b=2))
     gate = enqueue(dependency([watched], [add(a=3, b=4)]))
     Work.objects.filter(id=gate.id).update(input="garbage")
     drain()
-    state = stated(gate.id)
+    state = gate.state()
     assert (state.status, state.reason) == ("dead", "bad_input")
     assert "expected the stored input of a gate" in (state.error or "")
 
 
-def test_an_unknown_type_waits_for_a_worker_that_knows_it(drain: Any, time_travel: Any) -> None:
+def test_an_unknown_type_waits_for_a_worker_that_knows_it():
     row = WorkFactory(type="t.bad.unknown_yet")
     assert drain().ran == 0
     state = stated(row.id)
     assert (state.status, state.attempt, state.reason) == ("scheduled", 0, None)
-    assert (state.last_error or "").startswith("no worker here knows this type, since ")
+    assert state.last_error.startswith("no worker here knows this type, since ")
     assert timedelta(seconds=4) < state.start_at - now() <= timedelta(seconds=5)
-
-    @work(name="t.bad.unknown_yet")
-    def known(a: int, b: int) -> int:
-        return a * b
-
+    work(name="t.bad.unknown_yet")(lambda a, b: a * b)
     time_travel(5.1)
     assert drain().succeeded == 1
     assert (stated(row.id).result, stated(row.id).attempt) == (2, 1)
-    registry.unregister("t.bad.unknown_yet")
 
 
-def test_an_unknown_type_is_given_up_after_the_grace(
-    drain: Any, time_travel: Any, configure: Configure
-) -> None:
+def test_an_unknown_type_is_given_up_after_the_grace(configure):
     configure(UNKNOWN_TYPE_GRACE=12)
     row = WorkFactory(type="t.bad.unknown")
     for _ in range(3):
@@ -143,7 +138,7 @@ def test_an_unknown_type_is_given_up_after_the_grace(
     assert drain().dead == 1
     state = stated(row.id)
     assert (state.status, state.reason, state.attempt) == ("dead", "unknown_type", 0)
-    assert (state.error or "").startswith(
+    assert state.error.startswith(
         "unknown work type: no worker knew 't.bad.unknown' within AYEWORK['UNKNOWN_TYPE_GRACE']; "
         "install the app that defines it, then retry this work. "
     )
@@ -153,7 +148,7 @@ def test_an_unknown_type_is_given_up_after_the_grace(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_unknown_type_holds_up_no_other_work(running_worker: Any) -> None:
+def test_an_unknown_type_holds_up_no_other_work():
     row = WorkFactory(type="t.bad.unknown", priority=9)
     with running_worker(concurrency=1):
         assert enqueue(add(a=1, b=2)).result(timeout=20) == 3

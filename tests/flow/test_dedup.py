@@ -10,19 +10,66 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_ayework import Dedup, InvalidWorkId, aenqueue, dependency, enqueue
+from django_ayework import (
+    Context,
+    Dedup,
+    InvalidWorkId,
+    aenqueue,
+    cancel,
+    complete,
+    dependency,
+    enqueue,
+    enqueue_many,
+    retry,
+    work,
+)
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.maintenance import prune
-from django_ayework.models import StoreEntry, Work
+from django_ayework.models import Group, StoreEntry, Work
 from django_ayework.rules.states import LIVE, Status
 from django_ayework.store.clock import clock
+from django_ayework.testing import drain, running_worker, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order
 from tests.app.works import add, fail
+from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
 
 KEY = Dedup("k")
+
+
+@work(name="t.dedup.keyed", options=lambda n, **_: {"dedup": Dedup(f"n{n}")})
+def keyed(ctx: Context, n: int):
+    return ctx.result(n)
+
+
+@work(name="t.dedup.maybe", options=lambda n: {"dedup": Dedup(f"n{n}") if n else None})
+def maybe(ctx: Context, n: int):
+    return ctx.result(n)
+
+
+@work(name="t.dedup.choosy", options=lambda past: {"dedup": Dedup("k", exclude=past)})
+def choosy(ctx: Context, past: list[str]):
+    return ctx.result(past)
+
+
+@work(name="t.dedup.tick")
+def tick(ctx: Context, runs: int):
+    if runs > 1:
+        enqueue(tick(runs=runs - 1), dedup=Dedup("tick", exclude=[ctx.id]), delay=60)
+    return ctx.result(runs)
+
+
+@work(name="t.dedup.parent")
+def parent(ctx: Context, how: str):
+    if how == "queue option":
+        return ctx.queue([add(a=1, b=2)], dedup=KEY)
+    if how == "queued type":
+        return ctx.queue([[keyed(n=1)]])
+    if how == "next option":
+        return ctx.queue([add(a=1, b=2)]).next(add(a=1, b=2), dedup=KEY)
+    return ctx.queue([add(a=1, b=2)]).next(keyed(n=1))
 
 
 def stored(status: str = "pending", age: float = 0, **columns: Any) -> str:
@@ -35,7 +82,7 @@ def stored(status: str = "pending", age: float = 0, **columns: Any) -> str:
 @pytest.mark.parametrize("scope", ["incomplete", "any"])
 @pytest.mark.parametrize("window", [None, 60, 7200])
 @pytest.mark.parametrize("excluded", [False, True])
-def test_what_counts_as_there(status: Status, scope: Any, window: float | None, excluded: bool) -> None:
+def test_what_counts_as_there(status, scope, window, excluded):
     there = stored(status, age=3600)
     handle = enqueue(add(a=1, b=2), dedup=Dedup("k", scope, window, [there] if excluded else ()))
     counts = (scope == "any" or status in LIVE) and window != 60 and not excluded
@@ -44,80 +91,65 @@ def test_what_counts_as_there(status: Status, scope: Any, window: float | None, 
     assert Work.objects.count() == (1 if counts else 2)
 
 
-def test_the_handle_is_of_the_work_that_is_there_which_stays_as_it_was() -> None:
-    first = enqueue(add(a=1, b=2), dedup=KEY, priority=1)
-    before = Work.objects.values().get()
-    second = enqueue(add(a=8, b=9), dedup=KEY, priority=5, queue="mail", delay=60)
+def test_the_handle_is_of_the_work_that_is_there_which_stays_as_it_was(
+    queued, django_capture_on_commit_callbacks
+):
+    with django_capture_on_commit_callbacks(execute=True):
+        [first, *_] = enqueue_many([add(a=1, b=2), fail()], together=True, dedup=KEY, priority=1)
+        before = [*Work.objects.order_by("id").values()]
+        second = enqueue(add(a=8, b=9), dedup=KEY, priority=5, queue="mail", delay=60)
     assert (first.deduplicated, second.deduplicated) == (False, True)
     assert (second.id, second.group_id) == (first.id, first.group_id)
-    assert Work.objects.values().get() == before
+    assert enqueue(fail(), dedup=KEY).group_id == first.group_id
+    assert [*Work.objects.order_by("id").values()] == before
+    assert queued == [row["id"] for row in before], "nothing is sent for the second one"
 
 
-def test_the_handle_has_the_group_of_the_work_that_is_there() -> None:
-    there = stored(group_id="family")
-    assert enqueue(add(a=1, b=2), dedup=KEY).group_id == "family"
-    assert Work.objects.get().id == there
-
-
-def test_keys_differ_by_every_letter() -> None:
+def test_keys_differ_by_every_letter_and_by_type():
     keys = ["k", "K", "k2", "ḱ", "k k"]
-    assert not any(enqueue(add(a=1, b=2), dedup=Dedup(key)).deduplicated for key in keys)
-    assert sorted(Work.objects.values_list("dedup_key", flat=True)) == sorted(keys)
-
-
-def test_each_type_has_keys_of_its_own() -> None:
-    assert not enqueue(add(a=1, b=2), dedup=KEY).deduplicated
-    assert not enqueue(fail(), dedup=KEY).deduplicated
+    WorkFactory(dedup_key=None)
+    works = [*((add(a=1, b=2), key) for key in keys), (fail(), "k")]
+    assert not any(enqueue(work, dedup=Dedup(key)).deduplicated for work, key in works)
+    assert sorted(Work.objects.exclude(dedup_key=None).values_list("dedup_key", flat=True)) == sorted(
+        [*keys, "k"]
+    )
+    assert not enqueue(add(a=1, b=2)).deduplicated
     assert enqueue(fail(), dedup=KEY).deduplicated
 
 
-def test_works_without_a_key_are_never_there() -> None:
-    WorkFactory(dedup_key=None)
-    assert not enqueue(add(a=1, b=2), dedup=KEY).deduplicated
-    assert not enqueue(add(a=1, b=2)).deduplicated
-
-
 @pytest.mark.parametrize("ages", [(10, 20, 30), (30, 20, 10), (20, 10, 30)])
-def test_the_newest_match_wins(ages: tuple[int, ...]) -> None:
+def test_the_newest_match_wins(ages):
     by_age = {age: stored(age=age) for age in ages}
     assert enqueue(add(a=1, b=2), dedup=KEY).id == by_age[10]
     assert enqueue(add(a=1, b=2), dedup=Dedup("k", exclude=by_age[10])).id == by_age[20]
 
 
-def test_a_newer_work_that_has_ended_does_not_hide_an_older_one_that_has_not() -> None:
+def test_a_newer_work_that_has_ended_does_not_hide_an_older_one_that_has_not():
     older, newer = stored(age=20), stored("success", age=10)
     assert enqueue(add(a=1, b=2), dedup=KEY).id == older
     assert enqueue(add(a=1, b=2), dedup=Dedup("k", "any")).id == newer
 
 
-def test_once_it_has_ended_the_key_is_free_again(drain: Any) -> None:
+@pytest.mark.parametrize("end", [drain, lambda: complete(Work.objects.get().id)], ids=["run", "completed"])
+def test_once_it_has_ended_the_key_is_free_again(end):
     first = enqueue(add(a=1, b=2), dedup=KEY)
-    drain()
+    end()
     assert enqueue(add(a=1, b=2), dedup=Dedup("k", "any")).id == first.id
     assert not enqueue(add(a=1, b=2), dedup=KEY).deduplicated
 
 
 @pytest.mark.parametrize("scope", ["incomplete", "any"])
-def test_a_window_passes(scope: Any, time_travel: Any) -> None:
+def test_a_window_passes(scope):
     dedup = Dedup("k", scope, window=timedelta(minutes=1))
     enqueue(add(a=1, b=2), dedup=dedup)
     time_travel(59)
     assert enqueue(add(a=1, b=2), dedup=dedup).deduplicated
     time_travel(2)
+    assert enqueue(add(a=1, b=2), dedup=Dedup("k", scope, window=1e13)).deduplicated, "longer than time"
     assert not enqueue(add(a=1, b=2), dedup=dedup).deduplicated
 
 
-def test_a_window_may_be_longer_than_time() -> None:
-    there = stored(age=3600)
-    assert enqueue(add(a=1, b=2), dedup=Dedup("k", window=1e13)).id == there
-
-
-def test_an_excluded_handle_is_passed_over() -> None:
-    first = enqueue(add(a=1, b=2), dedup=KEY)
-    assert not enqueue(add(a=1, b=2), dedup=Dedup("k", exclude=[first])).deduplicated
-
-
-def test_an_id_of_ones_own_is_used_only_when_nothing_is_there() -> None:
+def test_an_id_of_ones_own_is_used_only_when_nothing_is_there():
     assert enqueue(add(a=1, b=2), dedup=KEY, id="one").id == "one"
     assert enqueue(add(a=1, b=2), dedup=KEY, id="two").id == "one"
     assert enqueue(add(a=1, b=2), dedup=KEY, id="one").deduplicated
@@ -125,47 +157,26 @@ def test_an_id_of_ones_own_is_used_only_when_nothing_is_there() -> None:
         enqueue(add(a=1, b=2), dedup=Dedup("other"), id="one")
 
 
-def test_a_request_twice_is_one_work_whatever_is_excluded() -> None:
+def test_what_is_excluded_is_passed_over_but_a_request_twice_is_one_work():
     request = add(a=1, b=2)
-    enqueue(request, dedup=KEY)
+    first = enqueue(request, dedup=KEY)
     again = enqueue(request, dedup=Dedup("k", exclude=[request.id]))
     assert (again.id, again.deduplicated) == (request.id, True)
+    assert not enqueue(add(a=1, b=2), dedup=Dedup("k", exclude=[first])).deduplicated
 
 
-def test_what_is_rolled_back_was_never_there() -> None:
+def test_what_is_rolled_back_was_never_there_and_a_match_leaves_the_transaction_alone():
     with transaction.atomic():
         enqueue(add(a=1, b=2), dedup=KEY)
-        Order.objects.create(reference="gone")
         transaction.set_rollback(True)
     assert not enqueue(add(a=1, b=2), dedup=KEY).deduplicated
-    assert Work.objects.count() == 1
-
-
-def test_a_match_leaves_the_callers_transaction_alone() -> None:
-    stored()
     with transaction.atomic():
         Order.objects.create(reference="kept")
         assert enqueue(add(a=1, b=2), dedup=KEY).deduplicated
-    assert Order.objects.count() == 1
+    assert Work.objects.count() == Order.objects.count() == 1
 
 
-def test_only_a_new_work_is_told_of(events: Any, django_capture_on_commit_callbacks: Any) -> None:
-    with django_capture_on_commit_callbacks(execute=True):
-        first = enqueue(add(a=1, b=2), dedup=KEY)
-        enqueue(add(a=1, b=2), dedup=KEY)
-    assert [(event.kind, event.id) for event in events] == [("queued", first.id)]
-
-
-def test_a_plain_enqueue_is_still_one_statement() -> None:
-    with CaptureQueriesContext(
-        connection,
-    ) as plain:
-        enqueue(add(a=1, b=2))
-    assert len(plain) == 1
-    assert StoreEntry.objects.count() == 0
-
-
-def test_the_key_is_locked_before_it_is_looked_for() -> None:
+def test_the_key_is_locked_before_it_is_looked_for():
     enqueue(add(a=1, b=2), dedup=KEY)
     with CaptureQueriesContext(connection) as captured:
         enqueue(add(a=1, b=2), dedup=Dedup("other"))
@@ -173,7 +184,7 @@ def test_the_key_is_locked_before_it_is_looked_for() -> None:
     assert said == ["INSERT", "SELECT", "INSERT"]
 
 
-def test_locks_are_pruned_a_day_later(time_travel: Any) -> None:
+def test_locks_are_pruned_a_day_later():
     enqueue(add(a=1, b=2), dedup=KEY)
     prune()
     assert StoreEntry.objects.count() == 1
@@ -183,25 +194,229 @@ def test_locks_are_pruned_a_day_later(time_travel: Any) -> None:
     assert enqueue(add(a=1, b=2), dedup=KEY).deduplicated
 
 
-def test_what_is_no_dedup_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"expected dedup to be a Dedup\(...\), got: 'k'"):
-        enqueue(add(a=1, b=2), dedup="k")  # type: ignore[arg-type]
-    assert not enqueue(add(a=1, b=2), dedup=None).deduplicated
-
-
-def test_a_deferred_insert_cannot_promise_its_id() -> None:
-    with pytest.raises(TypeError, match="does not go with on_commit=True"):
-        enqueue(add(a=1, b=2), dedup=KEY, on_commit=True)
-
-
-def test_a_gate_takes_no_key() -> None:
-    with pytest.raises(TypeError, match="a gate takes no dedup="):
-        enqueue(dependency(["one"], [add(a=1, b=2)]), dedup=KEY)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: enqueue(add(a=1, b=2), dedup="k"), r"expected dedup to be a Dedup\(...\), got: 'k'"),
+        (lambda: enqueue(add(a=1, b=2), dedup=KEY, on_commit=True), "does not go with on_commit=True"),
+        (lambda: enqueue_many([keyed(n=1)], on_commit=True), "does not go with on_commit=True"),
+        (lambda: enqueue(dependency(["one"], [add(a=1, b=2)]), dedup=KEY), "a gate takes no dedup="),
+        (
+            lambda: enqueue_many([add(a=1, b=2), dependency(["one"], [add(a=1, b=2)])], dedup=KEY),
+            "a gate takes no dedup=",
+        ),
+        (
+            lambda: dependency(["one"], [keyed(n=1)]),
+            r"dependency\(queue=\), given <WorkRequest t.dedup.keyed .*>, takes no dedup=",
+        ),
+        (lambda: dependency([keyed(n=1)], [add(a=1, b=2)]), r"dependency\(on=\), given .* takes no dedup="),
+    ],
+    ids=["text", "on_commit", "computed, on_commit", "gate", "gate among many", "released", "watched"],
+)
+def test_where_a_key_is_refused(call, message):
+    with pytest.raises((TypeError, InvalidOption), match=message):
+        call()
     assert Work.objects.count() == 0
 
 
+@pytest.mark.parametrize("how", ["queue option", "queued type", "next option", "next type"])
+def test_works_of_a_group_cannot_be_works_that_are_there(how):
+    handle = enqueue(parent(how=how), retry=None)
+    for _ in range(3):
+        drain(raises=False)
+        time_travel(60)
+    state = handle.state()
+    assert state.status == "dead"
+    assert "takes no dedup=" in (state.error or "")
+    assert "Queue it by itself with enqueue(..., dedup=...)" in (state.error or "")
+    assert Work.objects.count() == 1
+
+
+def test_a_gate_watches_a_match_by_its_handle():
+    enqueue(keyed(n=1))
+    gate = enqueue(dependency([enqueue(keyed(n=1))], [add(a=1, b=2)]))
+    drain()
+    assert gate.group(timeout=0) == 3
+
+
 @pytest.mark.django_db(transaction=True)
-def test_the_async_twin_deduplicates_the_same() -> None:
+def test_the_async_twin_deduplicates_the_same():
     first = async_to_sync(aenqueue)(add(a=1, b=2), dedup=KEY)
     second = async_to_sync(aenqueue)("shop.add", {"a": 1, "b": 2}, dedup=KEY)
     assert (second.id, second.deduplicated) == (first.id, True)
+
+
+# --- many -----------------------------------------------------------------------------------------------
+
+
+def test_an_option_of_the_batch_makes_it_one_work():
+    handles = enqueue_many([add(a=n, b=0) for n in range(3)], dedup=KEY)
+    assert {handle.id for handle in handles} == {Work.objects.get().id}
+    assert [handle.deduplicated for handle in handles] == [False, True, True]
+    assert Work.objects.get().input == '{"a":0,"b":0}'
+
+
+def test_a_batch_finds_what_was_there_before_and_after_the_window_is_one_new_work():
+    dedup = Dedup("k", "any", window=60)
+    old = enqueue(add(a=1, b=2), dedup=dedup)
+    handles = enqueue_many([add(a=n, b=0) for n in range(2)], dedup=dedup)
+    assert [(handle.id, handle.deduplicated) for handle in handles] == [(old.id, True)] * 2
+    time_travel(61)
+    first, second = enqueue_many([add(a=1, b=0), add(a=2, b=0)], dedup=dedup)
+    assert first.id != old.id
+    assert (first.deduplicated, second.id, second.deduplicated) == (False, first.id, True)
+
+
+def test_what_is_excluded_is_passed_over_within_the_batch_too():
+    first, second, third = (add(a=n, b=0) for n in range(3))
+    handles = enqueue_many([first, second, third], dedup=Dedup("k", exclude=[first.id]))
+    assert [(handle.id, handle.deduplicated) for handle in handles] == [
+        (first.id, False),
+        (second.id, False),
+        (second.id, True),
+    ]
+
+
+def test_the_newest_of_the_batch_wins():
+    first = choosy(past=[])
+    second = choosy(past=[first.id])
+    handles = enqueue_many([first, second, choosy(past=[]), choosy(past=[second.id])])
+    assert [handle.id for handle in handles] == [first.id, second.id, second.id, first.id]
+
+
+def test_a_type_computes_the_key_from_the_input_and_a_key_given_wins():
+    handles = enqueue_many([keyed(n=1), keyed(n=2), keyed(n=1)])
+    assert [handle.deduplicated for handle in handles] == [False, False, True]
+    assert handles[2].id == handles[0].id
+    assert enqueue(keyed(n=2)).id == handles[1].id
+    assert keyed.enqueue(n=1).deduplicated
+    assert sorted(Work.objects.values_list("dedup_key", flat=True)) == ["n1", "n2"]
+    assert not enqueue(keyed(n=1), dedup=KEY).deduplicated
+    assert enqueue(keyed(n=2), dedup=KEY).deduplicated
+
+
+def test_works_with_and_without_keys_can_be_queued_at_once():
+    request = keyed(n=1)
+    requests = [maybe(n=0), maybe(n=1), maybe(n=0), maybe(n=1), add(a=1, b=2), request, request]
+    handles = enqueue_many(requests)
+    assert [handle.deduplicated for handle in handles] == [False, False, False, True, False, False, True]
+    assert handles[-1].id == request.id
+    assert Work.objects.count() == 5
+
+
+def test_a_request_queued_before_is_not_new_to_the_others_of_its_key():
+    known = keyed(n=1)
+    enqueue(known)
+    drain()
+    handles = enqueue_many([known, keyed(n=1)])
+    assert [handle.deduplicated for handle in handles] == [True, False]
+    assert Work.objects.count() == 2
+
+
+def test_a_group_is_made_of_the_works_that_are_new():
+    there = enqueue(keyed(n=1))
+    handles = enqueue_many([keyed(n=1), keyed(n=2), keyed(n=3), keyed(n=2)], together=True)
+    assert [handle.deduplicated for handle in handles] == [True, False, False, True]
+    assert handles[0].group_id == there.id
+    assert {handle.group_id for handle in handles[1:]} == {handles[1].id}
+    assert Group.objects.get().total == 2
+    drain()
+    assert handles[1].group(timeout=0) in (2, 3)
+
+
+def test_a_group_of_which_all_were_there_is_none():
+    enqueue_many([keyed(n=1), keyed(n=2)])
+    handles = enqueue_many([keyed(n=1), keyed(n=2)], together=True)
+    assert all(handle.deduplicated for handle in handles)
+    assert (Work.objects.count(), Group.objects.count()) == (2, 0)
+
+
+def test_many_keys_take_few_statements():
+    enqueue_many([keyed(n=n) for n in range(600)])
+    with CaptureQueriesContext(connection) as captured:
+        handles = enqueue_many([keyed(n=n) for n in range(1200)])
+    assert [handle.deduplicated for handle in handles] == [True] * 600 + [False] * 600
+    assert Work.objects.count() == 1200
+    assert len(captured) < 20
+
+
+# --- a work that queues its own next run under a key ----------------------------------------------------
+
+
+def test_a_work_that_recurs_runs_once_per_round():
+    enqueue(tick(runs=3), dedup=Dedup("tick"))
+    for _ in range(5):
+        drain()
+        assert Work.objects.filter(status="scheduled").count() <= 1
+        time_travel(61)
+    assert sorted(Work.objects.values_list("status", "result")) == [("success", str(n)) for n in (1, 2, 3)]
+
+
+failing = {"now": False}
+
+
+@work(name="t.dedup.series", atomic=True)
+def series(ctx: Context) -> None:
+    enqueue(series(), dedup=Dedup("series", exclude=[ctx.id]), delay=3600)
+    if failing["now"]:
+        raise RuntimeError("not now")
+
+
+def start() -> None:
+    """Begin the series, unless it is going."""
+    enqueue(series(), dedup=Dedup("series"))
+
+
+def runs(*statuses: str) -> list[Work]:
+    return list(Work.objects.filter(status__in=statuses).order_by("queued_at", "id"))
+
+
+@pytest.fixture
+def stands_still(monkeypatch: pytest.MonkeyPatch) -> Work:
+    """A run of the series has died, and its cause is mended."""
+    monkeypatch.setitem(failing, "now", True)
+    start()
+    for _ in range(3):
+        drain(raises=False)
+        time_travel(60)
+    monkeypatch.setitem(failing, "now", False)
+    [dead] = runs("dead")
+    assert runs(*LIVE) == [], "a run that fails queues no other"
+    return dead
+
+
+def test_starting_it_again_makes_no_second_series():
+    start()
+    start()
+    drain()
+    start()
+    time_travel(3600)
+    drain()
+    assert (len(runs("success")), len(runs(*LIVE))) == (2, 1)
+
+
+@pytest.mark.parametrize("repair", ["retry", "start", "retry, start", "start, retry", "start, run, retry"])
+def test_a_series_that_stands_still_goes_on_as_one(stands_still, repair):
+    acts = {"retry": lambda: retry(stands_still.id), "start": start, "run": drain}
+    for name in repair.split(", "):
+        acts[name]()
+    drain()
+    assert len(runs(*LIVE)) == 1
+    before = len(runs("success"))
+    time_travel(3600)
+    assert drain().succeeded == 1
+    assert (len(runs("success")), len(runs(*LIVE))) == (before + 1, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_runs_that_meet_in_a_real_worker_go_on_as_one_series(stands_still):
+    """A dead run is retried at the moment at which the run of a new series is due: both queue the next."""
+    for number in range(1, 9):
+        [dead] = runs("dead") or runs("cancelled")
+        start()
+        retry(dead.id)
+        with running_worker(concurrency=2):
+            eventually(lambda: not runs("pending", "running"))
+        assert len(runs("success")) == 2 * number
+        [following] = runs(*LIVE)
+        cancel(following.id)

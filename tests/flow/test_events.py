@@ -1,20 +1,37 @@
-"""Events through the hooks: their order, their fields, and that nothing can disturb the engine."""
+"""Events and signals: their order, their fields, and that receivers cannot disturb the engine."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connections, transaction
+from django.dispatch import Signal
 
-from django_ayework import Context, Defer, Retry, dependency, enqueue, enqueue_many, retry, work
-from django_ayework.define.events import WorkEvent
+from django_ayework import (
+    Context,
+    Defer,
+    Retry,
+    WorkState,
+    dependency,
+    enqueue,
+    enqueue_many,
+    get_handle,
+    retry,
+    signals,
+    work,
+)
+from django_ayework.define.handles import WorkEvent
 from django_ayework.models import Work
-from django_ayework.testing import now
+from django_ayework.testing import drain, enqueued, now, running_worker, time_travel
 from tests.app.works import add, fail
-from tests.flow.conftest import Configure
+from tests.flow.kit import ONCE, connected
 
 pytestmark = pytest.mark.django_db
 
@@ -24,99 +41,116 @@ def parent(ctx: Context):
     return ctx.queue([add(a=1, b=1), add(a=2, b=2)])
 
 
-def told(events: list[WorkEvent], names: dict[str, str]) -> list[str]:
+NAMES = {
+    signals.work_queued: "queued",
+    signals.work_started: "started",
+    signals.work_deferred: "deferred",
+    signals.work_unblocked: "unblocked",
+    signals.work_succeeded: "succeeded",
+    signals.work_failed: "failed",
+    signals.work_expired: "expired",
+    signals.work_cancelled: "cancelled",
+    signals.group_done: "group_done",
+}
+
+
+@pytest.fixture
+def signalled() -> Iterator[list[tuple[str, Any, dict[str, Any]]]]:
+    """Each signal's name, sender and further keywords."""
+    seen: list[tuple[str, Any, dict[str, Any]]] = []
+
+    def receiver(signal: Signal, sender: Any, **keywords: Any) -> None:
+        seen.append((NAMES[signal], sender, keywords))
+
+    for signal in NAMES:
+        signal.connect(receiver)
+    yield seen
+    for signal in NAMES:
+        signal.disconnect(receiver)
+
+
+def named(events: list[WorkEvent], names: dict[str, str]) -> list[str]:
     """The events as ``kind:name``; children are named by their input."""
     lines = []
     for event in events:
         name = names.get(event.id or event.group_id)
-        if name is None:
-            name = Work.objects.get(id=event.id).input
-        lines.append(f"{event.kind}:{name}")
+        lines.append(f"{event.kind}:{Work.objects.get(id=event.id).input if name is None else name}")
     return lines
 
 
-def test_the_life_of_a_work_in_order(drain: Any, events: list[WorkEvent]) -> None:
-    enqueue(add(a=1, b=2))
-    drain()
-    assert [event.kind for event in events] == ["queued", "started", "succeeded", "group-done"]
+def kinds(events: list[WorkEvent]) -> list[str]:
+    return [str(event.kind) for event in events]
 
 
-def test_children_are_queued_before_their_parent_succeeds(drain: Any, events: list[WorkEvent]) -> None:
-    handle = enqueue(parent())
-    drain()
-    first, second = '{"a":1,"b":1}', '{"a":2,"b":2}'
-    assert told(events, {handle.id: "p"}) == [
-        "queued:p",
-        "started:p",
-        f"queued:{first}",
-        f"queued:{second}",
-        "succeeded:p",
-        f"started:{first}",
-        f"succeeded:{first}",
-        f"started:{second}",
-        f"succeeded:{second}",
-        "group-done:p",
-    ]
+# --- order and fields -----------------------------------------------------------------------------------
 
 
-def test_events_tell_the_state_of_that_moment(drain: Any, events: list[WorkEvent]) -> None:
+def test_the_life_of_a_work_in_order(events, signalled):
     handle = enqueue(add(a=1, b=2))
     drain()
     queued, started, succeeded, done = events
-    assert {event.id for event in events[:3]} == {handle.id}
-    assert {event.type for event in events[:3]} == {"shop.add"}
+    assert kinds(events) == ["queued", "started", "succeeded", "group-done"]
+    assert {(event.id, event.type) for event in events[:3]} == {(handle.id, "shop.add")}
     assert {event.group_id for event in events} == {handle.id}
     states = [event.work for event in (queued, started, succeeded)]
-    assert [(state.status, state.attempt) for state in states if state] == [
+    assert [(state.status, state.attempt) for state in states] == [
         ("pending", 0),
         ("running", 1),
         ("success", 1),
     ]
-    assert succeeded.work is not None and succeeded.work.result == 3
+    assert queued.work.start_at == queued.work.queued_at
+    assert succeeded.work.result == 3
     assert (done.id, done.type, done.work, done.value) == (None, None, None, 3)
     assert all(abs(event.at - now()) < timedelta(minutes=1) for event in events)
     assert [event.extra for event in events] == [{}] * 4
+    assert [(name, sender, keywords) for name, sender, keywords in signalled[:3]] == [
+        (str(event.kind), "shop.add", {"work": event.work}) for event in events[:3]
+    ]
+    [(name, _, keywords)] = signalled[3:]
+    assert (name, keywords) == ("group_done", {"group_id": handle.id, "value": 3})
 
 
-def test_a_child_tells_its_parent_and_a_released_work_what_it_waited_for(
-    drain: Any, events: list[WorkEvent]
-) -> None:
-    @work(name="t.events.chained")
-    def chained(ctx: Context):
-        return ctx.queue([add(a=1, b=1)]).next([add(a=2, b=2)])
-
-    handle = enqueue(chained())
+def test_children_are_queued_before_their_parent_succeeds(events):
+    handle = enqueue(parent())
     drain()
-    first, gate, second = Work.objects.exclude(id=handle.id).order_by("queued_at", "id")
-    seen = {event.id: event.work for event in events if event.kind == "succeeded" and event.work}
-    assert seen[first.id].parent == handle.id
-    assert seen[second.id].parent == gate.id
-    assert gate.parent_id == handle.id
-
-
-def test_a_failure_tells_its_error_and_whether_it_is_the_last(
-    drain: Any, time_travel: Any, events: list[WorkEvent]
-) -> None:
-    enqueue(fail(), retry=Retry(attempts=2))
-    drain(raises=False)
-    time_travel(60)
-    drain(raises=False)
-    assert [event.kind for event in events] == [
-        "queued",
-        "started",
-        "failed",
-        "started",
-        "failed",
-        "group-done",
+    first, second = '{"a":1,"b":1}', '{"a":2,"b":2}'
+    assert named(events, {handle.id: "p"}) == [
+        *("queued:p", "started:p", f"queued:{first}", f"queued:{second}", "succeeded:p"),
+        *(f"{kind}:{child}" for child in (first, second) for kind in ("started", "succeeded")),
+        "group-done:p",
     ]
-    assert [event.extra for event in events if event.kind == "failed"] == [
-        {"error": "RuntimeError: no luck", "will_retry": True},
-        {"error": "RuntimeError: no luck", "will_retry": False},
-    ]
-    assert [event.work.attempt for event in events if event.kind == "started" and event.work] == [1, 2]
 
 
-def test_a_deferral_tells_when_it_comes_back(drain: Any, events: list[WorkEvent]) -> None:
+@pytest.mark.django_db(transaction=True)
+def test_a_gate_is_queued_before_it_opens(events):
+    watched = enqueue(add(a=1, b=1))
+    drain()
+    events.clear()
+    gate = enqueue(dependency([watched], [add(a=2, b=2)]))
+    drain()
+    assert named(events, {gate.id: "gate"})[:3] == ["queued:gate", 'queued:{"a":2,"b":2}', "succeeded:gate"]
+
+
+def test_a_failure_has_its_error_and_whether_it_is_the_last_and_a_retry_is_a_queueing(events, signalled):
+    handle = enqueue(fail(), retry=Retry(attempts=2))
+    for _ in range(2):
+        drain(raises=False)
+        time_travel(60)
+    assert kinds(events) == ["queued", "started", "failed", "started", "failed", "group-done"]
+    expected = [{"error": "RuntimeError: no luck", "will_retry": again} for again in (True, False)]
+    assert [event.extra for event in events if event.kind == "failed"] == expected
+    assert [event.work.attempt for event in events if event.kind == "started"] == [1, 2]
+    failures = [(sender, keywords) for name, sender, keywords in signalled if name == "failed"]
+    assert [sender for sender, _ in failures] == ["shop.fail"] * 2
+    assert [keywords.pop("work").status for _, keywords in failures] == ["scheduled", "dead"]
+    assert [keywords for _, keywords in failures] == expected
+    events.clear()
+    retry(handle.id)
+    drain(raises=False)
+    assert kinds(events) == ["queued", "started", "failed"]
+
+
+def test_a_deferral_has_the_moment_of_its_return(events, signalled):
     moment = now() + timedelta(hours=1)
 
     @work(name="t.events.defers")
@@ -125,68 +159,130 @@ def test_a_deferral_tells_when_it_comes_back(drain: Any, events: list[WorkEvent]
 
     enqueue(defers())
     drain()
-    assert [event.kind for event in events] == ["queued", "started", "deferred"]
-    assert events[-1].extra == {"run_at": moment}
-    assert events[-1].work is not None and events[-1].work.start_at == moment
+    assert kinds(events) == ["queued", "started", "deferred"]
+    assert (events[-1].extra, events[-1].work.start_at) == ({"run_at": moment}, moment)
+    name, _, keywords = signalled[2]
+    assert (name, keywords.keys(), keywords["run_at"]) == ("deferred", {"work", "run_at"}, moment)
 
 
-def test_a_retry_is_a_queueing(drain: Any, events: list[WorkEvent]) -> None:
-    handle = enqueue(fail(), retry=Retry(attempts=1))
+def test_bad_input_is_a_last_failure_and_an_expiry_is_none(events, signalled):
+    Work.objects.filter(id=enqueue(add(a=1, b=2)).id).update(input="garbage")
     drain(raises=False)
-    del events[:]
-    retry(handle.id)
-    drain(raises=False)
-    assert [event.kind for event in events] == ["queued", "started", "failed", "group-done"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_gate_is_queued_before_it_opens(drain: Any, events: list[WorkEvent]) -> None:
-    watched = enqueue(add(a=1, b=1))
-    drain()
-    del events[:]
-    gate = enqueue(dependency([watched], [add(a=2, b=2)]))
-    drain()
-    assert told(events, {gate.id: "gate"})[:3] == ["queued:gate", 'queued:{"a":2,"b":2}', "succeeded:gate"]
-
-
-def test_bad_input_is_a_last_failure(drain: Any, events: list[WorkEvent]) -> None:
-    handle = enqueue(add(a=1, b=2))
-    Work.objects.filter(id=handle.id).update(input="garbage")
-    drain(raises=False)
-    assert [event.kind for event in events] == ["queued", "failed", "group-done"]
+    assert kinds(events) == ["queued", "failed", "group-done"]
     assert events[1].extra["will_retry"] is False
+    signalled.clear()
+    enqueue(add(a=1, b=2), expires=10)
+    time_travel(11)
+    drain()
+    assert [name for name, _, _ in signalled] == ["queued", "expired", "group_done"]
+    assert (signalled[1][2].keys(), signalled[1][2]["work"].reason) == ({"work"}, "expired")
 
 
-def test_a_type_hears_its_own_works_only(drain: Any, events: list[WorkEvent]) -> None:
-    own: list[WorkEvent] = []
+# --- what a work waits for, or has waited for -----------------------------------------------------------
 
-    @work(name="t.events.own", on_event=own.append)
-    def mine() -> int:
+
+def waiting() -> tuple[str, str]:
+    """Queue a work, one that is blocked by it, and a gate over it; return the ids of the first two."""
+    first = enqueue(add(a=1, b=1))
+    blocked = enqueue(add(a=2, b=2), blockers=[first])
+    enqueue(dependency([first], [add(a=3, b=3)]))
+    return first.id, blocked.id
+
+
+def states_of(events: list[WorkEvent], id: str) -> list[WorkState]:
+    return [event.work for event in events if event.work is not None and event.id == id]
+
+
+def test_each_event_shows_the_blockers_and_the_dependents(events):
+    first, blocked = waiting()
+    drain()
+    states = states_of(events, blocked)
+    assert [str(state.status) for state in states] == ["blocked", "pending", "running", "success"]
+    assert [(state.blockers, state.dependents) for state in states] == [((first,), ())] * 4
+    released = Work.objects.exclude(parent_id=None).get()
+    states = states_of(events, released.id)
+    assert [str(state.status) for state in states] == ["pending", "running", "success"]
+    assert [(state.blockers, state.dependents) for state in states] == [((), (first,))] * 3
+    assert {state.parent for state in states} == {released.parent_id}
+    assert Work.objects.get(id=released.parent_id).type == "@work/dependency"
+
+
+def test_they_are_read_when_asked_for_and_only_once(events, django_assert_num_queries):
+    first, blocked = waiting()
+    drain()
+    state = states_of(events, blocked)[0]
+    with django_assert_num_queries(0):
+        assert (state.id, str(state.status), state.dependents) == (blocked, "blocked", ())
+    with django_assert_num_queries(1):
+        assert state.blockers == state.blockers == (first,)
+
+
+def test_the_last_event_shows_what_the_handle_shows_and_so_does_a_copy(events):
+    first, blocked = waiting()
+    drain()
+    state, asked = states_of(events, blocked)[-1], get_handle(blocked).state()
+    for copied in (state, copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        assert copied.blockers == (first,)
+        assert copied == asked
+        assert asked == copied
+    assert asdict(state) == asdict(asked)
+    with pytest.raises(AttributeError, match="statuss"):
+        _ = state.statuss
+
+
+def test_async_receivers_and_the_testing_kit_see_them_in_the_transaction_of_a_test():
+    seen: list[tuple[str, ...]] = []
+
+    async def receive(sender: Any, work: WorkState, **keywords: Any) -> None:
+        if work.blockers:
+            seen.append(work.blockers)
+
+    with connected(receive, signals.work_queued, signals.work_succeeded):
+        first, blocked = waiting()
+        found = {state.id: state.blockers for state in enqueued(add) if state.blockers}
+        drain()
+    assert seen == [(first,)] * 2
+    assert found == {blocked: (first,)}
+
+
+# --- receivers ------------------------------------------------------------------------------------------
+
+
+def test_a_type_has_its_own_works_only_and_before_the_system(configure):
+    order: list[tuple[str, str, str]] = []
+
+    def hook(level: str) -> Callable[[WorkEvent], None]:
+        return lambda event: order.append((level, event.kind, event.type))
+
+    configure(ON_EVENT=hook("system"))
+
+    @work(name="t.events.own", on_event=hook("type"))
+    def own() -> int:
         return 5
 
-    enqueue_many([mine(), add(a=1, b=2)])
+    enqueue_many([own(), add(a=1, b=2)])
     drain()
-    assert [(event.type, event.kind) for event in own] == [
-        ("t.events.own", kind) for kind in ("queued", "started", "succeeded")
+    assert order[:2] == [("type", "queued", "t.events.own"), ("system", "queued", "t.events.own")]
+    assert [entry for entry in order if entry[0] == "type"] == [
+        ("type", kind, "t.events.own") for kind in ("queued", "started", "succeeded")
     ]
-    assert len(events) == 8
+    assert len(order) == 3 + 8
 
 
-def test_a_type_is_told_before_the_system(drain: Any, configure: Configure) -> None:
-    order: list[str] = []
-    configure(ON_EVENT=lambda event: order.append(f"system {event.kind}"))
+def test_a_receiver_is_called_for_its_sender_only():
+    seen: list[Any] = []
 
-    @work(name="t.events.order", on_event=lambda event: order.append(f"type {event.kind}"))
-    def ordered() -> None: ...
+    def receiver(work: WorkState, **keywords: Any) -> None:
+        seen.append(work.type)
 
-    enqueue(ordered())
-    drain(limit=0)
-    assert order == ["type queued", "system queued"]
+    with connected(receiver, signals.work_queued, sender="shop.add"):
+        enqueue(add(a=1, b=2))
+        enqueue(fail(), retry=ONCE)
+        drain(raises=False)
+    assert seen == ["shop.add"]
 
 
-def test_hooks_that_raise_are_reported_and_disturb_nobody(
-    drain: Any, configure: Configure, reported: list[Any]
-) -> None:
+def test_hooks_that_raise_are_reported_and_disturb_no_work(configure, reported):
     def system(event: WorkEvent) -> None:
         raise LookupError(f"system {event.kind}")
 
@@ -203,14 +299,14 @@ def test_hooks_that_raise_are_reported_and_disturb_nobody(
     assert drain().succeeded == 1
     assert handle.result(timeout=0) == "done"
     assert reported == [
-        (f"{who} {kind}", "hook")
+        (f"{level} {kind}", "hook")
         for kind in ("queued", "started", "succeeded", "group-done")
-        for who in ("type", "system")
-        if (who, kind) != ("type", "group-done")
+        for level in ("type", "system")
+        if (level, kind) != ("type", "group-done")
     ]
 
 
-def test_an_error_hook_that_raises_is_ignored(drain: Any, configure: Configure) -> None:
+def test_an_error_hook_that_raises_is_ignored(configure):
     def broken(*args: Any) -> None:
         raise RuntimeError("broken")
 
@@ -220,7 +316,20 @@ def test_an_error_hook_that_raises_is_ignored(drain: Any, configure: Configure) 
     assert handle.result(timeout=0) == 3
 
 
-def test_a_hook_may_queue_works(drain: Any, configure: Configure) -> None:
+def test_a_receiver_that_raises_is_reported_and_the_others_are_called(signalled, reported):
+    def broken(**keywords: Any) -> None:
+        raise LookupError("receiver down")
+
+    with connected(broken, signals.work_queued, signals.work_succeeded):
+        handle = enqueue(add(a=1, b=2))
+        report = drain()
+    assert (report.succeeded, report.dead, report.retried) == (1, 0, 0)
+    assert handle.result(timeout=0) == 3
+    assert reported == [("receiver down", "hook")] * 2
+    assert [name for name, _, _ in signalled] == ["queued", "started", "succeeded", "group_done"]
+
+
+def test_a_hook_may_queue_works(configure):
     def follow(event: WorkEvent) -> None:
         if event.kind == "succeeded" and event.work and event.work.result == 3:
             enqueue(add(a=10, b=10), id="follower")
@@ -231,7 +340,7 @@ def test_a_hook_may_queue_works(drain: Any, configure: Configure) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_rolled_back_transaction_did_is_not_told(events: list[WorkEvent], drain: Any) -> None:
+def test_what_a_rolled_back_transaction_did_has_no_events(events):
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         enqueue(add(a=1, b=2))
         _ = 1 / 0
@@ -239,17 +348,16 @@ def test_what_a_rolled_back_transaction_did_is_not_told(events: list[WorkEvent],
 
 
 @pytest.mark.django_db(transaction=True)
-def test_others_can_see_what_is_told(configure: Configure, running_worker: Any) -> None:
+def test_other_connections_see_what_an_event_says(configure):
     seen: list[tuple[str, str]] = []
 
-    def from_another_thread(event: WorkEvent) -> None:
-        def look() -> None:
-            status = Work.objects.get(id=event.id).status
-            seen.append((str(event.kind), status))
-            connections.close_all()
+    def look(event: WorkEvent) -> None:
+        seen.append((str(event.kind), Work.objects.get(id=event.id).status))
+        connections.close_all()
 
+    def from_another_thread(event: WorkEvent) -> None:
         if event.kind in ("started", "succeeded"):
-            thread = threading.Thread(target=look)
+            thread = threading.Thread(target=look, args=(event,))
             thread.start()
             thread.join()
 
@@ -257,3 +365,16 @@ def test_others_can_see_what_is_told(configure: Configure, running_worker: Any) 
     with running_worker(concurrency=1):
         enqueue(add(a=1, b=2)).result(timeout=20)
     assert seen == [("started", "running"), ("succeeded", "success")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_signals_that_it_starts_and_stops():
+    seen: list[tuple[Signal, Any]] = []
+
+    def receiver(signal: Signal, worker: Any, **keywords: Any) -> None:
+        seen.append((signal, worker))
+
+    with connected(receiver, signals.worker_started, signals.worker_stopped):
+        with running_worker(concurrency=1) as worker:
+            enqueue(add(a=1, b=2)).result(timeout=20)
+        assert seen == [(signals.worker_started, worker), (signals.worker_stopped, worker)]

@@ -1,4 +1,4 @@
-"""Retrying by hand: what can be retried, with which input, and what begins anew."""
+"""Retrying by hand: what can be retried, with which input, what begins anew; and running a success again."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import transaction
 
-from django_ayework import NotRetryable, Retry, UnknownWorkType, WorkNotFound, aretry, enqueue, retry, work
+from django_ayework import (
+    Context,
+    NotRetryable,
+    Retry,
+    UnknownWorkType,
+    WorkNotFound,
+    aretry,
+    dependency,
+    enqueue,
+    retry,
+    work,
+)
 from django_ayework.models import Work
-from django_ayework.testing import now
+from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkFactory
-from tests.app.works import fail
-from tests.flow.kit import Opaque, stated
+from tests.app.works import add, fail
+from tests.flow.kit import Oops, Opaque, stated
+from tests.invariants import assert_consistent
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 
 
 @work(name="t.bad.once", retry=Retry(attempts=1), expires=60)
@@ -25,108 +38,194 @@ def once(n: int = 1) -> int:
     return n
 
 
-@pytest.mark.parametrize("status", ["pending", "scheduled", "running", "success", "blocked"])
-def test_a_work_that_has_not_died_cannot_be_retried(status: str) -> None:
+@work(name="t.again.seen", expires=600, timeout=5, retry=Retry(attempts=7))
+def seen(ctx: Context, n: int = 1) -> list[Any]:
+    return [n, ctx.parent, ctx.dependents, ctx.blockers]
+
+
+@work(name="t.again.step")
+def step(ctx: Context, n: int) -> Any:
+    return ctx.continue_with(step(n=n - 1)) if n else ctx.result("end")
+
+
+@pytest.fixture
+def dead():
+    """A work that has died, and can be retried with another input."""
+    handle = enqueue(once(n=1))
+    drain(raises=False)
+    return handle
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("status", ["pending", "scheduled", "running", "blocked"])
+def test_a_work_that_has_not_ended_cannot_be_retried(status, again):
     row = WorkFactory(status=status)
     with pytest.raises(NotRetryable) as raised:
-        retry(row.id)
-    hint = f" To run it once more, as a new work, call retry({row.id!r}, again=True)."
+        retry(row.id, again=True) if again else retry(row.id)
     assert str(raised.value) == (
-        f"expected the work {row.id} to be dead or cancelled, but it is {status}; "
-        f"only ended works without success can be retried.{hint if status == 'success' else ''}"
+        f"expected the work {row.id} to be dead, cancelled or success, but it is {status}; "
+        "wait for its end, or cancel it first."
+        if again
+        else f"expected the work {row.id} to be dead or cancelled, but it is {status}; "
+        "only ended works without success can be retried."
     )
     assert raised.value.id == row.id
-    row.refresh_from_db()
-    assert row.status == status
+    assert stated(row.id).status == status
+    Work.objects.all().delete()
 
 
-def test_a_work_that_is_not_there_cannot_be_retried() -> None:
+def test_a_work_that_is_not_there_cannot_be_retried():
     with pytest.raises(WorkNotFound, match="no work has the id 'nowhere', so it cannot be retried") as raised:
         retry("nowhere")
     assert raised.value.id == "nowhere"
 
 
-def test_a_retry_gives_a_full_budget_and_remembers_the_last_error(drain: Any, time_travel: Any) -> None:
+def test_a_retry_gives_a_full_budget_and_remembers_the_last_error():
     handle = enqueue(fail(), retry=Retry(attempts=2))
     for _ in range(2):
         drain(raises=False)
         time_travel(60)
-    assert stated(handle.id).status == "dead"
+    assert handle.state().status == "dead"
     assert retry(handle.id) == handle
-    state = stated(handle.id)
+    state = handle.state()
     assert (state.status, state.attempt, state.reason, state.error) == ("pending", 0, None, None)
     assert state.last_error == "RuntimeError: no luck"
     assert (state.ended_at, state.completed_by) == (None, None)
     assert drain(raises=False).retried == 1
 
 
-def test_a_cancelled_work_can_be_retried(drain: Any) -> None:
-    row = WorkFactory(status="cancelled")
-    retry(row.id)
-    assert drain().succeeded == 1
-
-
-def test_a_retry_may_bring_a_new_input(drain: Any) -> None:
-    handle = enqueue(once(n=1))
-    drain(raises=False)
-    retry(handle.id, {"n": 7})
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("act", [retry, async_to_sync(aretry)], ids=["retry", "aretry"])
+def test_a_retry_may_bring_a_new_input(act, dead):
+    assert act(dead.id, {"n": 7}) == dead
     drain()
-    assert handle.result(timeout=0) == 7
+    assert dead.result(timeout=0) == 7
 
 
 @pytest.mark.parametrize(
     ("input", "error"),
-    [
-        ({"m": 1}, "got an unexpected keyword argument 'm'"),
-        ({"n": Opaque()}, r"input\['n'\]"),
-    ],
+    [({"m": 1}, "got an unexpected keyword argument 'm'"), ({"n": Opaque()}, r"input\['n'\]")],
     ids=["misfit", "opaque"],
 )
-def test_a_new_input_is_checked_and_a_bad_one_changes_nothing(input: Any, error: str, drain: Any) -> None:
-    handle = enqueue(once(n=1))
-    drain(raises=False)
+def test_a_new_input_is_checked_and_a_bad_one_changes_nothing(input, error, dead):
     with pytest.raises(TypeError, match=error):
-        retry(handle.id, input)
+        retry(dead.id, input)
     assert Work.objects.get().input == '{"n":1}'
-    assert stated(handle.id).status == "dead"
+    assert dead.state().status == "dead"
 
 
-def test_a_new_input_for_a_type_nobody_knows_is_refused() -> None:
-    row = WorkFactory(type="t.bad.gone", status="dead")
+def test_a_new_input_for_an_unknown_type_is_refused():
+    row = WorkFactory(type="t.bad.gone", status="dead", reason="aborted")
     with pytest.raises(UnknownWorkType):
         retry(row.id, {"a": 1})
     assert retry(row.id).id == row.id
 
 
-def test_expires_counts_anew_after_a_retry(drain: Any, time_travel: Any) -> None:
-    handle = enqueue(once(n=9))
+@pytest.mark.parametrize("bound", ["expires", "deadline"])
+def test_expires_counts_anew_after_a_retry_and_a_deadline_stays(bound):
+    moment = now() + timedelta(seconds=30)
+    handle = enqueue(once(n=9), **({"deadline": moment} if bound == "deadline" else {}))
     time_travel(61)
     drain()
-    assert stated(handle.id).reason == "expired"
+    assert handle.state().reason == "expired"
     time_travel(600)
     retry(handle.id)
-    deadline = stated(handle.id).deadline
-    assert deadline is not None
-    assert abs((deadline - now()).total_seconds() - 60) < 1
+    left = (handle.state().deadline - now()).total_seconds()
+    assert handle.state().deadline == moment if bound == "deadline" else abs(left - 60) < 1
     drain()
-    assert handle.result(timeout=0) == 9
+    assert (handle.state().result, handle.state().reason) == (
+        (None, "expired") if bound == "deadline" else (9, None)
+    )
 
 
-def test_an_explicit_deadline_stays_after_a_retry(drain: Any, time_travel: Any) -> None:
-    moment = now() + timedelta(seconds=30)
-    handle = enqueue(once(n=9), deadline=moment)
-    time_travel(31)
-    drain()
-    retry(handle.id)
-    assert stated(handle.id).deadline == moment
-    drain()
-    assert stated(handle.id).reason == "expired"
+# --- again=True -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_async_twin_retries_too(drain: Any) -> None:
-    handle = enqueue(once(n=1))
-    drain(raises=False)
-    assert async_to_sync(aretry)(handle.id, {"n": 8}) == handle
+def test_a_success_is_run_again_as_a_new_work_whose_parent_it_is():
+    old = enqueue(seen(n=3), priority=4, fairness="a", queue="default")
     drain()
-    assert handle.result(timeout=0) == 8
+    before = Work.objects.filter(id=old.id).values().get()
+    time_travel(3600)
+    hint = rf"as a new work, call retry\('{old.id}', again=True\)"
+    with pytest.raises(NotRetryable, match=rf"it is success; only ended works without success .*{hint}"):
+        retry(old.id)
+    with pytest.raises(Oops), transaction.atomic():
+        retry(old.id, again=True)
+        raise Oops
+    assert Work.objects.count() == 1
+    new = retry(old.id, again=True)
+    assert new.id != old.id
+    assert Work.objects.filter(id=old.id).values().get() == before
+    state = new.state()
+    assert (state.status, state.parent, state.attempt, state.result) == ("pending", old.id, 0, None)
+    assert (state.priority, state.fairness, state.timeout, state.retry.attempts) == (4, "a", 5, 7)
+    assert (state.group_id, state.chain_id) == (new.id, new.id)
+    assert state.deadline - now() > timedelta(seconds=590), "expires counts anew"
+    another = retry(old.id, {"n": 4}, again=True)
+    drain()
+    assert new.result() == [3, old.id, (), ()]
+    assert another.result()[0] == 4
+    assert old.result() == [3, None, (), ()]
+
+
+@pytest.mark.parametrize("status", ["dead", "cancelled"])
+def test_a_work_without_success_is_retried_itself(status):
+    row = WorkFactory(status=status, reason="aborted" if status == "dead" else "")
+    assert retry(row.id, again=True).id == row.id
+    assert stated(row.id).status == "pending"
+    assert drain().succeeded == 1
+
+
+def test_what_a_gate_released_has_its_dependents_again():
+    watched = enqueue(add(a=1, b=2))
+    join = seen()
+    enqueue(dependency(on=[watched], queue=[join]))
+    drain()
+    for id in (join.id, retry(join.id, again=True).id):
+        drain()
+        again = retry(id, again=True)
+        drain()
+        assert again.state().dependents == (watched.id,)
+        assert again.result()[1] == id
+        assert again.result()[2] == (watched.id,)
+
+
+def test_a_work_with_blockers_has_their_results_again():
+    blocker = enqueue(add(a=1, b=2))
+    old = enqueue(seen(), blockers=[blocker])
+    drain()
+    new = retry(old.id, again=True)
+    drain()
+    assert new.state().blockers == (blocker.id,)
+    assert new.result()[3] == (3,)
+    assert_consistent()
+
+
+def test_a_gate_is_not_opened_again():
+    gate = enqueue(dependency(on=[enqueue(add(a=1, b=2))], queue=[seen()]))
+    drain()
+    for again, text in (
+        (True, "is a gate that has opened"),
+        (False, r"without success can be retried\.(\n|$)"),
+    ):
+        with pytest.raises(NotRetryable, match=text):
+            retry(gate.id, again=again)
+
+
+def test_a_step_begins_a_chain_of_its_own():
+    old = enqueue(step(n=1))
+    drain()
+    last = Work.objects.get(chain_id=old.id, chain_index=1)
+    new = retry(last.id, again=True)
+    drain()
+    assert (new.chain(), new.state().chain_id, new.state().chain_index) == ("end", new.id, 0)
+    assert Work.objects.filter(chain_id=old.id).count() == 2
+
+
+def test_a_unit_that_has_a_live_work_is_refused():
+    old = enqueue(seen(), unit="u")
+    drain()
+    new = retry(old.id, again=True)
+    assert new.state().unit == "u"
+    with pytest.raises(NotRetryable, match="to have no live work"):
+        retry(old.id, again=True)

@@ -1,4 +1,4 @@
-"""Gates leave consistent tables behind, whatever a test did to them."""
+"""Fixtures of the tests of gates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from django.conf import settings
+
+from tests.fixtures import undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 

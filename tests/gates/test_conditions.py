@@ -4,49 +4,50 @@ from __future__ import annotations
 
 import pytest
 
-from django_ayework import Count, Status, dependency, enqueue, enqueue_many
-from django_ayework.define.ids import new_id
-from django_ayework.models import Edge, Work
+from django_ayework import Count, Status, dependency, enqueue, enqueue_many, get_handle, retry
+from django_ayework.models import Edge, Group, Work
 from django_ayework.testing import drain
-from tests.gates.works import BROKEN, labels, step
+from tests.gates.works import BROKEN, flow, gate_over, labels, run, standing, step
 from tests.invariants import assert_consistent
 
+UNSATISFIABLE = ("dead", "unsatisfiable")
+OPEN = ("success", None)
+#: A condition over three works, the works of them that die, and whether a gate opens.
+CONDITIONS = [
+    ("all-success", "", True),
+    ("all-success", "b", False),
+    ("all-done", "b", True),
+    ("all-done", "abc", True),
+    (Count(2), "abc", True),
+    (Count(2, of="success"), "a", True),
+    (Count(2, of="success"), "ab", False),
+    (Count(0), "abc", True),
+]
 
-def statuses(*ids: str) -> list[str]:
-    found = dict(Work.objects.values_list("id", "status"))
-    return [found.get(id, "absent") for id in ids]
 
-
-@pytest.mark.parametrize(
-    ("condition", "broken", "opens"),
-    [
-        ("all-success", "", True),
-        ("all-success", "b", False),
-        ("all-done", "b", True),
-        ("all-done", "abc", True),
-        (Count(2), "abc", True),
-        (Count(2, of="success"), "a", True),
-        (Count(2, of="success"), "ab", False),
-        (Count(0), "abc", True),
-    ],
-)
-def test_a_gate_opens_when_its_condition_holds(condition, broken: str, opens: bool):
+@pytest.mark.parametrize("gate_first", [True, False], ids=["gate first", "works first"])
+@pytest.mark.parametrize(("condition", "broken", "opens"), CONDITIONS)
+def test_a_gate_opens_when_its_condition_holds(condition, broken: str, opens: bool, gate_first: bool):
     BROKEN.update(broken)
     members = [step(label=label) for label in "abc"]
-    gate = enqueue(dependency(members, [step(label="after")], condition))
+    if gate_first:
+        gate = gate_over(members, condition)
     enqueue_many(members)
     drain()
+    if not gate_first:
+        gate = gate_over(members, condition)
+        drain()
     assert labels().count("after") == opens
-    assert gate.state().status is (Status.SUCCESS if opens else Status.DEAD)
-    assert gate.state().reason == (None if opens else "unsatisfiable")
+    assert standing(gate) == (OPEN if opens else UNSATISFIABLE)
 
 
 @pytest.mark.parametrize("condition", ["all-success", "all-done", Count(0)])
 def test_a_gate_that_watches_nothing_opens_at_once(condition):
-    gate = enqueue(dependency([], [step(label="after")], condition))
+    gate = gate_over([], condition)
     assert gate.state().status is Status.SUCCESS
     drain()
     assert labels() == ["after"]
+    assert gate.group(timeout=1) == "after"
 
 
 def test_a_condition_no_works_can_meet_is_refused_when_built():
@@ -59,7 +60,7 @@ def test_a_condition_no_works_can_meet_is_refused_when_built():
 @pytest.mark.parametrize("enough", [1, 2])
 def test_a_count_opens_early_and_members_that_end_later_do_not_open_it_again(enough: int):
     members = [step(label=label) for label in "abc"]
-    enqueue(dependency(members, [step(label="after")], Count(enough)))
+    gate_over(members, Count(enough))
     enqueue_many(members)
     drain(limit=enough)
     assert labels() == list("abc"[:enough])
@@ -70,7 +71,8 @@ def test_a_count_opens_early_and_members_that_end_later_do_not_open_it_again(eno
 
 def test_a_gate_opens_in_the_transaction_that_settles_its_last_member():
     members = [step(label="a"), step(label="b")]
-    gate = enqueue(dependency(members, [step(label="after")]))
+    gate = gate_over([members[0], members[0].id, *members])
+    assert Edge.objects.count() == 2, "each id counts once"
     enqueue_many(members)
     drain(limit=1)
     assert gate.state().status is Status.BLOCKED
@@ -79,116 +81,117 @@ def test_a_gate_opens_in_the_transaction_that_settles_its_last_member():
     assert gate.state().attempt == 0, "a gate takes no worker slot"
 
 
-def test_a_gate_may_watch_ids_that_do_not_exist_yet():
+def test_a_gate_may_watch_ids_that_do_not_exist_yet_compared_by_their_bytes():
     later = step(label="later")
-    gate = enqueue(dependency([later.id, "order-17"], [step(label="after")]))
+    gate = gate_over([later.id, "Order-1"])
     drain()
     assert gate.state().status is Status.BLOCKED
     enqueue(later)
-    enqueue(step(label="named"), id="order-17")
-    drain()
-    assert labels() == ["later", "named", "after"]
-
-
-@pytest.mark.parametrize("condition", ["all-success", "all-done"])
-def test_a_gate_may_watch_works_that_have_ended(condition):
-    BROKEN.add("b")
-    members = [enqueue(step(label=label)) for label in "ab"]
-    drain()
-    gate = enqueue(dependency(members, [step(label="after")], condition))
-    drain()
-    assert gate.state().status is (Status.DEAD if condition == "all-success" else Status.SUCCESS)
-    assert labels() == (["a"] if condition == "all-success" else ["a", "after"])
+    run("order-1")
+    assert gate.state().status is Status.BLOCKED
+    run("Order-1")
+    assert labels() == ["later", "order-1", "Order-1", "after"]
 
 
 def test_an_outcome_once_recorded_outlives_the_row():
-    members = [step(label="a"), step(label="b")]
-    enqueue(dependency(members, [step(label="after")]))
-    enqueue(members[0])
-    drain()
-    Work.objects.filter(id=members[0].id).delete()
-    enqueue(members[1])
-    drain()
+    gate_over("ab")
+    run("a")
+    Work.objects.filter(id="a").delete()
+    run("b")
     assert labels() == ["a", "b", "after"]
 
 
-def test_each_watched_id_counts_once():
-    member = step(label="a")
-    gate = dependency([member, member.id, member], [step(label="after")])
-    assert gate.watched == (member.id,)
-    enqueue(gate)
-    enqueue(member)
-    drain()
-    assert labels() == ["a", "after"]
-
-
 def test_one_work_may_be_watched_by_many_gates():
-    member = step(label="a")
     for number in range(30):
-        enqueue(dependency([member], [step(label=f"after-{number}")]))
-    enqueue(member)
-    drain()
+        enqueue(dependency(["a"], [step(label=f"after-{number}")]))
+    run("a")
     assert sorted(labels()[1:]) == sorted(f"after-{number}" for number in range(30))
 
 
 def test_gates_that_watch_gates_open_in_one_go():
-    first = step(label="a")
-    gates = [dependency([first], [])]
+    gates = [dependency(["a"], [])]
     for _ in range(50):
         gates.append(dependency([gates[-1]], []))
     gates.append(dependency([gates[-1]], [step(label="after")]))
-    for gate in reversed(gates):
-        enqueue(gate)
-    enqueue(first)
+    handles = enqueue_many(reversed(gates))
+    enqueue(step(label="a"), id="a")
     drain(limit=1)
-    assert set(statuses(*(gate.id for gate in gates))) == {"success"}
+    assert {standing(handle) for handle in handles} == {OPEN}
     drain()
     assert labels() == ["a", "after"]
 
 
 def test_a_wide_gate_opens():
     members = [step(label=f"m{number}") for number in range(400)]
-    gate = enqueue(dependency(members, [step(label="after")]))
+    gate = gate_over(members)
     enqueue_many(members)
     drain()
     assert labels()[-1] == "after"
-    assert gate.state().status is Status.SUCCESS
+    assert standing(gate) == OPEN
     assert Edge.objects.filter(waiter_id=gate.id, outcome="success").count() == 400
-
-
-def test_ids_are_compared_by_their_bytes():
-    gate = enqueue(dependency(["Order-1"], [step(label="after")]))
-    enqueue(step(label="other"), id="order-1")
-    drain()
-    assert gate.state().status is Status.BLOCKED
-    enqueue(step(label="this"), id="Order-1")
-    drain()
-    assert labels() == ["other", "this", "after"]
 
 
 def test_a_gate_that_may_wait_waits_on_when_its_condition_cannot_hold():
     BROKEN.add("a")
-    gate = enqueue(dependency(["a"], [step(label="after")], on_unmet="wait"))
-    member = enqueue(step(label="a"), id="a")
-    drain()
-    assert (gate.state().status, member.state().status) == (Status.BLOCKED, Status.DEAD)
+    gate = gate_over("a", on_unmet="wait")
+    run("a")
+    assert standing(gate) == ("blocked", None)
     assert_consistent()
+    BROKEN.clear()
+    retry("a")
+    drain()
+    assert standing(gate) == OPEN
+    assert labels() == ["a", "after"]
 
 
-def test_a_member_cancelled_counts_as_done_without_success():
-    promised = step(label="never")
+# --- a gate that can no longer open ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("on", "condition", "broken"),
+    [("ab", "all-success", "a"), ("abc", Count(2, of="success"), "ab")],
+    ids=["all", "count"],
+)
+def test_a_gate_closes_once_too_few_members_are_left_and_is_not_changed_by_later_ends(on, condition, broken):
+    BROKEN.update(on)
+    gate = gate_over(on, condition)
+    for id in broken:
+        assert gate.state().status is Status.BLOCKED
+        run(id)
+    assert standing(gate) == UNSATISFIABLE
+    assert f"{broken[0]} is dead" in gate.state().error
+    assert gate.group(timeout=1) is None
+    run(*set(on).difference(broken))
+    assert standing(gate) == UNSATISFIABLE
+
+
+def gates_of(group: str) -> list[Work]:
+    return list(Work.objects.filter(group_id=group, type="@work/dependency").order_by("id"))
+
+
+@pytest.mark.parametrize("length", [4, 60])
+def test_a_chain_of_links_closes_to_its_end_in_one_transaction(length: int):
+    BROKEN.add("1")
+    handle = enqueue(flow(links=[["0", "1"], *([str(number)] for number in range(2, length + 1))]))
+    drain(limit=3)
+    assert labels() == ["0"]
+    assert [gate.reason for gate in gates_of(handle.id)] == ["unsatisfiable"] * (length - 1)
+    group = Group.objects.get(id=handle.id)
+    assert (group.open, group.total, group.dead) == (0, 2 + length, length)
+    assert handle.group(timeout=1) == "0"
+
+
+def test_a_closed_gate_counts_as_dead_and_what_it_held_as_cancelled_nested_gates_too():
     BROKEN.add("a")
-    outer = dependency(["a"], [promised])
-    done = enqueue(dependency([promised], [step(label="done")], "all-done"))
-    success = enqueue(dependency([promised], [step(label="success")]))
-    enqueue(outer)
-    enqueue(step(label="a"), id="a")
-    drain()
-    assert (done.state().status, success.state().status) == (Status.SUCCESS, Status.DEAD)
-    assert labels() == ["done"]
-
-
-def test_a_gate_nobody_settles_stays_blocked():
-    gate = enqueue(dependency([new_id()], []))
-    drain()
-    assert gate.state().status is Status.BLOCKED
+    innermost, held = step(label="innermost"), step(label="held")
+    inner = dependency(["x"], [innermost])
+    gate = dependency(["a"], [inner, held])
+    done = [enqueue(dependency([one], [], "all-done")) for one in (gate, inner, innermost)]
+    report = enqueue(dependency([held], [step(label="report")], "all-done"))
+    success = [enqueue(dependency([one], [])) for one in (gate, held)]
+    enqueue(gate)
+    run("a")
+    assert {standing(handle) for handle in (*done, report)} == {OPEN}
+    assert {standing(handle) for handle in success} == {UNSATISFIABLE}
+    assert labels() == ["report"]
+    assert get_handle(innermost.id).state() is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,7 +12,6 @@ from django_ayework import Context, dependency, enqueue, enqueue_many, get_handl
 from django_ayework.models import Edge, Work
 from django_ayework.testing import drain, running_worker
 from tests.app.works import add
-from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,10 +22,6 @@ def asks(ctx: Context):
 
 
 async def asks_async(ctx: Context):
-    return [ctx.dependents, ctx.dependents]
-
-
-def asks_atomically(ctx: Context):
     return [ctx.dependents, ctx.dependents]
 
 
@@ -42,21 +39,22 @@ async def async_middleware(ctx, call_next):
     return [ids, list(ctx.dependents)]
 
 
-def in_async_middleware():
-    return None
-
-
-KINDS = (asks, asks_async, asks_atomically, asks_not, gets_no_context, in_async_middleware)
-each_kind = pytest.mark.parametrize("handler", KINDS)
+#: Handlers with the options of their types.
+KINDS = {
+    "asks": (asks, {}),
+    "asks, async": (asks_async, {}),
+    "asks, atomic": (asks, {"atomic": True}),
+    "asks not": (asks_not, {}),
+    "no context": (gets_no_context, {}),
+    "async middleware": (lambda: None, {"middleware": [async_middleware]}),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture
-def declared(handler, undeclared):  # noqa: F811
-    return work(
-        name="modes.case",
-        atomic=handler is asks_atomically,
-        middleware=[async_middleware] if handler is in_async_middleware else [],
-    )(handler)
+def declared(kind: str, undeclared):
+    handler, options = KINDS[kind]
+    return work(name="modes.case", **options)(handler)
 
 
 def released(type_):
@@ -66,8 +64,8 @@ def released(type_):
     return watched, child.id
 
 
-def expected(handler, ids):
-    return [[], []] if handler in (asks_not, gets_no_context) else [ids, ids]
+def expected(kind: str, ids: list[str]) -> list[list[str]]:
+    return [[], []] if kind in ("asks not", "no context") else [ids, ids]
 
 
 def result_of(id):
@@ -76,31 +74,27 @@ def result_of(id):
 
 
 @each_kind
-@pytest.mark.parametrize("run", ["worker", "drain"])
-def test_handlers_see_the_ids_in_order(handler, declared, run):
+@pytest.mark.parametrize("in_worker", [True, False], ids=["worker", "drain"])
+def test_handlers_see_the_ids_in_order(kind, declared, in_worker):
     ids, child = released(declared)
-    if run == "drain":
-        drain()
-        assert result_of(child) == expected(handler, ids)
-        return
-    with running_worker(concurrency=2):
-        assert result_of(child) == expected(handler, ids)
+    with running_worker(concurrency=2) if in_worker else nullcontext():
+        if not in_worker:
+            drain()
+        assert result_of(child) == expected(kind, ids)
 
 
 @each_kind
-def test_they_are_read_once_by_those_who_ask(handler, declared):
+def test_they_are_read_once_by_handlers_that_ask(kind, declared):
     released(declared)
     with CaptureQueriesContext(connection) as captured:
         drain()
     statements = [each["sql"] for each in captured if Edge._meta.db_table in each["sql"]]
-    reads = [
-        each for each in statements if "position" in each and "LIMIT" not in each and "SELECT" in each[:6]
-    ]
+    reads = [sql for sql in statements if "position" in sql and "LIMIT" not in sql and "SELECT" in sql[:6]]
     by_drain = 1  # which reads the state of what it has run
-    assert len(reads) == by_drain + (0 if handler in (asks_not, gets_no_context) else 1), reads
+    assert len(reads) == by_drain + (expected(kind, ["some"]) != [[], []]), reads
 
 
-def test_accept_is_shown_them(settings, undeclared):  # noqa: F811
+def test_accept_is_shown_them(settings, undeclared):
     shown = {}
     settings.AYEWORK = {
         "POLL_INTERVAL": 0.05,

@@ -7,11 +7,11 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import Context, Count, Status, complete, dependency, enqueue, enqueue_many, work
-from django_ayework.flow import dependencies
+from django_ayework.flow import gates as flow_gates
 from django_ayework.models import Edge, Waiter
 from django_ayework.testing import drain
 from django_ayework.testing.running import run_commit_callbacks
-from tests.gates.works import BROKEN, labels, step
+from tests.gates.works import BROKEN, gate_over, labels, standing, step
 
 
 @work(name="gates.queues_a_gate")
@@ -23,7 +23,7 @@ def queues_a_gate(ctx: Context, on: list[str]):
 @pytest.fixture
 def no_rechecks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody gets to a recheck."""
-    monkeypatch.setattr(dependencies, "recheck", lambda waiters: None)
+    monkeypatch.setattr(flow_gates, "recheck", lambda waiters: None)
 
 
 def succeeded(label: str = "a"):
@@ -34,12 +34,16 @@ def succeeded(label: str = "a"):
 
 @pytest.mark.usefixtures("no_rechecks")
 def test_a_gate_whose_condition_is_met_opens_with_the_transaction_that_queues_it():
-    member = succeeded()
+    members = [succeeded("a"), succeeded("b")]
+    first = dependency(members, [])
+    behind = enqueue(dependency([first], []))
     with transaction.atomic():
-        gate = enqueue(dependency([member], [step(label="after")]))
-        assert gate.state().status is Status.SUCCESS
+        gates = [gate_over(members), enqueue(dependency([*members, "unborn"], [], Count(2))), enqueue(first)]
+        assert {standing(gate) for gate in (*gates, behind)} == {("success", None)}
+    enqueue(queues_a_gate(on=[member.id for member in members]))
     drain()
-    assert labels() == ["a", "after"]
+    assert labels() == ["a", "b", "after", "after"]
+    Waiter.objects.update(recheck=False)
 
 
 @pytest.mark.usefixtures("no_rechecks")
@@ -54,37 +58,12 @@ def test_what_has_succeeded_counts_among_what_has_not():
     Waiter.objects.update(recheck=False)
 
 
-@pytest.mark.usefixtures("no_rechecks")
-def test_so_many_as_the_condition_asks_for_suffice():
-    members = [succeeded("a"), succeeded("b")]
-    gate = enqueue(dependency([*members, "unborn"], [], Count(2)))
-    assert gate.state().status is Status.SUCCESS
-    Waiter.objects.update(recheck=False)
-
-
-@pytest.mark.usefixtures("no_rechecks")
-def test_a_gate_queued_by_a_handler_knows_it_too():
-    members = [succeeded("a").id, succeeded("b").id]
-    enqueue(queues_a_gate(on=members))
-    drain()
-    assert labels() == ["a", "b", "after"]
-
-
-@pytest.mark.usefixtures("no_rechecks")
-def test_a_gate_behind_one_that_opens_at_once_opens_too():
-    first = dependency([succeeded()], [])
-    behind = enqueue(dependency([first], [step(label="after")]))
-    enqueue(first)
-    drain()
-    assert behind.state().status is Status.SUCCESS
-
-
 def test_a_work_that_has_died_is_left_to_the_recheck(monkeypatch):
     """It may be retried at this moment, unseen."""
     BROKEN.add("a")
     member = succeeded("a")
     with monkeypatch.context() as killed:
-        killed.setattr(dependencies, "recheck", lambda waiters: None)
+        killed.setattr(flow_gates, "recheck", lambda waiters: None)
         gate = enqueue(dependency([member], [], "all-done"))
     assert gate.state().status is Status.BLOCKED
     drain()

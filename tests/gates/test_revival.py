@@ -1,4 +1,4 @@
-"""Fix the step, press retry, and the workflow carries on."""
+"""A retry of a dead work revives the gates that died of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pytest
 from django_ayework import Count, NotRetryable, Status, dependency, enqueue, retry
 from django_ayework.models import Group, Work
 from django_ayework.testing import drain
-from tests.gates.works import BROKEN, flow, labels, step
+from tests.gates.works import BROKEN, flow, gate_over, labels, run, standing, step
 from tests.invariants import assert_consistent
+
+DEAD, BLOCKED = ("dead", "unsatisfiable"), ("blocked", None)
 
 
 def dead_step() -> str:
@@ -55,47 +57,32 @@ def test_a_member_that_dies_again_closes_the_chain_again_and_can_be_retried_agai
     assert Group.objects.get(id=handle.id).dead == 0
 
 
-def test_of_two_dead_members_the_second_retry_revives():
+@pytest.mark.parametrize("between", [True, False], ids=["one by one", "both, then run"])
+def test_of_two_dead_members_the_second_retry_revives(between: bool):
     BROKEN.update("ab")
-    gate = enqueue(dependency([*"ab"], [step(label="after")]))
-    for id in "ab":
-        enqueue(step(label=id), id=id)
-    drain()
+    gate = gate_over("ab")
+    run("a", "b")
     BROKEN.clear()
     retry("a")
-    assert gate.state().status is Status.DEAD
-    drain()
-    assert gate.state().status is Status.DEAD
+    assert standing(gate) == DEAD
+    if between:
+        drain()
+        assert standing(gate) == DEAD
     retry("b")
-    assert gate.state().status is Status.BLOCKED
-    drain()
-    assert labels() == ["a", "b", "after"]
-
-
-def test_both_dead_members_may_be_retried_before_either_runs():
-    BROKEN.update("ab")
-    gate = enqueue(dependency([*"ab"], [step(label="after")]))
-    for id in "ab":
-        enqueue(step(label=id), id=id)
-    drain()
-    BROKEN.clear()
-    retry("a")
-    retry("b")
-    assert gate.state().status is Status.BLOCKED
+    assert standing(gate) == BLOCKED
     drain()
     assert labels() == ["a", "b", "after"]
 
 
 def test_an_all_done_link_that_ran_meanwhile_does_not_run_again():
     BROKEN.add("a")
-    a, b = step(label="a"), step(label="b")
-    first = enqueue(dependency([a], [b]))
+    b = step(label="b")
+    first = enqueue(dependency(["a"], [b]))
     second = enqueue(dependency([b], [step(label="report")], "all-done"))
-    handle = enqueue(a)
-    drain()
+    run("a")
     assert labels() == ["report"]
     BROKEN.clear()
-    retry(handle.id)
+    retry("a")
     drain()
     assert labels() == ["report", "a", "b"]
     assert {first.state().status, second.state().status} == {Status.SUCCESS}
@@ -103,35 +90,20 @@ def test_an_all_done_link_that_ran_meanwhile_does_not_run_again():
 
 def test_a_count_revives_when_it_can_be_reached_again():
     BROKEN.update("ab")
-    gate = enqueue(dependency([*"abc"], [step(label="after")], Count(2, of="success")))
-    for id in "abc":
-        enqueue(step(label=id), id=id)
-    drain()
-    assert gate.state().reason == "unsatisfiable"
+    gate = gate_over("abc", Count(2, of="success"))
+    run("a", "b", "c")
+    assert standing(gate) == DEAD
     BROKEN.clear()
     retry("b")
-    assert gate.state().status is Status.BLOCKED
+    assert standing(gate) == BLOCKED
     drain()
     assert labels() == ["c", "b", "after"]
 
 
-def test_a_gate_that_waits_on_is_opened_by_the_retry():
-    BROKEN.add("a")
-    gate = enqueue(dependency([*"a"], [step(label="after")], on_unmet="wait"))
-    enqueue(step(label="a"), id="a")
-    drain()
-    BROKEN.clear()
-    retry("a")
-    drain()
-    assert gate.state().status is Status.SUCCESS
-    assert labels() == ["a", "after"]
-
-
 def test_a_member_may_be_retried_with_another_input():
-    BROKEN.add("bad")
-    enqueue(dependency(["a"], [step(label="after")]))
-    enqueue(step(label="bad"), id="a")
-    drain()
+    BROKEN.add("a")
+    gate_over("a")
+    run("a")
     retry("a", {"label": "good"})
     drain()
     assert labels() == ["good", "after"]
@@ -139,44 +111,34 @@ def test_a_member_may_be_retried_with_another_input():
 
 def test_retrying_the_gate_names_the_members_to_retry():
     BROKEN.update("ab")
-    gate = enqueue(dependency([*"abc"], [step(label="after")]))
-    for id in "ab":
-        enqueue(step(label=id), id=id)
-    drain()
+    gate = gate_over("abc")
+    run("a", "b")
     with pytest.raises(NotRetryable, match="a, b") as refused:
         retry(gate.id)
     assert refused.value.members == ("a", "b")
-    assert gate.state().status is Status.DEAD
+    assert standing(gate) == DEAD
 
 
 @pytest.mark.parametrize("status", ["blocked", "success"])
 def test_only_a_dead_gate_can_be_retried(status: str):
-    gate = enqueue(dependency(["a"] if status == "blocked" else [], [step(label="after")]))
+    gate = gate_over("a" if status == "blocked" else "")
     with pytest.raises(NotRetryable, match=f"but it is {status}"):
         retry(gate.id)
     drain()
 
 
 def test_a_gate_dead_of_bad_input_opens_once_its_input_is_mended():
-    gate = enqueue(dependency(["a"], [step(label="after")]))
+    gate = gate_over("a")
     good = Work.objects.get(id=gate.id).input
     Work.objects.filter(id=gate.id).update(input="garbage")
-    enqueue(step(label="a"), id="a")
-    drain()
-    assert gate.state().reason == "bad_input"
+    run("a")
+    assert standing(gate) == ("dead", "bad_input")
+    retry(gate.id)
+    assert standing(gate) == ("dead", "bad_input")
     Work.objects.filter(id=gate.id).update(input=good)
     retry(gate.id)
     drain()
     assert labels() == ["a", "after"]
-
-
-def test_a_gate_dead_of_bad_input_retried_as_it_is_dies_again():
-    gate = enqueue(dependency(["a"], [step(label="after")]))
-    Work.objects.filter(id=gate.id).update(input="garbage")
-    enqueue(step(label="a"), id="a")
-    drain()
-    retry(gate.id)
-    assert gate.state().reason == "bad_input"
 
 
 def test_a_retry_rolled_back_leaves_the_chain_closed():
@@ -192,29 +154,16 @@ def test_a_retry_rolled_back_leaves_the_chain_closed():
     assert Group.objects.get(id=handle.id).open == 0
 
 
-def test_an_outcome_is_kept_for_a_dead_gate_whose_other_members_end_later():
-    BROKEN.add("a")
-    gate = enqueue(dependency([*"abc"], [step(label="after")]))
-    enqueue(step(label="a"), id="a")
-    drain()
-    assert gate.state().status is Status.DEAD
-    for id in "bc":
-        enqueue(step(label=id), id=id)
-    drain()
-    BROKEN.clear()
-    retry("a")
-    drain()
-    assert labels() == ["b", "c", "a", "after"]
-
-
-def test_a_revived_gate_remembers_members_pruned_meanwhile():
+@pytest.mark.parametrize("pruned", [False, True])
+def test_outcomes_are_kept_for_a_dead_gate_though_members_end_later_or_are_pruned(pruned: bool):
     BROKEN.add("b")
-    enqueue(dependency([*"ab"], [step(label="after")]))
-    for id in "ab":
-        enqueue(step(label=id), id=id)
-    drain()
-    Work.objects.filter(id="a").delete()
+    gate = gate_over("abc")
+    run("a", "b")
+    assert standing(gate) == DEAD
+    run("c")
+    if pruned:
+        Work.objects.filter(id="a").delete()
     BROKEN.clear()
     retry("b")
     drain()
-    assert labels() == ["a", "b", "after"]
+    assert labels() == ["a", "c", "b", "after"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from django_ayework import Abort, Context, work
+from typing import Any
+
+from django_ayework import Abort, Context, dependency, enqueue, work
+from django_ayework.testing import drain
 
 #: What ran, in order: (label, dependents). A test empties it through the fixture ``ran``.
 RAN: list[tuple[str, tuple[str, ...]]] = []
@@ -32,3 +35,21 @@ def flow(ctx: Context, links: list[list[str]], condition: str = "all-success"):
 def labels() -> list[str]:
     """Return what ran, in order."""
     return [label for label, _ in RAN]
+
+
+def run(*ids: str) -> None:
+    """Queue steps whose labels are their ids, then run all that is due."""
+    for id in ids:
+        enqueue(step(label=id), id=id)
+    drain()
+
+
+def gate_over(on: Any, condition: Any = "all-success", **options: Any) -> Any:
+    """Queue a gate that releases the step "after"."""
+    return enqueue(dependency([*on], [step(label="after")], condition, **options))
+
+
+def standing(handle: Any) -> tuple[str, str | None]:
+    """Return the status of a work and its reason."""
+    state = handle.state()
+    return str(state.status), state.reason

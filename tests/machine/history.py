@@ -1,15 +1,16 @@
-"""What the engine has told, held against what its tables say."""
+"""The events of the engine, compared with its tables."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from django.db.models import Model
 
-from django_ayework.define.events import Kind, WorkEvent
+from django_ayework.define.handles import Kind, WorkEvent
 from django_ayework.models import Work
 from django_ayework.rules.states import LIVE, RETRYABLE, Status
 from tests.invariants import Tables
@@ -46,8 +47,6 @@ class History:
         """Every id there ever was."""
         return self._first_seen.keys()
 
-    # --- what is known of the step ------------------------------------------------------------------------
-
     def unheard(self) -> None:
         """Events of this step are lost."""
         self._is_heard = False
@@ -63,16 +62,16 @@ class History:
     # --- what must hold -----------------------------------------------------------------------------------
 
     def look(self) -> History:
-        """Read the tables, and assert that what has changed is what was told."""
+        """Read the tables, and assert that the events match the changes."""
         now, before = Tables(), self.before
         if self._is_undone:
             assert plain(now) == plain(before), "a rollback has left something behind"
-            assert not EVENTS, f"a rollback has told of {EVENTS}"
+            assert not EVENTS, f"a rollback has sent {EVENTS}"
         succeeded = [work for id, work in now.works.items() if has_ended_well(work, before.works.get(id))]
         if self._is_heard:
-            assert_told_of_ends(succeeded)
-            assert_told_of_births(now, before)
-            assert_told_of_groups(now, before)
+            assert_success_events(succeeded)
+            assert_insert_events(now, before)
+            assert_group_events(now, before)
         self._assert_kept(now, before)
         for id, work in before.works.items():
             if work.status == Status.SUCCESS and id in now.works:
@@ -111,17 +110,8 @@ class History:
     def assert_good_end(self) -> None:
         """Nothing can run any more, and what could not be mended waits for something that was not mended."""
         works = self.before.works
-        left = [
-            (
-                str(works[id]),
-                works[id].status,
-                works[id].reason,
-                works[id].error,
-                works[id].attempt,
-                works[id].run_at,
-            )
-            for id in self.ids(LIVE - {Status.BLOCKED})
-        ]
+        facts = attrgetter("status", "reason", "error", "attempt", "run_at")
+        left = [(str(works[id]), *facts(works[id])) for id in self.ids(LIVE - {Status.BLOCKED})]
         assert not left, f"works are left over: {left}"
         for id in self.ids(RETRYABLE):
             missed = [edge for edge in self.before.edges_of[id] if edge.outcome in RETRYABLE]
@@ -138,31 +128,31 @@ def is_lost(watched: Work | None) -> bool:
     return watched is None or watched.status in RETRYABLE
 
 
-def told(kind: Kind) -> Counter[Any]:
+def events_of(kind: Kind) -> Counter[Any]:
     return Counter(event.id or event.group_id for event in EVENTS if event.kind == kind)
 
 
-def assert_told_of_ends(succeeded: Sequence[Work]) -> None:
-    """Each success, a gate's too, was told once."""
-    assert told(Kind.SUCCEEDED) == {work.id: 1 for work in succeeded}
+def assert_success_events(succeeded: Sequence[Work]) -> None:
+    """Each success, a gate's too, has one event."""
+    assert events_of(Kind.SUCCEEDED) == {work.id: 1 for work in succeeded}
 
 
-def assert_told_of_births(now: Tables, before: Tables) -> None:
-    """Each new work was told of once; of the others only those can have been queued that had ended badly."""
-    queued = told(Kind.QUEUED)
+def assert_insert_events(now: Tables, before: Tables) -> None:
+    """Each new work has one event; of the others only those can have been queued that had ended badly."""
+    queued = events_of(Kind.QUEUED)
     for id in now.works.keys() - before.works.keys():
         assert queued.pop(id) == 1, f"{id} was queued more than once"
     for id in queued:
         assert before.works[id].status in RETRYABLE, f"{before.works[id]} was queued again"
 
 
-def assert_told_of_groups(now: Tables, before: Tables) -> None:
-    """Each group that has settled was told of once."""
-    told_of = told(Kind.GROUP_DONE)
+def assert_group_events(now: Tables, before: Tables) -> None:
+    """Each group that has settled has one event."""
+    sent = events_of(Kind.GROUP_DONE)
     for id, group in now.groups.items():
         earlier = before.groups[id].done_at if id in before.groups else None
         has_settled = group.done_at is not None and group.done_at != earlier
-        assert told_of[id] == has_settled, f"group {id} settled: {has_settled}, told: {told_of[id]}"
+        assert sent[id] == has_settled, f"group {id} settled: {has_settled}, events: {sent[id]}"
 
 
 def plain(tables: Tables) -> list[Any]:

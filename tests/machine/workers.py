@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django_ayework.errors import ChainNotFound, InvalidInstruction
+from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.outcomes import as_failure
-from django_ayework.flow.services import EngineServices
 from django_ayework.flow.settle import Settlement, settle
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.rules.durations import later

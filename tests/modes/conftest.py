@@ -27,6 +27,6 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 def undeclared() -> Iterator[None]:
     """Forget the type under which tests declare handlers of their own."""
     yield
-    from django_ayework.define.registry import registry
+    from django_ayework.define.types import registry
 
     registry.unregister("modes.case")

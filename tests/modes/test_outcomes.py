@@ -1,16 +1,97 @@
-"""What the outcome of a block is, what an end without one leaves, and that ``perform`` does the same."""
+"""Phases of an attempt: their errors, their outcomes, and what prepare and complete refuse."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import threading
 
-from django_ayework import Context, cancel, complete, work
-from django_ayework.testing import perform
+import pytest
+from django.db import transaction
+
+from django_ayework import Context, cancel, complete, completing, dependency, enqueue, work
+from django_ayework.errors import ImproperWork, InvalidInstruction, InvalidOption
+from django_ayework.models import Attempt, Work
+from django_ayework.testing import assert_enqueued, drain, perform, running_worker
 from tests.app.models import Order
+from tests.app.works import add
 from tests.modes.kit import run
-from tests.modes.works import atomic, note, notes, staged, staged_async
+from tests.modes.works import atomic, note, notes, plain, staged, staged_async
 
 pytestmark = pytest.mark.django_db
+#: mode, the phase that breaks, what the first attempt leaves, what the second one adds.
+PHASES = [
+    (plain, "after", ["before 1"], ["before 2"]),
+    (atomic, "before", [], ["handler 2"]),
+    (atomic, "after", [], ["handler 2"]),
+    (staged, "prepare", [], ["prepare 2", "complete 2"]),
+    (staged, "between", ["prepare 1"], ["prepare 2", "complete 2"]),
+    (staged, "complete", ["prepare 1"], ["prepare 2", "complete 2"]),
+    (staged, "built", ["prepare 1"], ["prepare 2", "complete 2"]),
+    (staged, "after", ["prepare 1"], ["prepare 2", "complete 2"]),
+    (staged_async, "prepare", [], ["prepare 2", "complete 2"]),
+    (staged_async, "between", ["prepare 1"], ["prepare 2", "complete 2"]),
+    (staged_async, "complete", ["prepare 1"], ["prepare 2", "complete 2"]),
+]
+in_both = pytest.mark.parametrize(
+    "commits",
+    [
+        pytest.param(False, marks=pytest.mark.django_db, id="in a TestCase"),
+        pytest.param(True, marks=pytest.mark.django_db(transaction=True), id="with commits"),
+    ],
+)
+HOWS = ["raises", "queries badly"]
+named = pytest.mark.parametrize(
+    ("mode", "broken", "left", "added"), PHASES, ids=[f"{mode.name} {broken}" for mode, broken, *_ in PHASES]
+)
+
+
+#: A database error outside of any block undoes the attempt in a TestCase, see the guide.
+OUTSIDE = {("modes.plain", "after"), ("modes.staged", "between")}
+
+
+@named
+@in_both
+@pytest.mark.parametrize("how", HOWS)
+def test_an_error_leaves_what_the_mode_promises(commits, mode, broken, left, added, how):
+    if not commits and how != "raises" and (mode.name, broken) in OUTSIDE:
+        pytest.skip("a database error outside of any block undoes the attempt in a TestCase, see the guide")
+    handle = enqueue(mode(broken=broken, how=how))
+    gate = enqueue(dependency(on=[handle], queue=[add(a=5, b=6)]))
+    drain(limit=1, raises=False)
+    assert notes() == left
+    assert handle.state().status in ("pending", "scheduled")
+    assert (gate.state().status, Work.objects.count()) == ("blocked", 2)
+    assert list(Attempt.objects.values_list("number", "outcome")) == [(1, "failed")]
+    drain()
+    assert notes() == left + added
+    assert (handle.state().status, handle.state().attempt) == ("success", 2)
+    for a in (1, 3, 5):
+        assert_enqueued(add, a=a)
+    assert set(Work.objects.values_list("status", flat=True)) == {"success"}
+    assert Work.objects.count() == 6
+
+
+@named
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("how", HOWS)
+def test_an_error_leaves_what_the_mode_promises_in_a_worker(mode, broken, left, added, how, caplog):
+    handle = enqueue(mode(broken=broken, how=how))
+    with running_worker():
+        handle.group(timeout=20)
+    assert notes() == left + added
+    assert (handle.state().status, handle.state().attempt) == ("success", 2)
+    assert Work.objects.count() == 4
+    assert "came too late" not in caplog.text, "an outcome was settled twice"
+
+
+@in_both
+@pytest.mark.parametrize("mode", [atomic, staged, staged_async], ids=lambda mode: mode.name)
+def test_without_an_error_one_attempt_is_enough(commits, mode):
+    handle = enqueue(mode(broken=""))
+    report = drain()
+    assert (report.ran, report.succeeded) == (3, 3)
+    assert (handle.state().attempt, Attempt.objects.count()) == (1, 0)
+    assert Order.objects.count() == (1 if mode is atomic else 2)
 
 
 def returned_inside(ctx: Context):
@@ -63,79 +144,69 @@ def second_thoughts(ctx: Context):
 
 
 OUTCOMES = [
-    returned_inside,
-    built_inside,
-    returned_outside,
-    plain_value,
-    built_before,
-    returned_by_function,
-    built_by_function,
-    value_of_function,
-    second_thoughts,
-]
+    returned_inside, built_inside, returned_outside, plain_value, built_before, returned_by_function,
+    built_by_function, value_of_function, second_thoughts,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("handler", OUTCOMES, ids=lambda handler: handler.__name__)
 def test_the_outcome_of_the_block_is_that_of_the_work(handler):
     state = run(handler)
     assert (state.status, state.result) == ("success", "it")
-    assert notes() == []
-
-
-@pytest.mark.parametrize("handler", OUTCOMES, ids=lambda handler: handler.__name__)
-def test_perform_gives_it_too(handler):
     assert perform(work(name="modes.case")(handler)()).result == "it"
-
-
-def test_an_outcome_that_cannot_be_stored_undoes_the_block():
-    def handler(ctx: Context):
-        with ctx.complete():
-            note(ctx, "complete")
-            return object()
-
-    state = run(handler)
-    assert state.status == "dead"
-    assert state.error.startswith("NotEncodable")
     assert notes() == []
 
 
-def test_an_append_that_raises_undoes_an_atomic_work_and_is_its_error():
-    def handler(ctx: Context):
-        note(ctx, "handler")
-        return ctx.result(1, append=lambda existing: 1 / 0)
-
-    state = run(handler, atomic=True)
-    assert (state.status, state.error) == ("dead", "ZeroDivisionError: division by zero")
-    assert notes() == []
+def unstorable(ctx: Context):
+    with ctx.complete():
+        note(ctx, "complete")
+        return object()
 
 
-@pytest.mark.parametrize("act", [cancel, complete])
-def test_a_work_that_ends_itself_in_its_own_transaction_fails(act):
-    """Its end is rolled back with the rest, so nobody else will end it."""
-
-    def handler(ctx: Context):
-        note(ctx, "handler")
-        act(ctx.id)
-
-    state = run(handler, atomic=True)
-    assert (state.status, state.error.partition(":")[0]) == ("dead", "Aborted")
-    assert notes() == []
+def failing_append(ctx: Context):
+    note(ctx, "handler")
+    return ctx.result(1, append=lambda existing: 1 / 0)
 
 
-async def failing_after(ctx: Context):
-    await ctx.acomplete(lambda: note(ctx, "complete"))
-    raise RuntimeError("too late")
+def cancels_itself(ctx: Context):
+    note(ctx, "handler")
+    cancel(ctx.id)
 
 
-async def contradicting_after(ctx: Context):
-    await ctx.acomplete(lambda: note(ctx, "complete"))
-    return "another"
+def completes_itself(ctx: Context):
+    note(ctx, "handler")
+    complete(ctx.id)
 
 
 @pytest.mark.parametrize(
-    ("handler", "text"), [(failing_after, "too late"), (contradicting_after, "given another outcome already")]
+    ("handler", "is_atomic", "error"),
+    [
+        (unstorable, False, "NotEncodable"),
+        (failing_append, True, "ZeroDivisionError: division by zero"),
+        (cancels_itself, True, "Aborted"),  # the cancellation is rolled back with the rest
+        (completes_itself, True, "Aborted"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_an_async_handler_does_after_complete_is_reported_and_changes_nothing(handler, text, settings):
+def test_an_outcome_that_cannot_be_written_undoes_the_transaction(handler, is_atomic, error):
+    state = run(handler, atomic=is_atomic)
+    assert state.status == "dead"
+    assert state.error.startswith(error)
+    assert notes() == []
+
+
+@pytest.mark.parametrize(
+    ("is_failing", "text"), [(True, "too late"), (False, "given another outcome already")]
+)
+def test_an_end_of_an_async_handler_after_complete_is_reported_and_changes_nothing(
+    is_failing, text, settings
+):
+    async def handler(ctx: Context):
+        await ctx.acomplete(lambda: note(ctx, "complete"))
+        if is_failing:
+            raise RuntimeError("too late")
+        return "another"
+
     reported: list[str] = []
     settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append(str(error))}
     state = run(handler)
@@ -143,10 +214,9 @@ def test_what_an_async_handler_does_after_complete_is_reported_and_changes_nothi
     assert [text in line for line in reported] == [True]
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("mode", [atomic, staged, staged_async], ids=lambda mode: mode.name)
 def test_perform_keeps_what_a_handler_wrote_and_queues_nothing(mode):
-    from django_ayework.models import Work
-
     performed = perform(mode(broken=""))
     assert performed.error is None
     assert len(performed.instruction.items) == 1
@@ -168,3 +238,150 @@ def test_perform_undoes_what_the_mode_undoes(mode, broken, left, how):
     assert perform(mode(broken=broken, how=how)).error is not None
     assert notes() == left
     assert Order.objects.count() == len(left)
+
+
+def prepare_twice(ctx: Context):
+    with ctx.prepare():
+        pass
+    with ctx.prepare():
+        pass
+
+
+def complete_twice(ctx: Context):
+    with ctx.complete():
+        pass
+    with ctx.complete():
+        pass
+
+
+def prepare_last(ctx: Context):
+    with ctx.complete():
+        pass
+    with ctx.prepare():
+        pass
+
+
+def nested(ctx: Context):
+    with ctx.prepare(), ctx.complete():
+        pass
+
+
+def own_transaction(ctx: Context):
+    with transaction.atomic(), ctx.complete():
+        pass
+
+
+async def plain_in_async(ctx: Context):
+    with ctx.complete():
+        pass
+
+
+def other_thread(ctx: Context):
+    errors = []
+
+    def complete():
+        try:
+            with ctx.complete():
+                pass
+        except InvalidInstruction as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=complete)
+    thread.start()
+    thread.join()
+    raise errors[0]
+
+
+async def aprepare_twice(ctx: Context):
+    await ctx.aprepare(lambda: None)
+    await ctx.aprepare(lambda: None)
+
+
+async def aprepare_last(ctx: Context):
+    try:
+        await ctx.acomplete(lambda: 1 / 0)
+    except ZeroDivisionError:
+        await ctx.aprepare(lambda: None)
+
+
+def two_outcomes(ctx: Context):
+    with ctx.complete():
+        ctx.result(1)
+        ctx.result(2)
+
+
+def another_outcome(ctx: Context):
+    with ctx.complete():
+        ctx.result(1)
+    return 2
+
+
+def coroutine(ctx: Context):
+    async def later(): ...
+
+    with ctx.complete():
+        return later()
+
+
+def async_in_plain(ctx: Context):
+    asyncio.run(ctx.acomplete(lambda: None))
+
+
+@pytest.mark.parametrize(
+    ("handler", "message"),
+    [
+        (prepare_twice, "prepare can only be used once"),
+        (complete_twice, "complete can only be used once"),
+        (prepare_last, "prepare cannot be used after complete"),
+        (nested, "complete cannot be used inside prepare"),
+        (own_transaction, "complete cannot be used inside transaction.atomic()"),
+        (plain_in_async, "complete is for plain handlers; write await ctx.acomplete(a_function)"),
+        (async_in_plain, "acomplete is for async handlers; write with ctx.complete()"),
+        (other_thread, "complete can only be used in the thread of the handler"),
+        (aprepare_twice, "prepare can only be used once"),
+        (aprepare_last, "prepare cannot be used after complete"),
+        (two_outcomes, "expected one instruction for 'modes.case', got 2"),
+        (another_outcome, "returned 2, but complete has given another outcome already"),
+        (coroutine, "declare it with async def"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_misuse_fails_the_attempt_and_says_why(handler, message):
+    state = run(handler)
+    assert state.status == "dead"
+    assert message in state.error
+
+
+@pytest.mark.parametrize("stage", ["prepare", "complete"])
+def test_a_stage_takes_a_plain_function_and_an_atomic_work_has_none(stage):
+    async def write(): ...
+
+    async def handler(ctx: Context):
+        await getattr(ctx, f"a{stage}")(write)
+
+    def atomic_handler(ctx: Context):
+        with getattr(ctx, stage)():
+            pass
+
+    assert run(handler).error == (
+        f"InvalidInstruction: modes.case: ctx.a{stage}(write) expects a plain function, as Django's "
+        "transactions are for plain code, and write() returned a coroutine; write it with def."
+    )
+    message = f"{stage} cannot be used in an atomic=True work, which is one transaction already"
+    assert message in run(atomic_handler, atomic=True).error
+
+
+def test_stages_and_atomic_are_refused_where_they_make_no_sense():
+    async def handler(): ...
+
+    with pytest.raises(ImproperWork, match=r"atomic=True needs a plain function, and .*handler\(\) is async"):
+        work(name="modes.never", atomic=True)(handler)
+    with pytest.raises(InvalidOption, match="expected atomic to be True or False, got: 'yes'"):
+        work(name="modes.never", atomic="yes")(lambda: None)
+    handle = enqueue(add(a=1, b=2))
+    with (
+        pytest.raises(InvalidInstruction, match="prepare and complete are for running handlers"),
+        completing(handle.id) as ctx,
+        ctx.complete(),
+    ):
+        pass

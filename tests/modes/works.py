@@ -27,6 +27,10 @@ class Stage:
         self.seen: list[object] = []
         self.entered = 0  # bodies of complete
 
+    def arrive(self) -> None:
+        """Wait for the first attempt, in the test."""
+        assert self.arrived.wait(20)
+
     def hold(self, ctx: Context) -> None:
         """Wait for the test, in the first attempt."""
         if ctx.attempt == 1:

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 import pytest
 
-from django_ayework import Status, complete, completing, enqueue, get_handle, retry
+from django_ayework import Status, complete, completing, enqueue, retry
 from django_ayework.models import Work
 from django_ayework.testing import drain, enqueued, time_travel
 from tests.outputs.works import RAN, answer, broken, call, given, plain, strict, units
 
+#: What is queued, and the unit and the input of each work of "out.fetch" that then runs.
+EFFECTIVE = {
+    "mapping": (
+        lambda: call(units={"b": {"size": 2}, "a": {"size": 1}}),
+        [("a", {"size": 1}), ("b", {"size": 2})],
+    ),
+    "list": (lambda: call(units=["b", "a"]), [("a", {}), ("b", {})]),
+    "returned": (lambda: answer(data={"output": ["a"], "count": 1}), [("a", {})]),
+    "called, not input": (lambda: answer(data=7, output=["input"], called=["called"]), [("called", {})]),
+    "input": (lambda: given(output={"x": {"size": 3}}), [("x", {"size": 3})]),
+    "no output": (lambda: given(), []),
+    "no data": (lambda: answer(data=None), []),
+}
 
-def test_a_mapping_makes_a_work_of_each_unit_with_its_input():
-    enqueue(call(units={"b": {"size": 2}, "a": {"size": 1}}))
+
+@pytest.mark.parametrize(("build", "ran"), EFFECTIVE.values(), ids=EFFECTIVE)
+def test_each_unit_of_the_effective_output_becomes_a_work(build, ran, caplog):
+    enqueue(build())
     drain()
-    assert RAN == [("out.fetch", "a", {"size": 1}), ("out.fetch", "b", {"size": 2})]
+    assert [("out.fetch", unit, input) for unit, input in ran] == RAN
+    assert caplog.text == ""
 
 
-def test_a_list_makes_works_without_input():
-    enqueue(call(units=["b", "a"]))
+def test_a_returned_mapping_without_output_says_that_there_is_none(caplog):
+    enqueue(answer(data={"count": 1}, output=["in the input"], called=["called for"]))
     drain()
-    assert RAN == [("out.fetch", "a", {}), ("out.fetch", "b", {})]
+    assert units() == []
+    assert "what ctx.output gave does not count" in caplog.text
+
+
+def test_an_output_travels_down_a_line_of_types():
+    enqueue(given(output={"x": {"output": {"y": {"size": 1}}}}))
+    drain()
+    assert RAN[-1] == ("out.store", "y", {"size": 1})
 
 
 def test_the_three_forms_give_input_priority_and_delay():
@@ -36,24 +58,20 @@ def test_the_three_forms_give_input_priority_and_delay():
     enqueue(call(units=output))
     drain(limit=1)
     states = {state.unit: state for state in enqueued("out.fetch")}
-    assert {unit: state.priority for unit, state in states.items()} == {"b": 0, "c": 10, "d": 0, "e": 20}
-    assert {unit: state.status for unit, state in states.items() if state.status != "pending"} == {
-        "d": "scheduled"
+    assert {unit: (state.priority, str(state.status)) for unit, state in states.items()} == {
+        "b": (0, "pending"),
+        "c": (10, "pending"),
+        "d": (0, "scheduled"),
+        "e": (20, "pending"),
     }
-    wait = states["d"].start_at - states["d"].queued_at
-    assert wait.total_seconds() == 90
+    assert (states["d"].start_at - states["d"].queued_at).total_seconds() == 90
     drain()
     assert RAN == [("out.fetch", "e", {}), ("out.fetch", "c", {}), ("out.fetch", "b", {"k": "v"})]
 
 
 def test_works_go_by_priority_then_unit_and_a_delayed_one_competes_once_it_is_due():
-    output = [
-        ["first", {}, {"priority": 20}],
-        ["second", {}, {}, 10],
-        ["delayed", {}, {"delay": 90}],
-        "third",
-    ]
-    enqueue(call(units=output))
+    delayed = ["delayed", {}, {"delay": 90}]
+    enqueue(call(units=[["first", {}, {"priority": 20}], ["second", {}, {}, 10], delayed, "third"]))
     drain(limit=3)
     assert units() == ["first", "second"]
     time_travel(90)
@@ -61,109 +79,57 @@ def test_works_go_by_priority_then_unit_and_a_delayed_one_competes_once_it_is_du
     assert units() == ["first", "second", "delayed", "third"]
 
 
-class TestEffectiveData:
-    def test_the_output_of_a_returned_mapping(self):
-        enqueue(answer(data={"output": ["a"], "count": 1}))
-        drain()
-        assert units() == ["a"]
-
-    def test_a_returned_mapping_without_output_says_that_there_is_none(self, caplog):
-        enqueue(answer(data={"count": 1}, output=["in the input"], called=["called for"]))
-        drain()
-        assert units() == []
-        assert "what ctx.output gave does not count" in caplog.text
-
-    def test_what_was_called_for_counts_over_the_input(self):
-        enqueue(answer(data=7, output=["in the input"], called=["called for"]))
-        drain()
-        assert units() == ["called for"]
-
-    def test_the_output_of_the_input_where_there_is_no_other(self):
-        enqueue(given(output={"x": {"size": 3}}))
-        drain()
-        assert RAN[0] == ("out.fetch", "x", {"size": 3})
-
-    def test_no_output_anywhere_makes_nothing(self):
-        enqueue(given())
-        enqueue(answer(data=None))
-        drain()
-        assert RAN == []
-
-    def test_an_output_travels_down_a_line_of_types(self):
-        enqueue(given(output={"x": {"output": {"y": {"size": 1}}}}))
-        drain()
-        assert RAN[-1] == ("out.store", "y", {"size": 1})
+FAILED = "Of the output of work {id} (out.call) for out.fetch, 1 could not be queued"
+#: A type, its output, the units that run all the same, and what is logged.
+BAD = {
+    "number": (call, 7, [], [FAILED, "expected a"]),
+    "text": (call, "text", [], [FAILED, "expected a"]),
+    "no mapping": (call, {"a": "no mapping"}, [], [FAILED, "expected a"]),
+    "elements": (call, ["a", 7, ["b"], "c"], ["a", "c"], ["2 could not be queued"]),
+    "many": (call, [7] * 30, [], ["30 could not be queued"]),
+    "misfit": (
+        strict,
+        {"good": {"size": 1}, "bad": {"colour": "red"}},
+        ["good"],
+        ["'bad': TypeError", "colour"],
+    ),
+    "no then": (plain, ["a"], [], ["'out.plain' has no then="]),
+}
 
 
-def test_a_failed_attempt_outputs_nothing():
-    handle = enqueue(broken(units=["a"]))
-    drain(raises=False)
-    time_travel(3600)
-    drain(raises=False)
-    assert get_handle(handle.id).state().status != Status.SUCCESS
-    assert enqueued("out.fetch") == []
+@pytest.mark.parametrize(("type_", "output", "ran", "logged"), BAD.values(), ids=BAD)
+def test_bad_output_never_fails_the_work_and_is_logged(type_, output, ran, logged, caplog):
+    handle = enqueue(type_(units=output))
+    drain()
+    assert handle.state().status == Status.SUCCESS
+    assert units() == ran
+    assert all(text.format(id=handle.id) in caplog.text for text in logged)
+    if output == [7] * 30:
+        assert caplog.text.count("got: 7") == 10, "the first are named"
 
 
-class TestBadOutput:
-    @pytest.mark.parametrize("output", [7, "text", {"a": "no mapping"}])
-    def test_it_never_fails_the_work_and_is_logged(self, output, caplog):
-        handle = enqueue(call(units=output))
-        drain()
-        assert handle.state().status == Status.SUCCESS
-        assert units() == []
-        assert (
-            f"Of the output of work {handle.id} (out.call) for out.fetch, 1 could not be queued"
-            in caplog.text
-        )
-        assert "expected a" in caplog.text
+def test_an_input_that_cannot_be_stored_drops_that_unit(caplog):
+    handle = enqueue(given(output=None))
+    with completing(handle.id) as ctx:
+        ctx.output({"good": {"x": 1}, "bad": {"x": object()}})
+        ctx.void()
+    drain()
+    assert units() == ["good"]
+    assert "'bad': NotEncodable" in caplog.text
 
-    def test_bad_elements_are_dropped_and_the_good_ones_queued(self, caplog):
-        enqueue(call(units=["a", 7, ["b"], "c"]))
-        drain()
-        assert units() == ["a", "c"]
-        assert "2 could not be queued" in caplog.text
 
-    def test_an_input_that_does_not_fit_the_handler_drops_that_unit(self, caplog):
-        enqueue(strict(units={"good": {"size": 1}, "bad": {"colour": "red"}}))
-        drain()
-        assert RAN == [("out.store", "good", {"size": 1})]
-        assert "'bad': TypeError" in caplog.text
-        assert "colour" in caplog.text
-
-    def test_an_input_that_cannot_be_stored_drops_that_unit(self, caplog):
-        handle = enqueue(given(output=None))
-        with completing(handle.id) as ctx:
-            ctx.output({"good": {"x": 1}, "bad": {"x": object()}})
-            ctx.void()
-        drain()
-        assert units() == ["good"]
-        assert "'bad': NotEncodable" in caplog.text
-
-    def test_a_type_that_is_not_there_is_told_of(self, caplog, monkeypatch):
-        monkeypatch.setattr(plain, "settings", replace(plain.settings, then="out.nowhere"))
-        handle = enqueue(plain(units=["a"]))
-        drain()
-        assert handle.state().status == Status.SUCCESS
-        assert "then='out.nowhere' names no type" in caplog.text
-
-    def test_an_output_of_a_type_without_then_is_told_of(self, caplog):
-        handle = enqueue(plain(units=["a"]))
-        drain()
-        assert handle.state().status == Status.SUCCESS
-        assert "'out.plain' has no then=" in caplog.text
-
-    def test_of_many_reasons_the_first_are_told(self, caplog):
-        enqueue(call(units=[7] * 30))
-        drain()
-        assert "30 could not be queued" in caplog.text
-        assert caplog.text.count("got: 7") == 10
+def test_a_target_type_that_does_not_exist_is_logged(caplog, monkeypatch):
+    monkeypatch.setattr(plain, "settings", replace(plain.settings, then="out.nowhere"))
+    handle = enqueue(plain(units=["a"]))
+    drain()
+    assert handle.state().status == Status.SUCCESS
+    assert "then='out.nowhere' names no type" in caplog.text
 
 
 def test_completing_without_a_worker_outputs_too():
-    handle = enqueue(given(output=["from the input"]), delay=60)
+    handle, other = (enqueue(given(output=["from the input"]), delay=60) for _ in range(2))
     complete(handle.id)
     assert [state.unit for state in enqueued("out.fetch")] == ["from the input"]
-    other = enqueue(given(output=["from the input"]), delay=60)
     complete(other.id, {"output": ["from the result"]})
     assert {state.unit for state in enqueued("out.fetch")} == {"from the input", "from the result"}
 
@@ -171,20 +137,17 @@ def test_completing_without_a_worker_outputs_too():
 def test_outputs_belong_to_the_group_of_the_work_that_gave_them():
     handle = enqueue(call(units=["a", "b"]))
     drain(limit=1)
-    works = enqueued("out.fetch")
-    assert {state.group_id for state in works} == {handle.id}
-    assert {state.parent for state in works} == {handle.id}
+    assert {(state.group_id, state.parent) for state in enqueued("out.fetch")} == {(handle.id, handle.id)}
     drain()
     assert handle.group() is None
 
 
-def test_a_work_retried_after_death_outputs_once_it_succeeds():
+def test_a_failed_attempt_outputs_nothing_and_a_retried_work_once_it_succeeds():
     handle = enqueue(broken(units=["a"]))
-    drain(raises=False)
-    time_travel(3600)
-    drain(raises=False)
-    time_travel(3600)
-    drain(raises=False)
+    for _ in range(3):
+        drain(raises=False)
+        assert enqueued("out.fetch") == []
+        time_travel(3600)
     assert handle.state().status == Status.DEAD
     retry(handle.id)
     complete(handle.id, {"output": ["late"]})
@@ -198,10 +161,3 @@ def test_thousands_of_units_take_a_bounded_number_of_statements(django_assert_ma
         ctx.output([f"page/{number}" for number in range(2000)])
         ctx.void()
     assert Work.objects.filter(type="out.fetch").count() == 2000
-
-
-def test_of_a_good_output_nothing_is_logged(caplog):
-    caplog.set_level(logging.WARNING)
-    enqueue(call(units=["a"]))
-    drain()
-    assert caplog.text == ""

@@ -44,13 +44,13 @@ class Shop:
 @pytest.fixture
 def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     """Paste the section ``SECTION`` of the test's module; its types are gone after the test."""
-    from django_ayework.define.registry import registry
+    from django_ayework.define.types import registry
 
     section = request.module.SECTION
-    types, clashes = dict(registry._types), dict(registry.clashes)
+    types, clashes = dict(registry._declared), dict(registry.clashes)
     yield Shop(section, pasted(section, monkeypatch))
-    registry._types, registry.clashes = types, clashes
-    registry._note_targets()
+    registry._declared, registry.clashes = types, clashes
+    registry.version += 1
 
 
 def pasted(section: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:

@@ -24,11 +24,8 @@ def only(type: Any, **values: Any) -> Work:
 
 def statuses() -> dict[str, str]:
     """Return the status of every work by the last part of its type; gates are called ``dependency``."""
-    return {type.rpartition(".")[2].rpartition("/")[2]: status for type, status in type_and_status()}
-
-
-def type_and_status() -> list[tuple[str, str]]:
-    return list(Work.objects.order_by("queued_at", "id").values_list("type", "status"))
+    found = Work.objects.order_by("queued_at", "id").values_list("type", "status")
+    return {type.rpartition(".")[2].rpartition("/")[2]: status for type, status in found}
 
 
 def failing(act: Callable[..., Any], error: Exception, times: int = 10**6) -> Callable[..., Any]:
@@ -44,7 +41,7 @@ def failing(act: Callable[..., Any], error: Exception, times: int = 10**6) -> Ca
 
 
 def answer_lost(act: Callable[..., Any], times: int = 10**6) -> Callable[..., Any]:
-    """Return a function that does what ``act`` does, and so many times does not say so."""
+    """Return a function that does what ``act`` does; its first answers are lost."""
     calls = iter(range(times))
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ from django_ayework import enqueue, retry
 from django_ayework.testing import drain, running_worker
 from tests.patterns.kit import failing, only, run_for
 
+pytestmark = pytest.mark.django_db
 SECTION = "Map-reduce"
 
 
@@ -17,23 +18,22 @@ def place(shop, *cents: int) -> None:
         shop.order(article=article, cents=each, state="placed")
 
 
-@pytest.mark.django_db
-def test_the_parts_are_added_up_and_the_average_comes_last(shop):
-    place(shop, 500, 1000, 1500)
+@pytest.mark.parametrize(
+    ("cents", "works", "sums"),
+    [
+        ([500, 1000, 1500], 4, {"orders": 3, "cents": 3000, "average": 1000.0}),
+        ([], 2, {"orders": 0, "cents": 0, "average": 0.0}),
+    ],
+    ids=["three orders", "no orders"],
+)
+def test_the_parts_are_added_up_and_the_average_comes_last(shop, cents, works, sums):
+    place(shop, *cents)
     shop.order(cents=99, state="new")
     handle = shop.use()["handle"]
-    assert drain().succeeded == 4
-    assert handle.group(timeout=0) == {"orders": 3, "cents": 3000, "average": 1000.0}
+    assert drain().succeeded == works
+    assert handle.group(timeout=0) == sums
 
 
-@pytest.mark.django_db
-def test_without_orders_there_is_an_average_all_the_same(shop):
-    handle = shop.use()["handle"]
-    drain()
-    assert handle.group(timeout=0) == {"orders": 0, "cents": 0, "average": 0.0}
-
-
-@pytest.mark.django_db
 def test_a_part_whose_attempts_fail_is_added_once(shop, monkeypatch):
     place(shop, 1, 2, 3, 4, 5)
     monkeypatch.setattr(shop.works, "added", failing(shop.works.added, ValueError("not now"), times=3))
@@ -42,7 +42,6 @@ def test_a_part_whose_attempts_fail_is_added_once(shop, monkeypatch):
     assert handle.group(timeout=0)["cents"] == 15
 
 
-@pytest.mark.django_db
 def test_a_dead_part_is_missing_until_it_is_retried(shop, monkeypatch):
     place(shop, 1, 2, 3, 4, 5)
     added = shop.works.added

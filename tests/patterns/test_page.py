@@ -19,12 +19,14 @@ from tests.patterns import (
 from tests.patterns.page import PAGE, blocks
 
 TESTED = [test_fan_in, test_map_reduce, test_saga, test_approval, test_polling, test_recurring, test_pipeline]
+TEXT = PAGE.read_text()
 
 
 def test_every_pattern_of_the_page_is_tested():
-    patterns = re.findall(r"^\| \[(.+?)\]\(#", PAGE.read_text(), re.MULTILINE)
+    patterns = re.findall(r"^\| \[(.+?)\]\(#", TEXT, re.MULTILINE)
     assert patterns == [module.SECTION for module in TESTED]
     assert len(TESTED) == len(list(Path(__file__).parent.glob("test_*.py"))) - 1
+    assert TEXT.count("\n**When a work dies.** ") == TEXT.count("\n**Guaranteed.** ") == len(TESTED)
 
 
 def test_every_block_is_for_a_file_or_uses_one():
@@ -33,11 +35,6 @@ def test_every_block_is_for_a_file_or_uses_one():
         found[block.section].append(block.file)
     assert found.pop("What they share") == ["shop/models.py", "shop/services.py"]
     assert {tuple(files) for files in found.values()} == {("shop/works.py", "")}
-
-
-def test_every_pattern_says_what_happens_when_something_dies_and_what_is_guaranteed():
-    text = PAGE.read_text()
-    assert text.count("\n**When something dies.** ") == text.count("\n**Guaranteed.** ") == len(TESTED)
 
 
 def test_the_works_of_all_patterns_fit_into_one_file():

@@ -9,6 +9,7 @@ from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.patterns.kit import only
 
+pytestmark = pytest.mark.django_db
 SECTION = "Pipeline"
 
 
@@ -28,65 +29,44 @@ def line(reference: str, text: str, cents: int) -> dict:
     return {"reference": reference, "text": text, "cents": cents}
 
 
-@pytest.mark.django_db
-def test_a_line_that_names_its_order_is_booked_and_another_waits_for_a_person(shop, orders):
+def test_a_line_that_names_its_order_is_booked_and_another_waits_for_a_retry(shop, orders):
     handle = shop.use()["handle"]
     drain()
     assert paid(orders) == {1: 1990, 7: 0}
     assert handle.result(timeout=0) == 2
     dead = only(shop.works.match_payment, status="dead")
     assert (dead.reason, dead.unit) == ("aborted", "2026-03-02/2")
-
-
-@pytest.mark.django_db
-def test_a_line_is_retried_with_what_was_meant_and_goes_on(shop, orders):
-    handle = shop.use()["handle"]
-    drain()
-    retry(only(shop.works.match_payment, status="dead").id, {"text": "order 7", "cents": 4900})
+    retry(dead.id, {"text": "order 7", "cents": 4900})
     drain()
     assert paid(orders) == {1: 1990, 7: 4900}
     assert handle.group(timeout=0) is not None
 
 
-@pytest.mark.django_db
 def test_a_statement_that_is_imported_again_books_nothing_twice(shop, orders):
-    shop.use()
-    shop.use()
-    drain()
-    shop.use()
-    drain()
-    assert paid(orders) == {1: 1990, 7: 0}
-    assert shop.models.Payment.objects.count() == 1
-
-
-@pytest.mark.django_db
-def test_two_parts_of_one_order_are_both_booked(shop, orders):
-    enqueue(shop.works.read_statement(lines=[line("a", "order 1", 1000), line("b", "order 1", 4000)]))
-    drain()
-    assert paid(orders)[1] == 5000
-
-
-@pytest.mark.django_db
-def test_a_statement_that_is_not_clear_is_refused_as_a_whole(shop, orders):
-    lines = [line("a", "order 1", 1000), line("a", "order 7", 4000)]
-    handle = enqueue(shop.works.read_statement(lines=lines))
-    drain()
-    assert (handle.state().status, Work.objects.count()) == ("dead", 1)
-
-
-@pytest.mark.django_db
-def test_a_line_that_names_no_order_of_ours_waits_for_a_person_too(shop, orders):
-    enqueue(shop.works.read_statement(lines=[line("a", "order 999", 1000)]))
-    drain()
-    assert "'order 999'" in only(shop.works.match_payment, status="dead").error
-
-
-@pytest.mark.django_db
-def test_a_retry_is_refused_while_the_reference_is_on_its_way_again(shop, orders):
-    shop.use()
+    for _ in range(2):
+        shop.use()
     drain()
     dead = only(shop.works.match_payment, status="dead")
     shop.use()
     drain(limit=1)
     with pytest.raises(NotRetryable, match="2026-03-02/2"):
         retry(dead.id)
+    drain()
+    assert paid(orders) == {1: 1990, 7: 0}
+    assert shop.models.Payment.objects.count() == 1
+
+
+def test_two_parts_of_one_order_are_both_booked(shop, orders):
+    enqueue(shop.works.read_statement(lines=[line("a", "order 1", 1000), line("b", "order 1", 4000)]))
+    drain()
+    assert paid(orders)[1] == 5000
+
+
+def test_an_ambiguous_statement_is_refused_as_a_whole_and_an_unknown_order_waits(shop, orders):
+    lines = [line("a", "order 1", 1000), line("a", "order 7", 4000)]
+    handle = enqueue(shop.works.read_statement(lines=lines))
+    drain()
+    assert (handle.state().status, Work.objects.count()) == ("dead", 1)
+    enqueue(shop.works.read_statement(lines=[line("a", "order 999", 1000)]))
+    drain()
+    assert "'order 999'" in only(shop.works.match_payment, status="dead").error

@@ -8,6 +8,7 @@ from django_ayework import retry
 from django_ayework.testing import drain, time_travel
 from tests.patterns.kit import answer_lost, failing, only, run_for
 
+pytestmark = pytest.mark.django_db
 SECTION = "Polling"
 A_DAY = 24 * 3600
 
@@ -22,20 +23,28 @@ def label_of(shop, order) -> str:
     return order.label
 
 
-@pytest.mark.django_db
-def test_it_asks_until_the_label_is_there(shop, order, monkeypatch):
-    find_label = shop.services.find_label
-    monkeypatch.setattr(shop.services, "find_label", lambda key: None)
+@pytest.fixture
+def find_label(shop, monkeypatch):
+    """There is no label yet; return a function that replaces the answer."""
+    real = shop.services.find_label
+
+    def answer(find=real):
+        monkeypatch.setattr(shop.services, "find_label", find)
+
+    answer(lambda key: None)
+    return answer
+
+
+def test_it_asks_until_the_label_is_there(shop, order, find_label):
     handle = shop.use()["handle"]
     run_for(3600)
     poll = only(shop.works.fetch_label)
     assert (poll.status, poll.attempt, label_of(shop, order)) == ("scheduled", 0, "")
-    monkeypatch.setattr(shop.services, "find_label", find_label)
+    find_label()
     run_for(60)
     assert handle.chain(timeout=0) == label_of(shop, order) == f"label-order-{order.pk}"
 
 
-@pytest.mark.django_db
 def test_a_carrier_that_cannot_be_reached_uses_no_attempt(shop, order, monkeypatch):
     unreachable = failing(shop.services.find_label, ConnectionError("nobody answers"), times=10)
     monkeypatch.setattr(shop.services, "find_label", unreachable)
@@ -44,23 +53,21 @@ def test_a_carrier_that_cannot_be_reached_uses_no_attempt(shop, order, monkeypat
     assert handle.chain(timeout=0) == label_of(shop, order)
 
 
-@pytest.mark.django_db
-def test_real_failures_add_up_however_many_polls_lie_between(shop, order, monkeypatch):
+def test_real_failures_add_up_however_many_polls_lie_between(shop, order, find_label):
     answers = iter([None, KeyError, None, None, KeyError, None, None, None, KeyError])
 
-    def find_label(key):
+    def fail_at_times(key):
         answer = next(answers)
         if answer is not None:
             raise answer("label")
 
-    monkeypatch.setattr(shop.services, "find_label", find_label)
+    find_label(fail_at_times)
     shop.use()
     run_for(3600, raises=False)
     poll = only(shop.works.fetch_label)
     assert (poll.status, poll.reason, len(list(answers))) == ("dead", "exhausted", 0)
 
 
-@pytest.mark.django_db
 def test_an_answer_that_is_lost_books_no_second_parcel(shop, order, monkeypatch):
     book_parcel = answer_lost(shop.services.book_parcel, times=1)
     monkeypatch.setattr(shop.services, "book_parcel", book_parcel)
@@ -70,20 +77,16 @@ def test_an_answer_that_is_lost_books_no_second_parcel(shop, order, monkeypatch)
     assert label_of(shop, order)
 
 
-@pytest.mark.django_db
-def test_after_a_day_it_is_dead_and_a_retry_asks_for_another_day(shop, order, monkeypatch):
-    find_label = shop.services.find_label
-    monkeypatch.setattr(shop.services, "find_label", lambda key: None)
+def test_after_a_day_it_is_dead_and_a_retry_asks_for_another_day(shop, order, find_label):
     handle = shop.use()["handle"]
     run_for(A_DAY + 3600, step=3600)
     poll = only(shop.works.fetch_label)
     assert (poll.status, poll.reason) == ("dead", "expired")
-
     retry(poll.id)
     run_for(A_DAY - 3600, step=3600)
     poll.refresh_from_db()
     assert poll.status == "scheduled"
-    monkeypatch.setattr(shop.services, "find_label", find_label)
+    find_label()
     time_travel(60)
     drain()
     assert handle.chain(timeout=0) == label_of(shop, order) != ""

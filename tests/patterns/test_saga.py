@@ -11,20 +11,21 @@ from django_ayework.testing import drain, running_worker, time_travel
 from tests.patterns.kit import answer_lost, failing, only, run_for
 from tests.races.rivals import claim_all
 
+pytestmark = pytest.mark.django_db
 SECTION = "Saga"
 DOWN = ConnectionError("nobody answers")
 A_DAY = 24 * 3600
 
 
 @pytest.fixture
-def key(order):
-    """What the bank and the carrier know the order by."""
-    return f"order-{order.pk}"
+def order(shop):
+    return shop.order(cents=1990)
 
 
 @pytest.fixture
-def order(shop):
-    return shop.order(cents=1990)
+def key(order):
+    """The key of the order for the bank and the carrier."""
+    return f"order-{order.pk}"
 
 
 def left(shop, order) -> tuple[str, int, int, str]:
@@ -39,15 +40,15 @@ PLACED = ("placed", 4, 1990)
 CANCELLED = ("cancelled", 5, 0, "")
 
 
-@pytest.mark.django_db
-def test_an_order_is_placed(shop, order, key):
+def test_an_order_is_placed_by_one_saga(shop, order, key):
     handle = shop.use()["handle"]
+    again = enqueue_many([shop.works.place_order(order_id=order.pk) for _ in range(2)])
     drain()
     assert left(shop, order) == (*PLACED, f"label-{key}")
-    assert handle.chain(timeout=0) == "placed"
+    ends = sorted(each.chain(timeout=0) for each in [handle, *again])
+    assert ends == ["placed", "placed before", "placed before"]
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("service", ["charge", "book_parcel"])
 def test_a_refusal_undoes_what_came_before(shop, order, monkeypatch, service):
     monkeypatch.setattr(shop.services, service, failing(lambda: None, shop.services.Refused("no")))
@@ -59,7 +60,6 @@ def test_a_refusal_undoes_what_came_before(shop, order, monkeypatch, service):
     assert ("shop.refund_card" in ran) == (service == "book_parcel")
 
 
-@pytest.mark.django_db
 def test_without_stock_nothing_begins(shop):
     order = shop.order(article=shop.models.Article.objects.create(stock=0))
     handle = shop.use()["handle"]
@@ -68,27 +68,15 @@ def test_without_stock_nothing_begins(shop):
     assert handle.chain(timeout=0) == "sold out"
 
 
-@pytest.mark.django_db
-def test_one_saga_begins_per_order(shop, order, key):
-    one, other = enqueue_many([shop.works.place_order(order_id=order.pk) for _ in range(2)])
-    drain()
-    assert left(shop, order) == (*PLACED, f"label-{key}")
-    assert {one.chain(timeout=0), other.chain(timeout=0)} == {"placed", "placed before"}
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize("service", ["charge", "book_parcel"])
 @pytest.mark.parametrize("times", [1, 4], ids=["once", "always"])
-def test_an_answer_that_is_lost_neither_repeats_nor_keeps_anything(
-    shop, order, key, monkeypatch, service, times
-):
+def test_a_lost_answer_neither_repeats_nor_keeps_anything(shop, order, key, monkeypatch, service, times):
     monkeypatch.setattr(shop.services, service, answer_lost(getattr(shop.services, service), times))
     shop.use()
     run_for(600, raises=False)
     assert left(shop, order) == ((*PLACED, f"label-{key}") if times == 1 else CANCELLED)
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("service", ["charge", "book_parcel"])
 def test_trouble_that_does_not_end_undoes_the_step_itself_as_well(shop, order, key, monkeypatch, service):
     real = getattr(shop.services, service)
@@ -97,38 +85,24 @@ def test_trouble_that_does_not_end_undoes_the_step_itself_as_well(shop, order, k
     run_for(600, raises=False)
     assert left(shop, order) == CANCELLED
     assert handle.chain(timeout=0) == "cancelled"
-
     real(*([key, 1990] if service == "charge" else [key]))
     assert left(shop, order) == CANCELLED, "a worker that was cut off comes too late"
 
 
-@pytest.mark.django_db
-def test_lost_workers_use_up_attempts_until_the_last_gives_up(shop, order, key):
+@pytest.mark.parametrize(("times", "placed"), [(1, True), (4, False)], ids=["once", "in every attempt"])
+def test_a_worker_lost_after_the_charge_charges_once_or_gives_up(shop, order, key, times, placed):
     shop.use()
     drain(limit=1)
-    for _ in range(4):
+    for _ in range(times):
         [row] = claim_all(lease=30).values()
         assert row.type == "shop.charge_card"
         shop.services.charge(key, 1990)
         time_travel(31)
         assert reclaim() == 1
     drain()
-    assert left(shop, order) == CANCELLED
+    assert left(shop, order) == ((*PLACED, f"label-{key}") if placed else CANCELLED)
 
 
-@pytest.mark.django_db
-def test_a_worker_lost_after_the_charge_charges_once(shop, order, key):
-    shop.use()
-    drain(limit=1)
-    claim_all(lease=30)
-    shop.services.charge(key, 1990)
-    time_travel(31)
-    assert reclaim() == 1
-    drain()
-    assert left(shop, order) == (*PLACED, f"label-{key}")
-
-
-@pytest.mark.django_db
 def test_an_undoing_step_that_died_is_retried_and_the_chain_goes_on(shop, order, monkeypatch):
     refund = shop.services.refund
     monkeypatch.setattr(shop.services, "book_parcel", failing(lambda: None, shop.services.Refused("no")))
@@ -139,7 +113,6 @@ def test_an_undoing_step_that_died_is_retried_and_the_chain_goes_on(shop, order,
     run_for(2 * A_DAY, step=3600, raises=False)
     dead = only(shop.works.refund_card)
     assert (dead.status, left(shop, order)) == ("dead", ("placing", 4, 1990, ""))
-
     monkeypatch.setattr(shop.services, "refund", refund)
     retry(dead.id)
     drain()
@@ -147,7 +120,6 @@ def test_an_undoing_step_that_died_is_retried_and_the_chain_goes_on(shop, order,
     assert handle.chain(timeout=0) == "cancelled"
 
 
-@pytest.mark.django_db
 def test_a_cancelled_step_stops_the_saga_until_it_is_retried(shop, order, key):
     shop.use()
     drain(limit=2)

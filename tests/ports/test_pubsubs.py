@@ -1,21 +1,28 @@
-"""What carries wake-ups: the ones that come with the package do what they must."""
+"""PubSubs: what each must do, how one is chosen, and how listening threads start, recover and end."""
 
 from __future__ import annotations
 
 import os
+import threading
 import unittest
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from django_ayework.ports.pubsub import BUILT_IN, PubSub, forget_all, get_pubsub
-from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others
-from django_ayework.ports.pubsub.local import LocalPubSub, PollingPubSub
+from django_ayework.ports.pubsub import listener as listening
+from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, is_live, is_quick, reaches_others
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
-from django_ayework.ports.pubsub.watching import MariadbPubSub
+from django_ayework.ports.pubsub.watching import MariadbPubSub, SqlitePubSub
+from django_ayework.rules.notifications import due_from_text
+from django_ayework.store import receivers
 from django_ayework.testing.conformance import PubSubConformance
+from django_ayework.testing.factories import WorkFactory
+from tests.app.models import Order
+from tests.processes import eventually
 
 transactional = pytest.mark.django_db(transaction=True)
 on_postgres = pytest.mark.vendors("postgresql")
@@ -43,7 +50,7 @@ class TestRedisPubSub(PubSubConformance):
         return RedisPubSub()
 
 
-class TellTale(LocalPubSub):
+class MixedChannels(LocalPubSub):
     """A PubSub of a project that mixes up its channels."""
 
     def publish(self, channel: str, message: str) -> None:
@@ -54,33 +61,27 @@ class TellTale(LocalPubSub):
 def test_the_suite_can_be_used_with_unittest_and_finds_what_is_wrong():
     class Wrong(PubSubConformance, unittest.TestCase):
         def make_pubsub(self) -> PubSub:
-            return TellTale()
+            return MixedChannels()
 
     outcome = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(Wrong).run(outcome)
-
     assert outcome.testsRun > 8
     failed = {failed.id().rpartition(".")[2] for failed, _ in outcome.failures + outcome.errors}
     assert failed == {"test_channels_are_apart"}
 
 
-# Choosing one
-
-
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_the_settings_name_what_carries_wake_ups(settings, name):
+def test_the_settings_name_the_pubsub(settings, name):
     settings.AYEWORK = {"PUBSUB": name}
-
     assert get_pubsub() is BUILT_IN[name]
 
 
 @transactional
 @pytest.mark.parametrize("given", [{}, {"REDIS_URL": "redis://nowhere"}])
-def test_by_itself_it_goes_with_the_database(settings, database_vendor, given):
+def test_the_default_follows_the_database(settings, database_vendor, given):
     settings.AYEWORK = given
     without = "redis" if given else "mariadb"
     expected = {"postgresql": "postgres", "sqlite": "sqlite"}.get(database_vendor, without)
-
     assert get_pubsub() is BUILT_IN[expected]
 
 
@@ -89,48 +90,35 @@ def test_by_itself_it_goes_with_the_database(settings, database_vendor, given):
 def test_a_database_in_memory_is_no_file_to_watch(settings, monkeypatch, name):
     settings.AYEWORK = {}
     monkeypatch.setitem(connection.settings_dict, "NAME", name)
-
     assert get_pubsub() is BUILT_IN["local"]
 
 
-@pytest.mark.parametrize("given", [TellTale, f"{__name__}.TellTale"])
-def test_one_of_ones_own_is_a_class_or_its_path(settings, given):
+@pytest.mark.parametrize("given", [MixedChannels, f"{__name__}.MixedChannels"])
+def test_a_pubsub_of_a_project_is_a_class_or_its_path(settings, given):
     settings.AYEWORK = {"PUBSUB": given}
-
-    assert type(get_pubsub()).__name__ == "TellTale"
+    assert type(get_pubsub()).__name__ == "MixedChannels"
     assert get_pubsub() is get_pubsub()
 
 
-def test_one_that_says_nothing_of_itself_is_slow_and_reaches_others_and_hears_nothing():
+def test_a_pubsub_without_flags_is_slow_reaches_others_and_is_not_live():
     class Plain:
         def publish(self, channel: str, message: str) -> None: ...
         def subscribe(self, channel: str, listener: Any) -> Any: ...
         def close(self) -> None: ...
 
-    plain = Plain()
+    plain, polling, messages = Plain(), PollingPubSub(), []
     assert isinstance(plain, PubSub)
     assert (is_live(plain), is_quick(plain), reaches_others(plain)) == (False, False, True)
-
-
-def test_polling_carries_nothing():
-    pubsub, heard = PollingPubSub(), []
-    unsubscribe = pubsub.subscribe("due", heard.append)
-    pubsub.publish("due", "hello")
+    unsubscribe = polling.subscribe("due", messages.append)
+    polling.publish("due", "hello")
     unsubscribe()
-    pubsub.close()
-
-    assert heard == []
-    assert not reaches_others(pubsub)
-
-
-# What is special about each
+    polling.close()
+    assert (messages, reaches_others(polling)) == ([], False)
 
 
 @transactional
 @on_postgres
 def test_a_message_is_sent_past_the_log_of_queries_and_outside_of_transactions(django_assert_num_queries):
-    from django.db import transaction
-
     with django_assert_num_queries(0):
         PostgresPubSub().publish("due", "hello")
     assert PostgresPubSub().is_quick
@@ -138,7 +126,7 @@ def test_a_message_is_sent_past_the_log_of_queries_and_outside_of_transactions(d
         assert not PostgresPubSub().is_quick
 
 
-def test_on_mariadb_nobody_but_who_waits_for_due_works_gets_a_thread():
+def test_on_mariadb_only_a_listener_to_due_works_starts_a_thread():
     pubsub = MariadbPubSub()
     for channel in ("ended", "revoked", "answered"):
         pubsub.subscribe(channel, lambda message: None)()
@@ -162,3 +150,259 @@ def test_a_forked_process_has_none_of_its_parents_listeners():
 def test_to_forget_touches_what_can_be_forgotten_only():
     forget_all()
     assert all(not is_live(pubsub) for pubsub in BUILT_IN.values())
+
+
+@pytest.fixture
+def listener(request: Any) -> Iterator[Any]:
+    """A PubSub with a thread: the one of the database, or the one that the test names."""
+    own = {"postgresql": PostgresPubSub, "sqlite": SqlitePubSub, "mysql": MariadbPubSub}
+    pubsub = getattr(request, "param", own[connection.vendor])()
+    yield pubsub
+    pubsub.close()
+
+
+@pytest.fixture
+def lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are lent by a pooler."""
+    monkeypatch.setattr(receivers.NotificationReceiver, "_is_lent", lambda self: True)
+
+
+@pytest.fixture
+def silent(lent: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are lent by a pooler, and receive nothing."""
+    monkeypatch.setattr(receivers.NotificationReceiver, "_take_in", lambda self: None)
+
+
+def threads(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def hear(listener: Any, channel: str = "due") -> list[str]:
+    """Listen, and wait until something would be heard."""
+    heard: list[str] = []
+    listener.subscribe(channel, heard.append)
+    eventually(lambda: listener.is_live and "" in heard)
+    return heard
+
+
+@transactional
+@on_postgres
+def test_a_listener_reconnects_when_its_session_has_ended_and_asks_for_a_poll(listener, caplog):
+    caplog.set_level("INFO", logger="django_ayework")
+    heard = hear(listener)
+    heard.clear()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' "
+            "AND datname = current_database()"
+        )
+        assert cursor.rowcount == 1
+    eventually(lambda: "" in heard and listener.is_live)
+    listener.publish("due", "again")
+    eventually(lambda: "again" in heard and len(caplog.records) > 1)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "cut off" in caplog.text
+
+
+@transactional
+@on_postgres
+def test_a_session_without_an_echo_is_replaced(listener, monkeypatch):
+    """As a network does that swallows everything: the test of the session has no echo."""
+    monkeypatch.setattr(receivers, "TEST_EVERY", 0.05)
+    monkeypatch.setattr(receivers, "ECHO_WITHIN", 0.05)
+    monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
+    heard = hear(listener)
+    monkeypatch.setattr(receivers.NotificationReceiver, "_take_in", lambda self: None)
+    eventually(lambda: not listener.is_live)
+    monkeypatch.undo()
+    heard.clear()
+    eventually(lambda: listener.is_live and "" in heard)
+
+
+@transactional
+@on_postgres
+def test_a_session_tests_itself_and_is_kept_while_it_hears(listener, monkeypatch):
+    monkeypatch.setattr(receivers, "TEST_EVERY", 0.02)
+    echoes: list[str] = []
+    note = receivers.NotificationReceiver._note
+    monkeypatch.setattr(
+        receivers.NotificationReceiver,
+        "_note",
+        lambda self, name, text: (echoes.append(name), note(self, name, text)),
+    )
+    heard = hear(listener)
+    eventually(lambda: len(echoes) > 5)
+    assert (heard, listener.is_live) == ([""], True)
+    assert {name.startswith("ayework_test_") for name in echoes} == {True}
+
+
+@transactional
+@on_postgres
+def test_behind_a_pooler_that_lends_sessions_a_warning_names_the_setting(
+    listener, silent, monkeypatch, caplog
+):
+    monkeypatch.setattr(receivers, "PROOF_WITHIN", 0.05)
+    heard: list[str] = []
+    listener.subscribe("due", heard.append)
+    eventually(lambda: "PUBSUB_DATABASE" in caplog.text)
+    assert (heard, listener.is_live) == ([], False)
+    assert len(caplog.records) == 1
+
+
+@transactional
+@on_postgres
+def test_behind_a_pooler_an_unsubscription_does_not_wait_for_the_proof(listener, silent, monkeypatch, caplog):
+    monkeypatch.setattr(receivers, "PROOF_WITHIN", 1000.0)
+    unsubscribe = listener.subscribe("due", lambda message: None)
+    eventually(lambda: listener._receiver)
+    unsubscribe()
+    listener.rest()
+    assert listener._thread is None
+    assert not caplog.records
+
+
+@transactional
+@on_postgres
+def test_behind_a_pooler_that_keeps_a_session_messages_are_received(listener, lent):
+    heard = hear(listener)
+    listener.publish("due", "hello")
+    eventually(lambda: "hello" in heard)
+
+
+@transactional
+@on_postgres
+def test_without_psycopg_3_it_says_so_and_hears_nothing(listener, monkeypatch, caplog):
+    class Session:
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(receivers, "own_session", lambda alias: Session())
+    listener.subscribe("due", lambda message: None)
+    eventually(lambda: "psycopg 3" in caplog.text)
+    assert not listener.is_live
+
+
+@transactional
+@on_postgres
+def test_it_listens_by_the_alias_of_the_settings(listener, settings, monkeypatch):
+    asked: list[str] = []
+    own_session = receivers.own_session
+    monkeypatch.setattr(
+        receivers, "own_session", lambda alias: (asked.append(alias), own_session("default"))[1]
+    )
+    settings.AYEWORK = {"PUBSUB_DATABASE": "direct"}
+    hear(listener)
+    assert asked == ["direct"]
+
+
+@transactional
+@on_postgres
+def test_it_makes_calls_in_the_thread_that_listens_when_they_are_due(listener):
+    calls: list[tuple[int, str]] = []
+    hear(listener)
+    for number, seconds in ((3, 0.06), (1, 0.0), (2, 0.03)):
+        listener.call_later(
+            seconds, lambda number=number: calls.append((number, threading.current_thread().name))
+        )
+    eventually(lambda: len(calls) == 3)
+    assert calls == [(1, "ayework-listener"), (2, "ayework-listener"), (3, "ayework-listener")]
+
+
+@transactional
+@pytest.mark.vendors("mysql")
+def test_a_work_that_becomes_pending_is_a_message(listener):
+    heard: list[str] = []
+    listener.subscribe("due", heard.append)
+    eventually(lambda: heard)  # that it begins to watch
+    heard.clear()
+    WorkFactory()
+    eventually(lambda: heard)
+    assert [due_from_text(text, "elsewhere").places for text in heard] == [{("default", "shop.add")}]
+    assert not listener.is_live
+
+
+@transactional
+@pytest.mark.vendors("mysql")
+def test_a_watch_reconnects_when_its_session_was_killed(listener, monkeypatch, caplog):
+    monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
+    caplog.set_level("INFO", logger="django_ayework")
+    heard: list[str] = []
+    listener.subscribe("due", heard.append)
+    eventually(lambda: heard)
+    heard.clear()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        )
+        for (id,) in cursor.fetchall():
+            cursor.execute(f"KILL {id}")
+    eventually(lambda: len(caplog.records) > 1)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert heard == [""]
+
+
+@on_sqlite
+@pytest.mark.parametrize("listener", [MariadbPubSub], indirect=True)
+def test_on_another_database_a_warning_says_that_nothing_is_received(listener, caplog):
+    listener.subscribe("due", lambda message: None)
+    eventually(lambda: "neither MariaDB nor MySQL" in caplog.text)
+
+
+@transactional
+@on_sqlite
+def test_each_commit_to_the_file_is_a_message_and_a_rollback_is_none(listener):
+    due, ended = hear(listener, "due"), hear(listener, "ended")
+    due.clear()
+    ended.clear()
+    with transaction.atomic():
+        Order.objects.create(reference="1")
+        transaction.set_rollback(True)
+    assert not Order.objects.exists()
+    Order.objects.create(reference="2")
+    eventually(lambda: due and ended)
+    assert (due, ended) == ([""], [""])
+
+
+@transactional
+@on_sqlite
+def test_the_thread_ends_after_the_last_unsubscription(listener, monkeypatch):
+    monkeypatch.setattr(listening, "LINGER", 0.05)
+    unsubscribe = listener.subscribe("due", lambda message: None)
+    [thread] = threads("ayework-commits")
+    unsubscribe()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert not listener.is_live
+
+
+@transactional
+@on_sqlite
+def test_the_thread_lingers_until_it_is_closed(listener, monkeypatch):
+    monkeypatch.setattr(listening, "LINGER", 3600)
+    unsubscribe = listener.subscribe("due", lambda message: None)
+    [thread] = threads("ayework-commits")
+    unsubscribe()
+    hear(listener)
+    assert threads("ayework-commits") == [thread]
+    listener.rest()
+    assert thread.is_alive(), "there is a listener"
+    listener.close()
+    assert not thread.is_alive()
+
+
+@transactional
+@on_postgres
+def test_a_forked_process_leaves_its_parents_session_alone():
+    pubsub: Any = BUILT_IN["postgres"]
+    heard = hear(pubsub)
+    child = os.fork()
+    if not child:
+        import gc
+
+        forgotten = not pubsub.is_live and not threads("ayework-listener")
+        gc.collect()
+        os._exit(0 if forgotten else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    pubsub.publish("due", "hello")
+    eventually(lambda: "hello" in heard)
+    assert heard == ["", "hello"], "it was cut off"
+    pubsub.close()

@@ -1,23 +1,37 @@
-"""The Stores that come with the package do what a Store must do."""
+"""Stores: what each must do, how one is chosen, and limits that are counted in one for all processes."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import unittest
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.core.cache import caches
+from django.db import transaction
 
+from django_ayework.doers import Allowed, Denied, FixedWindow, SlidingWindow, TokenBucket
+from django_ayework.flow.context_services import EngineServices
+from django_ayework.flow.maintenance import prune
 from django_ayework.models import StoreEntry
+from django_ayework.ports import kv
 from django_ayework.ports.kv import Store, get_store
 from django_ayework.ports.kv import cache as cache_module
+from django_ayework.ports.kv.base import LocalStore
 from django_ayework.ports.kv.cache import CacheStore
 from django_ayework.ports.kv.database import DatabaseStore
-from django_ayework.ports.kv.local import LocalStore
 from django_ayework.testing import now, time_travel
 from django_ayework.testing.conformance import StoreConformance
+from tests.processes import PATIENCE, ROOT
+from tests.races.rivals import race
 from tests.rules.moments import NOON
+
+RATES = [FixedWindow, SlidingWindow, TokenBucket]
+HOUR = 3600.0
 
 
 class TestLocalStore(StoreConformance):
@@ -59,101 +73,71 @@ def test_the_suite_can_be_used_with_unittest_and_finds_what_is_wrong():
 
     outcome = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(Forgetful).run(outcome)
-
     assert outcome.testsRun > 20
     assert {failed.id().rpartition(".")[2] for failed, _ in outcome.failures + outcome.errors} >= {
         "test_incrementing_gives_a_new_key_its_time_and_leaves_that_of_others"
     }
 
 
-# Choosing one
-
-
-@pytest.mark.parametrize(("name", "kind"), [("database", DatabaseStore), ("cache", CacheStore)])
-def test_the_settings_name_the_store(settings, name, kind):
-    settings.AYEWORK = {"STORE": name}
-
-    assert isinstance(get_store(), kind)
-
-
-def test_the_database_is_the_default(settings):
-    settings.AYEWORK = {}
-
-    assert isinstance(get_store(), DatabaseStore)
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"STORE": "database"}, DatabaseStore),
+        ({}, DatabaseStore),
+        ({"STORE": "cache"}, CacheStore),
+        ({"STORE": ForgetfulStore}, ForgetfulStore),
+        ({"STORE": f"{__name__}.ForgetfulStore"}, ForgetfulStore),
+        ({"STORE": CacheStore("limits")}, CacheStore),
+    ],
+)
+def test_the_settings_name_the_store(settings, given, kind):
+    settings.AYEWORK = given
+    assert type(get_store()).__name__ == kind.__name__
+    assert get_store() is get_store()
+    if isinstance(given.get("STORE"), CacheStore):
+        assert get_store() is given["STORE"]
 
 
 def test_the_local_store_is_one_for_the_whole_process(settings):
     settings.AYEWORK = {"STORE": "local"}
     get_store().set("tests-one", "1")
     settings.AYEWORK = {"STORE": "local", "LEASE": 5}
-
     assert get_store().get("tests-one") == "1"
 
 
-@pytest.mark.parametrize("given", [ForgetfulStore, f"{__name__}.ForgetfulStore"])
-def test_a_store_of_ones_own_is_a_class_or_its_path(settings, given):
-    settings.AYEWORK = {"STORE": given}
-
-    assert type(get_store()).__name__ == "ForgetfulStore"
-    assert get_store() is get_store()
-
-
-def test_a_store_of_ones_own_may_be_an_object(settings):
-    mine = CacheStore("limits")
-    settings.AYEWORK = {"STORE": mine}
-
-    assert get_store() is mine
-
-
-# What is special about each
-
-
 @pytest.mark.django_db
-def test_what_the_database_store_keeps_is_pruned_once_it_has_run_out():
-    from django_ayework.flow.maintenance import prune
-
+def test_expired_entries_of_the_database_store_are_pruned_and_its_keys_are_not_those_of_claims():
     store = DatabaseStore()
     store.set("old", "", ttl=60)
     store.set("new", "", ttl=120)
-    store.set("for good", "")
+    store.set("claim:report", "")
     time_travel(61)
     prune()
-
     assert StoreEntry.objects.count() == 2
-    assert [store.get(key) for key in ("old", "new", "for good")] == [None, "", ""]
+    assert [store.get(key) for key in ("old", "new", "claim:report")] == [None, "", ""]
+    assert EngineServices().claim("report")
 
 
 @pytest.mark.django_db(transaction=True)
 def test_what_the_database_store_does_in_a_transaction_is_part_of_it():
-    from django.db import transaction
-
     store = DatabaseStore()
     store.set("kept", "1")
     with transaction.atomic():
         store.increment("kept")
         store.set("new", "1")
         transaction.set_rollback(True)
-
     assert (store.get("kept"), store.get("new")) == ("1", None)
 
 
-@pytest.mark.django_db
-def test_keys_of_the_store_are_not_those_of_claims():
-    from django_ayework.flow.services import EngineServices
-
-    DatabaseStore().set("claim:report", "")
-
-    assert EngineServices().claim("report")
-
-
-def test_the_local_store_forgets_what_has_run_out():
+def test_the_local_store_drops_expired_entries():
     store = LocalStore()
     for number in range(100):
         store.increment(f"k{number}", ttl=60)
     time_travel(61)
-    store.set("one more", "")
-
+    store.set("one more", "", ttl=1e300)
     assert list(store._entries) == ["one more"]
+    assert store.get("one more") == ""
+    assert now().year < 9999
 
 
 def test_a_cache_keeps_entries_no_longer_than_it_must(monkeypatch):
@@ -163,7 +147,6 @@ def test_a_cache_keeps_entries_no_longer_than_it_must(monkeypatch):
     store.set("brief", "", ttl=0.5)
     store.set("for good", "")
     store.set("long", "", ttl=timedelta(days=60))
-
     assert kept == [1 + cache_module.SLACK, None, 60 * 86_400 + cache_module.SLACK]
 
 
@@ -181,7 +164,6 @@ def test_a_lock_that_has_run_out_is_not_taken_from_its_next_holder(monkeypatch):
     monkeypatch.setattr(caches["default"], "add", lambda key, value, timeout: True)
     monkeypatch.setattr(caches["default"], "delete", deleted.append)
     CacheStore().set("mine", "")
-
     assert deleted == []
 
 
@@ -195,9 +177,131 @@ def test_the_local_store_holds_a_key_until_its_very_end():
     assert store.get("k") is None
 
 
-def test_a_moment_the_store_cannot_tell_is_no_end():
+@pytest.fixture
+def local(settings: Any) -> LocalStore:
+    """A Store in memory, fresh for this test."""
     store = LocalStore()
-    store.set("k", "v", ttl=1e300)
+    settings.AYEWORK = {"STORE": store}
+    return store
 
-    assert store.get("k") == "v"
-    assert now().year < 9999
+
+@pytest.mark.parametrize("kind", RATES)
+def test_a_count_goes_on_from_where_another_process_has_left_it(local, kind):
+    assert [bool(kv.hit(kind(3, HOUR), ("key", "a"))) for _ in range(4)] == [True, True, True, False]
+    assert not kv.peek(kind(3, HOUR), ("key", "a"))
+
+
+@pytest.mark.parametrize("kind", RATES)
+def test_names_limits_and_kinds_are_counted_apart(local, kind):
+    others = [each for each in RATES if each is not kind]
+    hits = [
+        *(kv.hit(each(1, HOUR), ("key", "a")) for each in (kind, *others)),
+        kv.hit(kind(1, HOUR), ("key", "b")),
+        kv.hit(kind(1, HOUR), ("key", "a", "b")),
+        kv.hit(kind(2, HOUR), ("key", "a")),
+        kv.hit(kind(1, HOUR + 1), ("key", "a")),
+        *(kv.hit(kind(1, HOUR), ("label", text)) for text in ("", "Ann", "x" * 1000, "🚀", "\0", "\udcff")),
+    ]
+    assert hits == [Allowed()] * 13
+
+
+def test_looking_and_being_refused_write_nothing(local):
+    name = ("key", "a")
+    kv.peek(FixedWindow(1, HOUR), name)
+    assert local._entries == {}
+    kv.hit(FixedWindow(1, HOUR), name)
+    before = dict(local._entries)
+    kv.hit(FixedWindow(1, HOUR), name)
+    assert local._entries == before
+
+
+def test_the_window_ends_on_the_engines_clock(local):
+    name = ("key", "a")
+    kv.hit(FixedWindow(1, 60), name)
+    time_travel(59)
+    refused = kv.hit(FixedWindow(1, 60), name)
+    assert 0 < refused.retry_after <= 1
+    time_travel(refused.retry_after)
+    assert kv.hit(FixedWindow(1, 60), name)
+
+
+def test_a_count_is_forgotten_once_it_is_as_good_as_none(local):
+    kv.hit(TokenBucket(1, 60), ("key", "a"))
+    time_travel(timedelta(seconds=121))
+    local.set("other", "")
+    assert set(local._entries) == {"other"}
+
+
+def test_a_hit_that_loses_every_swap_is_denied_and_not_counted(local, monkeypatch):
+    assert get_store() is local
+    monkeypatch.setattr(local, "swap", lambda *args, **kwargs: False)
+    assert kv.hit(FixedWindow(1, HOUR), ("key", "a")) == Denied(0.0)
+    assert local._entries == {}
+
+
+def test_a_count_that_cannot_be_read_begins_anew(local):
+    rate, name = FixedWindow(1, HOUR), ("key", "a")
+    local.set(kv.key_of(rate, name), "scribble")
+    assert kv.hit(rate, name)
+    assert not kv.hit(rate, name)
+
+
+@pytest.mark.parametrize("kind", RATES)
+@pytest.mark.parametrize("store", ["database", "cache", "local"])
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.races
+def test_threads_together_are_allowed_exactly_the_limit(settings, store, kind):
+    settings.AYEWORK = {"STORE": store}
+    limit, rounds, allowed = 20, 15, []
+
+    def hit(number: int) -> None:
+        rate = kind(limit, HOUR)
+        while isinstance(verdict := kv.hit(rate, ("key", kind.__name__)), Denied):
+            if verdict.retry_after:
+                return
+        allowed.append(number)
+
+    race(rounds, hit, hit, hit)
+    assert len(allowed) == limit
+
+
+HITS = """
+import json, os, sys
+from django.conf import settings
+import tests.settings as given
+settings.configure(**{key: value for key, value in vars(given).items() if key.isupper()})
+settings.CACHES, settings.AYEWORK = json.loads(os.environ["CACHES"]), {"STORE": os.environ["STORE"]}
+import django
+django.setup()
+from django_ayework.doers import Denied, TokenBucket
+from django_ayework.ports import kv
+print("ready", flush=True)
+sys.stdin.readline()
+allowed = 0
+while not (verdict := kv.hit(TokenBucket(100, 360_000), ("key", "fleet"))) or (allowed := allowed + 1):
+    if isinstance(verdict, Denied) and verdict.retry_after:
+        break
+print(allowed)
+"""
+
+
+@pytest.mark.races
+@pytest.mark.parametrize("store", ["database", "cache"])
+def test_processes_together_are_allowed_exactly_the_limit(process_env, store, request):
+    caches = {"default": request.getfixturevalue("redis_cache")} if store == "cache" else {}
+    start = partial(
+        subprocess.Popen, [sys.executable, "-c", HITS], cwd=ROOT, text=True,
+        env=process_env | {"STORE": store, "CACHES": json.dumps(caches)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    processes = [start() for _ in range(2)]
+    try:
+        assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert sum(int(process.communicate(timeout=PATIENCE)[0]) for process in processes) == 100
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -21,6 +23,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.races)
+
+
+@pytest.fixture
+def env(process_env: dict[str, str]) -> dict[str, str]:
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+
+
+@pytest.fixture(params=["threads", "processes"])
+def raced(request: pytest.FixtureRequest, env: dict[str, str]) -> Callable[..., list[list[Any]]]:
+    """Let rivals carry out acts that are given by name; return their answers."""
+    from tests.races.rival_processes import race_processes, race_threads
+
+    return race_threads if request.param == "threads" else partial(race_processes, env)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 
 from tests.processes import PATIENCE
 
@@ -52,6 +52,15 @@ def in_thread(act: Callable[[], object]) -> Iterator[None]:
     assert not thread.is_alive(), "it waits for a lock"
     if errors:
         raise errors[0]
+
+
+def somebody_waits() -> bool:
+    """Whether another session of PostgreSQL waits for a lock of this one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+        )
+        return cursor.fetchone() is not None
 
 
 def at_once(act: Callable[[], object]) -> None:

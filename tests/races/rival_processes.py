@@ -1,7 +1,6 @@
-"""Rivals in processes of their own, each on its own connection and with its own interpreter.
+"""Rivals that act at the same moment, in processes of their own or in threads of this one.
 
-Threads of one process take turns; processes do not. The test gives the word for each round over pipes.
-"""
+Threads of one process take turns; processes do not. The test gives the word for each round over pipes."""
 
 from __future__ import annotations
 
@@ -9,16 +8,24 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import IO, Any
 
-from django_ayework.flow.dependencies import recheck_leftovers
+from django.db import transaction
+
+from django_ayework import Dedup, WorkRequest, cancel, complete, dependency, enqueue, retry
+from django_ayework.errors import AyeworkError
+from django_ayework.flow.gates import recheck_leftovers
+from django_ayework.flow.settle import Report
+from django_ayework.models import Work
+from django_ayework.store.rows import find_row
 from tests.processes import ROOT
+from tests.races.rivals import kill, race, succeed
+from tests.races.works import step
 
-#: The name of an act of ``rival_process``, and what it is given.
+#: The name of an act in ``MAKERS``, and its arguments.
 Act = Sequence[str]
-
 #: How many microseconds one rival is ahead of the others; this one and that one in turn, round after round.
 HEAD_STARTS = (0, 200, 400, 800, 1600)
 
@@ -34,20 +41,32 @@ def race_processes(env: dict[str, str], *rivals: Sequence[Act]) -> list[list[Any
     with ExitStack() as stack:
         processes = [stack.enter_context(Rival.started(env, acts)) for acts in rivals]
         for process in processes:
-            assert process.hear() == "ready"
+            assert process.read() == "ready"
         rounds_ = [round_of(processes, number) for number in range(rounds.pop())]
     recheck_leftovers(len(rounds_) * len(rivals))
     return list(map(list, zip(*rounds_, strict=True)))
+
+
+def race_threads(*rivals: Sequence[Act]) -> list[list[Any]]:
+    """Do the same in threads of this process."""
+    made = [[prepared(*act) for act in acts] for acts in rivals]
+    answers: list[list[Any]] = [[] for _ in rivals]
+
+    def rival(side: int) -> Callable[[int], None]:
+        return lambda number: answers[side].append(made[side][number]())
+
+    race(len(rivals[0]), *map(rival, range(len(rivals))))
+    return answers
 
 
 def round_of(processes: Sequence[Rival], number: int) -> list[Any]:
     """Give the word; every second round to the last one first."""
     head_start = HEAD_STARTS[number // 2 % len(HEAD_STARTS)]
     first, *others = processes[:: -1 if number % 2 else 1]
-    first.say("0")
+    first.write("0")
     for process in others:
-        process.say(str(head_start))
-    return [process.hear() for process in processes]
+        process.write(str(head_start))
+    return [process.read() for process in processes]
 
 
 class Rival:
@@ -69,20 +88,69 @@ class Rival:
         ):
             try:
                 rival = cls(process, complaints)
-                rival.say(json.dumps([list(act) for act in acts]))
+                rival.write(json.dumps([list(act) for act in acts]))
                 yield rival
             finally:
                 process.kill()
 
-    def say(self, line: str) -> None:
+    def write(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Any:
+    def read(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self._complaints.seek(0)
             raise AssertionError(f"a rival has ended: {self._complaints.read()[-2000:]}")
         return json.loads(line)
+
+
+def prepared(name: str, *ids: str) -> Callable[[], Any]:
+    """Return the act of this name: claimed rows are read, requests built. A refusal answers with its name."""
+    act = MAKERS[name](*ids)
+
+    def answered() -> Any:
+        try:
+            return act()
+        except AyeworkError as refusal:
+            return type(refusal).__name__
+
+    return answered
+
+
+def settling(settle: Callable[..., Report], ids: tuple[str, ...]) -> Callable[[], list[str]]:
+    """Settle claimed works; return those that moved."""
+    rows = [find_row(id) for id in ids]
+    return lambda: sorted(settle(*rows).moved)
+
+
+def queueing(request: WorkRequest[Any, Any], slowly: bool = False, **options: Any) -> Callable[[], Any]:
+    """Queue a work; return its id, and whether it is another's. A slow one keeps its transaction open."""
+
+    def act() -> tuple[str, bool]:
+        with transaction.atomic() if slowly else nullcontext():
+            handle = enqueue(request, **options)
+            Work.objects.filter(id=handle.id).exists() if slowly else None
+        return handle.id, handle.deduplicated
+
+    return act
+
+
+def acting(function: Callable[[str], object], id: str) -> Callable[[], str]:
+    """Act by hand; return the id."""
+    return lambda: (function(id), id)[1]
+
+
+MAKERS: dict[str, Callable[..., Callable[[], Any]]] = {
+    "succeed": lambda *ids: settling(succeed, ids),
+    "kill": lambda *ids: settling(kill, ids),
+    "cancel": lambda id: acting(cancel, id),
+    "complete": lambda id: acting(complete, id),
+    "retry": lambda id: acting(retry, id),
+    "queue once": lambda key: queueing(step(), dedup=Dedup(key)),
+    "queue blocked": lambda *ids: queueing(step(), blockers=ids),
+    "queue a gate": lambda *ids: queueing(dependency(ids, [step()])),
+    "queue a gate slowly": lambda *ids: queueing(dependency(ids, [step()]), slowly=True),
+}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from django.db import connections
 
-from django_ayework.flow.dependencies import recheck_leftovers
+from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.settle import Report, Settlement, Success, settle
+from django_ayework.models import Work
 from django_ayework.rules.durations import later
 from django_ayework.rules.retry import die
 from django_ayework.rules.states import Reason
@@ -85,6 +87,22 @@ def succeed(*rows: WorkRow) -> Report:
 def kill(*rows: WorkRow) -> Report:
     """Settle claimed works as dead."""
     return settle([Settlement(row, die(Reason.ABORTED, "broken")) for row in rows])
+
+
+def finish() -> None:
+    """Let everything that can still run succeed."""
+    while rows := claim_all():
+        succeed(*rows.values())
+
+
+def statuses(requests: Sequence[object]) -> Counter[str]:
+    """Count the statuses of these requests or handles."""
+    return Counter(Work.objects.filter(id__in=ids(requests)).values_list("status", flat=True))
+
+
+def released() -> Counter[int]:
+    """Count the gates that have released so many works."""
+    return Counter(Counter(Work.objects.exclude(parent_id=None).values_list("parent_id", flat=True)).values())
 
 
 def ids(requests: Sequence[object]) -> list[str]:

@@ -1,57 +1,58 @@
-"""Cancelling and completing while a worker settles: one of the two wins, and only it has followers."""
+"""Cancelling, completing, retrying and deleting while a worker settles: one wins, and only it has effects."""
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import nullcontext, suppress
+
 import pytest
+from django.db import OperationalError, transaction
 
 from django_ayework import (
     AlreadyCompleted,
+    BlockerReference,
+    ChainNotFound,
+    WorkNotFound,
     cancel,
     complete,
     completing,
+    delete_chains,
     dependency,
     enqueue,
     enqueue_many,
+    retry,
 )
-from django_ayework.models import Group, Work
+from django_ayework.errors import NotRetryable
+from django_ayework.models import Edge, Group, Waiter, Work
+from django_ayework.rules.durations import later
+from django_ayework.store import deletion
+from django_ayework.store.clock import clock
+from django_ayework.store.database import is_contention
+from tests.races import rivals
 from tests.races.conftest import ROUNDS
-from tests.races.rivals import claim_all, race, succeed
+from tests.races.rivals import claim_all, ids, kill, race, released, statuses, succeed
 from tests.races.works import step
 
 
-@pytest.mark.parametrize("act", [cancel, complete])
-def test_a_settlement_and_an_act_by_hand_agree_on_one_winner(act):
-    members = [step(number=number) for number in range(ROUNDS)]
-    enqueue_many(members)
-    gates = [enqueue(dependency([member], [step()], condition="all-done")) for member in members]
-    rows = claim_all()
-    settled: list[str] = []
-    acted: list[str] = []
-
-    def settle(number: int) -> None:
-        settled.extend(succeed(rows[members[number].id]).moved)
-
-    def take(number: int) -> None:
-        try:
-            act(members[number].id)
-        except AlreadyCompleted:
-            return
-        acted.append(members[number].id)
-
-    race(ROUNDS, settle, take)
-
-    assert sorted(settled + acted) == sorted(member.id for member in members)
-    won = dict(Work.objects.filter(id__in=acted).values_list("id", "completed_by"))
-    assert set(won.values()) <= {None}
-    assert set(Work.objects.filter(id__in=settled).values_list("status", flat=True)) <= {"success"}
-    fired = Work.objects.filter(id__in=[gate.id for gate in gates]).values_list("status", flat=True)
-    assert set(fired) == {"success"}
-    assert Work.objects.filter(type=step.name, parent_id__isnull=False).count() == ROUNDS
+@pytest.mark.parametrize("act", ["cancel", "complete"])
+def test_a_settlement_and_an_act_by_hand_agree_on_one_winner(raced, act):
+    members = enqueue_many(steps(ROUNDS))
+    gates = enqueue_many([dependency([member], [step()], "all-done") for member in members])
+    claim_all()
+    acted, settled = raced([(act, id) for id in ids(members)], [("succeed", id) for id in ids(members)])
+    for id, won, moved in zip(ids(members), acted, settled, strict=True):
+        assert (won, moved) in [(id, []), ("AlreadyCompleted", [id])]
+    won = Work.objects.filter(id__in=acted).values_list("completed_by", flat=True)
+    assert set(won) <= {None}
+    moved = [id for some in settled for id in some]
+    assert set(Work.objects.filter(id__in=moved).values_list("status", flat=True)) <= {"success"}
+    assert statuses(gates) == {"success": ROUNDS}
+    assert released() == {1: ROUNDS}
 
 
 def test_completing_a_chain_that_hands_over_meets_the_step_or_the_next_one():
     """It never finds the chain at a step that has ended."""
-    chains = enqueue_many([step(number=number) for number in range(ROUNDS)])
+    chains = enqueue_many(steps(ROUNDS))
     late: list[str] = []
 
     def hand_over(number: int) -> None:
@@ -69,7 +70,7 @@ def test_completing_a_chain_that_hands_over_meets_the_step_or_the_next_one():
 
 
 def test_a_group_is_cancelled_while_a_worker_settles_it():
-    groups = [enqueue_many([step(number=n) for n in range(6)], together=True) for _ in range(ROUNDS)]
+    groups = [enqueue_many(steps(6), together=True) for _ in range(ROUNDS)]
     gates = [enqueue(dependency(group, [step()], condition="all-done")) for group in groups]
     rows = claim_all()
     settled: list[str] = []
@@ -78,16 +79,204 @@ def test_a_group_is_cancelled_while_a_worker_settles_it():
     def settle(number: int) -> None:
         settled.extend(succeed(*(rows[member.id] for member in groups[number][1:4])).moved)
 
-    def take(number: int) -> None:
-        cancelled.extend(cancel(group=groups[number][0]))
-
-    race(ROUNDS, settle, take)
-
+    race(ROUNDS, settle, lambda number: cancelled.extend(cancel(group=groups[number][0])))
     assert sorted(settled + cancelled) == sorted(member.id for group in groups for member in group)
     assert set(Work.objects.filter(id__in=settled).values_list("status", flat=True)) <= {"success"}
     assert set(Work.objects.filter(id__in=cancelled).values_list("status", flat=True)) <= {"cancelled"}
     counted = Group.objects.filter(id__in=[group[0].id for group in groups])
     assert set(counted.values_list("open", "total", "dead")) == {(0, 6, 0)}
-    fired = Work.objects.filter(id__in=[gate.id for gate in gates]).values_list("status", flat=True)
-    assert set(fired) == {"success"}
-    assert Work.objects.filter(type=step.name, parent_id__isnull=False).count() == ROUNDS
+    assert statuses(gates) == {"success": ROUNDS}
+    assert released() == {1: ROUNDS}
+
+
+def assert_gone(handles) -> None:
+    assert not Work.objects.filter(id__in=ids(handles)).exists()
+    assert not Work.objects.filter(chain_id__in=ids(handles)).exists()
+
+
+def steps(number: int) -> list:
+    return [step(number=n) for n in range(number)]
+
+
+def deleting(handles, *, cascade: bool = False):
+    return lambda number: delete_chains(handles[number], cascade=cascade)
+
+
+def test_a_settlement_moves_the_work_or_meets_nothing_and_its_gates_are_decided_once():
+    """Every other work dies, every other is in a group with one that goes on."""
+    members = [enqueue_many([step(), step()][: 1 + number % 2], together=True) for number in range(ROUNDS)]
+    firsts = [handles[0] for handles in members]
+    needs_success = enqueue_many([dependency([first], [step()]) for first in firsts])
+    needs_an_end = enqueue_many([dependency([first], [step()], "all-done") for first in firsts])
+    claims = claim_all()
+    refused: list[str] = []
+
+    def settle(number: int) -> None:
+        end = kill if number % 4 < 2 else succeed
+        refused.extend(end(claims[firsts[number].id]).refused)
+
+    race(ROUNDS, settle, deleting(firsts))
+
+    assert_gone(firsts)
+    assert statuses(needs_an_end) == {"success": ROUNDS}
+    opened = statuses(needs_success)["success"]
+    assert opened <= ROUNDS // 2
+    assert opened == sum(first.id not in refused for number, first in enumerate(firsts) if number % 4 >= 2)
+    assert Group.objects.filter(total=1, open=1).count() >= ROUNDS // 2
+
+
+def test_a_continuation_that_is_inserted_meanwhile_goes_with_its_chain():
+    chains = enqueue_many(steps(ROUNDS))
+
+    def hand_over(number: int) -> None:
+        with suppress(WorkNotFound, AlreadyCompleted), completing(chains[number].id) as ctx:
+            ctx.continue_with(step())
+
+    race(ROUNDS, hand_over, deleting(chains))
+    assert not Work.objects.exists()
+    assert not Group.objects.exists()
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_work_blocked_by_a_chain_keeps_it_or_is_refused_or_dies(has_ended):
+    """Half of those who queue hold their transaction open for a moment."""
+    chains = enqueue_many(steps(ROUNDS))
+    if has_ended:
+        succeed(*claim_all().values())
+    behind = steps(ROUNDS)
+    answers: dict[int, set[str]] = {number: set() for number in range(ROUNDS)}
+
+    def queue(number: int) -> None:
+        try:
+            with transaction.atomic() if number % 2 else nullcontext():
+                enqueue(behind[number], blockers=[chains[number]])
+                Work.objects.filter(id=behind[number].id).exists()
+        except ChainNotFound:
+            answers[number].add("not found")
+
+    def delete(number: int) -> None:
+        try:
+            delete_chains(chains[number])
+        except BlockerReference:
+            answers[number].add("referenced")
+
+    race(ROUNDS, queue, delete)
+
+    there = set(Work.objects.filter(id__in=ids(chains)).values_list("id", flat=True))
+    stands = dict(Work.objects.filter(id__in=ids(behind)).values_list("id", "status"))
+    for number, (chain, work) in enumerate(zip(chains, behind, strict=True)):
+        if "referenced" in answers[number]:
+            assert (chain.id in there, stands[work.id]) == (True, "pending" if has_ended else "blocked")
+        elif "not found" in answers[number]:
+            assert chain.id not in there and work.id not in stands
+        else:
+            assert (chain.id in there, stands[work.id]) == (False, "pending" if has_ended else "dead")
+
+
+def test_a_claim_takes_the_work_and_loses_it_or_finds_none():
+    works = enqueue_many(steps(ROUNDS))
+    claimed = []
+
+    def claim(number: int) -> None:
+        now = clock.now()
+        claimed.extend(rivals.claim(1, "w", now, later(now, 60)))
+
+    race(ROUNDS, claim, deleting(works))
+    assert not Work.objects.exists()
+    assert sorted(succeed(*claimed).refused) == sorted(row.id for row in claimed)
+
+
+def test_a_gate_opens_or_is_gone_and_the_gates_behind_its_works_are_decided():
+    members, released = enqueue_many(steps(ROUNDS)), steps(ROUNDS)
+    gates = enqueue_many([dependency([m], [r]) for m, r in zip(members, released, strict=True)])
+    behind = enqueue_many([dependency([r], [step()], "all-done") for r in released])
+    claims = claim_all()
+    race(ROUNDS, lambda number: succeed(claims[members[number].id]), deleting(gates))
+    assert_gone(gates)
+    assert statuses(members) == {"success": ROUNDS}
+    inserted = statuses(released)["pending"]
+    assert statuses(behind) == Counter({"blocked": inserted, "success": ROUNDS - inserted})
+    succeed(*(row for id, row in claim_all().items() if id in set(ids(released))))
+    assert statuses(behind) == {"success": ROUNDS}
+
+
+def test_a_gate_is_decided_once_when_one_of_its_works_is_deleted_and_the_other_ends():
+    pairs = [enqueue_many(steps(2)) for _ in range(ROUNDS)]
+    gates = enqueue_many([dependency(pair, [step()], "all-done") for pair in pairs])
+    claims = claim_all()
+    seconds = [second for _, second in pairs]
+    race(ROUNDS, lambda number: succeed(claims[pairs[number][0].id]), deleting(seconds))
+    assert statuses(gates) == {"success": ROUNDS}
+    assert released() == {1: ROUNDS}
+
+
+def test_a_cascade_meets_the_end_of_the_blocker():
+    blockers = enqueue_many(steps(ROUNDS))
+    waiting = [enqueue(step(), blockers=[blocker]) for blocker in blockers]
+    claims = claim_all()
+    race(ROUNDS, lambda number: succeed(claims[blockers[number].id]), deleting(waiting, cascade=True))
+    assert not Work.objects.exists()
+    assert (Edge.objects.count(), Waiter.objects.count()) == (0, 0)
+
+
+def test_a_retry_revives_the_work_or_finds_none():
+    members = enqueue_many(steps(ROUNDS))
+    gates = enqueue_many([dependency([member], [step()]) for member in members])
+    kill(*claim_all().values())
+
+    def again(number: int) -> None:
+        with suppress(WorkNotFound, NotRetryable):
+            retry(members[number].id)
+
+    race(ROUNDS, again, deleting(members))
+    assert_gone(members)
+    assert statuses(gates) == {"dead": ROUNDS}
+
+
+def test_of_rivals_who_delete_the_same_each_chain_is_deleted_by_one():
+    """They come in opposite orders, one of them from below; the groups empty at the same moment."""
+    quartets = []
+    for _ in range(ROUNDS):
+        a, b = enqueue_many(steps(2), together=True)
+        quartets.append([a, b, *enqueue_many(steps(2), blockers=[a, b])])
+    deleted: list[str] = []
+
+    def delete(order: int):
+        return lambda number: deleted.extend(delete_chains(*quartets[number][::order]))
+
+    def delete_last(number: int) -> None:
+        """Delete the last of four with its blockers, which the third keeps while it is there."""
+        *_, third, fourth = quartets[number]
+        try:
+            deleted.extend(delete_chains(fourth, cascade=True))
+        except BlockerReference as refusal:
+            assert {work for _, work in refusal.references} == {third.id}
+
+    race(ROUNDS, delete(1), delete(-1), delete_last)
+    assert Counter(deleted) == {handle.id: 1 for quartet in quartets for handle in quartet}
+    assert not Work.objects.exists()
+    assert not Group.objects.exists()
+
+
+def test_rivals_who_delete_the_last_two_of_a_group_delete_it():
+    pairs = [enqueue_many(steps(2), together=True) for _ in range(ROUNDS)]
+    race(ROUNDS, *(deleting([pair[place] for pair in pairs]) for place in (0, 1)))
+    assert not Group.objects.exists()
+
+
+def test_pruning_meanwhile_leaves_no_group_behind(time_travel):
+    pairs = [enqueue_many(steps(2), together=True) for _ in range(ROUNDS)]
+    succeed(*claim_all().values())
+    time_travel(60)
+
+    def prune(number: int) -> None:
+        try:
+            deletion.delete_ended("success", step.name, clock.now(), 2)
+        except OperationalError as error:
+            assert is_contention(error), error
+
+    race(ROUNDS, prune, deleting([first for first, _ in pairs]))
+    while deletion.delete_ended("success", step.name, clock.now(), 500):
+        continue
+    assert not Work.objects.exists()
+    assert not Group.objects.exists()

@@ -1,89 +1,77 @@
-"""Gates under fire: whatever meets whatever, none stays blocked and none opens twice."""
+"""Gates and blocked works: whatever races, none stays blocked and none opens twice."""
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import nullcontext
 from datetime import timedelta
 
-from django.db import transaction
+import pytest
 
 from django_ayework import Count, NotRetryable, dependency, enqueue, enqueue_many, retry
-from django_ayework.define.ids import new_id
+from django_ayework.define.requests import new_id
 from django_ayework.flow import maintenance
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.clock import clock
 from tests.processes import eventually
 from tests.races.conftest import ROUNDS
-from tests.races.rivals import claim_all, ids, kill, race, succeed
+from tests.races.rivals import claim_all, finish, ids, kill, race, released, statuses, succeed
 from tests.races.works import step
 
 
-def statuses(gates: list) -> Counter:
-    return Counter(Work.objects.filter(id__in=ids(gates)).values_list("status", flat=True))
-
-
-def released() -> Counter:
-    return Counter(Counter(Work.objects.exclude(parent_id=None).values_list("parent_id", flat=True)).values())
-
-
-def finish() -> None:
-    """Let everything that can still run succeed."""
-    while rows := claim_all():
-        succeed(*rows.values())
-
-
-def test_the_last_two_members_settling_at_once_open_the_gate_once():
-    pairs = [(step(), step()) for _ in range(ROUNDS)]
-    variants = [("all-success", succeed), ("all-done", kill), (Count(1), succeed)]
-    gates = [dependency(pair, [step()], variants[number % 3][0]) for number, pair in enumerate(pairs)]
+def enqueue_all(pairs: list, gates: list) -> dict:
+    """Queue the gates and what they watch; return the claimed rows."""
     enqueue_many(gates)
     enqueue_many([member for pair in pairs for member in pair])
-    claims = claim_all()
-    race(
-        ROUNDS,
-        lambda number: succeed(claims[pairs[number][0].id]),
-        lambda number: variants[number % 3][1](claims[pairs[number][1].id]),
-    )
-    assert statuses(gates) == {"success": ROUNDS}
-    assert released() == {1: ROUNDS}
+    return claim_all()
 
 
-def test_a_success_and_a_death_at_once_close_the_gate():
-    pairs = [(step(), step()) for _ in range(ROUNDS)]
-    gates = [dependency(pair, [step()]) for pair in pairs]
-    enqueue_many(gates)
-    enqueue_many([member for pair in pairs for member in pair])
-    claims = claim_all()
-    race(
-        ROUNDS,
-        lambda number: succeed(claims[pairs[number][0].id]),
-        lambda number: kill(claims[pairs[number][1].id]),
-    )
-    assert statuses(gates) == {"dead": ROUNDS}
-    assert not released()
+def ending(handles: list, ends=("succeed", "kill")) -> list:
+    """The acts that settle these works, each kind in turn."""
+    return [(ends[number % len(ends)], handle.id) for number, handle in enumerate(handles)]
 
 
-def test_a_gate_made_while_its_member_settles_is_decided():
-    """Half of the makers hold their transaction open for a moment; half of the members die."""
-    members = enqueue_many([step() for _ in range(ROUNDS)])
-    claims = claim_all()
-    gates = [dependency([member], [step()]) for member in members]
+def steps(number: int) -> list:
+    return [step(number=n) for n in range(number)]
 
-    def create(number: int) -> None:
-        with transaction.atomic() if number % 2 else nullcontext():
-            enqueue(gates[number])
-            Work.objects.filter(id=gates[number].id).exists()
 
-    def settle(number: int) -> None:
-        (kill if number % 4 < 2 else succeed)(claims[members[number].id])
+def pairs_of_steps(number: int) -> list:
+    return [(step(), step()) for _ in range(number)]
 
-    race(ROUNDS, create, settle)
-    assert statuses(gates) == {"success": ROUNDS // 2, "dead": ROUNDS // 2}
+
+def settle_both(claims: dict, pairs: list) -> None:
+    """Let both works of each pair succeed at once."""
+    rounds = range(len(pairs))
+    rows = [[claims[pairs[number][place].id] for number in rounds] for place in (0, 1)]
+    race(len(pairs), lambda number: succeed(rows[0][number]), lambda number: succeed(rows[1][number]))
+
+
+def test_the_last_two_members_settling_at_once_open_or_close_the_gate_once(raced):
+    pairs = pairs_of_steps(ROUNDS)
+    variants = [
+        ("all-success", "succeed"),
+        ("all-done", "kill"),
+        (Count(1), "succeed"),
+        ("all-success", "kill"),
+    ]
+    gates = [dependency(pair, [step()], variants[number % 4][0]) for number, pair in enumerate(pairs)]
+    enqueue_all(pairs, gates)
+    ends = [end for _, end in variants]
+    raced(ending([first for first, _ in pairs], ["succeed"]), ending([second for _, second in pairs], ends))
+    assert statuses(gates[3::4]) == {"dead": ROUNDS // 4}
+    assert statuses(gates) == {"success": ROUNDS - ROUNDS // 4, "dead": ROUNDS // 4}
+    assert released() == {1: ROUNDS - ROUNDS // 4}
+
+
+@pytest.mark.parametrize("act", ["queue a gate", "queue a gate slowly"])
+def test_a_gate_made_while_its_member_settles_is_decided(raced, act):
+    members = enqueue_many(steps(ROUNDS))
+    claim_all()
+    gates, _ = raced([(act, member.id) for member in members], ending(members))
+    found = Work.objects.in_bulk([id for id, _ in gates])
+    assert [found[id].status for id, _ in gates] == ["success", "dead"] * (ROUNDS // 2)
 
 
 def test_a_gate_made_while_the_empty_gate_it_watches_is_made_is_decided():
-    """The one watched is born and ended in one transaction, so nobody can lock it in between."""
+    """The watched gate is inserted and ended in one transaction, so it cannot be locked in between."""
     names = [new_id() for _ in range(ROUNDS)]
     gates = [dependency([name], [step()]) for name in names]
     race(
@@ -95,8 +83,8 @@ def test_a_gate_made_while_the_empty_gate_it_watches_is_made_is_decided():
 
 
 def test_a_gate_made_while_its_member_is_queued_and_settled_is_decided():
-    """The second look at the gate locks the member for a moment, and a claim passes over what is locked."""
-    members = [step() for _ in range(ROUNDS)]
+    """The recheck of the gate locks the member for a moment, and a claim passes over locked rows."""
+    members = steps(ROUNDS)
     gates = [dependency([member], [step()]) for member in members]
 
     def live(number: int) -> None:
@@ -109,7 +97,7 @@ def test_a_gate_made_while_its_member_is_queued_and_settled_is_decided():
 
 
 def test_a_gate_made_while_its_dead_member_is_retried_waits_for_it():
-    members = enqueue_many([step() for _ in range(ROUNDS)])
+    members = enqueue_many(steps(ROUNDS))
     kill(*claim_all().values())
     gates = [dependency([member], [step()]) for member in members]
     race(
@@ -122,20 +110,18 @@ def test_a_gate_made_while_its_dead_member_is_retried_waits_for_it():
     assert statuses(gates) == {"success": ROUNDS}
 
 
-def test_a_retry_of_the_dead_member_meets_the_settling_of_another():
-    pairs = [(step(), step()) for _ in range(ROUNDS)]
+def test_a_retry_of_the_dead_member_meets_the_settling_of_another(raced):
+    """Half of the other members succeed: those gates wait for the retried work. The others stay dead."""
+    pairs = pairs_of_steps(ROUNDS)
     gates = [dependency(pair, [step()]) for pair in pairs]
-    enqueue_many(gates)
-    enqueue_many([member for pair in pairs for member in pair])
-    claims = claim_all()
+    claims = enqueue_all(pairs, gates)
     kill(*(claims[first.id] for first, _ in pairs))
-
-    def settle(number: int) -> None:
-        (kill if number % 2 else succeed)(claims[pairs[number][1].id])
-
-    race(ROUNDS, lambda number: retry(pairs[number][0].id), settle)
-    assert statuses(gates) == {"blocked": ROUNDS // 2, "dead": ROUNDS // 2}
+    raced([("retry", first.id) for first, _ in pairs], ending([second for _, second in pairs]))
+    assert statuses(gates[::2]) == {"blocked": ROUNDS // 2}
+    assert statuses(gates[1::2]) == {"dead": ROUNDS // 2}
     finish()
+    assert statuses(gates[::2]) == {"success": ROUNDS // 2}
+    assert released() == {1: ROUNDS // 2}
     for _, second in pairs[1::2]:
         retry(second.id)
     finish()
@@ -144,14 +130,15 @@ def test_a_retry_of_the_dead_member_meets_the_settling_of_another():
     assert released() == {1: ROUNDS}
 
 
-def test_a_retry_that_meets_the_death_itself_revives_what_the_death_closed():
-    members = [step() for _ in range(ROUNDS)]
+def test_a_retry_that_meets_the_death_itself_revives_the_gates_that_the_death_closed():
+    members = steps(ROUNDS)
     chains = [[dependency([member], [step()])] for member in members]
     for chain in chains:
         chain.append(dependency(chain[0].releases, [step()]))
         enqueue_many(chain, together=True)
     enqueue_many(members)
     claims = claim_all()
+    gates = [gate for chain in chains for gate in chain]
 
     def retry_soon(number: int) -> None:
         while True:
@@ -163,14 +150,14 @@ def test_a_retry_that_meets_the_death_itself_revives_what_the_death_closed():
                     continue
 
     race(ROUNDS, retry_soon, lambda number: kill(claims[members[number].id]))
-    assert statuses([gate for chain in chains for gate in chain]) == {"blocked": 2 * ROUNDS}
+    assert statuses(gates) == {"blocked": 2 * ROUNDS}
     finish()
-    assert statuses([gate for chain in chains for gate in chain]) == {"success": 2 * ROUNDS}
+    assert statuses(gates) == {"success": 2 * ROUNDS}
     assert set(Group.objects.values_list("open", "total", "dead")) == {(0, 4, 0)}
 
 
 def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
-    members = [step() for _ in range(ROUNDS)]
+    members = steps(ROUNDS)
     gates = [dependency([member], [step()], timeout=60) for member in members]
     enqueue_many(gates)
     time_travel(61)
@@ -190,7 +177,7 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
 def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
     monkeypatch.setattr(maintenance, "BATCH", 1)
     expired: list[int] = []
-    members = enqueue_many([step() for _ in range(ROUNDS)])
+    members = enqueue_many(steps(ROUNDS))
     claims = claim_all()
     past = clock.now() - timedelta(seconds=60)
     gates = [dependency([member], [step()]) for member in members]
@@ -214,10 +201,9 @@ def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
 
 
 def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
-    members = enqueue_many([step() for _ in range(ROUNDS)])
+    members = enqueue_many(steps(ROUNDS))
     claims = claim_all(lease=60)
-    gates = [dependency([member], [step()]) for member in members]
-    enqueue_many(gates)
+    gates = enqueue_many([dependency([member], [step()]) for member in members])
     time_travel(61)
     everything, moved = set(ids(members)), set()
 
@@ -228,9 +214,8 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
     lost = set(Attempt.objects.filter(outcome="lost").values_list("work_id", flat=True))
     assert moved | lost == everything
     assert not moved & lost
-    assert set(Work.objects.filter(id__in=lost).values_list("status", "error")) <= {
-        ("pending", "worker lost")
-    }
+    stands = set(Work.objects.filter(id__in=lost).values_list("status", "error"))
+    assert stands <= {("pending", "worker lost")}
     finish()
     assert statuses(gates) == {"success": ROUNDS}
     assert released() == {1: ROUNDS}
@@ -239,45 +224,30 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
 def test_settlements_that_lock_gates_crosswise_both_come_through():
     """One holds the third gate and comes to the second; the other holds the second and comes to the third."""
     rounds = 4
-    firsts, seconds = [step() for _ in range(rounds)], [step() for _ in range(rounds)]
-    gates = []
-    for first, second in zip(firsts, seconds, strict=True):
+    pairs, gates = pairs_of_steps(rounds), []
+    for first, second in pairs:
         a = dependency([first], [])
         b = dependency([a, second], [], Count(1))
-        c = dependency([first, b], [step()])
-        gates += [a, b, c]
-    enqueue_many(gates)
-    enqueue_many(firsts + seconds)
-    claims = claim_all()
-    race(
-        rounds,
-        lambda number: succeed(claims[firsts[number].id]),
-        lambda number: succeed(claims[seconds[number].id]),
-    )
+        gates += [a, b, dependency([first, b], [step()])]
+    settle_both(enqueue_all(pairs, gates), pairs)
     assert statuses(gates) == {"success": 3 * rounds}
     assert released() == {1: rounds}
 
 
 def test_gates_that_wait_for_each_other_open_once_each():
     rounds = 4
-    pairs = [(step(), step()) for _ in range(rounds)]
-    names = [(new_id(), new_id()) for _ in range(rounds)]
-    for (first, second), (x, y) in zip(pairs, names, strict=True):
+    pairs = pairs_of_steps(rounds)
+    for first, second in pairs:
+        x, y = new_id(), new_id()
         enqueue(dependency([first, y], [step()], Count(1)), id=x)
         enqueue(dependency([second, x], [step()], Count(1)), id=y)
-    enqueue_many([member for pair in pairs for member in pair])
-    claims = claim_all()
-    race(
-        rounds,
-        lambda number: succeed(claims[pairs[number][0].id]),
-        lambda number: succeed(claims[pairs[number][1].id]),
-    )
+    settle_both(enqueue_all(pairs, []), pairs)
     assert Work.objects.filter(type="@work/dependency", status="success").count() == 2 * rounds
     assert released() == {1: 2 * rounds}
 
 
 def test_many_members_settled_in_batches_by_four_rivals_open_a_wide_gate_once():
-    members = enqueue_many([step() for _ in range(800)])
+    members = enqueue_many(steps(800))
     gates = [dependency(members, [step()]), dependency(members, [step()], Count(400))]
     enqueue_many(gates)
     claims = list(claim_all().values())
@@ -288,3 +258,38 @@ def test_many_members_settled_in_batches_by_four_rivals_open_a_wide_gate_once():
     race(20, *(settle(part) for part in range(4)))
     assert statuses(gates) == {"success": 2}
     assert released() == {1: 2}
+
+
+def test_a_work_blocked_while_its_blocker_ends_is_decided(raced):
+    blockers = enqueue_many(steps(ROUNDS))
+    claim_all()
+    waiting, _ = raced([("queue blocked", blocker.id) for blocker in blockers], ending(blockers))
+    found = Work.objects.in_bulk([id for id, _ in waiting])
+    became = [(found[id].status, found[id].reason) for id, _ in waiting]
+    assert became == [("pending", ""), ("dead", "unsatisfiable")] * (ROUNDS // 2)
+
+
+def test_a_retry_of_a_blocker_meets_the_insert_of_the_work_it_blocks(raced):
+    blockers = enqueue_many(steps(ROUNDS))
+    kill(*claim_all().values())
+    acts = [[(act, blocker.id) for blocker in blockers] for act in ("retry", "queue blocked")]
+    _, waiting = raced(*acts)
+    found = Work.objects.in_bulk([id for id, _ in waiting])
+    assert [work.status for work in found.values()] == ["blocked"] * ROUNDS
+    finish()
+    assert Work.objects.filter(status="success").count() == 2 * ROUNDS
+    assert not Group.objects.exists()
+
+
+@pytest.mark.parametrize(("joins", "number"), [(ROUNDS, 2), (40, 20)])
+def test_works_whose_last_blockers_are_settled_at_once_are_unblocked(joins, number):
+    members = [steps(number) for _ in range(joins)]
+    enqueue_many([member for group in members for member in group])
+    waiting = [enqueue(step(), blockers=group) for group in members]
+    rows = claim_all()
+
+    def settle(half: slice):
+        return lambda number: succeed(*(rows[member.id] for member in members[number][half]))
+
+    race(joins, settle(slice(number // 2)), settle(slice(number // 2, None)))
+    assert statuses(waiting) == {"pending": joins}

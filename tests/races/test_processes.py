@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 
 import pytest
+from django.db import transaction
 
 from django_ayework import Count, dependency, enqueue, enqueue_many, get_handle
 from django_ayework.models import Group, Work
-from tests.processes import ended, worker_process
-from tests.races.works import step, tally_all
-
-
-@pytest.fixture
-def env(process_env: dict[str, str]) -> dict[str, str]:
-    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+from tests.processes import ended, eventually, worker_process
+from tests.races.conftest import FULL
+from tests.races.works import join, meet, share, step, tally_all
 
 
 def work_off(env: dict[str, str]) -> None:
@@ -48,3 +46,45 @@ def test_two_processes_fold_a_groups_value_exactly(env):
     assert get_handle(handle.id).group(timeout=0) == sum(range(400))
     group = Group.objects.get()
     assert (group.open, group.total, group.dead) == (0, 401, 0)
+
+
+#: ``make races`` runs all of it.
+JOINS = 200 if FULL else 30
+BLOCKERS = 100
+QUEUES = ("left", "right")
+SLOTS = 10
+
+
+@pytest.mark.timeout(300 if FULL else 120)
+def test_of_many_joins_of_a_hundred_blockers_each_none_stays_blocked(env):
+    """Half of the joins are queued before their blockers run, half while they do; no two share a blocker.
+
+    Each process has a queue of its own, and every other blocker of each join: none can do it all by itself.
+    Both begin at the same moment: as many works as they have slots wait at the head for the other process.
+    """
+    members = [
+        [share(number=number, queue=QUEUES[number % 2]) for number in range(BLOCKERS)] for _ in range(JOINS)
+    ]
+    of = [[member.id for member in group] for group in members]
+    joins = [join(of=ids, queue=QUEUES[number % 2]) for number, ids in enumerate(of)]
+    with (
+        worker_process(env, "--concurrency", str(SLOTS), "--queues", QUEUES[0]) as one,
+        worker_process(env, "--concurrency", str(SLOTS), "--queues", QUEUES[1]) as other,
+    ):
+        with transaction.atomic():
+            enqueue_many([meet(queue=queue) for queue in QUEUES for _ in range(SLOTS)])
+            enqueue_many([member for group in members for member in group])
+            enqueue_many(joins[: JOINS // 2])
+        for waiting in reversed(joins[JOINS // 2 :]):
+            enqueue_many([waiting])
+        eventually(lambda: not Work.objects.filter(status__in=["pending", "running"]).exists(), seconds=200)
+        for process in (one, other):
+            process.send_signal(signal.SIGTERM)
+        assert [ended(process)[0] for process in (one, other)] == [0, 0]
+    assert Counter(Work.objects.values_list("type", "status")) == {
+        ("races.meet", "success"): len(QUEUES) * SLOTS,
+        ("races.share", "success"): JOINS * BLOCKERS,
+        ("races.join", "success"): JOINS,
+    }
+    results = Work.objects.filter(type="races.join").values_list("result", flat=True)
+    assert set(results) == {str(sum(range(BLOCKERS)))}

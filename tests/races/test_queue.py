@@ -2,57 +2,79 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from django.db import connection, transaction
 
 from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework.flow import after_commit
 from django_ayework.flow.settle import Settlement, Success, settle
-from django_ayework.models import Edge, Group, Waiter, Work
+from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.durations import later
 from django_ayework.store import claims, transitions
 from django_ayework.store.clock import clock
+from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import direct as module
+from tests.processes import eventually
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
+from tests.races.holding import transaction_elsewhere
 from tests.races.rivals import claim_all, race
 from tests.races.works import step
 
-#: A type of which rivals have works, and this test none.
-OTHER = "races.other"
 
-
-def test_two_claimers_never_get_the_same_work():
-    enqueue_many([step(number=number) for number in range(ROUNDS * 6)])
-    claimed: dict[str, list[str]] = {"a": [], "b": []}
-
-    def claim(worker: str):
-        def act(number: int) -> None:
-            now = clock.now()
-            claimed[worker] += [row.id for row in rivals.claim(4, worker, now, later(now, 60))]
-
-        return act
-
-    race(ROUNDS, claim("a"), claim("b"))
-    claimed["a"] += claim_all("a")
-    everything = Counter(claimed["a"] + claimed["b"])
-    assert len(everything) == ROUNDS * 6
-    assert set(everything.values()) == {1}
-    assert min(map(len, claimed.values())) > 0
+def claimed_once(number: int, claimed: dict[str, list[str]]) -> None:
+    everything = [id for ids in claimed.values() for id in ids]
+    assert len(everything) == len(set(everything)) == number
     assert set(Work.objects.values_list("delivery", "attempt")) == {(1, 1)}
     for worker, ids in claimed.items():
         assert set(Work.objects.filter(worker=worker).values_list("id", flat=True)) == set(ids)
 
 
+def claiming(claimed: dict[str, list[str]], worker: str, limit: int = 4):
+    def act(number: int) -> None:
+        now = clock.now()
+        claimed[worker] += [row.id for row in rivals.claim(limit, worker, now, later(now, 60))]
+
+    return act
+
+
+def claiming_by_id(claimed: dict[str, list[str]], worker: str, requests: list):
+    def act(number: int) -> None:
+        now = clock.now()
+        rows = claims.claim_new([requests[number].id], worker, now, later(now, 60))
+        claimed[worker] += [row.id for row in rows]
+
+    return act
+
+
+def test_two_claimers_never_get_the_same_work():
+    enqueue_many([step(number=number) for number in range(ROUNDS * 6)])
+    claimed: dict[str, list[str]] = {"a": [], "b": []}
+    race(ROUNDS, claiming(claimed, "a"), claiming(claimed, "b"))
+    claimed["a"] += claim_all("a")
+    assert min(map(len, claimed.values())) > 0
+    claimed_once(ROUNDS * 6, claimed)
+
+
+@pytest.mark.parametrize("other", ["a worker", "the same way"])
+def test_of_two_claims_one_gets_the_work_that_skips_the_queue(other):
+    requests = [step(number=number) for number in range(ROUNDS)]
+    enqueue_many(requests)
+    claimed: dict[str, list[str]] = {"a": [], "b": []}
+    rival = claiming(claimed, "a", 1) if other == "a worker" else claiming_by_id(claimed, "a", requests)
+    race(ROUNDS, rival, claiming_by_id(claimed, "b", requests))
+    claimed["a"] += claim_all("a")
+    claimed_once(ROUNDS, claimed)
+
+
 @pytest.mark.vendors("postgresql", "mysql")
-@pytest.mark.parametrize("types", [["races.step"], ["races.step", OTHER]], ids=["a lane", "lanes"])
-def test_a_claim_passes_over_what_is_not_committed_yet_and_what_a_rival_holds(types: list[str]):
+@pytest.mark.parametrize("types", [["races.step"], ["races.step", "races.other"]], ids=["a lane", "lanes"])
+def test_a_claim_passes_over_uncommitted_works_and_those_that_a_rival_holds(types: list[str]):
     """Be it of the same type or of another one, which would leave the others no share."""
     behind = enqueue_many([step(number=number) for number in range(4)])
 
@@ -60,57 +82,24 @@ def test_a_claim_passes_over_what_is_not_committed_yet_and_what_a_rival_holds(ty
         WorkFactory.create_batch(9, type=types[-1], priority=5)
         list(Work.objects.select_for_update().filter(id=behind[0].id))
 
-    with uncommitted(hold):
+    with transaction_elsewhere(hold):
         now = clock.now()
         found = claims.claim("default", dict.fromkeys(types, 3), 3, "w", now, later(now, 60))
     assert [row.id for row in found] == [handle.id for handle in behind[1:]]
 
 
-@contextlib.contextmanager
-def uncommitted(act: Callable[[], object]) -> Iterator[None]:
-    """Let somebody else have done this in a transaction that is open meanwhile, and rolled back then."""
-    begun, ended = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with contextlib.closing(connection), transaction.atomic():
-            act()
-            begun.set()
-            assert ended.wait(60)
-            transaction.set_rollback(True)
-
-    with ThreadPoolExecutor() as pool:
-        rival = pool.submit(hold)
-        try:
-            assert begun.wait(60)
-            yield
-        finally:
-            ended.set()
-        rival.result()
-
-
-def test_of_one_request_queued_twice_at_once_one_is_the_first():
-    requests = [step(number=number) for number in range(ROUNDS)]
-    told: list[tuple[int, bool]] = []
+@pytest.mark.parametrize(("rounds", "gates"), [(ROUNDS, 0), (60, 1)], ids=["work", "gate"])
+def test_of_one_request_queued_twice_at_once_one_is_the_first(rounds, gates):
+    requests = [dependency(["a"], [step()]) if gates else step(number=number) for number in range(rounds)]
+    answers: list[tuple[int, bool]] = []
 
     def queue(number: int) -> None:
-        told.append((number, enqueue(requests[number]).deduplicated))
-
-    race(ROUNDS, queue, queue)
-    assert Work.objects.count() == ROUNDS
-    assert Counter(told) == {(number, late): 1 for number in range(ROUNDS) for late in (False, True)}
-
-
-def test_of_one_gate_queued_twice_at_once_one_is_the_first():
-    rounds = 60
-    gates = [dependency(["a"], [step()]) for _ in range(rounds)]
-    told: list[tuple[int, bool]] = []
-
-    def queue(number: int) -> None:
-        told.append((number, enqueue(gates[number]).deduplicated))
+        answers.append((number, enqueue(requests[number]).deduplicated))
 
     race(rounds, queue, queue)
-    assert (Work.objects.count(), Waiter.objects.count(), Edge.objects.count()) == (rounds,) * 3
-    assert Counter(told) == {(number, late): 1 for number in range(rounds) for late in (False, True)}
+    counts = (Work.objects.count(), Waiter.objects.count(), Edge.objects.count())
+    assert counts == (rounds, rounds * gates, rounds * gates)
+    assert Counter(answers) == {(number, late): 1 for number in range(rounds) for late in (False, True)}
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -170,19 +159,35 @@ def test_the_last_two_of_a_group_settling_at_once_close_it():
 def test_staging_and_claiming_at_once_start_each_work_once(time_travel):
     enqueue_many([step() for _ in range(ROUNDS * 3)], delay=60)
     time_travel(61)
-    claimed: list[str] = []
+    claimed: dict[str, list[str]] = {"w": []}
 
-    def claim(number: int) -> None:
-        now = clock.now()
-        claimed.extend(row.id for row in rivals.claim(5, "w", now, later(now, 60)))
+    def stage(number: int) -> None:
+        transitions.stage(clock.now(), 3)
 
-    race(
-        ROUNDS,
-        lambda number: transitions.stage(clock.now(), 3),
-        lambda n: transitions.stage(clock.now(), 3),
-        claim,
-    )
+    race(ROUNDS, stage, lambda number: stage(number), claiming(claimed, "w", 5))
     while transitions.stage(clock.now(), 500):
         continue
-    claimed += claim_all()
-    assert len(claimed) == len(set(claimed)) == ROUNDS * 3
+    claimed["w"] += claim_all()
+    claimed_once(ROUNDS * 3, {"w": claimed["w"]})
+
+
+@pytest.fixture
+def intake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Let works skip the queue."""
+    fresh = module.Intake()
+    monkeypatch.setattr(module, "intake", fresh)
+    monkeypatch.setattr(after_commit.providers, "held_back", False)
+    yield fresh
+    assert fresh.stop()
+
+
+def test_a_worker_that_looks_at_once_and_the_process_itself_run_each_work_once(intake, settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "SKIP_QUEUE_CONCURRENCY": 4}
+    with running_worker():
+        handles = [enqueue(step(number=number), skip_queue=True) for number in range(ROUNDS)]
+        assert [handle.result(30) for handle in handles] == list(range(ROUNDS))
+        eventually(lambda: set(Work.objects.values_list("status", flat=True)) == {"success"})
+    assert set(Work.objects.values_list("delivery", "attempt")) == {(1, 1)}
+    assert not Attempt.objects.exists()
+    by = Counter(name[:7] == "direct-" for name in Work.objects.values_list("completed_by", flat=True))
+    print(f"by the process itself: {by[True]}, by the worker: {by[False]}")

@@ -1,5 +1,6 @@
-"""Claiming more slowly while much fails."""
+"""Slower claims while much fails, and reports of a backlog."""
 
+import dataclasses
 import math
 from datetime import timedelta
 from types import SimpleNamespace
@@ -8,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_ayework.doers import BacklogInfo
 from django_ayework.hooks import PressureInfo, adaptive_delay
+from django_ayework.rules.health import Episode
+
+SECOND = timedelta(seconds=1)
 
 
 def delays(hook, *counts):
-    """What the hook answers to these totals of successes and failures."""
-    return [
-        hook(PressureInfo(active=1, succeeded={"a": succeeded}, failed={"a": failed}))
-        for succeeded, failed in counts
-    ]
+    """The delays of the hook for these totals of successes and failures."""
+    infos = [PressureInfo(active=1, succeeded={"a": good}, failed={"a": bad}) for good, bad in counts]
+    return list(map(hook, infos))
 
 
 @pytest.mark.parametrize(
@@ -27,74 +30,43 @@ def delays(hook, *counts):
             [(0, 0), (0, 1), (0, 2), (0, 3), (1, 3), (2, 3), (3, 3), (4, 3)],
             [0, 0.1, 0.2, 0.4, 0.3, 0.2, 0.1, 0],
         ),
-        (
-            {"base": 0.1, "factor": 10, "max": 0.5},  # the ceiling holds
-            [(0, 0), (0, 1), (0, 2), (0, 3)],
-            [0, 0.1, 0.5, 0.5],
-        ),
-        (
-            {"min": 0.05, "base": 0.1, "step": 0.03},  # the floor holds, and is where it starts
-            [(0, 0), (0, 1), (1, 1), (2, 1)],
-            [0.05, 0.1, 0.07, 0.05],
-        ),
+        # The ceiling holds.
+        ({"base": 0.1, "factor": 10, "max": 0.5}, [(0, 0), (0, 1), (0, 2), (0, 3)], [0, 0.1, 0.5, 0.5]),
+        # The floor holds, and is where it starts.
+        ({"min": 0.05, "base": 0.1, "step": 0.03}, [(0, 0), (0, 1), (1, 1), (2, 1)], [0.05, 0.1, 0.07, 0.05]),
         ({"max_fail_rate": 0.5}, [(9, 1), (9, 11)], [0, 0.1]),  # one in ten is fine, ten in ten are not
         ({"max_fail_rate": 0.5}, [(1, 1), (2, 3)], [0, 0.1]),  # exactly as many as allowed are fine
         ({}, [(0, 1), (0, 1), (0, 1)], [0.1, 0, 0]),  # nothing ended meanwhile: faster again
+        ({}, [(50, 10), (3, 0), (3, 1)], [0.1, 0, 0.1]),  # counts that begin anew are taken as they are
         ({"base": 1, "max": 0.5}, [(0, 1)], [0.5]),
+        ({"base": 2, "factor": 3}, [(0, 1), (0, 2), (1, 2), (2, 2)], [2, 6, 4, 2]),  # the step is the base
+        ({"base": 0, "min": 1, "max": 3}, [(0, 1), (0, 2), (0, 3)], [2, 3, 3]),
+        (
+            {"base": SECOND, "step": 2 * SECOND, "max": 60 * SECOND, "min": 0 * SECOND},
+            [(0, 1), (0, 2), (0, 3), (1, 3)],
+            [1, 2, 4, 2],
+        ),
     ],
 )
-def test_the_table_of_the_specification(options, counts, expected):
+def test_delays_by_example(options, counts, expected):
     assert delays(adaptive_delay(**options), *counts) == expected
 
 
-def test_the_default_step_is_the_base():
-    assert delays(adaptive_delay(base=2, factor=3), (0, 1), (0, 2), (1, 2), (2, 2)) == [2, 6, 4, 2]
-
-
-def test_a_base_of_nothing_still_obeys_the_bounds():
-    assert delays(adaptive_delay(base=0, min=1, max=3), (0, 1), (0, 2), (0, 3)) == [2, 3, 3]
-
-
 @pytest.mark.parametrize("types", [["watched"], ("watched", "absent"), {"watched"}, "watched"])
-def test_only_the_watched_types_count(types):
+def test_only_the_watched_types_count_and_without_a_choice_all_together(types):
     hook = adaptive_delay(types=types)
-
     assert hook(PressureInfo(active=0, succeeded={}, failed={"other": 9})) == 0
     assert hook(PressureInfo(active=0, succeeded={"other": 99}, failed={"other": 9, "watched": 1})) == 0.1
-
-
-def test_all_types_count_together():
     hook = adaptive_delay(max_fail_rate=0.5)
-
     assert hook(PressureInfo(active=0, succeeded={"a": 5}, failed={"b": 5})) == 0
     assert hook(PressureInfo(active=0, succeeded={"a": 5}, failed={"b": 6})) == 0.1
 
 
-def test_two_hooks_do_not_share_what_they_know():
+def test_two_hooks_share_no_counts_and_take_any_object_with_counts():
     one, other = adaptive_delay(), adaptive_delay()
     delays(one, (0, 5))
-
     assert delays(other, (0, 0)) == [0]
-
-
-def test_counts_that_begin_anew_are_taken_as_they_are():
-    hook = adaptive_delay()
-
-    assert delays(hook, (50, 10), (3, 0), (3, 1)) == [0.1, 0, 0.1]
-
-
-def test_anything_with_the_counts_will_do():
-    info = SimpleNamespace(active=0, succeeded={}, failed={"a": 1})
-
-    assert adaptive_delay()(info) == 0.1
-
-
-def test_durations_may_be_timedeltas():
-    hook = adaptive_delay(
-        base=timedelta(seconds=1), step=timedelta(seconds=2), max=timedelta(minutes=1), min=timedelta()
-    )
-
-    assert delays(hook, (0, 1), (0, 2), (0, 3), (1, 3)) == [1, 2, 4, 2]
+    assert adaptive_delay()(SimpleNamespace(active=0, succeeded={}, failed={"a": 1})) == 0.1
 
 
 @given(
@@ -102,7 +74,6 @@ def test_durations_may_be_timedeltas():
 )
 def test_the_delay_stays_within_its_bounds(base, factor, step, counts):
     hook = adaptive_delay(base=base, factor=factor, step=step, min=1, max=20)
-
     assert all(1 <= delay <= 20 for delay in delays(hook, *counts))
 
 
@@ -121,3 +92,32 @@ def test_the_delay_stays_within_its_bounds(base, factor, step, counts):
 def test_values_that_cannot_be_used_are_refused(options, matter):
     with pytest.raises(ValueError, match=matter):
         adaptive_delay(**options)
+
+
+@pytest.mark.parametrize(
+    ("since", "every", "looks", "reported"),
+    [
+        (5, None, [5, 14.9, 15, 15.1, 9999], [None, None, 10, None, None]),
+        (0, 3, [10, 12.9, 13, 15.9, 16], [10, None, 13, None, 16]),
+        (0, 3, [50, 50, 52.9, 53], [50, None, None, 53]),
+    ],
+    ids=["once after ten seconds", "again every three seconds", "a late look counts from then"],
+)
+def test_when_a_backlog_is_reported(since, every, looks, reported):
+    episode = Episode(since=since, after=10, every=every)
+    assert [episode.reported(moment) for moment in looks] == reported
+    assert (episode.due_at is None) is (every is None)
+
+
+def test_an_episode_says_when_to_look_again():
+    episode = Episode(since=2, after=10, every=3)
+    assert episode.due_at == 12
+    episode.reported(12.5)
+    assert episode.due_at == 15.5
+
+
+def test_a_report_is_a_value():
+    info = BacklogInfo(active=1, queued=None, behind_for=2.0)
+    assert info == BacklogInfo(active=1, queued=None, behind_for=2.0)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        info.active = 2

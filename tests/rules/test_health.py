@@ -1,4 +1,4 @@
-"""Who is live, and who is ready."""
+"""Live and ready workers."""
 
 from __future__ import annotations
 
@@ -8,38 +8,34 @@ import pytest
 
 from django_ayework.rules.health import Health, Phase, health_of, health_of_all, signs_of_nobody
 
-WELL = signs_of_nobody(Phase.WORKING)
+NOT_WORKING = [phase for phase in Phase if phase is not Phase.WORKING]
 
 
-def test_a_worker_at_work_is_live_and_ready():
-    assert health_of(WELL, stall=60.0) == Health(live=True, ready=True)
+@pytest.mark.parametrize(
+    ("change", "live", "ready", "reasons"),
+    [
+        ({}, True, True, ()),
+        *(
+            ({"phase": phase}, True, False, (f"the worker is {phase}",))
+            for phase in list(Phase)
+            if phase != "working"
+        ),
+        ({"trouble": "Error: gone"}, True, False, ("the database cannot be used: Error: gone",)),
+        (
+            {"silent": {"claiming": 1.0, "settling": 60.1}},
+            False,
+            False,
+            ("the thread 'settling' has made no progress for 60 s",),
+        ),
+        ({"dead": ("settling",)}, False, False, ("the thread 'settling' has ended",)),
+    ],
+)
+def test_the_health_of_a_worker(change, live, ready, reasons):
+    signs = replace(signs_of_nobody(Phase.WORKING), **change)
+    assert health_of(signs, stall=60.0) == Health(live=live, ready=ready, reasons=reasons)
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.WORKING])
-def test_a_worker_that_does_not_claim_is_live_and_not_ready(phase):
-    health = health_of(signs_of_nobody(phase), stall=60.0)
-    assert (health.live, health.ready, health.reasons) == (True, False, (f"the worker is {phase}",))
-
-
-def test_a_database_that_is_away_kills_nobody():
-    health = health_of(replace(WELL, trouble="OperationalError: gone"), stall=60.0)
-    assert (health.live, health.ready) == (True, False)
-    assert health.reasons == ("the database cannot be used: OperationalError: gone",)
-
-
-def test_a_thread_without_progress_is_named():
-    health = health_of(replace(WELL, silent={"claiming": 1.0, "settling": 60.1}), stall=60.0)
-    reason = "the thread 'settling' has made no progress for 60 s"
-    assert (health.live, health.ready, health.reasons) == (False, False, (reason,))
-
-
-def test_a_thread_that_has_ended_is_named():
-    health = health_of(replace(WELL, dead=("settling",)), stall=60.0)
-    reason = "the thread 'settling' has ended"
-    assert (health.live, health.ready, health.reasons) == (False, False, (reason,))
-
-
-def test_several_are_as_well_as_the_worst_of_them():
+def test_several_workers_have_the_health_of_the_worst():
     ill = Health(live=False, ready=False, reasons=("stuck",))
     well = Health(live=True, ready=True)
     assert health_of_all([("a", well), ("b", well)]) == well

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.outputs import Unit, units_of
+from django_ayework.rules.identity import Unit, units_of
 
 
 def test_a_mapping_gives_each_unit_its_input():
@@ -23,41 +23,31 @@ def test_one_bad_value_spoils_a_whole_mapping(value):
     assert repr(value) in read.dropped[0]
 
 
-def test_a_list_or_tuple_of_names_gives_units_without_input():
-    assert units_of(["a", b"b"]).units == (Unit("a"), Unit("b"))
-    assert units_of(("a", "é".encode())).units == (Unit("a"), Unit("é"))
+@pytest.mark.parametrize(
+    ("output", "units"),
+    [
+        (["a", b"b"], [Unit("a"), Unit("b")]),
+        (("a", "é".encode()), [Unit("a"), Unit("é")]),
+        (["a", ("b", {"x": 1}), ["c", None, None]], [Unit("a"), Unit("b", {"x": 1}), Unit("c")]),
+        ([["a", {}, {"priority": 1}, 5]], [Unit("a", priority=5)]),  # the fourth element overrules
+        ([["a", {}, {"priority": 1}, None]], [Unit("a", priority=1)]),  # null does not
+        (["key", ["key", {"data": "x"}, {"priority": 10}]], [Unit("key", {"data": "x"}, priority=10)]),
+    ],
+    ids=["list", "tuple", "mixed", "fourth element", "null", "named twice"],
+)
+def test_lists_and_tuples_give_units(output, units):
+    assert units_of(output).units == tuple(units)
 
 
 def test_the_documented_example_of_lists():
-    output = [
-        ["a"],
-        ["b", {"k": "v"}],
-        ["c", {}, {"priority": 10}],
-        ["d", {}, {"delay": 90}],
-        ["e", {}, {}, 20.0],
-    ]
-    read = units_of(output)
+    options = [["c", {}, {"priority": 10}], ["d", {}, {"delay": 90}], ["e", {}, {}, 20.0]]
+    read = units_of([["a"], ["b", {"k": "v"}], *options])
     assert read.units == (
-        Unit("b", {"k": "v"}),
-        Unit("c", priority=10),
-        Unit("d", delay=90.0),
-        Unit("e", priority=20),
+        *(Unit("b", {"k": "v"}), Unit("c", priority=10)),
+        *(Unit("d", delay=90.0), Unit("e", priority=20)),
     )
     assert len(read.dropped) == 1
     assert "['a']" in read.dropped[0]
-
-
-def test_names_and_lists_can_be_mixed():
-    assert units_of(["a", ("b", {"x": 1}), ["c", None, None]]).units == (
-        Unit("a"),
-        Unit("b", {"x": 1}),
-        Unit("c"),
-    )
-
-
-def test_the_fourth_element_overrules_the_metadata_unless_it_is_null():
-    assert units_of([["a", {}, {"priority": 1}, 5]]).units == (Unit("a", priority=5),)
-    assert units_of([["a", {}, {"priority": 1}, None]]).units == (Unit("a", priority=1),)
 
 
 def test_priorities_are_rounded_and_kept_within_what_can_be_stored():
@@ -66,46 +56,20 @@ def test_priorities_are_rounded_and_kept_within_what_can_be_stored():
 
 
 def test_delays_are_numbers_or_timedeltas_and_never_negative():
-    output = [
-        ["a", {}, {"delay": 0.9}],
-        ["b", {}, {"delay": -5}],
-        ["c", {}, {"delay": timedelta(minutes=1)}],
-        ["d", {}, {"delay": None, "other": "key"}],
-        ["e", {}, {"delay": 10**400}],
-    ]
-    assert [unit.delay for unit in units_of(output).units] == [
-        0.9, 0.0, 60.0, 0.0, timedelta.max.total_seconds()
-    ]  # fmt: skip
+    read = {0.9: 0.9, -5: 0.0, timedelta(minutes=1): 60.0, None: 0.0, 10**400: timedelta.max.total_seconds()}
+    output = [[f"unit-{n}", {}, {"delay": delay, "other": "key"}] for n, delay in enumerate(read)]
+    assert [unit.delay for unit in units_of(output).units] == list(read.values())
+
+
+BAD_NAMES = ["", "x" * 191, "nul\x00", "half \ud800", "space ", b"\xff"]
+BAD_OPTIONS = [{"priority": "high"}, {"priority": True}, {"priority": float("nan")}, {"delay": "soon"}]
+BAD_OPTIONS += [{"delay": float("inf")}, "metadata"]
+BAD_LISTS = [[], ["only a name"], [7, {}], ["", {}], ["a", "input"], ["a", {1: 2}], ["a", {}, {}, "5"]]
+BAD_LISTS += [["a", {}, {}, False], ["a", {}, {"priority": "high"}, 5]]
 
 
 @pytest.mark.parametrize(
-    "element",
-    [
-        7,
-        None,
-        [],
-        ["only a name"],
-        [7, {}],
-        ["", {}],
-        "",
-        "x" * 191,
-        "nul\x00",
-        "half \ud800",
-        "space ",
-        b"\xff",
-        ["a", "input"],
-        ["a", {1: 2}],
-        ["a", {}, "metadata"],
-        ["a", {}, {"priority": "high"}],
-        ["a", {}, {"priority": "high"}, 5],
-        ["a", {}, {"priority": True}],
-        ["a", {}, {"priority": float("nan")}],
-        ["a", {}, {"delay": "soon"}],
-        ["a", {}, {"delay": float("inf")}],
-        ["a", {}, {}, "5"],
-        ["a", {}, {}, False],
-        {"a": {}},
-    ],
+    "element", [7, None, {"a": {}}, *BAD_NAMES, *BAD_LISTS, *(["a", {}, options] for options in BAD_OPTIONS)]
 )
 def test_a_bad_element_is_dropped_and_the_others_stay(element):
     read = units_of(["before", element, "after"])
@@ -120,11 +84,6 @@ def test_what_is_neither_mapping_nor_list_gives_nothing(output):
     assert "expected an output to be a mapping or a list" in read.dropped[0]
 
 
-def test_of_a_unit_named_twice_the_later_one_counts():
-    read = units_of(["key", ["key", {"data": "x"}, {"priority": 10}]])
-    assert read.units == (Unit("key", {"data": "x"}, priority=10),)
-
-
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
     lambda inner: (
@@ -135,7 +94,7 @@ anything = st.recursive(
 
 
 @given(anything)
-def test_no_output_raises_and_every_element_is_a_unit_or_told_of(output):
+def test_no_output_raises_and_every_element_is_a_unit_or_reported(output):
     read = units_of(output)
     names = [unit.name for unit in read.units]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""``schedule()``: what it takes, what it refuses, and how it says so."""
+"""``schedule()``: its arguments and its refusals."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def test_a_function_is_decorated_and_stays_itself():
     assert (declared.kind, declared.cron, declared.tz) == ("cron", "0 3 * * *", "Europe/Paris")
     assert (declared.overlap, declared.catch_up, declared.dst) == ("skip", "all", "skip")
     assert declared.function.endswith("nightly")
+    assert schedule(name="odd", next=lambda now: now + timedelta(minutes=7), run=plain).kind == "next"
 
 
 def test_a_function_is_declared_by_a_call_and_cancelled():
@@ -46,17 +47,12 @@ def test_a_function_is_declared_by_a_call_and_cancelled():
     assert isinstance(declared, DeclaredSchedule)
     assert (declared.kind, declared.every, declared.jitter) == ("every", 60.0, 3.0)
     assert (declared.overlap, declared.catch_up, declared.dst) == ("allow", "last", "skip")
-    assert "tick" in schedules.names()
-    declared.cancel()
-    declared.cancel()
-    assert "tick" not in schedules.names()
-
-
-def test_a_cancelled_one_leaves_its_successor_alone():
-    first = schedule(name="tick", every=60, run=plain)
     second = schedule(name="tick", every=30, run=plain)
-    first.cancel()
+    declared.cancel()
     assert schedules.find("tick") is second
+    second.cancel()
+    second.cancel()
+    assert "tick" not in schedules.names()
 
 
 @pytest.mark.parametrize(
@@ -72,21 +68,11 @@ def test_works_and_functions_can_be_run(run: Any, function: str):
     assert schedule(name="given", every=60, run=run).function == function
 
 
-def test_a_function_tells_the_next_moment():
-    declared = schedule(name="odd", next=lambda now: now + timedelta(minutes=7), run=plain)
-    assert declared.kind == "next"
-
-
 def test_dates_and_zones_are_taken_as_python_has_them():
-    declared = schedule(
-        "@daily",
-        tz=ZoneInfo("Asia/Tokyo"),
-        start=date(2026, 1, 1),
-        end=datetime(2027, 1, 1, tzinfo=UTC),
-        run=expire_carts,
-    )
+    start, end = date(2026, 1, 1), datetime(2027, 1, 1, tzinfo=UTC)
+    declared = schedule("@daily", tz=ZoneInfo("Asia/Tokyo"), start=start, end=end, run=expire_carts)
     assert (declared.name, declared.tz) == ("shop.expire_carts", "Asia/Tokyo")
-    assert (declared.start, declared.end) == (date(2026, 1, 1), datetime(2027, 1, 1, tzinfo=UTC))
+    assert (declared.start, declared.end) == (start, end)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +81,7 @@ def test_dates_and_zones_are_taken_as_python_has_them():
         ({}, TypeError, r"exactly one of a cron expression, every= and next=, got: none of them"),
         ({"cron": "@daily", "every": 5}, TypeError, r"got: cron, every"),
         ({"every": 60, "overlp": "skip"}, TypeError, r"'overlp' is not an option.* Did you mean 'overlap'\?"),
-        (
-            {"every": 60, "overlap": "skp"},
-            InvalidOption,
-            r"'skip' or 'queue', got: 'skp'.* mean 'skip'",
-        ),
+        ({"every": 60, "overlap": "skp"}, InvalidOption, r"'skip' or 'queue', got: 'skp'.* mean 'skip'"),
         ({"every": 60, "catch_up": True}, InvalidOption, r"expected catch_up to be 'none', 'last' or 'all'"),
         ({"every": 60, "dst": "shft"}, InvalidOption, r"expected dst to be 'skip' or 'shift', got: 'shft'"),
         ({"every": 0.5}, InvalidOption, r"expected every to be 1 second or more, got: 0.5"),
@@ -121,19 +103,16 @@ def test_dates_and_zones_are_taken_as_python_has_them():
         ({"every": 60, "run": functools.partial(plain)}, ImproperWork, r"expected name= for a schedule"),
     ],
 )
-def test_what_cannot_be_used_is_refused_at_once(given: dict[str, Any], error: type[Exception], message: str):
+def test_an_option_that_cannot_be_used_is_refused_at_once(
+    given: dict[str, Any], error: type[Exception], message: str
+):
     with pytest.raises(error, match=message):
         schedule(**({"run": expire_carts} | given))
     assert "shop.expire_carts" not in schedules.names()
 
 
-def test_a_decorator_refuses_before_it_decorates():
-    with pytest.raises(InvalidOption):
-        schedule("@daily", overlap="never")  # type: ignore[call-overload]
-
-
 @pytest.mark.parametrize("second", [add(a=1, b=2), plain], ids=["another function", "the same function"])
-def test_two_schedules_of_one_name_are_told_by_a_check(second: Any):
+def test_two_schedules_of_one_name_are_reported_by_a_check(second: Any):
     schedule(name="tick", every=60, run=plain)
     declared = schedule(name="tick", every=30, run=second)
     [message] = check_schedules(None)
@@ -145,12 +124,9 @@ def test_two_schedules_of_one_name_are_told_by_a_check(second: Any):
         call_command("ayework_status", skip_checks=False)
     declared.cancel()
     assert check_schedules(None) == []
-
-
-def test_the_same_line_again_replaces_itself():
-    for every in (60, 30):
-        declared = schedule(name="tick", every=every, run=plain)
-    assert schedules.find("tick") is declared
+    for every in (60, 30):  # the same line again replaces itself
+        declared = schedule(name="again", every=every, run=plain)
+    assert schedules.find("again") is declared
     assert check_schedules(None) == []
 
 
@@ -189,13 +165,12 @@ def test_a_work_above_a_schedule_is_refused_with_the_right_order(decorator: Any)
         f"{called}."
     )
     assert schedules.find("nightly") is None
-
-
-def test_a_schedule_above_a_work_runs_the_work():
     schedule("@daily")(note)
     assert schedules.find("schedules.note").run is note  # type: ignore[union-attr]
 
 
-def test_the_cron_expression_is_given_once():
+def test_a_decorator_refuses_before_it_decorates_and_takes_one_cron_expression():
+    with pytest.raises(InvalidOption):
+        schedule("@daily", overlap="never")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
         schedule("@daily", cron="@hourly", run=expire_carts)  # type: ignore[call-overload]

@@ -7,7 +7,7 @@ from django_ayework import Context, work
 
 @work(name="schedules.note")
 def note(label: str = "note") -> str:
-    """Say what it was queued as."""
+    """Return its label."""
     return label
 
 

@@ -15,20 +15,23 @@ def analyse(table: str) -> None:
 
 
 def plans_of(act, table: str = "django_ayework_work") -> list[str]:
-    """Run a store function; return the plan of each statement it ran over works, or over another table."""
+    """Run a store function; return the plan of each statement it ran over works, or over another table.
+
+    Statements are explained before they run, under the settings of their transaction.
+    """
     seen = []
 
     def note(execute, sql, params, many, context):
         verb = sql.split()[0]
         reads = "SELECT" in sql if verb == "INSERT" else verb in ("SELECT", "UPDATE", "DELETE", "WITH")
         if table in sql and reads:
-            seen.append((sql, params))
+            seen.append(explained(sql, params[0] if many else params))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(note):
         act()
     assert seen, f"no statement over {table} was run"
-    return [explained(sql, params) for sql, params in seen]
+    return seen
 
 
 def explained(sql, params) -> str:
@@ -52,7 +55,7 @@ def entries_read_so_far() -> int:
 
 
 def rows_locked() -> int:
-    """Return how many rows the transaction at hand has locked, as MySQL or MariaDB tell."""
+    """Return how many rows the transaction at hand has locked on MySQL or MariaDB."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT trx_rows_locked FROM information_schema.innodb_trx "
@@ -65,6 +68,12 @@ def assert_reads_through(index: str, plans: list[str]) -> None:
     assert any(index in plan for plan in plans), plans
     for plan in plans:
         assert not scans_table(plan), plan
+
+
+def assert_reads_in_order(index: str, plans: list[str]) -> None:
+    assert_reads_through(index, plans)
+    for plan in plans:
+        assert not re.search("filesort|Sort|TEMP B-TREE", plan), plan
 
 
 def scans_table(plan: str, table: str = "django_ayework_work") -> bool:

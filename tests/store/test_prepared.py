@@ -19,11 +19,12 @@ from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.errors import InvalidWorkId
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.states import Status
-from django_ayework.store import claims, groups, prepared, resolution
+from django_ayework.store import claims, dependencies, groups
+from django_ayework.store import database as database_
 from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
 from django_ayework.store.clock import clock
+from django_ayework.store.database import WORTHWHILE
 from django_ayework.store.dependencies import Outcomes
-from django_ayework.store.prepared import WORTHWHILE
 from django_ayework.store.sessions import engine_session
 from tests.app.works import add
 from tests.races.rivals import claim_all, succeed
@@ -38,7 +39,7 @@ direct = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
 
 
 @pytest.fixture(autouse=True)
-def a_session_of_its_own():
+def own_session():
     connection.close()
     yield
     connection.close()
@@ -53,14 +54,23 @@ def known_to_be_empty():
 
 
 def prepared_here() -> list[str]:
+    """The first words of the statements that this session has prepared."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement FROM pg_prepared_statements")
-        return [row[0] for row in cursor.fetchall()]
+        return [statement.split()[0] for (statement,) in cursor.fetchall()]
+
+
+def enqueue_times(number: int) -> list[str]:
+    return [enqueue(add(a=1, b=2)).id for _ in range(number)]
+
+
+def count(ids: list[str]) -> int:
+    return Work.objects.filter(id__in=ids).count()
 
 
 @contextmanager
 def sent_by_driver() -> Iterator[Callable[[], tuple[list[str], int]]]:
-    """Trace the driver; yield what tells the first words of what it has sent, and how often it executed."""
+    """Trace the driver; yield a function that returns the first words of its statements, and their number."""
     pgconn = connection.connection.pgconn
     with tempfile.TemporaryFile("w+") as trace:
         pgconn.trace(trace.fileno())
@@ -73,87 +83,74 @@ def sent_by_driver() -> Iterator[Callable[[], tuple[list[str], int]]]:
             found = STATEMENT.findall(text), len(re.findall(r"\tF\t\d+\t(?:Query|Execute)\t", text))
 
 
-def claim_one() -> list[str]:
+def claim_one() -> None:
     now = clock.now()
-    return [row.id for row in claims.claim("default", {add.name: 1}, 1, "w", now, now)]
+    claims.claim("default", {add.name: 1}, 1, "w", now, now)
 
 
 @direct
-def test_a_connection_that_goes_on_queueing_prepares_its_insert():
-    for _ in range(WORTHWHILE):
-        enqueue(add(a=1, b=2))
+def test_a_session_that_goes_on_enqueueing_prepares_its_insert_and_nothing_of_the_project():
+    enqueue_times(WORTHWHILE)
     assert prepared_here() == []
-    ids = [enqueue(add(a=1, b=2)).id for _ in range(3)]
-    assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
-    assert Work.objects.filter(id__in=ids).count() == 3
+    assert count(enqueue_times(3)) == 3
+    with connection.cursor() as cursor:
+        for _ in range(10):
+            cursor.execute("SELECT %s", [1])
+        cursor.executemany("SELECT %s", [(1,)] * 10)
+    assert prepared_here() == ["INSERT"]
+    with CaptureQueriesContext(connection) as captured:  # watched statements go through Django's cursors
+        enqueue(add(a=1, b=2))
+    assert [query["sql"].split()[0] for query in captured] == ["INSERT"]
+    connection.close()
+    assert enqueue(add(a=1, b=2)).state() is not None
+    assert prepared_here() == []
 
 
 @direct
 @pytest.mark.parametrize("statement", ["DISCARD ALL", "DEALLOCATE ALL"])
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
-def test_a_project_may_take_away_what_is_prepared(statement, inside):
+def test_a_project_may_discard_prepared_statements(statement, inside):
     """In a transaction the error could not be mended, so none may come."""
-    for _ in range(WORTHWHILE + 2):
-        enqueue(add(a=1, b=2))
+
+    def discard() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    inside_too = inside and statement != "DISCARD ALL"
+    enqueue_times(WORTHWHILE + 2)
     for _ in range(2):
-        if statement == "DISCARD ALL" or not inside:
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
+        None if inside_too else discard()
         with transaction.atomic() if inside else nullcontext():
-            if statement != "DISCARD ALL" and inside:
-                with connection.cursor() as cursor:
-                    cursor.execute(statement)
-            ids = [enqueue(add(a=1, b=2)).id for _ in range(3)]
-        assert Work.objects.filter(id__in=ids).count() == 3
-    assert [each.split()[0] for each in prepared_here()] == ["INSERT"]
+            discard() if inside_too else None
+            ids = enqueue_times(3)
+        assert count(ids) == 3
+    assert prepared_here() == ["INSERT"]
 
 
-@direct
-def test_a_session_that_enqueues_prepares_nothing_of_the_projects():
-    for _ in range(WORTHWHILE + 2):
-        enqueue(add(a=1, b=2))
-    with connection.cursor() as cursor:
-        for _ in range(10):
-            cursor.execute("SELECT %s", [1])
-        cursor.executemany("SELECT %s", [(1,)] * 10)
-    assert [each.split()[0] for each in prepared_here()] == ["INSERT"]
-
-
-def test_somebody_who_counts_statements_counts_the_insert_alone(django_assert_num_queries):
+def test_an_enqueue_counts_as_one_statement(django_assert_num_queries):
     for _ in range(WORTHWHILE + 3):
         with django_assert_num_queries(1):
             enqueue(add(a=1, b=2))
 
 
-def test_the_session_of_whoever_enqueues_is_sent_the_inserts_alone():
+def test_a_session_that_enqueues_is_sent_the_inserts_alone():
     """As the driver sees it, past Django: nothing is asked to find out whether to prepare."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT 1")  # which begins the transaction
         with sent_by_driver() as sent:
-            ids = [enqueue(add(a=1, b=2)).id for _ in range(WORTHWHILE + 3)]
-    assert Work.objects.filter(id__in=ids).count() == WORTHWHILE + 3
-    statements, executions = sent()
-    assert set(statements) == {"INSERT"}
-    assert executions == WORTHWHILE + 3
+            ids = enqueue_times(WORTHWHILE + 3)
+    assert count(ids) == WORTHWHILE + 3
+    assert (set(sent()[0]), sent()[1]) == ({"INSERT"}, WORTHWHILE + 3)
 
 
 @direct
-def test_what_is_prepared_joins_the_transaction_at_hand():
-    for _ in range(WORTHWHILE + 1):
-        enqueue(add(a=1, b=2))
+def test_a_prepared_statement_joins_the_transaction_and_is_refused_in_an_event_loop():
+    enqueue_times(WORTHWHILE + 1)
     before = Work.objects.count()
     with transaction.atomic():
         enqueue(add(a=1, b=2))
         transaction.set_rollback(True)
     assert Work.objects.count() == before
-
-
-@direct
-def test_what_is_prepared_is_refused_in_an_event_loop():
-    """As everything else that waits for the database there; Django's cursors see to it otherwise."""
-    for _ in range(WORTHWHILE + 1):
-        enqueue(add(a=1, b=2))
-    before = Work.objects.count()
 
     async def enqueue_here() -> None:
         enqueue(add(a=1, b=2))
@@ -164,128 +161,93 @@ def test_what_is_prepared_is_refused_in_an_event_loop():
 
 
 @direct
-def test_what_is_prepared_raises_djangos_errors_and_breaks_a_transaction_as_others_do():
+def test_a_prepared_statement_raises_djangos_errors_and_breaks_a_transaction_as_others_do():
     with engine_session():
         database = connections["default"]
         with pytest.raises(DataError) as failed, transaction.atomic():
-            prepared.run_prepared(database, "SELECT 1 / %s::int", [0])
+            database_.run_prepared(database, "SELECT 1 / %s::int", [0])
         assert type(failed.value.__cause__).__module__ == "psycopg.errors"
         with transaction.atomic():
             transaction.set_rollback(True)
             with pytest.raises(TransactionManagementError):
-                prepared.run_prepared(database, "SELECT %s::int", [1])
+                database_.run_prepared(database, "SELECT %s::int", [1])
 
 
 @direct
-def test_a_session_that_took_the_place_of_another_prepares_its_own():
-    for _ in range(WORTHWHILE + 1):
-        enqueue(add(a=1, b=2))
-    connection.close()
-    assert enqueue(add(a=1, b=2)).state() is not None
-    assert prepared_here() == []
-
-
-@direct
-def test_only_sessions_of_the_engine_keep_plans():
-    for _ in range(5):
-        enqueue(add(a=1, b=2))
-        claim_one()
-    assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
-    assert not prepared.keeps_plans(connections["default"])
-    connection.close()
-    with engine_session():
-        assert prepared.keeps_plans(connections["default"])
+def test_only_sessions_of_the_engine_keep_plans(monkeypatch):
+    def work() -> None:
         for _ in range(5):
             enqueue(add(a=1, b=2))
             claim_one()
-        assert sorted({statement.split()[0] for statement in prepared_here()}) == ["INSERT", "UPDATE"]
 
-
-@direct
-def test_where_nothing_may_be_prepared_a_session_of_the_engine_keeps_no_plans(monkeypatch):
+    work()
+    assert prepared_here() == ["INSERT"]
+    assert not database_.keeps_plans(connections["default"])
+    connection.close()
+    with engine_session():
+        assert database_.keeps_plans(connections["default"])
+        work()
+        assert sorted(set(prepared_here())) == ["INSERT", "UPDATE"]
     monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
     with engine_session():
-        assert not prepared.keeps_plans(connections["default"])
+        assert not database_.keeps_plans(connections["default"])
         assert prepared_here() == []
 
 
 @direct
-@pytest.mark.parametrize("scan", ["seqscan", "bitmapscan"])
-def test_a_session_of_the_engine_looks_rows_up_one_by_one(scan):
+def test_a_session_of_the_engine_makes_each_plan_once_and_looks_rows_up_one_by_one():
+    """Left to itself the server makes another plan for each waiter."""
     with engine_session(), connection.cursor() as cursor:
-        cursor.execute(f"SHOW enable_{scan}")
-        assert cursor.fetchone() == ("off",)
-
-
-@direct
-def test_a_session_of_the_engine_makes_each_plan_once():
-    """Left to itself the server makes another plan each time a waiter is told."""
-    with engine_session(), connection.cursor() as cursor:
+        for scan in ("seqscan", "bitmapscan"):
+            cursor.execute(f"SHOW enable_{scan}")
+            assert cursor.fetchone() == ("off",)
         for number in range(10):
-            resolution.resolve_waiters((), Outcomes({f"work{number}": Status.SUCCESS}, {}))
+            dependencies.resolve_waiters((), Outcomes({f"work{number}": Status.SUCCESS}, {}))
         cursor.execute(
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE '%fresh%'"
         )
         assert cursor.fetchall() == [(10, 0)]
 
 
-def test_where_somebody_watches_statements_they_go_through_djangos_cursors():
-    for _ in range(WORTHWHILE + 1):
-        enqueue(add(a=1, b=2))
-    with CaptureQueriesContext(connection) as captured:
-        enqueue(add(a=1, b=2))
-    assert [query["sql"].split()[0] for query in captured] == ["INSERT"]
-
-
-@direct
-def test_behind_a_pooler_nothing_is_prepared(monkeypatch):
+@pytest.mark.parametrize("pooled", [pytest.param(True, marks=direct), False])
+def test_behind_a_pooler_or_without_server_side_cursors_nothing_is_prepared(monkeypatch, pooled):
     """A pooler names a process to its clients that is not the server's."""
     connection.ensure_connection()
-    monkeypatch.setattr(type(connection.connection.info), "backend_pid", 1)
-    for _ in range(WORTHWHILE + 3):
-        enqueue(add(a=1, b=2))
+    if pooled:
+        monkeypatch.setattr(type(connection.connection.info), "backend_pid", 1)
+    else:
+        monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
+    enqueue_times(WORTHWHILE + 3)
     assert prepared_here() == []
 
 
 @direct
-def test_an_id_that_is_taken_tells_nothing_of_the_session():
-    """The INSERT that would have recognised the session makes no row; the next one does it."""
-    for _ in range(WORTHWHILE - 1):
-        enqueue(add(a=1, b=2), id=f"taken-{_}")
+def test_an_insert_of_a_taken_id_does_not_recognise_the_session():
+    """It makes no row; the next one does."""
+    for number in range(WORTHWHILE - 1):
+        enqueue(add(a=1, b=2), id=f"taken-{number}")
     with pytest.raises(InvalidWorkId):
         enqueue(add(a=1, b=2), id="taken-0")
     enqueue(add(a=1, b=2))
     assert prepared_here() == []
     enqueue(add(a=1, b=2))
-    assert [statement.split()[0] for statement in prepared_here()] == ["INSERT"]
-
-
-def test_with_server_side_cursors_disabled_nothing_is_prepared(monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
-    for _ in range(WORTHWHILE + 3):
-        enqueue(add(a=1, b=2))
-    assert prepared_here() == []
+    assert prepared_here() == ["INSERT"]
 
 
 @direct
+@pytest.mark.usefixtures("known_to_be_empty")
 @pytest.mark.parametrize(
     ("statement", "arguments"),
     [
-        (
-            CLAIM_LANE,
-            "'w', now(), now(), 'q', 't', 1",
-        ),
-        (
-            CLAIM_LANES,
-            "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'",
-        ),
-        (resolution.RESOLVE, "'{a}', '{f}', '{success}', '{dead}'"),
+        (CLAIM_LANE, "'w', now(), now(), 'q', 't', 1"),
+        (CLAIM_LANES, "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'"),
+        (dependencies.RESOLVE, "'{a}', '{f}', '{success}', '{dead}'"),
         (groups.COUNT, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
+    ids=["claim a lane", "claim lanes", "resolve", "count in a group"],
 )
-def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, arguments, known_to_be_empty):
-    places = statement.count("%s")
-    for place in range(places):
+def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, arguments):
+    for place in range(statement.count("%s")):
         statement = statement.replace("%s", f"${place + 1}", 1)
     with engine_session(), connection.cursor() as cursor:
         cursor.execute("SET plan_cache_mode = force_generic_plan")
@@ -298,14 +260,14 @@ def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, argume
 
 @direct
 @pytest.mark.usefixtures("known_to_be_empty")
-def test_whatever_a_worker_keeps_a_plan_of_stays_quick_when_tables_grow():
+def test_all_kept_plans_of_a_worker_read_by_key():
     """A plan that joins a handful of rows by going through the whole index is a bad one an hour later."""
     with engine_session():
         for number in (1, 2, 3):
             enqueue_many([add(a=1, b=n) for n in range(number)])
-            watched = enqueue(add(a=1, b=2))
-            enqueue(dependency([watched], [add(a=3, b=4)]))
-            assert list(iter(settle_all, 0))
+            enqueue(dependency([enqueue(add(a=1, b=2))], [add(a=3, b=4)]))
+            while succeed(*claim_all().values()).moved:
+                continue
         with connection.cursor() as cursor:
             cursor.execute("SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements")
             kept = cursor.fetchall()
@@ -313,11 +275,6 @@ def test_whatever_a_worker_keeps_a_plan_of_stays_quick_when_tables_grow():
                 cursor.execute(f"EXPLAIN EXECUTE {name}({', '.join(['NULL'] * number)})")
                 assert_reads_by_key(f"{statement}\n" + "\n".join(row[0] for row in cursor.fetchall()))
     assert {"INSERT", "UPDATE", "WITH"} <= {statement.split()[0] for _, statement, _ in kept}
-
-
-def settle_all() -> int:
-    """Settle whatever is due; return how much that was."""
-    return len(succeed(*claim_all().values()).moved)
 
 
 def assert_reads_by_key(plan: str) -> None:

@@ -1,4 +1,4 @@
-"""The health of all children, as their supervisor tells it."""
+"""The health of all children, as the supervisor reads it from their heartbeat pipes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 import re
 import signal
 
+import pytest
+
+from django_ayework.rules.health import Phase, signs_of_nobody
+from django_ayework.worker.process import send_signs
+from django_ayework.worker.supervisor import PipeReader, heartbeat_pipe
 from tests.processes import ended, eventually, get, health_address, worker_process
 from tests.supervisor.kit import children, supervisor
 
@@ -19,8 +24,8 @@ def test_a_process_that_makes_no_progress_is_noticed(env):
         os.kill(frozen, signal.SIGSTOP)
         eventually(lambda: get(f"{url}/live")[0] == 503)
         reasons = get(f"{url}/live")[1]["reasons"]
-        told = r"process [12]: the thread '\w+' has made no progress for \d+ s"
-        assert all(re.fullmatch(told, reason) for reason in reasons)
+        reported = r"process [12]: the thread '\w+' has made no progress for \d+ s"
+        assert all(re.fullmatch(reported, reason) for reason in reasons)
         os.kill(frozen, signal.SIGKILL)
         eventually(lambda: get(f"{url}/ready")[0] == 200)
 
@@ -41,3 +46,42 @@ def test_a_single_worker_tells_its_own_health(env):
             status, output = ended(late)
         assert status == 1
         assert re.search(r"cannot listen on 127.0.0.1:\d+ for --health-port: .*in use", output)
+
+
+@pytest.fixture
+def ends():
+    ours, theirs = heartbeat_pipe()
+    with ours, theirs:
+        yield PipeReader(ours), theirs
+
+
+def test_the_latest_signs_count(ends):
+    reader, theirs = ends
+    assert reader.latest() is None
+    for phase in (Phase.STARTING, Phase.WORKING):
+        send_signs(theirs, signs_of_nobody(phase, silent=1.5))
+    assert reader.latest() == signs_of_nobody(Phase.WORKING, silent=1.5)
+    assert (reader.latest(), reader.has_ended) == (None, False)
+
+
+def test_unreadable_signs_are_skipped(ends):
+    reader, theirs = ends
+    theirs.sendall(b'{"phase": "wor\n{"phase": "dancing", "dead": []}\n[]\nnull\n\n')
+    assert reader.latest() is None
+    send_signs(theirs, signs_of_nobody(Phase.WORKING))
+    assert reader.latest() == signs_of_nobody(Phase.WORKING)
+
+
+def test_the_last_signs_are_read_after_the_end(ends):
+    reader, theirs = ends
+    send_signs(theirs, signs_of_nobody(Phase.RETIRED))
+    theirs.close()
+    assert reader.latest() == signs_of_nobody(Phase.RETIRED)
+    assert reader.has_ended
+
+
+def test_signs_to_a_supervisor_that_has_gone_are_dropped(ends):
+    reader, theirs = ends
+    reader.close()
+    send_signs(theirs, signs_of_nobody(Phase.WORKING))
+    assert theirs.recv(1) == b""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.threads import resident_bytes
+from django_ayework.worker.limits import resident_bytes
 from tests.processes import ended, eventually
 from tests.supervisor.kit import at_work, supervisor
 from tests.supervisor.works import grow, where

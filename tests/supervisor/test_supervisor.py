@@ -11,7 +11,7 @@ import pytest
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.serving import TOGETHER
+from django_ayework.worker.process import TOGETHER
 from tests.processes import ended, eventually, get, health_address
 from tests.supervisor.kit import at_work, children, is_alive, supervisor
 from tests.supervisor.works import where
@@ -138,9 +138,9 @@ def test_processes_that_die_again_and_again_are_given_time(env):
 
 def test_a_process_that_somebody_else_stops_is_replaced(env):
     with supervisor(env) as process:
-        told, other = children()
-        os.kill(told, signal.SIGTERM)
-        eventually(lambda: len(at_work()) == 2 and told not in at_work())
+        stopped, other = children()
+        os.kill(stopped, signal.SIGTERM)
+        eventually(lambda: len(at_work()) == 2 and stopped not in at_work())
         assert other in at_work()
         process.send_signal(signal.SIGTERM)
         status, output = ended(process)

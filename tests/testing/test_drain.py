@@ -1,58 +1,68 @@
-"""``drain``: everything due runs here and now, inside the test's transaction."""
+"""``drain`` runs everything due inside the test's transaction, and raises what failed."""
 
 from __future__ import annotations
 
 import threading
+import traceback
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
-from django_ayework import Context, Defer, Retry, dependency, enqueue, enqueue_many, work
-from django_ayework.models import WorkerProcess
+from django_ayework import (
+    Abort,
+    Context,
+    Defer,
+    NotEncodable,
+    Reschedule,
+    Retry,
+    batch_work,
+    cancel,
+    dependency,
+    enqueue,
+    enqueue_many,
+    work,
+)
+from django_ayework.errors import InvalidInstruction, NotDecodable
+from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import adrain
 from django_ayework.testing import drain as drain_of_the_kit
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
 
 pytestmark = pytest.mark.django_db
+AT_ONCE, ONCE = Retry(attempts=3, base=0), Retry(attempts=1)
 
 
-@work(name="t.drain.later")
+@work(name="testing.later")
 def later(ctx: Context) -> None:
     if ctx.claim(f"{ctx.id} came once"):
         raise Defer(delay=60)
 
 
-def test_the_fixture_is_the_function_of_the_kit(drain: Any) -> None:
+def test_the_report_counts_attempts_by_how_they_ended(drain: Any, time_travel: Any) -> None:
     assert drain is drain_of_the_kit
-
-
-def test_nothing_due_is_an_empty_report(drain: Any) -> None:
     report = drain()
     assert (report.ran, report.succeeded, report.dead, report.deferred, report.retried) == (0, 0, 0, 0, 0)
     assert report.states == []
-
-
-def test_the_report_counts_attempts_by_how_they_ended(drain: Any, time_travel: Any) -> None:
     handles = enqueue_many([add(a=1, b=2), later(), fail()])
     dead = enqueue(fail(), retry=Retry(attempts=1))
+    first = enqueue(add(a=9, b=0), priority=1)
     report = drain(raises=False)
-    assert (report.ran, report.succeeded, report.deferred, report.retried, report.dead) == (4, 1, 1, 1, 1)
-    assert [state.id for state in report.states] == [*(handle.id for handle in handles), dead.id]
-    assert [state.status for state in report.states] == ["success", "scheduled", "scheduled", "dead"]
+    assert (report.ran, report.succeeded, report.deferred, report.retried, report.dead) == (5, 2, 1, 1, 1)
+    assert [state.id for state in report.states] == [first.id, *(handle.id for handle in handles), dead.id]
+    assert [state.status for state in report.states] == [
+        "success", "success", "scheduled", "scheduled", "dead"
+    ]  # fmt: skip
+    assert drain().ran == 0
     time_travel(61)
     report = drain(raises=False)
     assert (report.ran, report.succeeded, report.retried) == (2, 1, 1)
-
-
-def test_a_work_that_runs_twice_is_one_state(drain: Any) -> None:
     handle = enqueue(fail(), retry=Retry(attempts=3, base=0))
     report = drain(raises=False)
     assert (report.ran, report.retried, report.dead) == (3, 2, 1)
-    assert [state.id for state in report.states] == [handle.id]
-    assert report.states[0].status == "dead"
+    assert [(state.id, state.status) for state in report.states] == [(handle.id, "dead")]
 
 
 def test_a_limit_counts_attempts(drain: Any) -> None:
@@ -62,8 +72,8 @@ def test_a_limit_counts_attempts(drain: Any) -> None:
     assert drain(limit=9).ran == 3
 
 
-def test_what_the_works_queue_runs_too_whatever_the_queue(drain: Any) -> None:
-    @work(name="t.drain.tree", queue="a")
+def test_works_of_every_queue_run_and_so_do_those_that_they_queue(drain: Any) -> None:
+    @work(name="testing.tree", queue="a")
     def tree(ctx: Context, depth: int):
         if depth == 0:
             return ctx.result("leaf")
@@ -72,13 +82,6 @@ def test_what_the_works_queue_runs_too_whatever_the_queue(drain: Any) -> None:
     handle = enqueue(tree(depth=3))
     assert drain().succeeded == 15
     assert handle.group(timeout=0) == "leaf"
-
-
-def test_larger_priorities_go_first_then_the_older(drain: Any) -> None:
-    handles = enqueue_many([add(a=n, b=0) for n in range(3)])
-    first = enqueue(add(a=9, b=0), priority=1)
-    report = drain()
-    assert [state.id for state in report.states] == [first.id, *(handle.id for handle in handles)]
 
 
 def test_gates_open_and_run_out_of_time(drain: Any, time_travel: Any) -> None:
@@ -93,52 +96,38 @@ def test_gates_open_and_run_out_of_time(drain: Any, time_travel: Any) -> None:
     assert state is not None and state.reason == "expired"
 
 
-def test_what_is_due_later_stays(drain: Any) -> None:
-    handle = enqueue(add(a=1, b=2), delay=1)
-    assert drain().ran == 0
-    state = handle.state()
-    assert state is not None and state.status == "scheduled"
+def test_works_run_in_the_thread_and_the_transaction_of_the_test(drain: Any) -> None:
+    @work(name="testing.thread")
+    def where() -> str:
+        return threading.current_thread().name
 
-
-def test_it_needs_no_thread_and_no_worker(drain: Any) -> None:
-    threads: list[str] = []
-
-    @work(name="t.drain.thread")
-    def where() -> None:
-        threads.append(threading.current_thread().name)
-
-    enqueue(where())
-    drain()
-    assert threads == [threading.current_thread().name]
+    order = Order.objects.create(reference="A1")
+    with transaction.atomic():
+        here, awaited = enqueue(where()), enqueue(notify(order_id=order.pk))
+        assert drain().succeeded == 2
+        assert connection.in_atomic_block
+    assert here.result(timeout=0) == threading.current_thread().name
+    assert awaited.result(timeout=0) == f"order {order.pk}"
+    order.refresh_from_db()
+    assert order.notified
     assert WorkerProcess.objects.count() == 0
 
 
-def test_async_works_run_in_the_tests_transaction_as_well(drain: Any) -> None:
-    order = Order.objects.create(reference="A1")
-    handle = enqueue(notify(order_id=order.pk))
-    drain()
-    order.refresh_from_db()
-    assert order.notified
-    assert handle.result(timeout=0) == f"order {order.pk}"
-
-
-def test_callbacks_that_wait_for_the_commit_run(drain: Any) -> None:
+def test_callbacks_that_wait_for_the_commit_run_and_may_queue_more(drain: Any) -> None:
     ran: list[str] = []
-    transaction.on_commit(lambda: ran.append("before"))
 
-    @work(name="t.drain.callback")
+    @work(name="testing.callback")
     def callback() -> None:
         transaction.on_commit(lambda: ran.append("of the handler"))
 
-    enqueue(callback())
-    drain()
-    assert ran == ["before", "of the handler"]
+    def broken() -> None:
+        raise LookupError
 
-
-def test_a_callback_may_queue_more(drain: Any) -> None:
-    order = Order.objects.create(reference="A1")
-    transaction.on_commit(lambda: enqueue(pay(order_id=order.pk)) and None)
+    transaction.on_commit(broken, robust=True)
+    transaction.on_commit(lambda: ran.append("before"))
+    transaction.on_commit(lambda: enqueue(callback()) and None)
     assert drain().succeeded == 1
+    assert ran == ["before", "of the handler"]
 
 
 def test_a_callback_of_a_rolled_back_block_does_not_run(drain: Any) -> None:
@@ -150,40 +139,155 @@ def test_a_callback_of_a_rolled_back_block_does_not_run(drain: Any) -> None:
     assert ran == []
 
 
-def test_a_robust_callback_that_raises_stops_nothing(drain: Any) -> None:
-    ran: list[str] = []
-
-    def broken() -> None:
-        raise LookupError
-
-    transaction.on_commit(broken, robust=True)
-    transaction.on_commit(lambda: ran.append("after"))
-    drain()
-    assert ran == ["after"]
-
-
-def test_works_can_be_drained_within_a_block_of_ones_own(drain: Any) -> None:
-    with transaction.atomic():
-        handle = enqueue(add(a=1, b=2))
-        assert drain().succeeded == 1
-        assert connection.in_atomic_block
-    assert handle.result(timeout=0) == 3
-
-
 @pytest.mark.django_db(transaction=True)
-def test_it_works_outside_of_a_transaction_too(drain: Any) -> None:
+def test_it_works_outside_of_a_transaction_and_in_async_tests(drain: Any) -> None:
     order = Order.objects.create(reference="A1")
     enqueue(pay(order_id=order.pk))
     assert drain().succeeded == 1
     order.refresh_from_db()
     assert order.paid
 
-
-@pytest.mark.django_db(transaction=True)
-def test_async_tests_drain_with_the_twin() -> None:
     async def scenario() -> Any:
         handle = await add.aenqueue(a=1, b=2)
         report = await adrain()
-        return report.succeeded, await handle.aresult(timeout=0)
+        await fail.aenqueue()
+        with pytest.raises(RuntimeError, match="no luck"):
+            await adrain()
+        await fail.aenqueue()
+        return report.succeeded, await handle.aresult(timeout=0), (await adrain(raises=False)).retried
 
-    assert async_to_sync(scenario)() == (1, 3)
+    assert async_to_sync(scenario)() == (1, 3, 1)
+
+
+def raised_by(drain: Any, *args: Any) -> BaseException:
+    with pytest.raises(BaseException) as raised:
+        drain(*args)
+    return raised.value
+
+
+def test_a_failed_attempt_that_is_retried_later_raises_the_error_of_the_handler(drain: Any) -> None:
+    handle = enqueue(fail(message="no card"))
+    error = raised_by(drain)
+    assert (type(error), str(error)) == (RuntimeError, "no card")
+    assert traceback.extract_tb(error.__traceback__)[-1].name == "fail"
+    assert error.__notes__ == [
+        f"Raised in drain() by work {handle.id} (shop.fail), attempt 1 of 3; the work is scheduled. "
+        "drain(raises=False) returns the report instead."
+    ]
+
+
+def test_a_dead_work_raises_the_error_of_its_last_attempt(drain: Any) -> None:
+    @work(name="testing.counts", retry=AT_ONCE)
+    def counts(ctx: Context) -> None:
+        raise ValueError(f"attempt {ctx.attempt}")
+
+    enqueue(counts())
+    error = raised_by(drain)
+    assert str(error) == "attempt 3"
+    assert "attempt 3 of 3; the work is dead." in error.__notes__[0]
+
+
+def test_everything_due_runs_before_the_errors_are_raised_as_a_group_in_order(drain: Any) -> None:
+    first, other, _ = enqueue_many([fail(message="first"), add(a=1, b=2), fail(message="second")])
+    group = raised_by(drain)
+    assert isinstance(group, ExceptionGroup)
+    assert group.message == "several works failed in drain()"
+    assert [str(error) for error in group.exceptions] == ["first", "second"]
+    assert other.result(timeout=0) == 3
+    state = first.state()
+    assert state is not None and state.last_error == "RuntimeError: first"
+
+
+def test_a_work_that_succeeds_after_failed_attempts_raises_nothing(drain: Any) -> None:
+    @work(name="testing.flaky", retry=AT_ONCE)
+    def flaky(ctx: Context) -> str:
+        if ctx.attempt < 3:
+            raise ValueError("not yet")
+        return "done"
+
+    handle = enqueue(flaky())
+    report = drain()
+    assert (report.retried, report.succeeded, handle.result(timeout=0)) == (2, 1, "done")
+
+
+def test_a_limit_between_two_attempts_shows_the_first(drain: Any) -> None:
+    enqueue(fail(), retry=AT_ONCE)
+    assert "attempt 1 of 3; the work is pending." in raised_by(drain, 1).__notes__[0]
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [Defer(delay=60), Reschedule(delay=60), Abort("no card"), Abort(ValueError("no card")), None],
+    ids=["defer", "reschedule", "abort", "abort-cause", "cancel"],
+)
+def test_a_decision_of_the_handler_is_no_failure(drain: Any, decision: Exception | None) -> None:
+    @work(name="testing.decides")
+    def decides(ctx: Context) -> None:
+        if decision is None:
+            cancel(ctx.id)
+        raise decision or ValueError("after its end")
+
+    handle = enqueue(decides())
+    assert drain().ran == 1
+    state = handle.state()
+    assert state is not None and (state.status == "cancelled") is (decision is None)
+
+
+def test_an_error_that_on_failure_defers_is_no_failure_and_one_that_it_aborts_is(drain: Any) -> None:
+    def advice(error: BaseException, info: Any) -> Any:
+        return Defer(delay=60) if isinstance(error, LookupError) else "abort"
+
+    @work(name="testing.advised", on_failure=advice)
+    def advised(busy: bool) -> None:
+        raise LookupError if busy else ValueError("broken")
+
+    enqueue(advised(busy=True))
+    assert drain().deferred == 1
+    enqueue(advised(busy=False))
+    assert isinstance(raised_by(drain), ValueError)
+
+
+def test_an_input_or_an_outcome_that_cannot_be_used_is_a_failure(drain: Any) -> None:
+    @work(name="testing.unusable")
+    def unusable(ctx: Context, how: str) -> Any:
+        if how == "delay":
+            raise Defer(delay="soon")  # type: ignore[arg-type]
+        if how == "append":
+            return ctx.result(1, append=lambda total: total["none"])
+        if how == "forgotten":
+            ctx.result(1)
+        return object() if how == "value" else None
+
+    errors = {"append": TypeError, "value": NotEncodable, "forgotten": InvalidInstruction}
+    for how, error in errors.items():
+        enqueue(unusable(how=how), retry=ONCE)
+        assert isinstance(raised_by(drain), error)
+    enqueue(unusable(how="delay"), retry=ONCE)
+    assert "delay" in str(raised_by(drain))
+    handle = enqueue(add(a=1, b=2))
+    Work.objects.filter(id=handle.id).update(input="garbage")
+    assert isinstance(raised_by(drain), NotDecodable)
+
+
+def test_an_error_that_fails_a_whole_batch_is_raised_once(drain: Any) -> None:
+    @batch_work(name="testing.batch", size=3)
+    def batch(items: list[Any]) -> list[Any]:
+        raise ValueError("all of them")
+
+    first, *_ = enqueue_many([batch(1), batch(2), batch(3)])
+    error = raised_by(drain)
+    assert str(error) == "all of them"
+    assert error.__notes__[0].startswith(
+        f"Raised in drain() by work {first.id} (testing.batch) and 2 more works, attempt 1 of 3;"
+    )
+
+
+def test_an_error_that_a_batch_returns_for_one_work_is_raised(drain: Any) -> None:
+    @batch_work(name="testing.item", size=3)
+    def item(items: list[Any]) -> list[Any]:
+        return [ValueError("this one"), object(), 3]
+
+    enqueue_many([item(1), item(2), item(3)])
+    group = raised_by(drain)
+    assert isinstance(group, ExceptionGroup)
+    assert [type(error) for error in group.exceptions] == [ValueError, NotEncodable]

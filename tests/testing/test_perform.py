@@ -1,31 +1,42 @@
-"""``perform``: one handler, called as the engine would."""
+"""``perform``, and the kit in a project's test cases."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.test import TestCase, TransactionTestCase
 
-from django_ayework import Abort, Context, Defer, NotEncodable, work
+from django_ayework import Abort, Context, Defer, NotEncodable, Retry, WorkState, enqueue, work
 from django_ayework.define.instructions import Queue, Result, Void
 from django_ayework.errors import InvalidInstruction
+from django_ayework.flow import after_commit
 from django_ayework.models import Work
-from tests.app.works import add, fail
+from django_ayework.signals import work_succeeded
+from django_ayework.testing import (
+    assert_enqueued,
+    assert_not_enqueued,
+    drain,
+    perform,
+    running_worker,
+    time_travel,
+)
+from tests.app.models import Order
+from tests.app.works import add, fail, pay
+from tests.direct.works import quick
 
 pytestmark = pytest.mark.django_db
+ONCE = Retry(attempts=1)
 
 
-@work(name="t.perform.children")
+@work(name="testing.children")
 def children(ctx: Context):
     return ctx.queue([add(a=1, b=2), add(a=3, b=4)])
 
 
-@work(name="t.perform.void")
-def void(ctx: Context):
-    return ctx.void()
-
-
-@work(name="t.perform.plain")
+@work(name="testing.plain")
 async def plain(items: list[int]) -> list[int]:
     items.append(0)
     return items
@@ -36,11 +47,9 @@ def test_the_result_and_the_instruction(perform: Any) -> None:
     assert performed.result == 3
     assert isinstance(performed.instruction, Result)
     assert performed.error is None
-
-
-def test_a_plain_value_is_a_result_without_an_instruction(perform: Any) -> None:
     performed = perform(plain(items=[1]))
     assert (performed.result, performed.instruction, performed.error) == ([1, 0], None, None)
+    assert perform(quick()).result == threading.current_thread().name
 
 
 def test_the_input_is_stored_and_read_back(perform: Any) -> None:
@@ -52,6 +61,10 @@ def test_the_input_is_stored_and_read_back(perform: Any) -> None:
 
 
 def test_children_are_built_and_not_queued(perform: Any) -> None:
+    @work(name="testing.void")
+    def void(ctx: Context):
+        return ctx.void()
+
     performed = perform(children())
     assert performed.result is None
     assert isinstance(performed.instruction, Queue)
@@ -60,27 +73,31 @@ def test_children_are_built_and_not_queued(perform: Any) -> None:
     assert isinstance(perform(void()).instruction, Void)
 
 
-def test_an_error_is_handed_over(perform: Any) -> None:
-    performed = perform(fail(message="no luck"))
-    assert isinstance(performed.error, RuntimeError)
-    assert str(performed.error) == "no luck"
+def test_an_error_is_returned_and_raised_by_the_result(perform: Any) -> None:
+    performed = perform(fail(message="no card"))
+    with pytest.raises(RuntimeError, match="no card") as raised:
+        _ = performed.result
+    assert raised.traceback[-1].name == "fail"
+    with pytest.raises(RuntimeError, match="no card"):
+        _ = performed.instruction
+    assert performed.error is raised.value
 
 
 @pytest.mark.parametrize("raised", [Defer(delay=5), Abort("no card")], ids=["defer", "abort"])
-def test_so_is_what_the_handler_says(perform: Any, raised: Exception) -> None:
-    @work(name="t.perform.says")
-    def says() -> None:
+def test_a_decision_is_returned_as_the_error(perform: Any, raised: Exception) -> None:
+    @work(name="testing.performed_decides")
+    def decides() -> None:
         raise raised
 
-    assert perform(says()).error is raised
+    assert perform(decides()).error is raised
 
 
-def test_so_is_what_the_engine_has_to_say(perform: Any) -> None:
-    @work(name="t.perform.forgetful")
+def test_an_outcome_that_cannot_be_used_is_returned_as_the_error(perform: Any) -> None:
+    @work(name="testing.forgetful")
     def forgetful(ctx: Context) -> None:
         ctx.result(1)
 
-    @work(name="t.perform.unstorable")
+    @work(name="testing.unstorable")
     def unstorable() -> Any:
         return object()
 
@@ -89,9 +106,183 @@ def test_so_is_what_the_engine_has_to_say(perform: Any) -> None:
 
 
 def test_the_handler_can_be_shown_a_later_attempt(perform: Any) -> None:
-    @work(name="t.perform.attempt")
+    @work(name="testing.attempt")
     def attempt(ctx: Context) -> list[Any]:
         return [ctx.attempt, ctx.type, ctx.signal.aborted, ctx.claim("once")]
 
-    assert perform(attempt(), attempt=3).result == [3, "t.perform.attempt", False, True]
-    assert perform(attempt()).result == [1, "t.perform.attempt", False, False]
+    assert perform(attempt(), attempt=3).result == [3, "testing.attempt", False, True]
+    assert perform(attempt()).result == [1, "testing.attempt", False, False]
+
+
+class PlainTest(TestCase):
+    @classmethod
+    def setUpTestData(cls) -> None:
+        cls.order = Order.objects.create(reference="A1")
+
+    def test_works_run_in_the_tests_transaction(self) -> None:
+        heard: list[Any] = []
+
+        def receiver(work: Any, **keywords: Any) -> None:
+            heard.append(work.id)
+
+        work_succeeded.connect(receiver)
+        self.addCleanup(work_succeeded.disconnect, receiver)
+        handle = enqueue(pay(order_id=self.order.pk), delay=60)
+        assert_enqueued(pay, order_id=self.order.pk)
+        time_travel(61)
+        self.assertEqual(drain().succeeded, 1)
+        self.order.refresh_from_db()
+        self.assertTrue(self.order.paid)
+        self.assertEqual(heard, [handle.id])
+
+    def test_nothing_is_left_of_other_tests(self) -> None:
+        self.assertEqual(Work.objects.count(), 0)
+        assert_not_enqueued()
+        self.assertFalse(self.order.paid)
+
+    def test_callbacks_can_be_captured_as_usual(self) -> None:
+        with self.captureOnCommitCallbacks(execute=True):
+            handle = enqueue(add(a=1, b=2), on_commit=True)
+            self.assertIsNone(handle.state())
+        self.assertIsNotNone(handle.state())
+        self.assertEqual(drain().succeeded, 1)
+
+    def test_a_handler_can_be_called_alone(self) -> None:
+        self.assertEqual(perform(add(a=1, b=2)).result, 3)
+        self.assertEqual(Work.objects.count(), 0)
+
+
+class WorkerTest(TransactionTestCase):
+    def test_a_real_worker_runs_beside_the_test(self) -> None:
+        with running_worker(concurrency=2) as worker:
+            self.assertEqual(enqueue(add(a=1, b=2)).result(timeout=20), 3)
+            self.assertEqual(worker.concurrency, 2)
+        handle = enqueue(add(a=1, b=2))
+        self.assertEqual(Work.objects.get(id=handle.id).status, "pending")
+
+
+class DirectTest(TestCase):
+    def setUp(self) -> None:
+        """Be without pytest's fixtures, which hold such works back."""
+        after_commit.providers.held_back = False
+        self.offered = []
+        self.intake, after_commit.providers.intake = after_commit.providers.intake, self.offered.append
+        self.addCleanup(setattr, after_commit.providers, "intake", self.intake)
+
+    def test_drain_makes_the_first_attempt(self) -> None:
+        with self.captureOnCommitCallbacks(execute=True):
+            handle = enqueue(quick(number=1))
+        enqueue(quick(number=2), on_commit=True)
+        self.assertEqual(handle.state().attempt, 0)
+        self.assertEqual(drain().succeeded, 2)
+        self.assertEqual(handle.result(timeout=0), threading.current_thread().name)
+        self.assertEqual(self.offered, [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_work_that_skips_the_queue_is_run_by_drain_or_a_worker() -> None:
+    with transaction.atomic():
+        handle = enqueue(quick(number=1))
+    assert handle.state().status == "pending"
+    assert drain().succeeded == 1
+    assert handle.result(timeout=0) == threading.current_thread().name
+    with running_worker():
+        handle = enqueue(quick(number=1))
+        handle.result(timeout=20)
+    assert not handle.state().completed_by.startswith("direct-")
+
+
+def run(request: Any) -> WorkState:
+    handle = enqueue(request, retry=ONCE)
+    drain(raises=False)
+    state = handle.state()
+    assert state is not None
+    return state
+
+
+@pytest.fixture
+def order(db: None) -> Order:
+    return Order.objects.create(reference="taken")
+
+
+@work(name="testing.duplicate")
+def duplicate(pk: int) -> None:
+    Order.objects.create(reference="undone")
+    Order.objects.create(pk=pk, reference="again")
+
+
+@work(name="testing.translated")
+def translated(pk: int) -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT no_such_column FROM no_such_table")
+    except DatabaseError as error:
+        raise ValueError("translated") from error
+
+
+@work(name="testing.translated_model")
+def translated_model(pk: int) -> None:
+    try:
+        Order.objects.create(pk=pk, reference="again")
+    except IntegrityError as error:
+        raise ValueError("translated") from error
+
+
+@work(name="testing.swallowed")
+def swallowed(pk: int) -> str:
+    try:
+        with transaction.atomic():
+            Order.objects.create(pk=pk, reference="again")
+    except IntegrityError:
+        Order.objects.create(reference="instead")
+    return "done"
+
+
+@work(name="testing.marked")
+def marked(pk: int) -> None:
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        raise ValueError("marked")
+
+
+@work(name="testing.raises")
+def raises() -> None:
+    Order.objects.create(reference="written")
+    raise ValueError("after the write")
+
+
+@work(name="testing.async")
+async def aduplicate(pk: int) -> None:
+    await Order.objects.acreate(pk=pk, reference="again")
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (duplicate, "IntegrityError"),
+        (aduplicate, "IntegrityError"),
+        (translated, "ValueError: translated"),
+        (translated_model, "ValueError: translated"),
+        (marked, "ValueError: marked"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_database_error_of_a_handler_leaves_the_transaction_of_the_test_usable(
+    handler: Any, error: str, order: Order
+) -> None:
+    before = enqueue(add(a=1, b=2))
+    state = run(handler(pk=order.pk))
+    assert (state.status, state.reason) == ("dead", "exhausted")
+    assert (state.error or "").startswith(error)
+    assert before.result(timeout=0) == 3
+    assert type(perform(handler(pk=order.pk)).error).__name__ == error.partition(":")[0]
+    assert list(Order.objects.values_list("reference", flat=True)) == ["taken"]
+    after = enqueue(add(a=3, b=4))
+    drain()
+    assert after.result(timeout=0) == 7
+
+
+def test_other_errors_and_those_that_the_handler_catches_keep_the_written_rows(order: Order) -> None:
+    assert run(swallowed(pk=order.pk)).result == "done"
+    assert run(raises()).error == "ValueError: after the write"
+    assert sorted(Order.objects.values_list("reference", flat=True)) == ["instead", "taken", "written"]

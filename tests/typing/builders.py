@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Never, assert_type
 
-from django_ayework import Context, Instruction, Queue, Result, Retry, Void, WorkRequest, work
+from django_ayework import Context, Continue, Instruction, Queue, Result, Retry, Void, WorkRequest, work
 
 # --- handlers that return instructions -----------------------------------------------------------------
 
@@ -64,6 +64,39 @@ async def staged_async(ctx: Context) -> Result[int]:
 
 
 assert_type(staged_async(), WorkRequest[int, int])
+
+
+@work(name="types.hand_over")
+def hand_over(ctx: Context) -> Continue[str]:
+    return ctx.continue_with(receipt(order_id=1))
+
+
+assert_type(hand_over(), WorkRequest[None, str, str])
+
+
+@work(name="types.hand_over_later")
+async def hand_over_later(ctx: Context) -> Continue[str, str]:
+    """Its chain ends with the result of the work after the next one."""
+    return ctx.continue_with(hand_over())
+
+
+assert_type(hand_over_later(), WorkRequest[None, str, str])
+
+
+@work(name="types.hand_over_or_end")
+def hand_over_or_end(ctx: Context, done: bool) -> Instruction[int | None, int | str, int | str]:
+    return ctx.result(1) if done else ctx.continue_with(receipt(order_id=1))
+
+
+assert_type(hand_over_or_end(done=True), WorkRequest[int | None, int | str, int | str])
+
+
+@work(name="types.hand_over_sometimes")
+def hand_over_sometimes(ctx: Context, done: bool) -> Continue[Never, None] | None:
+    return None if done else ctx.continue_with(clean())
+
+
+assert_type(hand_over_sometimes(done=True), WorkRequest[None, Never, None])
 
 
 @work(name="types.sometimes")

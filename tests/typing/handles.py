@@ -29,7 +29,7 @@ from django_ayework import (
     get_handle,
     retry,
 )
-from tests.typing.builders import add, clean, either, fan_out, receipt
+from tests.typing.builders import add, clean, either, fan_out, hand_over, receipt
 
 
 def queueing() -> None:
@@ -81,6 +81,11 @@ def waiting() -> None:
     assert_type(handle.result(timeout=timedelta(seconds=1)), int)
     assert_type(handle.group(timeout=1), int | None)
     assert_type(add.enqueue(a=1, b=2).result(), int)
+    assert_type(add.enqueue(a=1, b=2).chain(), int)
+    assert_type(enqueue(hand_over()).chain(), str)
+    assert_type(enqueue_many([hand_over()])[0].chain(timeout=1), str)
+    assert_type(enqueue(fan_out()).chain(), None)
+    assert_type(enqueue("types.add").chain(), Any)
     assert_type(enqueue(fan_out()).group(), int | None)
     assert_type(enqueue(either(now=True)).result(), int | None)
     assert_type(enqueue("types.add").result(), Any)
@@ -91,6 +96,8 @@ async def waiting_later() -> None:
     handle = await aenqueue(add(a=1, b=2))
     assert_type(await handle, int | None)
     assert_type(await handle.aresult(), int)
+    assert_type(await handle.achain(), int)
+    assert_type(await hand_over.enqueue().achain(), str)
     assert_type(await handle.agroup(timeout=1), int | None)
     assert_type(await enqueue(receipt(order_id=1)), str | None)
     assert_type(await add.enqueue(a=1, b=2), int | None)

@@ -1,4 +1,4 @@
-"""Wake-ups: told after commits, heard by workers and by whoever waits."""
+"""Wake-ups: published after commits, received by workers and by waits."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def carrier(settings: Any) -> Any:
 @pytest.fixture
 def unhurried(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages need not keep any interval."""
-    from django_ayework.flow import notify
+    from django_ayework.flow import sending
 
-    monkeypatch.setattr(notify, "INTERVAL", 0.0)
-    monkeypatch.setattr(notify, "FLOOD_INTERVAL", 0.0)
+    monkeypatch.setattr(sending, "INTERVAL", 0.0)
+    monkeypatch.setattr(sending, "FLOOD_INTERVAL", 0.0)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from django_ayework.ports.pubsub.local import LocalPubSub
+from django_ayework.ports.pubsub.base import LocalPubSub
 from django_ayework.rules.notifications import due_from_text, ids_from_text
 
 READERS: dict[str, Any] = {"due": due_from_text, "ended": ids_from_text, "revoked": ids_from_text}
@@ -54,17 +54,17 @@ class Carrier(LocalPubSub):
     def open(self) -> None:
         self._gate.set()
 
-    def told(self, channel: str) -> list[Any]:
+    def received(self, channel: str) -> list[Any]:
         """What other processes read of each message."""
         return [READERS[channel](text, "other") for name, text in self.sent if name == channel]
 
-    def say(self, channel: str, message: str) -> None:
+    def deliver(self, channel: str, message: str) -> None:
         """Let this process hear a message."""
         super().publish(channel, message)
 
 
 class Dropping(Carrier):
-    """Loses everything, and would be believed to hear others."""
+    """Loses everything, and says that it is live."""
 
     is_live = True
 

@@ -1,4 +1,4 @@
-"""Settings of processes that look so seldom that a test would not live to see it: they must be woken."""
+"""Settings of processes that look less often than a test lasts: they must be woken."""
 
 import os
 

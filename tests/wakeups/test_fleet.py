@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,9 +15,8 @@ from django_ayework.rules.controls import Scope
 from django_ayework.rules.notifications import Due, due_to_text
 from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.health import Presence
-from django_ayework.worker.threads import Wake
-from django_ayework.worker.waking import Waking
+from django_ayework.worker.health import WorkerRegistration
+from django_ayework.worker.wakeups import WakeUps
 from tests.app.works import add
 from tests.processes import eventually
 
@@ -29,10 +29,10 @@ class Idler:
     """An idle worker of another process, as far as its waking goes: no threads, no slots."""
 
     def __init__(self, number: int, queues: tuple[str, ...] = ()) -> None:
-        self.wake = Wake()
+        self.wake = threading.Event()
         self.claimer = Claimer(f"worker-{number:03}", Scope(queues))
-        self.waking = Waking(self.claimer.told, self.claimer.fleet, self.wake, lambda ids: None)
-        Presence(self.claimer.worker_id, "", queues, 8).register()
+        self.waking = WakeUps(self.claimer.inbox, self.claimer.fleet, self.wake, lambda ids: None)
+        WorkerRegistration(self.claimer.worker_id, "", queues, 8).register()
         self.waking.open()
 
     @property
@@ -67,63 +67,68 @@ def fleet(carrier: Any) -> Iterator[Callable[..., list[Idler]]]:
         idler.waking.close()
 
 
-def say(carrier: Any, works: int = 1, queue: str = "default", number: int = 0) -> None:
+def publish_due(carrier: Any, works: int = 1, queue: str = "default", number: int = 0) -> None:
     """Let all hear that works have become due by a commit elsewhere."""
     due = Due(frozenset({(queue, "shop.add")}), works=works)
-    carrier.say("due", due_to_text(due, "elsewhere", number))
+    carrier.deliver("due", due_to_text(due, "elsewhere", number))
 
 
 def woken(idlers: list[Idler]) -> list[Idler]:
     return [idler for idler in idlers if idler.is_woken]
 
 
+def reset(idlers: list[Idler]) -> None:
+    for idler in idlers:
+        idler.claimer.inbox.take()
+        idler.wake.clear()
+
+
 @pytest.mark.parametrize(("count", "at_once"), [(1, 1), (2, 2), (3, 2), (12, 2), (100, 2)])
 def test_one_work_wakes_two_workers_however_many_there_are(carrier, fleet, count, at_once):
-    idlers = fleet(count)
+    fleet(20, queues=("mail",))  # not counted
+    idlers = fleet(count, queues=("default",))
     for number in range(5):
-        say(carrier, number=number)
+        publish_due(carrier, number=number)
         assert len(woken(idlers)) == at_once
+        reset(idlers)
+    if count == 2:
+        publish_due(carrier)
         for idler in idlers:
-            idler.claimer.told.take()
-            idler.wake.clear()
-
-
-def test_messages_wake_different_workers(carrier, fleet):
-    idlers = fleet(6)
-    for number in range(60):
-        say(carrier, number=number)
-    assert len(woken(idlers)) == 6
+            idler.work()
+        assert carrier.sent == [], "two workers need no answer"
 
 
 def test_several_works_wake_a_worker_each_and_one_more(carrier, fleet):
     idlers = fleet(12)
-    say(carrier, works=5)
+    publish_due(carrier, works=5)
     assert len(woken(idlers)) == 6
-    say(carrier, works=1000)
+    publish_due(carrier, works=1000)
     assert len(woken(idlers)) == 12
+    idlers = fleet(6)
+    reset(idlers)
+    for number in range(120):  # messages wake different workers
+        publish_due(carrier, number=number)
+    assert len(woken(idlers)) == 6
 
 
-def test_how_many_works_are_due_is_told_with_them(carrier, unhurried):
+def test_the_number_of_due_works_is_published(carrier, unhurried):
     enqueue(add(a=1, b=2))
     enqueue_many([add(a=1, b=2) for _ in range(7)])
-    assert [due.works for due in carrier.told("due")] == [1, 7]
-
-
-def test_works_that_are_told_together_are_counted_together(carrier):
+    assert [due.works for due in carrier.received("due")] == [1, 7]
     carrier.is_quick = False
     carrier.hang()
     enqueue(add(a=1, b=2))
-    eventually(lambda: carrier.tries == 1)
+    eventually(lambda: carrier.tries == 3)
     for _ in range(4):
         enqueue(add(a=1, b=2))
     carrier.open()
-    eventually(lambda: len(carrier.told("due")) == 2)
-    assert [due.works for due in carrier.told("due")] == [1, 4]
+    eventually(lambda: len(carrier.received("due")) == 4)
+    assert [due.works for due in carrier.received("due")[2:]] == [1, 4], "pending works are counted together"
 
 
 def test_the_others_look_step_by_step_while_nobody_has_taken_the_work(carrier, fleet):
     idlers = fleet(12)
-    say(carrier)
+    publish_due(carrier)
     counts = [len(woken(idlers))]
     for seconds in sorted({seconds for seconds, _ in carrier.calls}):
         carrier.pass_time(seconds)
@@ -136,35 +141,23 @@ def test_the_others_do_not_look_once_the_work_is_taken(carrier, fleet):
     sender.origin, own = "elsewhere", sender.origin  # so that the work is no news to this process
     enqueue(add(a=1, b=2))
     sender.origin = own
-    for idler in idlers:
-        idler.claimer.told.take()
-        idler.wake.clear()
+    reset(idlers)
     carrier.sent.clear()
-    say(carrier)
+    publish_due(carrier)
     assert sum(idler.work() for idler in woken(idlers)) == 1
     [(channel, answer)] = carrier.sent
     assert channel == "answered"
-    carrier.say("answered", answer.replace(own, "elsewhere"))
+    carrier.deliver("answered", answer.replace(own, "elsewhere"))
     carrier.pass_time(LONG)
     assert woken(idlers) == []
-
-
-def test_two_workers_need_no_answer(carrier, fleet):
-    idlers = fleet(2)
-    say(carrier)
-    for idler in woken(idlers):
-        idler.work()
-    assert carrier.sent == []
 
 
 def test_a_message_whose_works_are_left_is_not_answered(carrier, fleet):
     idlers = fleet(12)
     enqueue_many([add(a=1, b=2) for _ in range(40)])
-    for idler in idlers:
-        idler.claimer.told.take()
-        idler.wake.clear()
+    reset(idlers)
     carrier.sent.clear()
-    say(carrier, works=40)
+    publish_due(carrier, works=40)
     assert len(woken(idlers)) == 12
     assert sum(idler.work() for idler in idlers[:3]) == 24
     assert [channel for channel, _ in carrier.sent] == []
@@ -173,26 +166,23 @@ def test_a_message_whose_works_are_left_is_not_answered(carrier, fleet):
 def test_a_worker_that_finds_what_others_left_looks_at_once_until_it_finds_nothing(carrier, fleet):
     """As the others are frozen, or serve other types."""
     idlers = fleet(12)
-    say(carrier)
+    publish_due(carrier)
     late = next(idler for idler in idlers if not idler.is_woken)
     enqueue(add(a=1, b=2))
-    for idler in idlers:
-        idler.claimer.told.take()
-        idler.wake.clear()
+    reset(idlers)
     carrier.sent.clear()
     carrier.pass_time(LONG)
     assert late.work() == 1
     assert [channel for channel, _ in carrier.sent] == ["answered"]
     for number in range(5):
         enqueue(add(a=1, b=2))
-        late.claimer.told.take()
-        late.wake.clear()
-        say(carrier, number=number)
+        reset([late])
+        publish_due(carrier, number=number)
         assert late.is_woken
         assert late.work() == 1
     wakes: list[bool] = []
     for number in range(20):  # for each it waits for its step, once it has looked in vain
-        say(carrier, number=number)
+        publish_due(carrier, number=number)
         wakes.append(late.is_woken)
         assert late.work() == 0
     assert not all(wakes)
@@ -201,15 +191,8 @@ def test_a_worker_that_finds_what_others_left_looks_at_once_until_it_finds_nothi
 def test_the_others_look_later_with_a_carrier_that_makes_no_calls(carrier, fleet):
     carrier.call_later = None
     idlers = fleet(3)
-    say(carrier)
+    publish_due(carrier)
     eventually(lambda: len(woken(idlers)) == 3)
-
-
-def test_workers_of_other_queues_are_not_counted(carrier, fleet):
-    fleet(20, queues=("mail",))
-    idlers = fleet(2, queues=("default",))
-    say(carrier)
-    assert len(woken(idlers)) == 2
 
 
 def test_workers_that_have_stopped_or_were_not_seen_lately_are_not_counted(carrier, fleet):
@@ -222,16 +205,15 @@ def test_workers_that_have_stopped_or_were_not_seen_lately_are_not_counted(carri
     last.claimer.fleet._read_at = float("-inf")
     last.claimer.claim(0)
     for number in range(10):
-        say(carrier, number=number)
+        publish_due(carrier, number=number)
         assert last.is_woken
-        last.claimer.told.take()
-        last.wake.clear()
+        reset([last])
 
 
 def test_an_answer_that_makes_no_sense_drops_nothing(carrier, fleet):
     idlers = fleet(12)
-    say(carrier)
+    publish_due(carrier)
     for text in ("", "scribble", '["elsewhere",null]', '["elsewhere",["x"]]'):
-        carrier.say("answered", text)
+        carrier.deliver("answered", text)
     carrier.pass_time(LONG)
     assert len(woken(idlers)) == 12

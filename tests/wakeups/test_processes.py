@@ -1,141 +1,119 @@
-"""Worker processes that would not look before the test is over: whatever they do, they were woken."""
+"""Worker processes that would not poll before the test is over are woken; without messages they poll."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection
+from django.db import connection, connections
 
-from django_ayework import cancel, enqueue
+from django_ayework import Status, WaitTimeout, cancel, dependency, enqueue, enqueue_many
 from django_ayework.flow import handles
 from django_ayework.flow.notify import sender
 from django_ayework.models import Work, WorkerProcess
+from django_ayework.ports.pubsub import get_pubsub
 from tests.processes import PATIENCE, ROOT, ended, eventually, worker_process
+from tests.wakeups.kit import Dropping, Raising
 from tests.wakeups.works import fan_out, hold, other, quick, until_aborted
 
 #: Behind PgBouncer (see tests/pgbouncer.py) sessions are lent, and LISTEN hears nothing.
 is_pooled = bool(django_settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS"))
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(is_pooled, reason="sessions are lent here"),
-]
+unpooled = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(params=["auto", "redis"])
-def env(request: Any, process_env: dict[str, str], settings: Any, database_vendor: str) -> Any:
+@pytest.fixture(params=[pytest.param("auto", marks=unpooled), pytest.param("redis", marks=unpooled)])
+def env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
     """The environment of processes that are woken in each way there is on this database."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": request.param, "REDIS_URL": url}
     sender.stop()
     sender.reset()
-    yield (
-        process_env
-        | {
-            "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
-            "TEST_PUBSUB": request.param,
-            "REDIS_URL": url or "",
-        }
-    )
-    from django_ayework.ports.pubsub import get_pubsub
-
+    wakeups = {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "TEST_PUBSUB": request.param}
+    yield process_env | wakeups | {"REDIS_URL": url or ""}
     sender.stop()
     get_pubsub().close()
 
 
 @pytest.fixture
 def env_of_messages(env: Any, database_vendor: str) -> Any:
-    """The same, where there is more to be heard than that works have become due."""
+    """The same, where more is published than that works have become due."""
     if database_vendor == "mysql" and env["TEST_PUBSUB"] == "auto":
         pytest.skip("works that become due are seen there, and nothing else")
     return env
 
 
-@pytest.fixture
-def resting() -> Any:
-    """Wait until a worker has started, seen that there is nothing, and hears others."""
-
-    def rests(*, busy: bool = False) -> None:
-        eventually(lambda: WorkerProcess.objects.exists())
-        if not busy:  # it hears once it has run a work that it was not to find by itself
-            handle = enqueue(quick())
-            eventually(lambda: enqueue(quick()) and handle.state().status == "success")
-
-    return rests
+def wait_until_listening() -> None:
+    """Wait until a worker has started and runs a work that no poll would find."""
+    eventually(lambda: WorkerProcess.objects.exists())
+    handle = enqueue(quick())
+    eventually(lambda: enqueue(quick()) and handle.state().status == "success")
 
 
-def status_of(handle: Any) -> str:
-    return str(Work.objects.get(id=handle.id).status)
+def completers() -> int:
+    return Work.objects.filter(status="success").values("completed_by").distinct().count()
 
 
-def test_a_work_that_another_process_enqueues_starts(env, resting):
+def test_enqueued_and_released_works_start(env):
     with worker_process(env):
-        resting()
-        handle = enqueue(quick(number=1))
-        assert handle.result(timeout=PATIENCE) == 1
-
-
-def test_gates_open_and_what_they_release_runs(env, resting):
-    with worker_process(env):
-        resting()
+        wait_until_listening()
+        assert enqueue(quick(number=1)).result(timeout=PATIENCE) == 1
         enqueue(fan_out(number=10)).group(timeout=PATIENCE)
     assert set(Work.objects.values_list("status", flat=True)) == {"success"}
 
 
-def test_a_worker_of_other_queues_takes_no_notice(env, resting):
+def test_a_worker_of_other_queues_is_not_woken(env):
     with worker_process(env, "--queues", "mail"):
         eventually(lambda: WorkerProcess.objects.exists())
         elsewhere = enqueue(quick())
         eventually(lambda: enqueue(quick(), queue="mail") and Work.objects.filter(status="success").exists())
-    assert status_of(elsewhere) == "pending"
+    assert elsewhere.state().status == "pending"
 
 
-def test_a_busy_worker_starts_what_it_did_not_know_of(env, resting, tmp_path: Path):
+def test_a_busy_worker_starts_a_type_it_did_not_know_of(env, tmp_path: Path):
     with worker_process(env, "--concurrency", "2"):
-        resting()
+        wait_until_listening()
         enqueue(hold(place=str(tmp_path)))
         eventually((tmp_path / "started").exists)
         assert enqueue(other(number=7), queue="another").result(timeout=PATIENCE) == 7
         (tmp_path / "go").touch()
 
 
-def test_a_work_that_is_due_soon_starts_on_time(env_of_messages, resting):
+def test_a_delayed_work_starts_on_time_whatever_the_poll_interval_of_its_producer(env_of_messages, settings):
     with worker_process(env_of_messages):
-        resting()
+        wait_until_listening()
         assert enqueue(quick(number=3), delay=0.5).result(timeout=PATIENCE) == 3
-
-
-def test_a_work_starts_on_time_whatever_the_interval_of_who_enqueues_it(env_of_messages, resting, settings):
-    settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
-    with worker_process(env_of_messages):
-        resting()
+        settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
         assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
 
 
-def test_a_handler_is_told_at_once_that_its_work_was_cancelled(
-    env_of_messages, resting, tmp_path: Path, monkeypatch
-):
+def test_a_handler_learns_at_once_of_a_cancellation(env_of_messages, tmp_path: Path):
     with worker_process(env_of_messages):
-        resting()
+        wait_until_listening()
         handle = enqueue(until_aborted(place=str(tmp_path)))
         eventually((tmp_path / "started").exists)
         cancel(handle.id)
-        eventually(lambda: (tmp_path / "reason").exists() and (tmp_path / "reason").read_text())
-    assert (tmp_path / "reason").read_text() == "cancelled"
+        reason = eventually(lambda: (tmp_path / "reason").exists() and (tmp_path / "reason").read_text())
+    assert reason == "cancelled"
 
 
-def test_who_waits_in_another_process_is_told_of_the_end(
-    env_of_messages, resting, tmp_path: Path, monkeypatch
-):
-    """It looks so seldom that it would not see the end before its time is over."""
+def test_a_wait_ends_by_an_end_in_another_process(env_of_messages, tmp_path: Path, monkeypatch):
+    """It reads so seldom that it would not see the end before its time is over."""
+    go_on, publish = handles.Wait.go_on, handles.ended_works.publish
+
+    def publish_and_go(ids: Any) -> None:
+        (tmp_path / "go").touch()  # the first message says that this process listens
+        publish(ids)
+
     monkeypatch.setattr(handles, "FIRST_PAUSE", 600.0)
     monkeypatch.setattr(handles, "LONGEST_PAUSE", 600.0)
-    monkeypatch.setattr(handles.Wait, "go_on", joined_at_once(handles.Wait.go_on))
+    monkeypatch.setattr(handles.Wait, "go_on", lambda self, row: (go_on(self, row), go_on(self, row)))
     handle = enqueue(hold(place=str(tmp_path)))
     source = f"""
 import django; django.setup()
@@ -146,64 +124,35 @@ eventually(Path({str(tmp_path)!r}, "go").exists)
 complete({handle.id!r}, "ended elsewhere")
 """
     with subprocess.Popen([sys.executable, "-c", source], env=env_of_messages, cwd=ROOT) as process:
-        wait_until_heard = [lambda: (tmp_path / "go").touch()]
-        monkeypatch.setattr(
-            handles.ended_works, "publish", telling(handles.ended_works.publish, wait_until_heard)
-        )
+        monkeypatch.setattr(handles.ended_works, "publish", publish_and_go)
         assert handle.result(timeout=PATIENCE) == "ended elsewhere"
         assert process.wait(PATIENCE) == 0
 
 
-def joined_at_once(go_on: Any) -> Any:
-    """Let a wait listen to others from its first look on."""
-
-    def twice(self: Any, row: Any) -> None:
-        go_on(self, row)
-        go_on(self, row)
-
-    return twice
-
-
-def telling(tell: Any, first: list[Any]) -> Any:
-    """Do something when the first message comes, which says that others are heard."""
-
-    def told(ids: Any) -> None:
-        while first:
-            first.pop()()
-        tell(ids)
-
-    return told
-
-
-def test_a_worker_whose_listener_was_cut_off_hears_again(env, resting, database_vendor):
+def test_a_listener_that_was_cut_off_reconnects(env, database_vendor):
     if database_vendor != "postgresql" or env["TEST_PUBSUB"] != "auto":
         pytest.skip("only sessions of PostgreSQL are ended here")
     with worker_process(env):
-        resting()
+        wait_until_listening()
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' "
                 "AND datname = current_database()"
             )
             assert cursor.rowcount >= 1
-        resting()
+        wait_until_listening()
 
 
 def test_each_process_of_a_supervisor_listens(env):
     with worker_process(env, "--processes", "2", "--concurrency", "1"):
         eventually(lambda: WorkerProcess.objects.count() == 2)
         eventually(lambda: enqueue(quick()) and Work.objects.filter(status="success").exists())
-        eventually(
-            lambda: (
-                enqueue(quick())
-                and Work.objects.filter(status="success").values("completed_by").distinct().count() == 2
-            )
-        )
+        eventually(lambda: enqueue(quick()) and completers() == 2)
 
 
-def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, resting, tmp_path: Path):
+def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, tmp_path: Path):
     with worker_process(env, "--concurrency", "1") as first:
-        resting()
+        wait_until_listening()
         running = enqueue(hold(place=str(tmp_path)))
         eventually((tmp_path / "started").exists)
         with worker_process(env, "--concurrency", "1"):
@@ -213,4 +162,99 @@ def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, resting, tm
             first.send_signal(signal.SIGTERM)
             (tmp_path / "go").touch()
             assert ended(first)[0] == 0
-    assert status_of(running) == "success"
+    assert running.state().status == "success"
+
+
+@unpooled
+def test_works_start_beside_workers_that_are_frozen(process_env, settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 600}
+    sender.stop()
+    sender.reset()
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "REDIS_URL": ""}
+    with ExitStack() as processes:
+        frozen = [processes.enter_context(worker_process(env)) for _ in range(2)]
+        eventually(lambda: WorkerProcess.objects.count() == 2)
+        processes.enter_context(worker_process(env))
+        eventually(lambda: WorkerProcess.objects.count() == 3)
+        eventually(lambda: enqueue(quick()) and completers() == 3)
+        for process in frozen:
+            process.send_signal(signal.SIGSTOP)
+        for _ in range(2):  # for claims that were under way
+            enqueue(quick())
+        results = [enqueue(quick(number=number)).result(timeout=PATIENCE) for number in range(8)]
+        assert results == list(range(8))
+
+
+#: How many sessions others have with the database, by vendor.
+HELD = {
+    "postgresql": (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    ),
+    "mysql": (
+        "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+    ),
+}
+
+
+@pytest.mark.vendors(*HELD)
+def test_a_process_at_rest_holds_three_connections(process_env):
+    """One claims, one listens or watches, and one settles."""
+
+    def count() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(HELD[connection.vendor])
+            return int(cursor.fetchone()[0])
+
+    connections.close_all()
+    before = count()
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "REDIS_URL": ""}
+    with worker_process(env):
+        handles = enqueue_many([quick(number=number) for number in range(100)])
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(100))
+        sender.stop()
+        get_pubsub().close()
+        eventually(lambda: count() - before <= 3)
+
+
+@pytest.fixture(params=[Dropping, Raising])
+def lossy_env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
+    """The environment of processes that are never woken by others; this process wakes nobody either."""
+    kind = request.param
+    settings.AYEWORK = {"PUBSUB": kind, "POLL_INTERVAL": 0.1}
+    sender.stop()
+    sender.reset()
+    yield process_env | {
+        "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
+        "TEST_PUBSUB": f"{kind.__module__}.{kind.__name__}",
+        "TEST_POLL": "0.1",
+    }
+    sender.stop()
+    sender.reset()
+
+
+def test_works_run_and_waits_end_without_messages(lossy_env):
+    with worker_process(lossy_env):
+        handles = enqueue_many([quick(number=number) for number in range(50)])
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(50))
+        assert enqueue(quick(number=5), delay=0.3).result(timeout=PATIENCE) == 5
+
+
+def test_gates_open_and_groups_settle_without_messages(lossy_env):
+    with worker_process(lossy_env):
+        enqueue(fan_out(number=20)).group(timeout=PATIENCE)
+        first = enqueue(quick())
+        gate = enqueue(dependency(on=[first], queue=[quick(number=8)]))
+        gate.group(timeout=PATIENCE)
+    assert set(Work.objects.values_list("status", flat=True)) == {"success"}
+
+
+def test_a_handler_learns_of_a_cancellation_without_messages(lossy_env, tmp_path: Path):
+    with worker_process(lossy_env):
+        handle = enqueue(until_aborted(place=str(tmp_path)))
+        eventually((tmp_path / "started").exists)
+        with pytest.raises(WaitTimeout):
+            handle.result(timeout=0.3)
+        cancel(handle.id)
+        reason = eventually(lambda: (tmp_path / "reason").exists() and (tmp_path / "reason").read_text())
+    assert reason == "cancelled"
+    assert handle.state().status is Status.CANCELLED

@@ -1,4 +1,4 @@
-"""Waiting for a result: told of the end, here or by another process, and looking now and then as well."""
+"""Waiting for a result: by messages of this process or another, and by reads now and then."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from django.db import connections
 from django_ayework import WaitTimeout, cancel, complete, enqueue, enqueue_many
 from django_ayework.flow import handles as waiting
 from django_ayework.flow.handles import remote_ends
-from django_ayework.flow.notify import EndedWorks, ended_works
+from django_ayework.flow.notify import ended_works
 from django_ayework.rules.notifications import ids_to_text
+from django_ayework.store.rows import find_row
 from tests.app.works import add
 from tests.processes import eventually
 
@@ -25,19 +26,17 @@ LONG = 600
 
 
 @pytest.fixture
-def seldom(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits looks once, and again only if it is told to."""
+def read_once(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait reads once, and again only by a message."""
     monkeypatch.setattr(waiting, "FIRST_PAUSE", 600.0)
     monkeypatch.setattr(waiting, "LONGEST_PAUSE", 600.0)
 
 
 @pytest.fixture
-def brisk(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits looks twice, by which it has subscribed, and then only if it is told to."""
-    left = [0.0]
-    monkeypatch.setattr(
-        waiting.Wait, "pauses", lambda self, timeout: iter([*left, *[600.0] * 5]) if timeout else iter([None])
-    )
+def read_twice(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait reads twice, by which it has subscribed, and then only by a message."""
+    pauses = [0.0, *[600.0] * 5]
+    monkeypatch.setattr(waiting.Wait, "pauses", lambda self, timeout: iter(pauses if timeout else [None]))
 
 
 def in_thread(act: Any) -> tuple[threading.Thread, list[Any]]:
@@ -60,7 +59,7 @@ def waits_for(id: str) -> bool:
     return id in ended_works._by_id
 
 
-def test_who_waits_is_woken_by_an_end_in_this_process(seldom):
+def test_a_wait_ends_by_a_local_end(read_once):
     handle = enqueue(add(a=1, b=2))
     thread, got = in_thread(lambda: handle.result(timeout=LONG))
     eventually(lambda: waits_for(handle.id))
@@ -70,7 +69,7 @@ def test_who_waits_is_woken_by_an_end_in_this_process(seldom):
     assert ended_works._by_id == {}
 
 
-def test_who_waits_for_a_group_is_woken_by_its_last_member(seldom):
+def test_a_wait_for_a_group_ends_by_its_last_member(read_once):
     handles = enqueue_many([add(a=1, b=2), add(a=1, b=2)], together=True)
     thread, got = in_thread(lambda: handles[0].group(timeout=LONG))
     eventually(lambda: waits_for(handles[0].id))
@@ -82,7 +81,7 @@ def test_who_waits_for_a_group_is_woken_by_its_last_member(seldom):
     assert got == [5]
 
 
-def test_a_coroutine_is_woken_too(seldom):
+def test_an_async_wait_ends_by_a_local_end(read_once):
     async def wait_and_complete() -> Any:
         handle = await sync_to_async(enqueue)(add(a=1, b=2))
         task = asyncio.create_task(handle.aresult(timeout=LONG))
@@ -96,7 +95,7 @@ def test_a_coroutine_is_woken_too(seldom):
 
 
 @pytest.mark.parametrize("message", ["the id", "scribble"])
-def test_who_waits_is_woken_by_what_another_process_tells(brisk, carrier, monkeypatch, message):
+def test_a_wait_ends_by_a_message_of_another_process(read_twice, carrier, monkeypatch, message):
     handle = enqueue(add(a=1, b=2))
     thread, got = in_thread(lambda: handle.result(timeout=LONG))
     eventually(lambda: carrier._listeners.channels() == {"ended"})
@@ -104,68 +103,66 @@ def test_who_waits_is_woken_by_what_another_process_tells(brisk, carrier, monkey
         patch.setattr(ended_works, "publish", lambda ids: None)  # as if it had happened elsewhere
         complete(handle.id, 5)
     assert got == []
-    carrier.say("ended", ids_to_text([handle.id], "elsewhere") if message == "the id" else message)
+    carrier.deliver("ended", ids_to_text([handle.id], "elsewhere") if message == "the id" else message)
     thread.join(10)
     assert got == [5]
     assert carrier._listeners.channels() == set()
 
 
-def test_what_is_told_of_others_wakes_nobody(carrier):
-    looks: list[bool] = []
-    ended_works.subscribe(["a", "b"], looks.append)
+def test_ends_of_other_works_wake_nobody():
+    wakes: list[bool] = []
+    ended_works.subscribe(["a", "b"], wakes.append)
     ended_works.publish(["c"])
-    assert looks == []
+    assert wakes == []
     ended_works.publish(["b", "a"])
     ended_works.publish(None)
-    assert looks == [True, False]
-    ended_works.unsubscribe(["a", "b"], looks.append)
+    assert wakes == [True, False]
+    for _ in range(2):
+        ended_works.unsubscribe(["a", "b"], wakes.append)
     ended_works.publish(None)
-    assert looks == [True, False]
+    assert wakes == [True, False]
+    assert ended_works._by_id == {}
 
 
-def test_to_be_told_that_it_is_untrue_costs_a_look_and_the_wait_goes_on(seldom, monkeypatch):
+def test_a_wrong_message_costs_a_read_and_the_wait_goes_on(read_once, monkeypatch):
     handle = enqueue(add(a=1, b=2))
-    looks: list[object] = []
+    reads: list[object] = []
     read = type(handle)._read
-    monkeypatch.setattr(type(handle), "_read", lambda self, *args: (looks.append(None), read(self, *args))[1])
+    monkeypatch.setattr(type(handle), "_read", lambda self, *args: (reads.append(None), read(self, *args))[1])
     thread, got = in_thread(lambda: handle.result(timeout=LONG))
     eventually(lambda: waits_for(handle.id))
     ended_works.publish([handle.id])
-    eventually(lambda: len(looks) == 2)
+    eventually(lambda: len(reads) == 2)
     assert got == []
     cancel(handle.id)
     thread.join(10)
     assert type(got[0]).__name__ == "WorkCancelled"
 
 
-def test_one_subscription_is_shared_and_ends_with_the_last_who_waits(carrier):
-    remote_ends.join()
-    remote_ends.join()
-    assert len(carrier._listeners._by_channel["ended"]) == 1
-    remote_ends.leave()
-    assert carrier._listeners.channels() == {"ended"}
-    remote_ends.leave()
-    assert carrier._listeners.channels() == set()
-
-
 @pytest.mark.django_db(transaction=False)
-def test_within_a_transaction_nobody_listens_to_others(carrier, drain):
+def test_a_wait_inside_a_transaction_does_not_subscribe(carrier, drain):
     handle = enqueue(add(a=1, b=2))
     drain()
     assert handle.result(timeout=1) == 3
     assert carrier._listeners.channels() == set()
 
 
-def test_a_wait_that_is_not_told_ends_by_looking(carrier):
-    handle = enqueue(add(a=1, b=2))
+def test_waits_share_a_subscription_that_ends_with_the_last(carrier):
     with pytest.raises(WaitTimeout):
-        handle.result(timeout=0.1)
+        enqueue(add(a=1, b=2)).result(timeout=0.1)
     assert ended_works._by_id == {}
+    assert carrier._listeners.channels() == set()
+    remote_ends.join()
+    remote_ends.join()
+    assert [channel for channel, _ in carrier._listeners._listeners.values()] == ["ended"]
+    remote_ends.leave()
+    assert carrier._listeners.channels() == {"ended"}
+    remote_ends.leave()
     assert carrier._listeners.channels() == set()
 
 
 @pytest.mark.parametrize(("is_live", "slowest"), [(False, 0.25), (True, 1.0)])
-def test_looks_grow_rare_and_more_so_while_others_are_heard(carrier, is_live, slowest):
+def test_reads_grow_rarer_and_more_so_with_a_live_pubsub(carrier, is_live, slowest):
     carrier.is_live = is_live
     wait = waiting.Wait(lambda: None)
     wait._is_remote = True
@@ -176,28 +173,11 @@ def test_looks_grow_rare_and_more_so_while_others_are_heard(carrier, is_live, sl
     assert seen[-1] == slowest
 
 
-def test_who_is_told_of_anything_again_and_again_keeps_a_gap(carrier):
-    wait = waiting.Wait(lambda: None)
+def test_unspecific_messages_are_answered_with_a_gap_between_reads(carrier):
     handle = enqueue(add(a=1, b=2))
-    row = waiting_row(handle.id)
-    with wait:
-        wait.go_on(row)
+    with waiting.Wait(lambda: None) as wait:
+        wait.go_on(find_row(handle.id))
         ended_works.publish(None)
         assert 0 < wait.gap() <= waiting.LEAST_BETWEEN
         ended_works.publish([handle.id])
         assert wait.gap() == 0
-
-
-def waiting_row(id: str) -> Any:
-    from django_ayework.store.rows import find_row
-
-    return find_row(id)
-
-
-def test_many_may_come_and_go():
-    some = EndedWorks()
-    some.subscribe(["a"], print)
-    some.publish(["b"])
-    some.unsubscribe(["a"], print)
-    some.unsubscribe(["a"], print)
-    assert some._by_id == {}

@@ -32,7 +32,7 @@ def hold(ctx: Context, place: str) -> str:
 
 @work(name="wakeups.until_aborted")
 def until_aborted(ctx: Context, place: str) -> None:
-    """Say that it has started, and why it was told to stop."""
+    """Say that it has started, and why it was aborted."""
     Path(place, "started").touch()
     ctx.signal.wait(NEVER_IN_A_TEST)
     Path(place, "reason").write_text(str(ctx.signal.reason))

@@ -71,3 +71,12 @@ def cut_off_env(process_env: dict[str, str], proxy: object) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "tests.worker.settings_cut_off",
         "DATABASE_URL": database_url(config),
     }
+
+
+@pytest.fixture
+def claimer() -> object:
+    """The claims of a worker that serves everything."""
+    from django_ayework.rules.controls import Scope
+    from django_ayework.worker.claimer import Claimer
+
+    return Claimer("w", Scope())

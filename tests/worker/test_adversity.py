@@ -12,7 +12,7 @@ from django_ayework.models import Work, WorkerProcess
 from django_ayework.store import attempts, claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import leases as leases_module
+from django_ayework.worker import in_flight as leases_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
@@ -108,23 +108,23 @@ def test_a_duty_that_fails_is_done_again(stage, monkeypatch):
         raise OperationalError("gone")
 
     worker = Worker()
-    duty = next(duty for duty in worker._maintenance.duties if duty.act == worker._maintenance.beat)
+    duty = next(duty for duty in worker._maintenance._duties if duty.act == worker._maintenance.beat)
     duty.act, duty.every, duty.due_at = beat, 0.0, 0.0
     with worker:
         eventually(lambda: len(beats) > 1)
 
 
-def test_a_database_that_stays_away_is_told_at_length_once(stage, monkeypatch, caplog):
+def test_a_database_that_stays_away_is_logged_with_a_traceback_once(stage, monkeypatch, caplog):
     """By the claiming thread, and by the thread that renews leases."""
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
     monkeypatch.setattr(leases_module, "TICK", 0.01)
     with running_worker(concurrency=1) as worker:
         away = Flaky(worker._claimer.poll, 4)
         monkeypatch.setattr(worker._claimer, "poll", away)
-        renew = worker._leases.renew_due = Flaky(worker._leases.renew_due, 4)
+        renew = worker._leases.turn = Flaky(worker._leases.turn, 4)
         eventually(lambda: not away.left and not renew.left)
-    for told in ("the claiming loop failed", "the leases could not be renewed"):
-        at_length = [bool(record.exc_info) for record in caplog.records if told in record.getMessage()]
+    for line in ("the claiming loop failed", "the leases could not be renewed"):
+        at_length = [bool(record.exc_info) for record in caplog.records if line in record.getMessage()]
         assert at_length == [True, False, False, False]
 
 

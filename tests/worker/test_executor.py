@@ -59,13 +59,6 @@ def test_loads_start_in_the_order_in_which_they_were_submitted(executor):
     assert begun == list(range(50))
 
 
-def test_as_many_loads_run_side_by_side_as_there_are_slots(executor):
-    together = threading.Barrier(4, timeout=LONG)
-    loads = [Load(together.wait) for _ in range(8)]
-    executor.submit(loads)
-    assert all_end(loads)
-
-
 def test_no_more_run_at_once_than_there_are_slots(executor):
     gate, full, begun = threading.Event(), threading.Semaphore(0), []
 
@@ -84,51 +77,35 @@ def test_no_more_run_at_once_than_there_are_slots(executor):
     assert all_end(loads)
 
 
-def test_a_load_that_is_stuck_holds_up_nothing_but_its_slot(executor):
+@pytest.mark.parametrize("place", [0, 50])
+def test_a_stuck_load_holds_up_nothing_but_its_slot(executor, monkeypatch, place):
+    if place:
+        monkeypatch.setattr(module, "QUICK", LONG)
     gate = threading.Event()
-    stuck, others = Load(lambda: gate.wait(LONG)), [Load() for _ in range(50)]
-    executor.submit([stuck, *others])
+    stuck, others = Load(lambda: gate.wait(LONG)), [Load() for _ in range(100)]
+    executor.submit([*others[:place], stuck, *others[place:]])
     assert all_end(others)
     assert not stuck.ended.is_set()
     gate.set()
     assert stuck.ended.wait(LONG)
 
 
-def test_quick_loads_run_one_after_the_other_in_one_thread(executor, monkeypatch):
-    monkeypatch.setattr(module, "QUICK", LONG)
-    monkeypatch.setattr(module, "PATIENCE", 1.0)
-    loads = [Load() for _ in range(100)]
-    executor.submit(loads)
-    assert all_end(loads)
-    assert len({load.thread for load in loads}) == 1
-
-
-def test_threads_that_were_needed_leave_quick_loads_to_one_of_them(executor, monkeypatch):
+@pytest.mark.parametrize("count", [0, 4], ids=["idle threads", "threads that were needed"])
+def test_quick_loads_run_one_after_the_other_in_one_thread(executor, monkeypatch, count):
     monkeypatch.setattr(module, "QUICK", LONG)
     monkeypatch.setattr(module, "PATIENCE", 1.0)
     together = threading.Barrier(4, timeout=LONG)
-    needed, quick = [Load(together.wait) for _ in range(4)], [Load(yield_to_others) for _ in range(100)]
+    needed, quick = [Load(together.wait) for _ in range(count)], [Load(yield_to_others) for _ in range(100)]
     executor.submit([*needed, *quick])
     assert all_end(needed + quick)
-    assert len({load.thread for load in needed}) == 4
+    assert len({load.thread for load in needed}) == count
     assert len({load.thread for load in quick}) == 1
-
-
-def test_a_load_that_is_stuck_after_quick_ones_holds_up_nothing_but_its_slot(executor, monkeypatch):
-    monkeypatch.setattr(module, "QUICK", LONG)
-    gate = threading.Event()
-    stuck, others = Load(lambda: gate.wait(LONG)), [Load() for _ in range(100)]
-    executor.submit([*others[:50], stuck, *others[50:]])
-    assert all_end(others)
-    assert not stuck.ended.is_set()
-    gate.set()
-    assert stuck.ended.wait(LONG)
 
 
 def test_slow_loads_that_follow_quick_ones_fill_all_slots(executor, monkeypatch):
     monkeypatch.setattr(module, "QUICK", LONG)
     together = threading.Barrier(4, timeout=LONG)
-    loads = [*(Load() for _ in range(50)), *(Load(together.wait) for _ in range(4))]
+    loads = [*(Load() for _ in range(50)), *(Load(together.wait) for _ in range(8))]
     executor.submit(loads)
     assert all_end(loads)
     assert not together.broken

@@ -14,7 +14,7 @@ from django_ayework.rules.controls import Scope
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.worker import Worker
 from tests.app.works import add
 from tests.outputs.works import store
@@ -25,13 +25,8 @@ def queues(deliveries: list[Delivery]) -> list[str]:
     return list(dict.fromkeys(delivery.row.queue for delivery in deliveries))
 
 
-def claim_groups(deliveries: list[Delivery]) -> Counter[str]:
+def by_queue(deliveries: list[Delivery]) -> Counter[str]:
     return Counter(delivery.row.queue for delivery in deliveries)
-
-
-@pytest.fixture
-def claimer() -> Claimer:
-    return Claimer("w", Scope())
 
 
 def test_each_queue_gets_its_share_and_another_goes_first_each_time(claimer):
@@ -39,18 +34,18 @@ def test_each_queue_gets_its_share_and_another_goes_first_each_time(claimer):
         enqueue_many([quick() for _ in range(30)], queue=queue)
     claims = [claimer.claim(9) for _ in range(4)]
     assert [queues(claim) for claim in claims] == [["b", "a"], ["a", "b"], ["b", "a"], ["a", "b"]]
-    assert [sorted(claim_groups(claim).values()) for claim in claims] == [[4, 5]] * 4
+    assert [sorted(by_queue(claim).values()) for claim in claims] == [[4, 5]] * 4
 
 
 def test_what_one_queue_does_not_use_is_the_others(claimer):
     enqueue_many([quick() for _ in range(30)], queue="a")
     enqueue(quick(), queue="b")
-    assert claim_groups(claimer.claim(10)) == {"a": 9, "b": 1}
-    assert claim_groups(claimer.claim(10)) == {"a": 10}
+    assert by_queue(claimer.claim(10)) == {"a": 9, "b": 1}
+    assert by_queue(claimer.claim(10)) == {"a": 10}
 
 
 @pytest.mark.parametrize("wanted", [1, 8, 200])
-def test_a_work_beside_a_flood_is_claimed_with_the_first_look(claimer, settings, wanted):
+def test_a_work_beside_a_flood_is_claimed_with_the_first_poll(claimer, settings, wanted):
     enqueue_many([quick() for _ in range(2000)], queue="flood", priority=100)
     claimer.claim(wanted)
     enqueue(add(a=1, b=2), queue="rest")
@@ -68,54 +63,6 @@ def test_a_type_by_units_has_a_share_beside_its_queue(claimer):
     assert [delivery.row.unit for delivery in claimed if delivery.row.unit] == ["a", "b"]
 
 
-def test_a_worker_takes_only_what_it_serves():
-    enqueue(quick(), queue="a")
-    enqueue(add(a=1, b=2), queue="a")
-    enqueue(quick(), queue="b")
-    for scope, expected in (
-        (Scope(queues=("b",)), {("b", "worker.quick")}),
-        (Scope(types=("shop.add",)), {("a", "shop.add")}),
-        (Scope(queues=("a",), exclude_types=("shop.add",)), {("a", "worker.quick")}),
-    ):
-        claimed = Claimer("w", scope).claim(9)
-        assert {(delivery.row.queue, delivery.row.type) for delivery in claimed} == expected
-
-
-class TestAccept:
-    def test_a_declined_work_goes_back_without_spending_an_attempt(self, claimer, settings):
-        settings.AYEWORK = {"ACCEPT": lambda state: state.queue == "mine"}
-        mine, other = enqueue(quick(), queue="mine"), enqueue(quick(), queue="others")
-        assert [delivery.row.id for delivery in claimer.claim(5)] == [mine.id]
-        state = other.state()
-        assert (state.status, state.attempt, state.worker) == ("scheduled", 0, None)
-        assert state.start_at > state.queued_at
-
-    def test_the_hook_is_shown_the_state_of_the_running_work(self, claimer, settings):
-        shown = []
-        settings.AYEWORK = {"ACCEPT": lambda state: shown.append(state) or True}
-        handle = enqueue(quick())
-        claimer.claim(5)
-        assert [(state.id, state.status, state.attempt) for state in shown] == [(handle.id, "running", 1)]
-
-    def test_what_stands_behind_declined_works_is_reached_at_once(self, settings):
-        settings.AYEWORK = {"ACCEPT": lambda state: state.type == "shop.add", "POLL_INTERVAL": 3600}
-        enqueue_many([quick() for _ in range(50)], priority=5)
-        handle = enqueue(add(a=1, b=2))
-        with running_worker(concurrency=2):
-            assert handle.result(timeout=20) == 3
-
-    def test_a_hook_that_raises_declines_and_is_reported(self, claimer, settings):
-        reported = []
-        settings.AYEWORK = {
-            "ACCEPT": lambda state: 1 / 0,
-            "ON_ERROR": lambda error, phase: reported.append((type(error), phase)),
-        }
-        handle = enqueue(quick())
-        assert claimer.claim(5) == []
-        assert handle.state().status == "scheduled"
-        assert reported == [(ZeroDivisionError, "queue")]
-
-
 def statements(act) -> int:
     """Run something; return how many statements it sends."""
     with CaptureQueriesContext(connection) as queries:
@@ -128,7 +75,7 @@ def statements(act) -> int:
     [Scope(queues=("mine",)), Scope(queues=("mine",), types=("worker.quick",))],
     ids=["queues", "queues and types"],
 )
-def test_a_look_sends_the_same_statements_beside_many_queues_of_others(scope):
+def test_a_poll_sends_the_same_statements_beside_many_queues_of_others(scope):
     claimer = Claimer("w", scope)
     enqueue(quick(), queue="mine")
     claimer.poll()  # which reads the controls
@@ -139,7 +86,7 @@ def test_a_look_sends_the_same_statements_beside_many_queues_of_others(scope):
     assert queues(claimer.claim(9)) == ["mine"]
 
 
-def test_a_look_of_a_worker_for_some_types_passes_over_queues_without_them_in_few_statements():
+def test_a_poll_for_some_types_skips_queues_without_them_in_few_statements():
     for number in range(300):
         WorkFactory(queue=f"tenant {number}")
     enqueue(quick(), queue="tenant 77")
@@ -156,7 +103,7 @@ def test_a_worker_of_all_queues_comes_to_each_of_many_in_turn(claimer):
     seen = set()
     for looks in range(3):
         assert statements(lambda: claimer.poll()) < 9, looks
-        found = {claim_group.queue for claim_group in claimer.busy}
+        found = {claim_group.queue for claim_group in claimer.claim_groups}
         assert len(found) >= 100
         seen |= found
     assert seen == names
@@ -177,3 +124,34 @@ def test_a_worker_whose_queues_are_paused_finds_the_one_that_is_not():
     enqueue(quick(), queue="b")
     Worker(burst=True).run()
     assert Work.objects.get(status="success").queue == "b"
+
+
+@pytest.mark.parametrize(
+    ("hook", "reports"),
+    [(lambda state: state.queue == "mine", 0), (lambda state: 1 / 0, 2)],
+    ids=["no", "error"],
+)
+def test_a_declined_work_goes_back_without_spending_an_attempt(claimer, settings, hook, reports):
+    shown, reported = [], []
+    settings.AYEWORK = {
+        "ACCEPT": lambda state: shown.append(state) or hook(state),
+        "ON_ERROR": lambda error, phase: reported.append((type(error), phase)),
+    }
+    mine, other = enqueue(quick(), queue="mine"), enqueue(quick(), queue="others")
+    assert [delivery.row.id for delivery in claimer.claim(5)] == ([] if reports else [mine.id])
+    state = other.state()
+    assert (state.status, state.attempt, state.worker) == ("scheduled", 0, None)
+    assert state.start_at > state.queued_at
+    assert {(state.id, state.status, state.attempt) for state in shown} == {
+        (mine.id, "running", 1),
+        (other.id, "running", 1),
+    }
+    assert reported == [(ZeroDivisionError, "queue")] * reports
+
+
+def test_works_behind_declined_ones_are_reached_at_once(settings):
+    settings.AYEWORK = {"ACCEPT": lambda state: state.type == "shop.add", "POLL_INTERVAL": 3600}
+    enqueue_many([quick() for _ in range(50)], priority=5)
+    handle = enqueue(add(a=1, b=2))
+    with running_worker(concurrency=2):
+        assert handle.result(timeout=20) == 3

@@ -17,7 +17,7 @@ from django_ayework.store import claims
 from django_ayework.testing import running_worker
 from django_ayework.worker import bounds
 from django_ayework.worker import worker as worker_module
-from django_ayework.worker.health import HealthServer, report_on
+from django_ayework.worker.health import HealthServer
 from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.worker import Worker
 from tests.processes import PATIENCE, eventually
@@ -54,14 +54,14 @@ def statuses(server: HealthServer) -> tuple[int, int]:
 
 def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
     worker = Worker(concurrency=3)
-    server.ask = lambda: report_on(worker.vitals)
+    server.report = worker.health.report
     assert get(server, "/ready")[1]["reasons"] == ["the worker is starting"]
     with worker:
         eventually(lambda: statuses(server) == (200, 200))
         enqueue(hold())
         eventually(lambda: stage.started)
-        [told] = get(server, "/ready?verbose=1")[1]["workers"]
-        assert (told["worker"], told["running"], told["concurrency"]) == (worker.id, 1, 3)
+        [reported] = get(server, "/ready?verbose=1")[1]["workers"]
+        assert (reported["worker"], reported["running"], reported["concurrency"]) == (worker.id, 1, 3)
         worker.request_stop()
         eventually(lambda: statuses(server) == (200, 503))
         assert get(server, "/ready")[1]["reasons"] == ["the worker is stopping"]
@@ -74,7 +74,7 @@ def test_a_worker_without_its_database_is_live_and_not_ready(stage, server, monk
 
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         eventually(lambda: statuses(server) == (200, 200))
         with monkeypatch.context() as broken:
             broken.setattr(worker_module.Claimer, "poll", fail)
@@ -95,7 +95,7 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
     monkeypatch.setattr(claims, "claim", hang)
     enqueue(quick())
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         assert stuck.wait(10)
         eventually(lambda: statuses(server) == (503, 503))
         assert "the thread 'claiming' has made no progress for" in get(server, "/live")[1]["reasons"][0]
@@ -107,7 +107,7 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
 def test_a_worker_with_a_thread_that_is_stuck_is_not_live(stage, server, monkeypatch, name):
     monkeypatch.setattr(bounds, "STALL", 5.0)
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         eventually(lambda: statuses(server) == (200, 200))
         [stuck] = [one for one in worker._threads() if one.heartbeat.name == name]
         monkeypatch.setattr(stuck.heartbeat, "silence", lambda: 6.0)
@@ -121,13 +121,20 @@ def test_a_worker_that_has_lost_a_thread_is_not_live_and_is_lost(stage, server, 
         EngineThread, "_run", lambda self: None if self.heartbeat.name == "leases" else run(self)
     )
     with running_worker() as worker:
-        server.ask = lambda: report_on(worker.vitals)
+        server.report = worker.health.report
         eventually(lambda: statuses(server) == (503, 503))
         assert "the thread 'leases' has ended" in get(server, "/live")[1]["reasons"]
         eventually(lambda: worker.lost)
-        eventually(lambda: worker.vitals.phase is Phase.STOPPED)
+        eventually(lambda: worker.health.phase is Phase.STOPPED)
         assert statuses(server) == (503, 503)
     assert "cannot go on" in caplog.text
+
+
+def test_a_thread_that_is_just_starting_is_not_gone(monkeypatch):
+    """It has its id a moment before it counts as alive."""
+    thread = EngineThread("settling", lambda heartbeat: None)
+    monkeypatch.setattr(thread.thread, "_ident", 1)
+    assert not thread.is_gone
 
 
 def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settings, monkeypatch, caplog):
@@ -145,7 +152,7 @@ def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settin
         with running_worker() as worker:
             handle = enqueue(quick())
             assert inside.wait(PATIENCE)
-            eventually(lambda: worker._settler.thread.heartbeat.silence() > 2.5)
+            eventually(lambda: worker._settler.heartbeat.silence() > 2.5)
             assert not worker.lost
             go.set()
             handle.result(timeout=PATIENCE)
@@ -154,24 +161,17 @@ def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settin
     assert "has not answered" not in caplog.text
 
 
-def test_other_questions_are_refused(server):
-    server.ask = lambda: report_on(Worker().vitals)
+def test_other_requests_are_refused_and_an_idle_client_does_not_block_the_server(server):
+    server.report = Worker().health.report
     assert get(server, "/")[0] == 404
     assert ask(server, "POST /live HTTP/1.1\r\n\r\n")[0] == 405
     assert ask(server, "\r\n\r\n")[0] == 405
     assert ask(server, "HEAD /live HTTP/1.1\r\n\r\n") == (200, {})
-
-
-def test_whoever_asks_nothing_does_not_keep_the_server_waiting(server, monkeypatch):
-    server.ask = lambda: report_on(Worker().vitals)
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))):
         server.answer()
         assert get(server, "/live")[0] == 200
     server.answer()  # nobody is there
-
-
-def test_it_can_listen_on_another_address():
-    server = HealthServer("::1", 0)
-    assert server.url.startswith("http://[::1]:")
-    server.close()
+    other = HealthServer("::1", 0)
+    assert other.url.startswith("http://[::1]:")
+    other.close()

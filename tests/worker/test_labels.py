@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import Retry, dependency, doers, enqueue, enqueue_many, get_handle, retry, work
-from django_ayework.define.registry import registry
 from django_ayework.errors import InvalidOption
 from django_ayework.models import Work
 from django_ayework.rules.controls import Scope
 from django_ayework.testing import running_worker
 from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.worker import Worker
+from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 from tests.worker.works import quick
 
@@ -42,11 +42,6 @@ def usually() -> None: ...
 
 def labels(deliveries: list[Delivery]) -> list[str]:
     return [delivery.row.fairness for delivery in deliveries]
-
-
-@pytest.fixture
-def claimer() -> Claimer:
-    return Claimer("w", Scope())
 
 
 def flood(number: int, label: str, **options) -> None:
@@ -75,11 +70,8 @@ def test_labels_are_served_in_turn(claimer, queue_them):
     for label in "abc":
         queue_them(20, label)
     assert labels(claimer.claim(15)) == ["a", "b", "c"] * 5
-
-
-def test_works_of_many_labels_that_are_queued_together_are_served_in_turn(claimer):
-    enqueue_many([noted(label=label) for label in [*"aaaa", *"bbb", *"cc"]])
-    assert labels(claimer.claim(20)) == [*"abc", *"abc", *"ab", "a"]
+    enqueue_many([noted(label=label) for label in [*"aaaa", *"bbb", *"cc"]], queue="other")
+    assert labels(Claimer("w", Scope(queues=("other",))).claim(20)) == [*"abc", *"abc", *"ab", "a"]
 
 
 def test_a_flood_beside_a_thousand_labels_runs_one_work_in_each_round():
@@ -164,29 +156,30 @@ def test_works_that_failed_take_turns_anew(claimer, time_travel):
     assert Counter(labels(claimer.claim(10))) == {"a": 5, "b": 5}
 
 
-def test_works_that_were_blocked_take_turns_once_they_are_not(claimer):
+def blocked() -> None:
     first = enqueue(quick(), queue="before")
     for _ in range(6):
-        enqueue(quick(), fairness="a", blockers=[first])
-    flood(6, "b")
+        enqueue(noted(label="a"), blockers=[first])
     Worker(burst=True, queues=("before",)).run()
-    assert Counter(labels(claimer.claim(6))) == {"a": 3, "b": 3}
 
 
-def test_works_that_are_retried_by_hand_take_turns(claimer):
-    dead = [enqueue(failing(), fairness="a", retry=Retry(attempts=1)) for _ in range(6)]
-    Worker(burst=True).run()
-    enqueue_many([failing() for _ in range(6)], fairness="b")
-    for handle in dead:
-        retry(handle.id)
-    assert Counter(labels(claimer.claim(6))) == {"a": 3, "b": 3}
-
-
-def test_works_that_a_gate_releases_take_turns(claimer):
+def released() -> None:
     first = enqueue(quick(), queue="before")
     enqueue(dependency(on=[first], queue=[noted(label="a") for _ in range(6)]))
-    enqueue_many([noted(label="b") for _ in range(6)])
     Worker(burst=True, queues=("before",)).run()
+
+
+def retried() -> None:
+    dead = [enqueue(failing(), fairness="a", retry=Retry(attempts=1)) for _ in range(6)]
+    Worker(burst=True).run()
+    for handle in dead:
+        retry(handle.id)
+
+
+@pytest.mark.parametrize("make_due", [blocked, released, retried], ids=lambda make_due: make_due.__name__)
+def test_works_that_become_due_later_take_turns(claimer, make_due):
+    make_due()
+    enqueue_many([failing() if make_due is retried else noted(label="b") for _ in range(6)], fairness="b")
     assert Counter(labels(claimer.claim(6))) == {"a": 3, "b": 3}
 
 
@@ -229,20 +222,14 @@ def test_an_id_that_is_taken_leaves_the_others_their_turns(claimer):
     assert labels(claimer.claim(9)) == ["", *"abab", "b"]
 
 
+@pytest.mark.usefixtures("undeclared")
 class TestByUnit:
     """Types that are claimed by unit."""
 
     @pytest.fixture
     def declare(self):
-        names = []
-
-        def declared(**options):
-            names.append(f"t.labels.unit{len(names)}")
-            return work(name=names[-1], **options)(lambda: None)
-
-        yield declared
-        for name in names:
-            registry.unregister(name)
+        names = count()
+        return lambda **options: work(name=f"t.labels.unit{next(names)}", **options)(lambda: None)
 
     def test_they_refuse_a_label(self, declare):
         by_unit = declare(order="unit")
@@ -277,19 +264,10 @@ def test_those_who_queue_works_of_a_label_do_not_wait_for_each_other():
         enqueue(quick(), fairness="a")
         enqueue_many([quick() for _ in range(20)], fairness="a")
         done.set()
+        connection.close()
 
     with transaction.atomic():
         enqueue(quick(), fairness="a")
         enqueue_many([quick() for _ in range(20)], fairness="a")
-        in_thread(queue_another)
+        threading.Thread(target=queue_another, daemon=True).start()
         assert done.wait(20)
-
-
-def in_thread(act: Callable[[], object]) -> None:
-    def run() -> None:
-        try:
-            act()
-        finally:
-            connection.close()
-
-    threading.Thread(target=run, daemon=True).start()

@@ -1,7 +1,8 @@
-"""Leases: kept while the worker lives, lost for good once another has the work."""
+"""Leases: kept while the worker lives, reclaimed once they have lapsed, lost for good with the work."""
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -9,11 +10,16 @@ from django.db import OperationalError, transaction
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.define.context import AbortReason
+from django_ayework.flow import maintenance
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
+from django_ayework.store.database import in_transaction
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import leases as leases_thread
+from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import claimer
+from django_ayework.worker import in_flight as leases_thread
+from django_ayework.worker import maintenance as maintenance_module
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.races.rivals import claim_all
@@ -34,8 +40,7 @@ def leased_until(handle):
     return Work.objects.get(id=handle.id).leased_until
 
 
-def test_a_lease_of_ones_own_holds_from_the_start(stage):
-    """The claim leases for as long as the settings say; a longer lease is written before that is over."""
+def test_a_lease_longer_than_the_settings_is_written_at_once(stage):
     handle = enqueue(long_lease())
     with running_worker():
         eventually(lambda: stage.started and leased_until(handle) > now() + timedelta(seconds=500))
@@ -61,16 +66,15 @@ def test_a_lease_shorter_than_the_settings_is_renewed_in_time(stage):
     assert Work.objects.get(id=handle.id).delivery == 1
 
 
-def test_a_quick_work_is_never_renewed(stage, monkeypatch):
-    from django_ayework.worker import leases as leases_thread
-
+def test_quick_works_are_never_renewed_and_warn_of_nothing(stage, monkeypatch, caplog):
     renewals = []
     monkeypatch.setattr(leases_thread.locks, "renew", lambda *args: renewals.append(args))
-    handle = enqueue(hold())
-    stage.go.set()
+    handles = enqueue_many([quick(number=number) for number in range(5)])
     with running_worker():
-        handle.result(timeout=10)
+        for handle in handles:
+            handle.result(timeout=10)
     assert not renewals
+    assert "lapsed" not in caplog.text
 
 
 def test_the_late_outcome_of_a_work_that_was_reclaimed_is_refused(stage, caplog):
@@ -113,7 +117,7 @@ def test_of_two_outcomes_of_one_work_that_are_settled_together_the_lost_one_is_r
         (None, "not_found"),
     ],
 )
-def test_an_attempt_whose_work_is_lost_is_told_why(stage, changes, reason):
+def test_an_attempt_whose_work_is_lost_is_aborted_with_the_reason(stage, changes, reason):
     enqueue(until_aborted())
     with running_worker(concurrency=1) as worker:
         eventually(lambda: stage.started)
@@ -134,9 +138,6 @@ def hasten_renewal(worker: Worker) -> None:
     """Make every lease the worker holds due for renewal."""
     for delivery in worker._in_flight.all():
         delivery.renewed_at = float("-inf")
-
-
-# A lease that lapsed while nobody else took the work
 
 
 def lapse(worker: Worker, in_database: bool = True) -> None:
@@ -172,19 +173,11 @@ def test_a_lease_that_lapsed_is_renewed_as_long_as_nobody_took_the_work(stage, c
     assert "when it was settled" not in caplog.text
 
 
-def test_an_outcome_in_time_is_no_reason_to_warn(stage, caplog):
-    handles = enqueue_many([quick(number=number) for number in range(5)])
-    with running_worker():
-        for handle in handles:
-            handle.result(timeout=10)
-    assert "lapsed" not in caplog.text
-
-
 def cannot_renew(*args: object) -> None:
     raise OperationalError("server closed the connection unexpectedly")
 
 
-def test_an_attempt_whose_lease_lapses_because_it_cannot_be_renewed_is_told(stage, monkeypatch):
+def test_an_attempt_whose_lease_cannot_be_renewed_is_aborted(stage, monkeypatch):
     """Somebody else may have the work by now. If nobody does, its outcome counts."""
     handle = enqueue(until_aborted())
     with running_worker() as worker:
@@ -210,3 +203,120 @@ def test_while_the_lease_lasts_a_renewal_that_fails_is_tried_again(stage, monkey
         delivery.abort(AbortReason.TIMEOUT)
         handle.result(timeout=10)
     assert stage.seen == ["timeout"]
+
+
+def test_a_worker_does_not_reclaim_what_it_runs_itself(stage):
+    """Its own lease lapsed, perhaps because the host slept; it is still the one at work."""
+    handle = enqueue(hold())
+    with running_worker(concurrency=2) as worker:
+        eventually(lambda: stage.started)
+        Work.objects.update(leased_until=now() - timedelta(seconds=1))
+        looked = worker._claimer._polled_at
+        eventually(lambda: worker._claimer._polled_at > looked + 0.2)
+        stage.go.set()
+        assert handle.result(timeout=10) == 0
+    assert Work.objects.get(id=handle.id).delivery == 1
+
+
+def lost(seconds: float, **fields: object) -> str:
+    """A work whose lease lapsed this long ago."""
+    lapsed = now() - timedelta(seconds=seconds)
+    work = WorkFactory(status="running", worker="gone", attempt=1, delivery=1, leased_until=lapsed, **fields)
+    return str(work.id)
+
+
+def pending() -> list[str]:
+    return list(Work.objects.filter(status="pending").values_list("id", flat=True))
+
+
+def test_works_are_reclaimed_in_batches_the_longest_lost_first_and_logged_without_a_transaction(monkeypatch):
+    """A log may block: a pipe that nobody reads, a disk that is full."""
+    transactions = []
+    monkeypatch.setattr(maintenance, "BATCH", 1)
+    monkeypatch.setattr(
+        maintenance.logger, "warning", lambda *args, **named: transactions.append(in_transaction())
+    )
+    ids = [lost(seconds) for seconds in (20, 60, 40)]
+    taken = []
+    for _ in ids:
+        assert reclaim() == 1
+        taken += [id for id in pending() if id not in taken]
+    assert taken == [ids[1], ids[2], ids[0]]
+    assert transactions == [False] * 3
+
+
+def test_works_in_flight_do_not_fill_a_batch_of_reclaiming(monkeypatch):
+    """Its host slept, so its own leases have lapsed for longer than anybody's."""
+    monkeypatch.setattr(maintenance, "BATCH", 2)
+    own = [lost(600) for _ in range(5)]
+    others = [lost(5) for _ in range(2)]
+    assert reclaim(own) == 2
+    assert sorted(pending()) == sorted(others)
+
+
+def test_works_of_unknown_types_are_left_to_workers_that_know_them(time_travel):
+    known, unknown = lost(5), lost(600, type="other.app")
+    assert reclaim() == 1
+    assert pending() == [known]
+    assert reclaim() == 0
+    time_travel(3600)
+    assert reclaim() == 1, "nobody knows it; it may not run for ever"
+    work = Work.objects.get(id=unknown)
+    assert (work.status, work.attempt) == ("pending", 1)
+    assert list(Attempt.objects.filter(work_id=unknown).values_list("outcome", flat=True)) == ["lost"]
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({"queues": ["mail"]}, {"queue": "default"}),
+        ({"types": ["worker.quick"]}, {"type": "shop.add"}),
+        ({"exclude_types": ["shop.add"]}, {"type": "shop.add"}),
+    ],
+)
+def test_a_worker_takes_back_only_works_that_it_serves(options, others):
+    """Not even one of an unknown type that lapsed long ago, in a queue that it does not serve."""
+    served = {"queue": "mail", "type": "worker.quick", "input": '{"number":1}'}
+    mine = lost(5, **served)
+    left = [lost(600, **served | others)]
+    if "queues" in options:
+        left.append(lost(7200, queue="default", type="other.app"))
+    with running_worker(**options):
+        eventually(lambda: Attempt.objects.filter(work_id=mine, outcome="lost").exists())
+    assert set(Work.objects.filter(status="running").values_list("id", flat=True)) == set(left)
+
+
+def test_a_lapsed_work_that_no_worker_serves_starts_no_reclaiming(monkeypatch):
+    """Otherwise each worker would try to take it back at each of its looks."""
+    tried: list[object] = []
+    monkeypatch.setattr(maintenance_module, "reclaim", lambda *args: tried.append(args))
+    lost(600, queue="fax")
+    with running_worker(queues=["mail"]) as worker:
+        looked = worker._claimer._polled_at
+        eventually(lambda: worker._claimer._polled_at > looked + 0.2)
+    assert tried == []
+
+
+def test_after_an_outage_holders_renew_their_leases_before_any_is_reclaimed(settings, monkeypatch):
+    """It was away for all of them, and each is about to renew its own."""
+    settings.AYEWORK = {"LEASE": 0.5}
+    lapsed = WorkFactory(status="running", worker="w", leased_until=now() - timedelta(seconds=1))
+    monkeypatch.setattr(maintenance_module, "LONGEST_PATIENCE", 0.3)
+    reclaimed: list[float] = []
+    reclaim = maintenance_module.reclaim
+    monkeypatch.setattr(
+        maintenance_module, "reclaim", lambda *args: (reclaimed.append(time.monotonic()), reclaim(*args))
+    )
+
+    def fail(*args) -> None:
+        raise OperationalError("gone")
+
+    with running_worker() as worker:
+        with monkeypatch.context() as away:
+            away.setattr(claimer, "poll", fail)
+            eventually(lambda: worker._claimer._was_cut_off)
+            reclaimed.clear()
+        eventually(lambda: not worker._claimer._was_cut_off)
+        back_at = time.monotonic()
+        eventually(lambda: Attempt.objects.filter(work_id=lapsed.id, outcome="lost").exists())
+    assert min(reclaimed) > back_at

@@ -1,7 +1,8 @@
-"""Worker processes that are told to stop, and some that are killed."""
+"""Worker processes that are stopped, killed or reloaded."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from io import StringIO
@@ -13,8 +14,8 @@ from django.core.management import call_command
 from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.threads import OURS, PYTHONS_OWN, take_turns_quickly
-from tests.processes import ended, eventually, worker_process
+from django_ayework.worker.process import DEFAULT_SWITCH_INTERVAL, SWITCH_INTERVAL, shorten_switch_interval
+from tests.processes import ROOT, ended, eventually, get, health_address, worker_process
 from tests.worker.works import at, at_async, at_in_thread, dies, interpreter, quick
 
 
@@ -29,14 +30,13 @@ def started(place: Path, number: int = 0) -> str:
 
 @pytest.mark.parametrize("kind", [at, at_async])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_told_to_stop_lets_running_works_end_and_takes_no_other(
-    process_env, tmp_path: Path, kind, number
+def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(
+    patient_env, tmp_path: Path, kind, number
 ):
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
     enqueue_many([quick(number=number) for number in range(50)], priority=1)
     running = enqueue(kind(place=str(tmp_path)))
     waiting = enqueue_many([at(place=str(tmp_path), number=number) for number in range(1, 20)], priority=-1)
-    with worker_process(env, "--concurrency", "1") as process:
+    with worker_process(patient_env, "--concurrency", "1") as process:
         eventually(lambda: started(tmp_path))
         process.send_signal(number)
         eventually(lambda: not Work.objects.filter(status="running").exclude(id=running.id).exists())
@@ -48,33 +48,33 @@ def test_a_worker_told_to_stop_lets_running_works_end_and_takes_no_other(
     assert WorkerProcess.objects.get().stopped_at is not None
 
 
-def test_a_second_signal_ends_the_worker_at_once(process_env, tmp_path: Path):
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
-    running = enqueue(at(place=str(tmp_path)))
-    with worker_process(env) as process:
-        eventually(lambda: started(tmp_path))
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGTERM)
-        eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM))
-        assert process.returncode == 128 + signal.SIGTERM
-    assert work_of(running).status == "running"
+@pytest.fixture
+def patient_env(process_env):
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
 
 
-def test_signals_that_come_together_are_one(process_env, tmp_path: Path):
-    """A service manager and a shell may each send one; both kinds are delivered, however quickly."""
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_worker_at_once_and_one_of_each_kind_does_not(
+    patient_env, tmp_path: Path, second
+):
+    """A service manager and a shell may each send one signal."""
     running = enqueue(at(place=str(tmp_path)))
-    with worker_process(env) as process:
+    with worker_process(patient_env) as process:
         eventually(lambda: started(tmp_path))
         process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGINT)
-        (tmp_path / "go").touch()
-        status, output = ended(process)
-    assert (status, work_of(running).status) == (0, "success"), output
+        process.send_signal(second)
+        if second == signal.SIGTERM:
+            eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM))
+            assert process.returncode == 128 + signal.SIGTERM
+            assert work_of(running).status == "running"
+        else:
+            (tmp_path / "go").touch()
+            status, output = ended(process)
+            assert (status, work_of(running).status) == (0, "success"), output
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_signal_before_the_worker_hears_any_stops_it_in_order(process_env, processes):
+def test_a_signal_before_the_handlers_are_installed_stops_the_worker_in_order(process_env, processes):
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_signalled"}
     with worker_process(env, "--processes", processes) as process:
         status, output = ended(process)
@@ -83,31 +83,30 @@ def test_a_signal_before_the_worker_hears_any_stops_it_in_order(process_env, pro
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_process_of_workers_leaves_what_it_has_loaded_and_lets_threads_take_turns(process_env, processes):
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
+def test_a_worker_process_freezes_the_heap_and_shortens_the_switch_interval(patient_env, processes):
     handle = enqueue(interpreter())
-    with worker_process(env, "--burst", "--processes", processes) as process:
+    with worker_process(patient_env, "--burst", "--processes", processes) as process:
         status, output = ended(process)
     assert status == 0, output
     frozen, interval = handle.result(timeout=0)
     assert frozen > 10_000
-    assert interval == OURS < PYTHONS_OWN
+    assert interval == SWITCH_INTERVAL < DEFAULT_SWITCH_INTERVAL
 
 
 def test_a_worker_within_another_process_leaves_its_interpreter_as_it_is():
     handle = enqueue(interpreter())
     call_command("ayework_worker", "--burst", stdout=StringIO())
-    assert handle.result(timeout=0) == (0, PYTHONS_OWN)
+    assert handle.result(timeout=0) == (0, DEFAULT_SWITCH_INTERVAL)
 
 
 @pytest.mark.parametrize("chosen", [0.002, 0.02])
-def test_a_project_that_has_chosen_how_threads_take_turns_keeps_its_choice(chosen):
+def test_a_switch_interval_of_the_project_is_kept(chosen):
     sys.setswitchinterval(chosen)
     try:
-        take_turns_quickly()
+        shorten_switch_interval()
         assert sys.getswitchinterval() == chosen
     finally:
-        sys.setswitchinterval(PYTHONS_OWN)
+        sys.setswitchinterval(DEFAULT_SWITCH_INTERVAL)
 
 
 @pytest.mark.parametrize("kind", [at, at_async, at_in_thread])
@@ -158,18 +157,38 @@ def test_a_work_that_kills_its_workers_ends_dead(short_lease_env, tmp_path: Path
     assert work_of(after).status == "success"
 
 
-def test_no_lease_lapses_while_its_worker_lives(short_lease_env, tmp_path: Path):
-    """Two workers look for lapsed leases all the time; the work runs for many leases."""
-    handle = enqueue(at(place=str(tmp_path)))
-    leases: set[object] = set()
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A module of the project that is going to change."""
+    module = tmp_path / "project_settings.py"
+    module.write_text("from tests.worker.settings_patient import *\n")
+    return module
 
-    def renewed() -> bool:
-        leases.add(work_of(handle).leased_until)
-        return len(leases) > 4
 
-    env = short_lease_env | {"TEST_LEASE": "3"}
-    with worker_process(env), worker_process(env):
-        eventually(renewed)
+@pytest.fixture
+def reload_env(process_env, code: Path) -> dict[str, str]:
+    path = os.pathsep.join([str(code.parent), str(ROOT)])
+    return process_env | {"DJANGO_SETTINGS_MODULE": code.stem, "PYTHONPATH": path}
+
+
+def test_a_worker_reloads_changed_code_once_running_works_have_ended(reload_env, code: Path, tmp_path: Path):
+    running = enqueue(at(place=str(tmp_path)))
+    with worker_process(reload_env, "--reload", "--concurrency", "1", "--health-port", "0") as process:
+        url = health_address(process)
+        eventually(lambda: (tmp_path / "started-0").exists())
+        later = enqueue(quick())
+
+        def has_noticed() -> bool:
+            os.utime(code)
+            return "the worker is stopping" in get(f"{url}/ready")[1]["reasons"]
+
+        eventually(has_noticed)
         (tmp_path / "go").touch()
-        assert handle.result(timeout=30) == "attempt 1"
-    assert work_of(handle).delivery == 1
+        assert later.result(timeout=30) == 0
+        assert running.result(timeout=0) == "attempt 1"
+        process.send_signal(signal.SIGTERM)
+        status, output = ended(process)
+    assert status == 0, output
+    first, second = WorkerProcess.objects.exclude(stopped_at=None).order_by("id")
+    assert len({first.pid, second.pid, process.pid}) == 3
+    assert Work.objects.get(id=later.id).completed_by == second.id

@@ -1,45 +1,40 @@
-"""A database that answers, and does not take what is written: successes wait, and stay successes."""
+"""A database that answers and refuses or delays what is written: successes wait, and stay successes."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
-from django_ayework import Retry, enqueue, work
+from django_ayework import Retry, cancel, completing, dependency, enqueue, enqueue_many, trigger, work
 from django_ayework.models import Attempt, Work
 from django_ayework.store import sessions
-from django_ayework.testing import running_worker
+from django_ayework.store.sessions import engine_session
+from django_ayework.testing import now, running_worker
 from django_ayework.worker import attempt
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.processes import PATIENCE, eventually
-from tests.worker.works import hold
+from tests.worker import works
+from tests.worker.works import hold, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-
-go = threading.Event()
 
 
 @work(name="worker.returns_much", retry=Retry(attempts=1))
 def returns_much() -> str:
-    go.wait(PATIENCE)
+    works.stage.go.wait(PATIENCE)
     return "x" * 500_000
 
 
 @work(name="worker.counts_works", retry=Retry(attempts=1))
 def counts_works() -> int:
     return Work.objects.count()
-
-
-@work(name="worker.with_own_lease", lease=3600)
-def with_own_lease(place: str) -> None:
-    go.wait(PATIENCE)
 
 
 def administer(sql: str) -> None:
@@ -87,15 +82,14 @@ def full_disk() -> Iterator[None]:
 
 
 @pytest.mark.vendors("sqlite")
-def test_a_success_waits_for_a_disk_that_is_full():
-    go.clear()
+def test_a_success_waits_for_a_disk_that_is_full(stage):
     with connections["default"].cursor() as cursor:
         cursor.execute("VACUUM")  # or the result finds room in pages that other tests have freed
     handle = enqueue(returns_much())
     with running_worker(concurrency=1) as worker:
         eventually(lambda: Work.objects.get(id=handle.id).status == "running")
         with full_disk():
-            go.set()
+            stage.go.set()
             eventually(lambda: handle.id in worker._settler._waiting)
             assert Work.objects.get(id=handle.id).status == "running"
         assert len(handle.result(timeout=PATIENCE)) == 500_000
@@ -141,17 +135,6 @@ def test_a_worker_takes_no_more_works_at_a_time_than_its_pool_has_connections(mo
     assert Worker(concurrency=2).concurrency == 2
 
 
-def test_a_lease_of_a_works_own_counts_from_the_claim(stage):
-    go.clear()
-    handle = enqueue(with_own_lease(place=""))
-    with running_worker(concurrency=1):
-        row = eventually(lambda: Work.objects.filter(id=handle.id, status="running").first())
-        an_hour = row.started_at + timedelta(seconds=3600 - 30)
-        eventually(lambda: Work.objects.get(id=handle.id).leased_until > an_hour)
-        go.set()
-        handle.result(timeout=PATIENCE)
-
-
 def test_a_hook_that_takes_longer_than_a_lease_costs_no_work_its_lease(stage, settings):
     called, over = threading.Event(), threading.Event()
 
@@ -171,3 +154,121 @@ def test_a_hook_that_takes_longer_than_a_lease_costs_no_work_its_lease(stage, se
         assert long.result(timeout=PATIENCE) == 1
         over.set()
     assert stage.started == [1]
+
+
+servers = pytest.mark.vendors("postgresql", "mysql")
+
+
+@contextmanager
+def held(act: Callable[[], object]) -> Iterator[None]:
+    """Do something in a transaction of another thread, which stays open until the block ends."""
+    has_acted, over = threading.Event(), threading.Event()
+
+    def hold_it() -> None:
+        with transaction.atomic():
+            act()
+            has_acted.set()
+            over.wait(PATIENCE)
+        connections.close_all()
+
+    thread = threading.Thread(target=hold_it)
+    thread.start()
+    assert has_acted.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(PATIENCE)
+
+
+def all_end(number: int = 20) -> None:
+    """Queue works that have nothing to do with anything, and wait for them."""
+    for handle in enqueue_many([quick(number=100 + each) for each in range(number)]):
+        handle.result(timeout=PATIENCE)
+
+
+@servers
+@pytest.mark.parametrize("kind", ["cancelled", "rolled back", "gate"])
+def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, kind):
+    handle = enqueue(hold(number=7))
+    gate = enqueue(dependency(on=[handle.id, enqueue(quick(), delay=3600).id], queue=[quick(number=5)]))
+
+    def act() -> None:
+        if kind == "gate":
+            with completing(gate.id):
+                return
+        cancel(handle.id)
+        transaction.set_rollback(kind == "rolled back")
+
+    with running_worker(concurrency=3):
+        eventually(lambda: stage.started)
+        with held(act):
+            stage.go.set()
+            eventually(lambda: not stage.inside)
+            all_end()
+            all_end()
+            assert kind == "gate" or Work.objects.get(id=handle.id).status == "running"
+        if kind == "cancelled":
+            eventually(lambda: handle.state().status == "cancelled")
+        else:
+            assert handle.result(timeout=PATIENCE) == 7
+    assert Work.objects.get(id=handle.id).attempt == 1
+    outcomes = [*Attempt.objects.values_list("outcome", flat=True)]
+    assert outcomes == (["revoked"] if kind == "cancelled" else [])
+
+
+@servers
+def test_a_caller_that_holds_a_group_delays_the_outcomes_of_its_members_alone(stage):
+    ours, other = enqueue_many([quick(number=1), quick(number=2)], delay=3600, together=True)
+    with running_worker(concurrency=3), held(lambda: cancel(ours.id)):
+        trigger(other.id)
+        eventually(lambda: 2 in stage.started)
+        all_end()
+        all_end()
+        assert Work.objects.get(id=other.id).status == "running"
+    with running_worker():
+        assert other.result(timeout=PATIENCE) == 2
+
+
+@servers
+def test_a_row_that_was_locked_for_longer_than_a_lease_is_renewed_and_not_taken(stage, settings):
+    settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05}
+    handle = enqueue(hold(number=3))
+    with running_worker(concurrency=1), running_worker(concurrency=1):
+        eventually(lambda: stage.started)
+        with held(lambda: Work.objects.select_for_update().get(id=handle.id)):
+            until = Work.objects.get(id=handle.id).leased_until
+            eventually(lambda: now() > until + timedelta(seconds=0.5))
+        eventually(lambda: Work.objects.get(id=handle.id).leased_until > until)
+        stage.go.set()
+        assert handle.result(timeout=PATIENCE) == 3
+    assert stage.started == [3]
+    assert Work.objects.get(id=handle.id).delivery == 1
+
+
+@servers
+def test_a_transaction_that_the_engine_leaves_open_ends_by_itself(settings):
+    """Its host was frozen, or has vanished: the locks are given back to the others."""
+    settings.AYEWORK = {"STATEMENT_TIMEOUT": 1}
+    handle = enqueue(quick())
+    is_locked, over = threading.Event(), threading.Event()
+
+    def freeze() -> None:
+        with engine_session():
+            try:
+                with transaction.atomic():
+                    Work.objects.select_for_update().get(id=handle.id)
+                    is_locked.set()
+                    over.wait(PATIENCE)
+            except Exception:
+                pass
+
+    thread = threading.Thread(target=freeze)
+    thread.start()
+    assert is_locked.wait(PATIENCE)
+    cancel(handle.id)
+    assert connection.in_atomic_block is False
+    assert not over.is_set()
+    over.set()
+    thread.join(PATIENCE)
+    assert handle.state().status == "cancelled"

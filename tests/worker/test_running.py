@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.test import override_settings
 
-from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework import Defer, dependency, enqueue, enqueue_many, work
 from django_ayework.flow.settle import Report, Settlement
 from django_ayework.models import Work
 from django_ayework.store import transitions
@@ -15,7 +15,7 @@ from django_ayework.testing import now, running_worker
 from django_ayework.worker import maintenance, settler
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
-from tests.worker.works import hold, hold_async, quick
+from tests.worker.works import exits, hold, hold_async, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -229,3 +229,33 @@ def test_a_worker_forgets_nothing_it_was_given_while_the_clock_jumps(stage, time
             handle.result(timeout=10)
     assert set(Work.objects.values_list("status", "delivery")) == {("success", 1)}
     assert now() is not None
+
+
+def test_a_worker_lists_what_it_has_claimed_and_not_ended(stage):
+    held = enqueue_many([hold(number=number) for number in range(3)])
+    with running_worker(concurrency=2, types=["worker.hold", "worker.quick"]) as worker:
+        assert worker.known_types == ["worker.hold", "worker.quick"]
+        eventually(lambda: stage.inside == 2)
+        running = [each for each in worker.active() if each.running_for is not None]
+        assert {each.id for each in running} < {handle.id for handle in held}
+        assert [(each.type, each.queue, each.attempt) for each in running] == [
+            ("worker.hold", "default", 1)
+        ] * 2
+        assert all(each.claimed_for >= each.running_for >= 0 for each in running)
+        stage.go.set()
+        for handle in held:
+            handle.result(timeout=10)
+        eventually(lambda: worker.active() == [])
+
+
+@work(name="running.defers")
+def defers() -> None:
+    raise Defer(delay=60)
+
+
+@pytest.mark.parametrize("kind", [exits, defers], ids=lambda kind: kind.name)
+def test_a_work_is_no_longer_listed_however_its_attempt_ended(kind):
+    handle = enqueue(kind())
+    with running_worker() as worker:
+        eventually(lambda: handle.state().started_at is not None and handle.state().status != "running")
+        eventually(lambda: worker.active() == [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.conf import settings
@@ -14,7 +15,8 @@ from django_ayework.store.database import has_timed_out
 from django_ayework.store.dialects import PostgreSQL
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import running_worker
-from django_ayework.worker.leases import LeaseThread
+from django_ayework.worker import settler
+from django_ayework.worker.in_flight import LeaseThread
 from django_ayework.worker.worker import Worker
 
 #: By vendor: the seconds that a statement of this session may take, and a statement that takes long.
@@ -38,18 +40,15 @@ def ask(statement: str) -> object:
 
 def in_thread(act: Callable[[], object]) -> object:
     """Do something in a thread, and so on a connection, of its own."""
-    seen: list[object] = []
 
-    def run() -> None:
+    def run() -> object:
         try:
-            seen.append(act())
+            return act()
         finally:
             connections.close_all()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(30)
-    return seen[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result(30)
 
 
 def bounded() -> object:
@@ -68,16 +67,11 @@ def bound_of_handler() -> float:
 
 @servers
 @own_session
-def test_a_session_of_the_engine_is_bounded(settings):
-    settings.AYEWORK = {"STATEMENT_TIMEOUT": 2.5}
-    assert float(in_thread(bounded)) == 2.5
+@pytest.mark.parametrize("timeout", [2.5, None])
+def test_a_session_of_the_engine_is_bounded(settings, timeout):
+    settings.AYEWORK = {"STATEMENT_TIMEOUT": timeout}
     assert float(in_thread(unbounded)) == float(unbounded())
-
-
-@servers
-def test_without_a_timeout_sessions_are_left_alone(settings):
-    settings.AYEWORK = {"STATEMENT_TIMEOUT": None}
-    assert in_thread(bounded) == in_thread(unbounded)
+    assert float(in_thread(bounded)) == (timeout or float(unbounded()))
 
 
 @servers
@@ -143,11 +137,9 @@ def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
         note()
         return settle(*args)
 
-    from django_ayework.worker import settler
-
     settle = settler.settle
     monkeypatch.setattr(settler, "settle", note_and_settle)
-    monkeypatch.setattr(LeaseThread, "renew_due", note)
+    monkeypatch.setattr(LeaseThread, "turn", lambda self: note() or 0.25)
     monkeypatch.setattr(Worker, "_is_drained", note)
     enqueue(bound_of_handler())
     worker = Worker(burst=True)

@@ -8,15 +8,15 @@ import pytest
 from django.db import DataError, OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
-from django_ayework.flow.services import EngineServices
+from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.rows import WorkRow
 from django_ayework.testing import running_worker
 from django_ayework.worker import settler as settler_module
-from django_ayework.worker.delivery import Delivery
+from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.settler import MAX_BATCH, Settler
-from tests.processes import eventually
+from tests.processes import PATIENCE, eventually
 from tests.races.rivals import claim_all
 from tests.worker.kit import Flaky
 from tests.worker.works import append, hold_then, quick
@@ -32,16 +32,22 @@ def statuses() -> set[str]:
     return set(Work.objects.values_list("status", flat=True))
 
 
-def test_outcomes_wait_for_a_database_that_goes_away_while_settling(stage, monkeypatch):
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(settler_module, "answers", lambda: False)
-    settle = Flaky(settler_module.settle, 4)
+@pytest.mark.parametrize("error", ["gone", "timed out"])
+def test_outcomes_wait_for_a_database_that_goes_away_or_holds_locks_while_settling(stage, monkeypatch, error):
+    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.001)
+    is_gone = error == "gone"
+    if is_gone:
+        monkeypatch.setattr(settler_module, "answers", lambda: False)
+    settle = Flaky(settler_module.settle, 4 if is_gone else 12, None if is_gone else timed_out())
     monkeypatch.setattr(settler_module, "settle", settle)
-    handles = enqueue_many([quick(number=number) for number in range(10)])
+    handles = enqueue_many([quick(number=number) for number in range(10 if is_gone else 1)])
     with running_worker():
         for handle in handles:
             handle.result(timeout=20)
-    assert sorted(stage.started) == list(range(10)), "nothing ran twice"
+    assert settle.left == 0
+    assert sorted(stage.started) == list(range(len(handles))), "nothing ran twice"
+    assert not Attempt.objects.exists()
 
 
 @pytest.mark.parametrize("poison", [False, True], ids=["success", "failure"])
@@ -86,7 +92,7 @@ def test_one_bad_outcome_among_many_is_found_by_halving(monkeypatch):
     settled: list[Delivery] = []
     settler = Settler(EngineServices(), settled.extend)
     for row in rows:
-        settler.submit(Delivery(row, 30.0), settlement_of(row))
+        settler.take_over([(Delivery(row, 30.0), settlement_of(row))])
     settler.start()
     eventually(lambda: len(settled) == 64)
     settler.stop(10)
@@ -102,7 +108,7 @@ def test_a_settler_that_stops_settles_everything_in_hand():
     settler = Settler(EngineServices(), settled.extend)
     for row in claim_all().values():
         delivery = Delivery(row, 30.0)
-        settler.submit(delivery, settlement_of(row))
+        settler.take_over([(delivery, settlement_of(row))])
     settler._ends = True
     settler.start()
     settler.stop(30)
@@ -126,7 +132,7 @@ def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure
     settler = Settler(EngineServices(), settled.extend)
     deliveries = [Delivery(row, 30.0) for row in rows]
     for delivery in deliveries:
-        settler.submit(delivery, settlement_of(delivery.row))
+        settler.take_over([(delivery, settlement_of(delivery.row))])
     settler.start()
     eventually(lambda: len(settled) == 3)
     settler.stop(10)
@@ -197,18 +203,6 @@ def timed_out() -> OperationalError:
     return error
 
 
-def test_an_outcome_whose_row_is_locked_for_long_waits_and_is_no_failure(stage, monkeypatch):
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.001)
-    settle = Flaky(settler_module.settle, 12, timed_out())
-    monkeypatch.setattr(settler_module, "settle", settle)
-    handle = enqueue(quick(number=3))
-    with running_worker():
-        assert handle.result(timeout=20) == 3
-    assert settle.left == 0
-    assert not Attempt.objects.exists()
-
-
 def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_for_it(monkeypatch):
     monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
     enqueue_many([quick(number=number) for number in range(3)])
@@ -224,9 +218,28 @@ def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_fo
     monkeypatch.setattr(settler_module, "settle", settle_unless_locked)
     settler = Settler(EngineServices(), lambda deliveries: None)
     for row in (*others, locked):
-        settler.submit(Delivery(row, 30.0), settlement_of(row))
+        settler.take_over([(Delivery(row, 30.0), settlement_of(row))])
     settler.start()
     eventually(lambda: Work.objects.filter(status="success").count() == 2)
     is_locked.clear()
     settler.stop(10)
+    assert statuses() == {"success"}
+
+
+def test_a_settler_that_stops_while_it_settles_ends_with_its_last_batch(monkeypatch):
+    enqueue(quick())
+    [row] = claim_all().values()
+    settle = settler_module.settle
+    settler = Settler(EngineServices(), lambda deliveries: None)
+
+    def settle_as_the_worker_stops(settlements):
+        settler.request_stop()
+        settler.wake.clear()  # as at the beginning of a turn that still had something in hand
+        return settle(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle_as_the_worker_stops)
+    settler.take_over([(Delivery(row, 30.0), settlement_of(row))])
+    settler.start()
+    settler.join(PATIENCE)
+    assert settler.has_ended
     assert statuses() == {"success"}

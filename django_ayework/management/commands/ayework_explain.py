@@ -6,10 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_ayework.documentation import refused_as
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.explain import explain
 from django_ayework.management.base import JSONCommand
-from django_ayework.rules.reasons import Explanation
+from django_ayework.rules.explain import Explanation
 
 
 class Command(JSONCommand):
@@ -27,7 +28,7 @@ class Command(JSONCommand):
         try:
             explanation = explain(options["id"])
         except WorkNotFound as missing:
-            raise CommandError(str(missing)) from missing
+            raise refused_as(CommandError, missing) from missing
         self.answer(as_data(explanation), as_text(explanation), options)
 
 

@@ -1,13 +1,13 @@
-"""``ayework_prune``: delete what has been kept long enough."""
+"""``ayework_prune``: delete rows whose retention has passed."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from django_ayework.flow.maintenance import prune
-from django_ayework.management.base import JSONCommand
+from django_ayework.management.base import JSONCommand, refused
 
 
 class Command(JSONCommand):
@@ -26,7 +26,7 @@ class Command(JSONCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Delete in batches until there is nothing left to delete."""
         if options["batch"] < 1:
-            raise CommandError(f"expected --batch to be 1 or more, got: {options['batch']}.")
+            raise refused("number", f"expected --batch to be 1 or more, got: {options['batch']}.")
         deleted = 0
         while batch := prune(options["batch"]):
             deleted += batch

@@ -9,13 +9,12 @@ from django.core.management.base import CommandParser
 from django.db import Error
 
 from django_ayework.define.schedules import schedules
-from django_ayework.flow.firing import fire_due
-from django_ayework.flow.readiness import require_usable_database
+from django_ayework.flow.scheduler import fire_due
 from django_ayework.flow.schedules import sync
+from django_ayework.flow.startup_checks import require_usable_database
 from django_ayework.management.base import JSONCommand, show_engine_log
-from django_ayework.worker.scheduler import Scheduler
-from django_ayework.worker.serving import hear_signals
-from django_ayework.worker.threads import Bell
+from django_ayework.worker.maintenance import Scheduler
+from django_ayework.worker.process import WakePipe, stop_signals
 
 
 class Command(JSONCommand):
@@ -26,7 +25,7 @@ class Command(JSONCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add ``--once``."""
         super().add_arguments(parser)
-        parser.add_argument("--once", action="store_true", help="Fire what is due now, and end.")
+        parser.add_argument("--once", action="store_true", help="Fire all due schedules, and end.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Fire once, or until stopped."""
@@ -45,10 +44,10 @@ class Command(JSONCommand):
 
     def serve(self, scheduler: Scheduler) -> None:
         """Wait for a signal; the scheduler runs in a thread, as a worker does."""
-        with closing(Bell()) as bell:
-            bell.hear_signals()
-            heard = hear_signals()
+        with closing(WakePipe()) as pipe:
+            pipe.wake_on_signals()
+            received = stop_signals()
             scheduler.start()
-            while not heard:
-                bell.wait()
+            while not received:
+                pipe.wait()
             scheduler.stop()

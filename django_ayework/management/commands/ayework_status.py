@@ -10,15 +10,17 @@ from django.core.management.base import CommandParser
 from django_ayework.flow.overview import Overview, overview
 from django_ayework.flow.schedules import ScheduleOverview, schedules_overview
 from django_ayework.management.base import JSONCommand
+from django_ayework.rules.figures import Figures, QueueFigures, TypeFigures, WorkerFigures, bounded
+from django_ayework.rules.formatting import duration
 
 #: Firings of each schedule that are shown.
 FORESEEN = 3
 
 
 class Command(JSONCommand):
-    """Show who works, what waits and what died; or what is scheduled."""
+    """Show problems, workers, queues, types and dead letters; or the schedules."""
 
-    help = "Show workers, queues with their depth and oldest age, and the number of dead letters."
+    help = "Show problems, workers, queues and types with their figures, and the number of dead letters."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add ``--schedules``."""
@@ -39,30 +41,79 @@ class Command(JSONCommand):
 
 def as_text(seen: Overview) -> str:
     """Return the overview as lines."""
-    lines = ["Workers:"]
-    for worker in seen.workers:
-        lines.append(
-            f"  {worker.name or worker.id}  {worker.host}:{worker.pid}"
-            f"  {worker.running}/{worker.concurrency} running"
-            f"  queues: {worker.queues or 'all'}  seen {worker.silent:.0f} s ago"
-            f"{' (stale)' if worker.stale else ''}"
-            f"{f'  TROUBLE: {worker.trouble}' if worker.trouble else ''}"
-        )
-    none_is_live = all(worker.stale for worker in seen.workers)
-    if none_is_live:
-        lines.append("  none is running; start one with: manage.py ayework_worker")
-    lines.append("Queues:")
-    for queue in seen.queues:
-        lines.append(
-            f"  {queue.queue}  {queue.pending} pending (oldest {queue.waiting:.0f} s)"
-            f"  {queue.running} running{f' ({queue.lapsed} lapsed)' if queue.lapsed else ''}"
-            f"  {queue.scheduled} scheduled  {queue.blocked} blocked"
-            f"{'' if queue.served or none_is_live else '  no live worker serves it'}"
-        )
-    if not seen.queues:
-        lines.append("  nothing is queued")
-    lines.append(f"Dead letters: {seen.dead}")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            *problem_lines(seen),
+            "Workers:",
+            *(map(worker_line, seen.workers) if seen.workers else ["  none"]),
+            "Queues:",
+            *(map(queue_line, seen.queues) if seen.queues else ["  nothing is queued"]),
+            *more_line(seen.more_queues),
+            "Types:",
+            *(map(type_line, seen.types) if seen.types else ["  nothing is queued"]),
+            *more_line(seen.more_types),
+            f"Dead letters: {bounded(seen.dead, seen.dead_capped)}",
+        ]
+    )
+
+
+def problem_lines(seen: Overview) -> list[str]:
+    """Return the headline with its remedy, then the other problems with theirs."""
+    lines = []
+    for problem in seen.problems or [seen.headline]:
+        lines.append(problem.text)
+        lines += [f"  {problem.remedy}"] if problem.remedy else []
+    return lines
+
+
+def more_line(are_more: bool) -> list[str]:
+    """Return that there are others than those shown, if there are."""
+    return ["  and more"] if are_more else []
+
+
+def worker_line(worker: WorkerFigures) -> str:
+    """Return a worker as a line."""
+    return (
+        f"  {worker.name or worker.id}  {worker.host}:{worker.pid}"
+        f"  {worker.running}/{worker.concurrency} running"
+        f"  queues: {worker.queues or 'all'}  seen {worker.silent:.0f} s ago"
+        f"{f'  version {worker.version}' if worker.version else ''}"
+        f"{' (stale)' if worker.stale else ''}"
+        f"{' (quiet)' if worker.quiet else ''}"
+        f"{f'  TROUBLE: {worker.trouble}' if worker.trouble else ''}"
+    )
+
+
+def queue_line(queue: QueueFigures) -> str:
+    """Return a queue as a line."""
+    lapsed = f" ({queue.lapsed} lapsed)" if queue.lapsed else ""
+    return (
+        f"  {queue.queue}  {counts(queue, lapsed)}"
+        f"{'' if queue.served else '  no live worker serves it'}{'  PAUSED' if queue.paused else ''}"
+    )
+
+
+def type_line(type: TypeFigures) -> str:
+    """Return a type as a line."""
+    times = (
+        "" if type.p50 is None else f"  runs {duration(type.p50)}, 95 % within {duration(type.p95 or 0.0)}"
+    )
+    limit = f"  at most {type.max_running} at a time" if type.max_running else ""
+    return f"  {type.type}  {counts(type)}{times}{limit}{'  PAUSED' if type.paused else ''}"
+
+
+def counts(figures: Figures, lapsed: str = "") -> str:
+    """Return the counts of a queue or a type."""
+
+    def count(name: str) -> str:
+        return bounded(getattr(figures, name), name in figures.capped)
+
+    failures = figures.failed + figures.died
+    return (
+        f"{count('pending')} pending (oldest {figures.waiting:.0f} s)  {count('running')} running{lapsed}"
+        f"  {count('scheduled')} scheduled  {count('blocked')} blocked  {figures.rate:.0f} per minute"
+        f"{f'  {failures} failures in the last hour' if failures else ''}"
+    )
 
 
 def schedules_as_text(schedules: list[ScheduleOverview]) -> str:

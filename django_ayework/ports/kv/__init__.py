@@ -6,12 +6,11 @@ import hashlib
 import json
 from typing import cast
 
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.forking import after_fork_in_child
-from django_ayework.ports.kv.base import Store
+from django_ayework.ports.kv.base import LocalStore, Store
 from django_ayework.ports.kv.cache import CacheStore
 from django_ayework.ports.kv.database import DatabaseStore
-from django_ayework.ports.kv.local import LocalStore
 from django_ayework.rules.rates import Denied, HitResult, Name, Rate, State
 from django_ayework.store.clock import clock
 
@@ -29,7 +28,6 @@ def get_store() -> Store:
     return BUILT_IN[chosen] if isinstance(chosen, str) else cast(Store, chosen)
 
 
-# --- limits ---
 # Limits that hold for the whole fleet: their counts are in the Store.
 
 #: How often a hit that others get ahead of is tried again, before it is put off.
@@ -40,20 +38,20 @@ def hit(rate: Rate, name: Name) -> HitResult:
     """Count a hit under a name, if it is within the limit for all processes together.
 
     The count is read, and written only if nobody else has written it meanwhile; a refused hit writes nothing.
-    Whoever loses again and again is denied, with nothing to wait for: others were counted each time.
+    A hit that loses again and again is denied, with nothing to wait for: others were counted each time.
     """
     store, key = get_store(), key_of(rate, name)
     for _ in range(TRIES):
         before = store.get(key)
         rate.state = state_of(before)
-        verdict = rate.hit(clock.now())
-        if not verdict or store.swap(key, before, text_of(rate.state), ttl=rate.life):
-            return verdict
+        answer = rate.hit(clock.now())
+        if not answer or store.swap(key, before, text_of(rate.state), ttl=rate.life):
+            return answer
     return Denied(0.0)
 
 
 def peek(rate: Rate, name: Name) -> HitResult:
-    """Tell what a hit would be told."""
+    """Return what a hit would return."""
     rate.state = state_of(get_store().get(key_of(rate, name)))
     return rate.peek(clock.now())
 
@@ -73,7 +71,7 @@ def text_of(state: State | None) -> str:
 
 
 def state_of(text: str | None) -> State | None:
-    """Return a count that was written as a text; what is none counts as nothing counted.
+    """Return a count that was written as a text; None for any other text.
 
     >>> state_of(text_of((3, 141592))), state_of(None), state_of("scribble")
     ((3, 141592), None, None)

@@ -1,15 +1,16 @@
-"""What a Store is, and how keys and lifetimes are stored."""
+"""The protocol of a Store, the form of keys and lifetimes, and the Store within one process."""
 
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
-from typing import Protocol, runtime_checkable
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from django_ayework.rules.durations import Seconds, later, seconds
-
-# --- protocol ---
-# What a Store is.
+from django_ayework.store.clock import clock
 
 
 @runtime_checkable
@@ -48,15 +49,12 @@ class Store(Protocol):
         ...
 
     def swap(self, key: str, expected: str | None, value: str, ttl: Seconds | None = None) -> bool:
-        """Set a key if it is set to exactly what is expected (None: not set); return whether it was.
+        """Set a key if it has exactly the expected value (None: not set); return whether it was.
 
         Its time begins anew.
         """
         ...
 
-
-# --- keys ---
-# Keys as every database and cache takes them, and times of life.
 
 LONGEST_KEY = 150
 PREFIX = "kv:"
@@ -93,3 +91,106 @@ def whole_number(text: str, key: str) -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"expected {key!r} to be set to a whole number, got: {text!r}.") from None
+
+
+#: A value, and when it runs out.
+Entry: TypeAlias = tuple[str, datetime | None]
+
+
+class EntryStore:
+    """A Store that writes each entry under a lock of its key."""
+
+    def __init__(self, now: Callable[[], datetime] = clock.now) -> None:
+        self._now = now
+
+    def get(self, key: str) -> str | None:
+        """See Store.get()."""
+        found = self._living(key)
+        return found[0] if found else None
+
+    def set(self, key: str, value: str, ttl: Seconds | None = None) -> None:
+        """See Store.set()."""
+        with self._locked(key):
+            self._write(key, (value, end_of(ttl, self._now())))
+
+    def delete(self, key: str) -> None:
+        """See Store.delete()."""
+        with self._locked(key):
+            self._write(key, None)
+
+    def set_if_absent(self, key: str, value: str, ttl: Seconds | None = None) -> bool:
+        """See Store.set_if_absent()."""
+        return self.swap(key, None, value, ttl)
+
+    def increment(self, key: str, by: int = 1, ttl: Seconds | None = None) -> int:
+        """See Store.increment()."""
+        with self._locked(key):
+            value, end = self._living(key) or ("0", end_of(ttl, self._now()))
+            number = whole_number(value, key) + by
+            self._write(key, (str(number), end))
+            return number
+
+    def swap(self, key: str, expected: str | None, value: str, ttl: Seconds | None = None) -> bool:
+        """See Store.swap()."""
+        with self._locked(key):
+            if self.get(key) != expected:
+                return False
+            self._write(key, (value, end_of(ttl, self._now())))
+            return True
+
+    def _living(self, key: str) -> Entry | None:
+        """Return an entry that has not run out."""
+        found = self._read(key)
+        return found if found and is_living(found[1], self._now()) else None
+
+    def _locked(self, key: str) -> AbstractContextManager[object]:
+        """Keep others from writing a key."""
+        raise NotImplementedError
+
+    def _read(self, key: str) -> Entry | None:
+        """Return an entry."""
+        raise NotImplementedError
+
+    def _write(self, key: str, entry: Entry | None) -> None:
+        """Write an entry, or delete it."""
+        raise NotImplementedError
+
+
+def is_living(end: datetime | None, now: datetime) -> bool:
+    """Return whether something with this end has not run out."""
+    return end is None or now < end
+
+
+#: How often keys that have run out are dropped, at most.
+TIDY_EVERY = timedelta(minutes=1)
+
+
+class LocalStore(EntryStore):
+    """Keeps everything in memory; other processes see nothing of it."""
+
+    def __init__(self, now: Callable[[], datetime] = clock.now) -> None:
+        super().__init__(now)
+        self._entries: dict[str, Entry] = {}
+        self._tidy_at = now() + TIDY_EVERY
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Make a lock for this process: a thread of its parent may hold the one before."""
+        self._lock = threading.RLock()
+
+    def _locked(self, key: str) -> AbstractContextManager[object]:
+        return self._lock
+
+    def _read(self, key: str) -> Entry | None:
+        return self._entries.get(key)
+
+    def _write(self, key: str, entry: Entry | None) -> None:
+        """See EntryStore; now and then, drop the entries that have run out."""
+        now = self._now()
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_EVERY
+            self._entries = {k: found for k, found in self._entries.items() if is_living(found[1], now)}
+        if entry is None:
+            self._entries.pop(key, None)
+        else:
+            self._entries[key] = entry

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
+from django.core.signals import setting_changed
+
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.forking import after_fork_in_child
-from django_ayework.ports.pubsub.base import PubSub
-from django_ayework.ports.pubsub.local import LocalPubSub, PollingPubSub
+from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, PubSub
 from django_ayework.ports.pubsub.postgres import PostgresPubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
 from django_ayework.ports.pubsub.watching import MariadbPubSub, SqlitePubSub
-from django_ayework.store.database import alias, is_postgresql, vendor
-from django_ayework.store.watches import file_of
+from django_ayework.store.database import alias, dialect
+from django_ayework.store.receivers import file_of
 
 __all__ = ["PubSub", "get_pubsub"]
 
@@ -27,6 +29,7 @@ BUILT_IN: dict[str, PubSub] = {
 }
 
 
+@cache
 def get_pubsub() -> PubSub:
     """Return what ``AYEWORK["PUBSUB"]`` says."""
     chosen = get_settings().pubsub
@@ -37,13 +40,13 @@ def get_pubsub() -> PubSub:
 
 def automatic() -> str:
     """Return the name of what needs nothing else to run, if there is such a thing."""
-    if is_postgresql():
+    if dialect().vendor == "postgresql":
         return "postgres"
     if file_of(alias()) is not None:
         return "sqlite"
     if get_settings().redis_url:
         return "redis"
-    return "mariadb" if vendor() == "mysql" else "local"
+    return "mariadb" if dialect().vendor == "mysql" else "local"
 
 
 def forget_all() -> None:
@@ -54,4 +57,10 @@ def forget_all() -> None:
             forget()
 
 
+def choose_again(**kwargs: object) -> None:
+    """Forget the choice when a test changes the settings."""
+    get_pubsub.cache_clear()
+
+
 after_fork_in_child(forget_all)
+setting_changed.connect(choose_again, dispatch_uid="django_ayework.ports.pubsub")

@@ -1,14 +1,12 @@
-"""What a PubSub is, and who listens to which channel."""
+"""The protocol of a PubSub, the listeners of channels, messages within one process, and no messages."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, runtime_checkable
 
-# --- protocol ---
-# What carries wake-ups.
+from django_ayework.documentation import logged
 
 #: Called with each message of a channel; an empty one says that something may have been missed: look.
 Listener: TypeAlias = Callable[[str], object]
@@ -16,16 +14,17 @@ Listener: TypeAlias = Callable[[str], object]
 
 @runtime_checkable
 class PubSub(Protocol):
-    """Carries short messages to whoever listens, in any process it reaches, as soon as it can.
+    """Carries short messages to all listeners, in any process it reaches, as soon as it can.
 
     Best effort: messages may be lost, doubled, late or malformed, as nothing depends on them. Channels are
     names of letters and underscores; messages are ASCII of at most 7000 characters.
 
-    An implementation may say more about itself in attributes: ``is_live``, whether it hears others at the
-    moment, so that workers may look less often (False unless it says so); ``reaches_others``, whether to
+    An implementation may say more about itself in attributes: ``is_live``, whether it receives from others at
+    the moment, so that workers may poll less often (False unless it says so); ``reaches_others``, whether to
     publish has any effect outside of this process (True); ``is_quick``, whether to publish is so short that
-    whoever commits may do it, rather than a thread (False). ``call_later(seconds, call)``, if there is such a
-    method, makes a call in the thread that listens; otherwise each such call takes a thread of its own.
+    the thread that commits may do it, rather than another one (False). ``call_later(seconds, call)``, if
+    there is such a method, makes a call in the thread that listens; otherwise each such call takes a thread
+    of its own.
 
     ``django_ayework.testing.conformance.PubSubConformance`` tells whether an implementation does this.
     """
@@ -37,7 +36,7 @@ class PubSub(Protocol):
     def subscribe(self, channel: str, listener: Listener) -> Callable[[], None]:
         """Call the listener with each message from now on, in any thread; return what ends that.
 
-        Returns at once, whether or not anything can be heard yet. Whenever messages may have been missed
+        Returns at once, whether or not anything can be received yet. Whenever messages may have been missed
         since then, also when listening begins late, the listener is called with an empty message.
         """
         ...
@@ -48,7 +47,7 @@ class PubSub(Protocol):
 
 
 def is_live(pubsub: PubSub) -> bool:
-    """Tell whether messages of other processes are heard at the moment."""
+    """Tell whether messages of other processes are received at the moment."""
     return bool(getattr(pubsub, "is_live", False))
 
 
@@ -63,65 +62,89 @@ def connections_of(pubsub: PubSub) -> tuple[str, ...]:
 
 
 def is_quick(pubsub: PubSub) -> bool:
-    """Tell whether whoever commits may publish, rather than a thread."""
+    """Tell whether the thread that commits may publish, rather than another one."""
     return bool(getattr(pubsub, "is_quick", False))
 
-
-# --- listeners ---
-# Who listens to which channel, in one process.
 
 logger = logging.getLogger("django_ayework")
 
 
 class Listeners:
-    """Listeners by channel; one that raises disturbs neither the others nor whoever tells them."""
+    """Listeners by channel; one that raises disturbs neither the others nor the sender."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_channel: dict[str, list[Listener]] = {}
+        self._listeners: dict[object, tuple[str, Listener]] = {}
 
     def add(self, channel: str, listener: Listener) -> Callable[[], None]:
         """Add a listener; return what removes it, once or more often."""
-        own: list[Listener] = [listener]
-        with self._lock:
-            self._by_channel.setdefault(channel, []).append(listener)
+        key = object()
+        self._listeners[key] = channel, listener
 
         def remove() -> None:
-            with self._lock:
-                if own:
-                    self._remove(channel, own.pop())
+            self._listeners.pop(key, None)
 
         return remove
 
-    def tell(self, channel: str, message: str) -> None:
-        """Call everybody who listens to a channel."""
-        with self._lock:
-            listeners = list(self._by_channel.get(channel, ()))
-        for listener in listeners:
+    def deliver(self, channel: str, message: str) -> None:
+        """Call the listeners of a channel."""
+        for listener in [each for of, each in list(self._listeners.values()) if of == channel]:
             try:
                 listener(message)
             except Exception:
-                logger.exception("A listener of the channel %r raised.", channel)
-
-    def tell_all(self) -> None:
-        """Let everybody look for themselves."""
-        for channel in self.channels():
-            self.tell(channel, "")
+                logger.exception(
+                    "A listener of the channel %r raised. %s", channel, logged("listener-raised")
+                )
 
     def channels(self) -> set[str]:
-        """Return the channels that somebody listens to."""
-        with self._lock:
-            return set(self._by_channel)
+        """Return the channels that have listeners."""
+        return {channel for channel, _ in list(self._listeners.values())}
 
     def clear(self) -> None:
-        """Forget everybody."""
-        with self._lock:
-            self._by_channel.clear()
+        """Remove all listeners."""
+        self._listeners.clear()
 
-    def _remove(self, channel: str, listener: Listener) -> None:
-        """Remove one listener, if it has not been forgotten."""
-        listeners = self._by_channel.get(channel, [])
-        if listener in listeners:
-            listeners.remove(listener)
-        if not listeners:
-            self._by_channel.pop(channel, None)
+
+class LocalPubSub:
+    """Calls the listeners of this process, in the thread that publishes."""
+
+    reaches_others = False
+    is_quick = True
+
+    def __init__(self) -> None:
+        self._listeners = Listeners()
+
+    def publish(self, channel: str, message: str) -> None:
+        """See PubSub.publish()."""
+        self._listeners.deliver(channel, message)
+
+    def subscribe(self, channel: str, listener: Listener) -> Callable[[], None]:
+        """See PubSub.subscribe()."""
+        return self._listeners.add(channel, listener)
+
+    def close(self) -> None:
+        """See PubSub.close()."""
+        self._listeners.clear()
+
+    def forget(self) -> None:
+        """Begin anew in a forked process, which has other listeners."""
+        self._listeners = Listeners()
+
+
+# No messages at all: everybody looks for themselves, now and then.
+
+
+class PollingPubSub:
+    """Drops everything, without a connection or a thread."""
+
+    reaches_others = False
+    is_quick = True
+
+    def publish(self, channel: str, message: str) -> None:
+        """Send it to nobody."""
+
+    def subscribe(self, channel: str, listener: Listener) -> Callable[[], None]:
+        """Never call the listener."""
+        return lambda: None
+
+    def close(self) -> None:
+        """See PubSub.close()."""

@@ -1,4 +1,4 @@
-"""One thread that listens for a whole process."""
+"""One thread that listens for a whole process, for as long as somebody subscribes."""
 
 from __future__ import annotations
 
@@ -10,35 +10,30 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from django_ayework.documentation import logged
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub.base import Listener, Listeners
-
-# --- ear ---
-# What a process hears by.
+from django_ayework.store.receivers import Unsupported
 
 
-class CannotHear(Exception):
-    """Messages will never arrive here; the text says why, and what to do."""
-
-
-class Ear(Protocol):
-    """A connection by which messages are heard. One thread uses it, and any may ring."""
+class Receiver(Protocol):
+    """A connection by which messages arrive. One thread uses it, and any may interrupt it."""
 
     def follow(self, channels: set[str]) -> bool:
-        """Hear these channels from now on, and no others; return False if somebody rings before that.
+        """Receive from these channels alone from now on; return False if it is interrupted before.
 
-        Raises CannotHear, or what the driver raises.
+        Raises Unsupported, or what the driver raises.
         """
         ...
 
-    def hear(self, seconds: float) -> Iterable[tuple[str | None, str]]:
+    def receive(self, seconds: float) -> Iterable[tuple[str | None, str]]:
         """Wait for messages at most that long; return them with their channels, None for all channels."""
         ...
 
-    def ring(self) -> None:
-        """Let ``hear`` return soon."""
+    def interrupt(self) -> None:
+        """Let ``receive`` return soon."""
         ...
 
     def close(self) -> None:
@@ -46,17 +41,14 @@ class Ear(Protocol):
         ...
 
 
-# --- listening ---
-# One thread that listens for a whole process, for as long as somebody subscribes.
-
 logger = logging.getLogger("django_ayework")
 
 #: Seconds until a lost connection is tried again, growing to the second figure.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
-#: Seconds the thread stays when nobody subscribes any more, for whoever is next.
+#: Seconds for which the thread stays without a subscription, as another one may follow.
 LINGER = 2.0
-#: Seconds after which the thread looks whether it is still wanted, if nothing is heard.
-LOOK_AGAIN = 60.0
+#: Seconds after which the thread checks whether it is still wanted, if nothing arrives.
+CHECK_AFTER = 60.0
 #: Seconds to wait for the thread's end.
 FAREWELL = 5.0
 
@@ -64,25 +56,32 @@ FAREWELL = 5.0
 class Listening:
     """Subscriptions, and the thread that serves them: it connects, and connects again when that is lost.
 
-    ``open_ear`` connects. ``is_live`` tells whether messages are heard at the moment.
+    ``is_live`` says whether messages are received at the moment.
     """
 
-    def __init__(self, name: str, open_ear: Callable[[], Ear]) -> None:
-        self._name = name
-        self._open_ear = open_ear
+    #: Of the thread.
+    name: ClassVar[str] = "listener"
+    #: Whether all messages of the channels arrive, so that ``is_live`` may be true.
+    receives_all: ClassVar[bool] = True
+
+    def __init__(self) -> None:
         self._inherited: list[object] = []
         self.forget()
+
+    def open_receiver(self) -> Receiver:
+        """Connect. Raises Unsupported where messages will never arrive, or what the driver raises."""
+        raise NotImplementedError
 
     def forget(self) -> None:
         """Begin anew in a forked process: it has no thread, and the connection is its parent's.
 
         What is inherited is kept, as a driver might say goodbye on the parent's socket when it goes.
         """
-        self._inherited.append(getattr(self, "_ear", None))
+        self._inherited.append(getattr(self, "_receiver", None))
         self._lock = threading.Lock()
         self._listeners = Listeners()
         self._thread: threading.Thread | None = None
-        self._ear: Ear | None = None
+        self._receiver: Receiver | None = None
         #: Beats while the thread listens, or rests until it connects again.
         self.heartbeat = Heartbeat("listening")
         self._changed = threading.Event()
@@ -98,13 +97,13 @@ class Listening:
             remove = self._listeners.add(channel, listener)
             self._is_closed = False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name=f"ayework-{self._name}", daemon=True)
+                self._thread = threading.Thread(target=self._serve, name=f"ayework-{self.name}", daemon=True)
                 self._thread.start()
-        self._ring()
+        self._interrupt()
 
         def unsubscribe() -> None:
             remove()
-            self._ring()
+            self._interrupt()
 
         return unsubscribe
 
@@ -112,7 +111,7 @@ class Listening:
         """Call this in the thread that listens, after so many seconds; while that is cut off, afterwards."""
         heapq.heappush(self._calls, (time.monotonic() + seconds, next(self._numbers), call))
         if threading.current_thread() is not self._thread:
-            self._ring()
+            self._interrupt()
 
     @property
     def is_gone(self) -> bool:
@@ -129,17 +128,16 @@ class Listening:
         """End the thread now rather than soon, if nobody subscribes."""
         with self._lock:
             thread, self._is_closed = self._thread, True
-        self._ring()
+        self._interrupt()
         if thread is not None and not self._listeners.channels() and thread is not threading.current_thread():
             thread.join(FAREWELL)
 
-    def _ring(self) -> None:
+    def _interrupt(self) -> None:
         """Let the thread see that something has changed."""
         self._changed.set()
-        ear = self._ear
-        if ear is not None:
+        if (receiver := self._receiver) is not None:
             with suppress(OSError):
-                ear.ring()
+                receiver.interrupt()
 
     def _serve(self) -> None:
         """Listen until nobody has subscribed for a while; a connection that is lost costs a pause."""
@@ -150,58 +148,44 @@ class Listening:
         pause = FIRST_PAUSE
         while self._thread is threading.current_thread() and not self._is_over():
             try:
-                for _ in self._heard():
+                for _ in self._received():
                     pause = FIRST_PAUSE
-                    self._say("")
-            except CannotHear as reason:
-                self._say(f"Wake-ups of other processes are not heard, so workers poll: {reason}")
+                    self._report("")
+            except Unsupported as reason:
+                self._report(f"Wake-ups of other processes are not received, so workers poll: {reason}")
                 pause = math.inf
             except Exception as error:
-                self._say(f"The listener for wake-ups is cut off; workers poll meanwhile: {error}")
+                self._report(f"The listener for wake-ups is cut off; workers poll meanwhile: {error}")
             self._rest(pause)
             pause = pause if pause > LONGEST_PAUSE else min(pause * 2, LONGEST_PAUSE)
 
-    def _heard(self) -> Iterator[None]:
-        """Connect and pass on what is heard, until it is time to end; yields whenever that proves good."""
-        with closing(self._open_ear()) as ear:
-            self._ear = ear
+    def _received(self) -> Iterator[None]:
+        """Connect and deliver what arrives, until it is time to end; yields whenever that proves good."""
+        with closing(self.open_receiver()) as receiver:
+            self._receiver = receiver
             try:
                 followed: set[str] = set()
                 while not self._is_over():
                     self._changed.clear()
                     wanted = self._listeners.channels()
                     if wanted != followed:
-                        if not ear.follow(wanted):
+                        if not receiver.follow(wanted):
                             continue
-                        self._begin(wanted - followed)
+                        self.is_live = self.receives_all
+                        for channel in wanted - followed:
+                            self._listeners.deliver(channel, "")  # what came before may be missed
                         followed = wanted
                         yield
-                    seconds = self._until_call()
+                    seconds = max(0.0, self._calls[0][0] - time.monotonic()) if self._calls else CHECK_AFTER
                     self.heartbeat.beat(rest=seconds)
-                    for channel, message in ear.hear(seconds):
-                        self._pass_on(channel, message)
+                    for to, message in receiver.receive(seconds):
+                        for channel in followed if to is None else (to,):
+                            self._listeners.deliver(channel, message)
                     self.heartbeat.beat()
                     self._make_calls()
             finally:
-                if self._ear is ear:  # or else another thread is at it
-                    self._ear, self.is_live = None, False
-
-    def _begin(self, channels: set[str]) -> None:
-        """Note that channels are heard from now on; what came before, whoever listens must look for."""
-        self.is_live = True
-        for channel in channels:
-            self._listeners.tell(channel, "")
-
-    def _pass_on(self, channel: str | None, message: str) -> None:
-        """Tell a message to whom it concerns."""
-        if channel is None:
-            self._listeners.tell_all()
-        else:
-            self._listeners.tell(channel, message)
-
-    def _until_call(self) -> float:
-        """Return for how many seconds to hear at most."""
-        return max(0.0, self._calls[0][0] - time.monotonic()) if self._calls else LOOK_AGAIN
+                if self._receiver is receiver:  # or else another thread is at it
+                    self._receiver, self.is_live = None, False
 
     def _make_calls(self) -> None:
         """Make the calls that are due."""
@@ -232,10 +216,10 @@ class Listening:
                 return
             self._changed.wait(min(left, LONGEST_PAUSE))
 
-    def _say(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         """Log trouble once while it lasts, and its end; it ends with no text."""
         if trouble and not self._trouble:
-            logger.warning("%s", trouble)
+            logger.warning("%s %s", trouble, logged("wake-ups-cut-off"))
         elif self._trouble and not trouble:
             logger.info("The listener for wake-ups is connected again.")
         self._trouble = trouble

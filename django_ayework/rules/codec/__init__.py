@@ -25,7 +25,6 @@ Anything else raises ``NotEncodable``; a ``CustomType`` teaches a ``RichJSON`` a
 """
 
 from django_ayework.rules.codec.richjson import RichJSON, decode, encode
-from django_ayework.rules.codec.scalars import StoredException
-from django_ayework.rules.codec.text import Codec, CustomType
+from django_ayework.rules.codec.text import Codec, CustomType, StoredException
 
 __all__ = ["Codec", "CustomType", "RichJSON", "StoredException", "decode", "encode"]

@@ -13,30 +13,29 @@ from pathlib import PurePath
 from types import NoneType
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+from django_ayework.documentation import documented
 from django_ayework.errors import NotDecodable
-from django_ayework.rules.codec.scalars import (
-    NOT_FINITE,
-    SCALARS,
-    float_to_plain,
-    int_from_text,
-    int_to_plain,
-    message_of,
-    text_to_plain,
-)
 from django_ayework.rules.codec.text import (
     KEY,
     MAX_DEPTH,
     MEMBER,
+    NOT_FINITE,
+    SCALARS,
     TAG,
     VALUE,
     CustomType,
     Refusal,
     UnknownTag,
+    float_to_plain,
     has_surrogates,
+    int_from_text,
+    int_to_plain,
     is_plain,
+    message_of,
     pieces,
     quoted,
     tagged,
+    text_to_plain,
     write,
     write_escaped,
 )
@@ -126,9 +125,15 @@ def require_distinct(extra: Iterable[CustomType[Any]]) -> None:
     tags = Counter([*taken, *(kind.tag for kind in extra)])
     types = Counter(kind.type for kind in extra)
     for tag in (tag for tag, uses in tags.items() if uses > 1):
-        raise ValueError(f"expected tags of CustomType that are not taken, got: {tag!r} again")
+        raise documented(
+            ValueError(f"expected tags of CustomType that are not taken, got: {tag!r} again"),
+            "custom-type-not-usable",
+        )
     for kind in (kind for kind, uses in types.items() if uses > 1):
-        raise ValueError(f"expected one CustomType for each type, got: {kind.__name__} again")
+        raise documented(
+            ValueError(f"expected one CustomType for each type, got: {kind.__name__} again"),
+            "custom-type-not-usable",
+        )
 
 
 def refuse_constant(name: str) -> NoReturn:
@@ -381,7 +386,7 @@ READERS: Mapping[str, FromPlain] = {
 
 
 class Remedy(NamedTuple):
-    """A kind of value people try to pass, and what they should pass."""
+    """A kind of value that cannot be stored, and the value to pass instead."""
 
     fits: Callable[[Any], bool]
     kind: str

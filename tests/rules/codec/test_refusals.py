@@ -1,17 +1,22 @@
-"""What cannot be stored is refused where it is passed, with the way to it and the way out."""
+"""What cannot be stored is refused with its path and a remedy. Custom types extend what can."""
 
+import copy
 import dataclasses
 import pathlib
+import pickle
 import sys
 from collections import deque
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
+from pathlib import Path, PurePosixPath
 
 import pytest
 from django.utils.datastructures import MultiValueDict
 from django.utils.functional import SimpleLazyObject
 
-from django_ayework.errors import AyeworkError, NotEncodable
-from django_ayework.rules.codec import encode
+from django_ayework.errors import AyeworkError, NotDecodable, NotEncodable
+from django_ayework.rules.codec import CustomType, RichJSON, encode
 
 
 class Product:
@@ -97,54 +102,45 @@ def refused(value, path="input"):
     return caught.value
 
 
+DATACLASS = "; pass dataclasses.asdict(…) of it, or describe it in a CustomType"
+MODEL = "; pass its primary key (.pk) and load it in the handler"
+PLAIN = "; pass plain data, or describe its class in a CustomType"
+
+
 @pytest.mark.parametrize(
-    ("value", "got"),
+    ("value", "got", "remedy"),
     [
-        (
-            Product(),
-            "Product (a model instance) at input; pass its primary key (.pk) and load it in the handler",
-        ),
-        (
-            SimpleLazyObject(Product),
-            "SimpleLazyObject (a model instance) at input; "
-            "pass its primary key (.pk) and load it in the handler",
-        ),
-        (
-            Products(),
-            "Products (a queryset) at input; pass a list of primary keys and load them in the handler",
-        ),
-        (Product, "type (a class) at input; pass its dotted name"),
-        (Colour.RED, "Colour (an enum member) at input; pass its .value"),
+        (Product(), "Product (a model instance)", MODEL),
+        (SimpleLazyObject(Product), "SimpleLazyObject (a model instance)", MODEL),
+        (SimpleLazyObject(lambda: 1 / 0), "SimpleLazyObject", PLAIN),
+        (Products(), "Products (a queryset)", "; pass a list of primary keys and load them in the handler"),
+        (Product, "type (a class)", "; pass its dotted name"),
+        (Colour.RED, "Colour (an enum member)", "; pass its .value"),
         (
             Price(1),
-            "Price (a dataclass) at input; pass dataclasses.asdict(…) of it, or describe it in a CustomType",
+            "Price (a dataclass)",
+            DATACLASS,
         ),
-        (Schema(), "Schema (a pydantic model) at input; pass its model_dump()"),
-        (pathlib.PurePosixPath("a"), "PurePosixPath (a path) at input; pass str(…) of it"),
-        (sys.stdin, f"{type(sys.stdin).__name__} (a file) at input; save it and pass its name"),
-        ({}.keys(), "dict_keys (an iterable) at input; pass list(…) of it"),
-        (deque([1]), "deque (an iterable) at input; pass list(…) of it"),
-        (print, "builtin_function_or_method (a callable) at input; pass its dotted name"),
-        (object(), "object at input; pass plain data, or describe its class in a CustomType"),
-        (1j, "complex at input; pass plain data, or describe its class in a CustomType"),
+        (Schema(), "Schema (a pydantic model)", "; pass its model_dump()"),
+        (pathlib.PurePosixPath("a"), "PurePosixPath (a path)", "; pass str(…) of it"),
+        (sys.stdin, f"{type(sys.stdin).__name__} (a file)", "; save it and pass its name"),
+        ({}.keys(), "dict_keys (an iterable)", "; pass list(…) of it"),
+        (deque([1]), "deque (an iterable)", "; pass list(…) of it"),
+        (print, "builtin_function_or_method (a callable)", "; pass its dotted name"),
+        (object(), "object", PLAIN),
+        (1j, "complex", PLAIN),
+        (Moody(), "Moody", PLAIN),
     ],
+    ids=range(16),
 )
-def test_the_message_says_what_to_pass_instead(value, got):
-    assert str(refused(value)) == f"expected a value that can be stored, got: {got}"
-
-
-def test_an_object_that_answers_no_question_is_refused():
-    assert "got: Moody at input; pass plain data" in str(refused(Moody()))
+def test_the_message_names_a_remedy(value, got, remedy):
+    assert str(refused(value)) == f"expected a value that can be stored, got: {got} at input{remedy}"
 
 
 def test_an_awaitable_is_refused():
     waiting = coroutine()
     assert "coroutine (an awaitable) at input; await it first" in str(refused(waiting))
     waiting.close()
-
-
-def test_a_lazy_object_that_cannot_be_loaded_is_refused_all_the_same():
-    assert "got: SimpleLazyObject" in str(refused(SimpleLazyObject(lambda: 1 / 0)))
 
 
 def test_the_refusal_is_a_type_error_that_carries_the_path():
@@ -174,17 +170,17 @@ BAD = object()
         ({"x": {(1, BAD): 1}}, "key of order['x']"),
         ({"x": {(1, frozenset([BAD])): 1}}, "key of order['x']"),
         ({"k" * 100: BAD}, "order['" + "k" * 58 + "…]"),
+        ({10**5000: BAD}, "order[<int>]"),
+        ({Moody(): 1}, "key of order"),
     ],
+    ids=range(14),
 )
-def test_the_path_leads_to_the_culprit(value, path):
+def test_the_path_leads_to_the_unsupported_value(value, path):
     error = refused(value, "order")
     assert error.path == path
     assert f" at {path}; " in str(error)
-
-
-def test_keys_that_cannot_be_shown_do_not_get_in_the_way():
-    assert refused({10**5000: BAD}).path == "input[<int>]"
-    assert refused({Moody(): 1}).path == "key of input"
+    with pytest.raises(NotEncodable, match=r" at value\[0\]; "):
+        encode([BAD])
 
 
 def test_a_long_path_is_cut_in_the_middle():
@@ -197,25 +193,18 @@ def test_a_long_path_is_cut_in_the_middle():
     assert path.endswith("['level-0']")
 
 
-def test_a_list_inside_itself_is_refused():
+def test_data_with_a_loop_is_refused():
     loop = {"self": []}
     loop["self"].append(loop)
     assert str(refused(loop)) == (
         "expected data without loops, got: dict that contains itself at input['self'][0]; "
         "pass an id in its place"
     )
-
-
-def test_a_loop_through_rich_values_is_refused():
-    loop = []
-    loop.append((loop,))
-    assert refused(loop).path == "input[0][0]"
-
-
-def test_a_loop_of_many_branches_is_refused_at_once():
-    loop = []
-    loop.extend([loop] * 10)
-    assert refused(loop).path == "input[0]"
+    rich, many = [], []
+    rich.append((rich,))
+    assert refused(rich).path == "input[0][0]"
+    many.extend([many] * 10)
+    assert refused(many).path == "input[0]"
 
 
 @pytest.mark.parametrize(
@@ -259,14 +248,10 @@ def depth_of_stack():
     ("value", "instead"),
     [(Members([1]), "a tuple"), (Bag([1]), "a frozenset"), (Table(a=1), "a tuple of pairs")],
 )
-def test_what_would_not_be_hashable_when_read_is_refused(wrap, value, instead):
-    error = str(refused(wrap(value)))
-    name = type(value).__name__
+def test_keys_and_members_must_be_hashable_when_they_are_read(wrap, value, instead):
+    error, name = str(refused(wrap(value))), type(value).__name__
     assert f"expected a value that is still hashable when it is read back, got: {name} at " in error
     assert error.endswith(f"; pass {instead}")
-
-
-def test_outside_keys_and_sets_the_same_value_is_welcome():
     assert encode([{(1,): Members([1])}, frozenset([1]), Members([2])])
 
 
@@ -287,6 +272,121 @@ def test_a_form_with_many_values_is_not_cut_to_the_last_ones():
     )
 
 
-def test_the_default_name_of_the_root():
-    with pytest.raises(NotEncodable, match=r" at value\[0\]; "):
-        encode([BAD])
+@dataclasses.dataclass(frozen=True)
+class Money:
+    amount: Decimal
+    currency: str
+
+
+def money_from_plain(plain):
+    return Money(**plain)
+
+
+MONEY = CustomType(
+    tag="money",
+    type=Money,
+    to_plain=vars,
+    from_plain=money_from_plain,
+)
+PATH = CustomType(tag="path", type=PurePosixPath, to_plain=str, from_plain=Path)
+
+
+def test_values_of_a_custom_type_come_back_inside_others_as_keys_and_as_members():
+    codec, price = RichJSON(extra=[MONEY]), Money(Decimal(1), "EUR")
+    value = {"prices": (Money(Decimal("4.50"), "EUR"), [price]), "keys": [{price: 1}, {price}]}
+    value["members"] = frozenset([(price,)])
+    assert codec.decode(codec.encode(value)) == value
+    assert codec.encode(Money(Decimal("4.50"), "EUR")) == (
+        '{"$ayework":"money","value":{"amount":{"$ayework":"decimal","value":"4.50"},"currency":"EUR"}}'
+    )
+    with pytest.raises(NotEncodable, match=r"got: Money \(a dataclass\)"):
+        RichJSON().encode(price)
+    with pytest.raises(NotEncodable) as caught:
+        codec.encode([Money(object(), "EUR")], "prices")
+    assert caught.value.path == "prices[0]['amount']"
+
+
+def test_subclasses_follow_the_rules_of_their_class():
+    codec = RichJSON([PATH])
+    assert codec.encode(Path("/srv")) == '{"$ayework":"path","value":"/srv"}'
+    assert codec.decode(codec.encode([Path("/srv")])) == [Path("/srv")]
+
+
+def test_a_custom_type_may_replace_a_rich_one_but_old_text_stays_readable():
+    cents = CustomType(
+        tag="cents", type=Decimal, to_plain=lambda d: int(d * 100), from_plain=lambda n: Decimal(n) / 100
+    )
+    codec = RichJSON([cents])
+    assert codec.encode(Decimal("4.50")) == '{"$ayework":"cents","value":450}'
+    assert codec.decode(encode(Decimal("4.50"))) == Decimal("4.50")
+
+
+def test_a_failing_conversion_is_a_refusal_that_keeps_the_cause():
+    codec = RichJSON([dataclasses.replace(MONEY, to_plain=lambda money: 1 / 0)])
+    with pytest.raises(NotEncodable) as caught:
+        codec.encode({"price": Money(Decimal(1), "EUR")}, "order")
+    assert str(caught.value) == (
+        "expected a value that can be written as money, got: Money (ZeroDivisionError: 'division by zero') "
+        "at order['price']; see the cause"
+    )
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(NotDecodable) as caught:
+        codec.decode('{"$ayework":"money","value":{"amount":1}}')
+    assert str(caught.value) == "expected a stored money, got: {'amount': 1}"
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_a_custom_value_that_contains_itself_is_refused():
+    class Node:
+        pass
+
+    node = Node()
+    kind = CustomType(tag="node", type=Node, to_plain=lambda n: {"next": n}, from_plain=lambda p: Node())
+    with pytest.raises(NotEncodable, match=r"Node that contains itself at value\['next'\]"):
+        RichJSON([kind]).encode(node)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"tag": ""}, TypeError, "expected tag to be a text that is not empty, got: ''"),
+        ({"tag": 5}, TypeError, "expected tag to be a text that is not empty, got: 5"),
+        ({"type": "Money"}, TypeError, "expected type to be a class, got: 'Money'"),
+        ({"type": dict}, ValueError, "expected a class without a JSON form of its own, got: dict"),
+        ({"type": str}, ValueError, "expected a class without a JSON form of its own, got: str"),
+        ({"type": object}, ValueError, "expected a class without a JSON form of its own, got: object"),
+        ({"to_plain": None}, TypeError, "expected to_plain and from_plain of tag 'money' to be callable"),
+        ({"from_plain": "x"}, TypeError, "expected to_plain and from_plain of tag 'money' to be callable"),
+    ],
+)
+def test_a_type_that_could_never_work_is_refused_where_it_is_described(change, error, message):
+    with pytest.raises(error) as caught:
+        dataclasses.replace(MONEY, **change)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("tag", ["decimal", "dict", "path"])
+def test_tags_and_types_are_unique(tag):
+    with pytest.raises(ValueError) as caught:
+        RichJSON([PATH, dataclasses.replace(MONEY, tag=tag)])
+    assert str(caught.value) == f"expected tags of CustomType that are not taken, got: '{tag}' again"
+    with pytest.raises(ValueError) as caught:
+        RichJSON([MONEY, dataclasses.replace(MONEY, tag="money2")])
+    assert str(caught.value) == "expected one CustomType for each type, got: Money again"
+
+
+def test_a_custom_type_may_be_subscripted():
+    kind = CustomType[Fraction](tag="fraction", type=Fraction, to_plain=str, from_plain=Fraction)
+    assert RichJSON([kind]).decode(RichJSON([kind]).encode(Fraction(1, 3))) == Fraction(1, 3)
+
+
+def test_a_codec_never_changes_and_can_be_copied():
+    kinds = [MONEY]
+    codec = RichJSON(kinds)
+    kinds.clear()
+    assert codec.extra == (MONEY,)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        codec.extra = ()
+    assert copy.deepcopy(codec) == pickle.loads(pickle.dumps(codec)) == codec
+    assert hash(codec) == hash(RichJSON([MONEY]))
+    assert codec != RichJSON()

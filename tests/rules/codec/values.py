@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from django_ayework.rules.codec import StoredException
 
 TAG = "$ayework"
-
 any_text = st.text(st.characters(exclude_categories=()))
 #: Text made of what databases and JSON like to stumble over.
 nasty_text = st.text(st.sampled_from('a"\\\x00\x1f\x7fé\u2028\ufeff\U0001f600\ud800\udbff\udc00\udfff'))
 texts = any_text | nasty_text | st.sampled_from(["", TAG, "value", "dict"])
-
 offsets = st.timedeltas(min_value=-timedelta(hours=23), max_value=timedelta(hours=23)).map(timezone)
 zones = st.none() | st.timezones() | offsets
 datetimes = st.datetimes(timezones=zones)
@@ -24,7 +22,6 @@ folded = st.builds(lambda moment, fold: moment.replace(fold=fold), datetimes, st
 times = st.builds(
     lambda moment, fold: moment.replace(fold=fold), st.times(timezones=zones), st.sampled_from([0, 1])
 )
-
 distinct_atoms = st.one_of(
     st.none(),
     st.booleans(),

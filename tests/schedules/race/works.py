@@ -6,9 +6,9 @@ import os
 from datetime import datetime
 
 from django_ayework import schedule, work
-from django_ayework.flow import firing
+from django_ayework.flow import scheduler
 
-firing.SOON = 0.0  # who finds a rival at it tries again at once
+scheduler.SOON = 0.0  # who finds a rival at it tries again at once
 
 
 @work(name="schedules.raced")

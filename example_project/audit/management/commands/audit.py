@@ -45,6 +45,7 @@ class Command(BaseCommand):
         """Start an audit; unless told not to, follow it to its report."""
         audit = start_audit()
         self.stdout.write(f"{audit} is queued; page: {audit.get_absolute_url()}")
+        self.stdout.write(f"Its progress, for everybody who has the address: {audit.get_progress_url()}")
         if not options["wait"]:
             return
         worker: AbstractContextManager[object] = nullcontext()

@@ -1,0 +1,231 @@
+"""Execution of actions on works: permissions, the page that asks first, messages, and log entries.
+
+Works come from the queryset of their model admin, whose permission is asked for each of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext_lazy
+
+from django_ayework.admin import lists
+from django_ayework.admin.actions import ACTS, FORBIDDEN, ObjectAction, ParametersForm
+from django_ayework.admin.pages import Links
+from django_ayework.flow.acts import ActReport
+from django_ayework.models import Work
+from django_ayework.store.database import rows
+from django_ayework.store.deletion import steps_among
+
+#: Works that one press of a button acts on: the browser waits.
+AT_ONCE = 500
+#: Refusals, and new works, that are shown one by one.
+SHOWN_EACH = 10
+#: Works that the page before an act names.
+SHOWN = 100
+
+WAITS_AGAIN = ngettext_lazy(
+    "%(count)d work waits again for others.", "%(count)d works wait again for others.", "count"
+)
+MORE_REFUSED = ngettext_lazy("%(count)d more was refused.", "%(count)d more were refused.", "count")
+
+
+# Permissions, messages, the log
+
+
+def split_by_permission(
+    permission: str, model_admin: Any, request: HttpRequest, works: Iterable[Work]
+) -> tuple[dict[str, Work], list[str]]:
+    """Return the works that the user may, for example, "retry", by id; and a refusal for each other work."""
+    may = getattr(model_admin, f"has_{permission}_permission")
+    allowed: dict[str, Work] = {}
+    refusals: list[str] = []
+    for work in works:
+        if may(request, work):
+            allowed[work.pk] = work
+        else:
+            refusals.append(FORBIDDEN[permission] % {"id": work.pk, "type": work.type})
+    return allowed, refusals
+
+
+def show(request: HttpRequest, level: int, text: Any, count: int) -> None:
+    """Show the user a message with a count, unless that is zero."""
+    if count > 0:
+        messages.add_message(request, level, text % {"count": count})
+
+
+def refuse(request: HttpRequest, refusals: Sequence[str]) -> None:
+    """Show the user why works were left as they are."""
+    for refusal in refusals[:SHOWN_EACH]:
+        messages.error(request, refusal)
+    show(request, messages.ERROR, MORE_REFUSED, len(refusals) - SHOWN_EACH)
+
+
+def log_acts(request: HttpRequest, entries: Iterable[tuple[Work, str]], is_deletion: bool = False) -> None:
+    """Write into the admin's log what the user did to works. Dead letters are logged as works."""
+    from django.contrib.admin.models import CHANGE, DELETION, LogEntry  # needs an installed admin
+
+    alike: defaultdict[str, list[Any]] = defaultdict(list)
+    for work, sentence in entries:
+        alike[sentence].append(Work(id=work.id, type=work.type))
+    for sentence, works in alike.items():
+        LogEntry.objects.log_actions(
+            request.user.pk,  # type: ignore[arg-type]
+            works,
+            DELETION if is_deletion else CHANGE,
+            sentence,
+        )
+
+
+# Acting
+
+
+def carry_out(
+    action: ObjectAction,
+    model_admin: Any,
+    request: HttpRequest,
+    works: Sequence[Work],
+    parameters: Mapping[str, Any],
+) -> None:
+    """Act on works for the user of a request: log it, and show the result."""
+    allowed, refusals = split_by_permission(action.permission, model_admin, request, works)
+    report = action.run(list(allowed), parameters)
+    done = ((allowed[id], report.before.get(id, {})) for id in report.done)
+    entries = ((work, action.logged(work, before, parameters)) for work, before in done)
+    log_acts(request, entries, action.is_deletion)
+    show(request, messages.SUCCESS, action.done, len(report.done))
+    show(request, messages.SUCCESS, WAITS_AGAIN, len(report.revived))
+    show_new(request, Links(model_admin.admin_site, request), report)
+    passed = len(allowed) - len(report.done) - len(report.revived) - len(report.refused)
+    show(request, messages.WARNING, action.untouched, passed)
+    refuse(request, [*report.refused.values(), *refusals])
+
+
+def show_new(request: HttpRequest, links: Links, report: ActReport) -> None:
+    """Show links to the first new works."""
+    for old, new in list(report.made.items())[:SHOWN_EACH]:
+        text = _("The work {old} runs again as {new}.")
+        messages.success(request, format_html(text, old=old, new=links.work(new)))
+
+
+def act_on_first(
+    action: ObjectAction,
+    model_admin: Any,
+    request: HttpRequest,
+    chosen: QuerySet[Work],
+    parameters: Mapping[str, Any] | None = None,
+) -> None:
+    """Act on the first works of a selection; show a message if there are more."""
+    note = _("These were the first %(count)d of the selection; repeat the action for the others.")
+    carry_out(action, model_admin, request, first_of(chosen, request, note), parameters or {})
+
+
+def first_of(chosen: QuerySet[Work], request: HttpRequest, note: str) -> list[Work]:
+    """Return the first works of a selection; show a note if there are more."""
+    works = list(chosen[: AT_ONCE + 1])
+    if len(works) > AT_ONCE:
+        messages.warning(request, note % {"count": AT_ONCE})
+    return works[:AT_ONCE]
+
+
+# Asking before an act
+
+
+def ask(
+    action: ObjectAction,
+    model_admin: Any,
+    request: HttpRequest,
+    works: Sequence[Work],
+    hidden: Mapping[str, str],
+    back: str,
+) -> HttpResponse | None:
+    """Carry out an act that was asked about and confirmed; else return the page that asks."""
+    is_answer = "post" in request.POST
+    form = action.form(request.POST if is_answer else None) if action.form else None
+    if is_answer and (form is None or form.is_valid()):
+        carry_out(action, model_admin, request, works, form.cleaned_data if form else {})
+        return None
+    allowed, refusals = split_by_permission(action.permission, model_admin, request, works)
+    refuse(request, refusals)
+    if not allowed:
+        return None
+    return question(action, model_admin, request, list(allowed.values()), form, hidden, back)
+
+
+def question(
+    action: ObjectAction,
+    model_admin: Any,
+    request: HttpRequest,
+    works: Sequence[Work],
+    form: ParametersForm | None,
+    hidden: Mapping[str, str],
+    back: str,
+) -> HttpResponse:
+    """Return the page that asks before an act, and names the works that it is about."""
+    counts, named = affected(action, works)
+    links = Links(model_admin.admin_site, request)
+    context = {
+        "title": action.label if len(works) == 1 else action.selected,
+        "has_form": True,
+        "action": action,
+        "form": form,
+        "hidden": hidden,
+        "back": back,
+        "model_count": counts,
+        "works": [
+            format_html("{} {} {}", work.type, links.work(work.id), lists.status(work.status))
+            for work in named[:SHOWN]
+        ],
+        "more": max(len(named) - SHOWN, 0),
+        "queryset": works,
+        "action_checkbox_name": ACTION_CHECKBOX_NAME,
+    }
+    response: HttpResponse = model_admin.framed(request, "act.html", context)
+    return response
+
+
+def affected(action: ObjectAction, works: Sequence[Work]) -> tuple[list[tuple[str, int]], Sequence[Any]]:
+    """Return how many rows an act is about, and those rows: of a deletion, all works of the chains."""
+    if not action.is_deletion:
+        return [(_("works"), len(works))], works
+    known = rows(Work).filter(id__in=[work.id for work in works]).values_list("id", "chain_id")
+    chains = list(dict.fromkeys(chain or id for id, chain in known.order_by("-id")))
+    steps = steps_among(chains)
+    return [(_("chains"), len(chains)), (_("works"), len(steps))], steps
+
+
+# Actions of a list
+
+
+Selected = Callable[[Any, HttpRequest, "QuerySet[Work]"], HttpResponse | None]
+
+
+def selection_of(action: ObjectAction) -> Selected:
+    """Return the action of a list that acts on the ticked works."""
+
+    def selected(model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]) -> HttpResponse | None:
+        if not action.asks:
+            act_on_first(action, model_admin, request, chosen)
+            return None
+        note = _("These are the first %(count)d of the selection; repeat the action for the others.")
+        hidden = {"action": f"{action.name}_selected"}
+        works = first_of(chosen, request, note)
+        return ask(action, model_admin, request, works, hidden, request.get_full_path())
+
+    selected.__name__ = selected.__qualname__ = f"{action.name}_selected"
+    selected.__doc__ = f"{action.selected}."
+    selected.short_description = action.selected  # type: ignore[attr-defined]
+    selected.allowed_permissions = [action.permission]  # type: ignore[attr-defined]
+    return selected
+
+
+#: The actions of lists by the name of the act.
+SELECTED: Mapping[str, Selected] = {name: selection_of(action) for name, action in ACTS.items()}

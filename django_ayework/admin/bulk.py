@@ -1,0 +1,256 @@
+"""Bulk actions in the admin: the page that asks, the page that shows how far one is, stopping, resuming."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+)
+from django.urls import URLPattern, path
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_ayework.admin import lists, pages
+from django_ayework.admin.actions import ACTS, ObjectAction
+from django_ayework.admin.bulk_progress import progress_of
+from django_ayework.admin.bulk_words import filter_in_words, number_of, plain_filter, title_of
+from django_ayework.admin.buttons import ButtonsAdmin, LoggedButton
+from django_ayework.admin.live import SCRIPT, LiveAdmin
+from django_ayework.admin.pages import Links, admin_of
+from django_ayework.flow import bulk
+from django_ayework.models import BulkAction, Work
+from django_ayework.store.clock import clock
+
+MOST_PER_MINUTE = 1_000_000
+#: The statuses of bulk actions that can go on.
+RESUMABLE = frozenset({"stopped", "failed"})
+STOP = LoggedButton("stop", gettext_lazy("Stop"), logged=gettext_lazy("Stopped. It was running."))
+RESUME = LoggedButton("resume", gettext_lazy("Resume"), logged=gettext_lazy("Resumed. It was %(state)s."))
+
+
+class NewForm(forms.Form):
+    """The pace of a bulk action, and the moment that its page was opened."""
+
+    per_minute = forms.IntegerField(
+        label=gettext_lazy("Works per minute"),
+        required=False,
+        min_value=1,
+        max_value=MOST_PER_MINUTE,
+        help_text=gettext_lazy("Leave it empty to go as fast as workers can."),
+        widget=forms.NumberInput(attrs={"aria-describedby": "id_per_minute_helptext"}),
+    )
+    until = forms.CharField(required=False, widget=forms.HiddenInput)
+
+
+# The list
+
+
+@admin.display(description=gettext_lazy("bulk action"))
+def title(row: BulkAction) -> str:
+    """The act, and the number of works."""
+    return title_of(row)
+
+
+@admin.display(description=gettext_lazy("status"))
+def standing(row: BulkAction) -> str:
+    """How it stands."""
+    return progress_of(row, clock.now()).badge
+
+
+@admin.display(description=gettext_lazy("done"))
+def done(row: BulkAction) -> str:
+    """How many works it has acted on, as a bar and in figures."""
+    progress = progress_of(row, clock.now())
+    return format_html('<span class="ayework-narrow">{} {}</span>', progress.bar, progress.acted_text)
+
+
+created = lists.moment_column("created_at", gettext_lazy("created"), "created")
+ended = lists.moment_column("ended_at", gettext_lazy("ended"), "ended")
+
+
+@admin.register(BulkAction)
+class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
+    """Bulk actions, the newest first.
+
+    To make, stop or resume one takes the permission of its act, asked without a work, and ``bulk_work``.
+    """
+
+    class Media(lists.QueueAdmin.Media):
+        """The look of these pages, and the refresher."""
+
+        css = {"all": ("django_ayework/bulk.css",)}  # noqa: RUF012  # as Django spells it
+        js = (SCRIPT,)
+
+    buttons = (STOP, RESUME)
+    change_form_template = "admin/django_ayework/bulk_page.html"
+    live_template = "admin/django_ayework/bulk_progress.html"
+    list_display = (title, standing, done, "refused", created, ended, "created_by")
+    ordering: ClassVar[Any] = ("-id",)
+
+    # Permissions
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Those who may make bulk actions may look at them."""
+        return super().has_view_permission(request, obj) or self.may_act_in_bulk(request)
+
+    def may_act_in_bulk(self, request: HttpRequest) -> bool:
+        """Tell whether the user may act on all works that match a filter."""
+        works = admin_of(self.admin_site, Work)
+        return works is not None and bool(works.has_bulk_permission(request))
+
+    def may(self, action: ObjectAction | None, request: HttpRequest) -> bool:
+        """Tell whether the user may let workers carry out an act on all works that match a filter."""
+        if action is None or not self.may_act_in_bulk(request):
+            return False
+        return bool(getattr(admin_of(self.admin_site, Work), f"has_{action.permission}_permission")(request))
+
+    # Addresses
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page of a new one."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_new"
+        return [path("new/", self.admin_site.admin_view(self.new_view), name=name), *super().get_urls()]
+
+    # A new one
+
+    def new_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Ask whether to act on all works that match, then store the bulk action and show its page."""
+        name, filter = plain_filter(request.GET)
+        if not name:
+            return self.choice(request, filter)
+        action = action_named(name)
+        if not self.may(action, request) or action is None:
+            raise PermissionDenied
+        now = clock.now()
+        form = NewForm(request.POST or None, initial={"until": now.isoformat()})
+        given = action.form(request.POST or None) if action.form else None
+        are_valid = form.is_valid() and (given is None or given.is_valid())
+        try:
+            if request.method == "POST" and are_valid:
+                row = bulk.create(
+                    action.act,
+                    filter,
+                    parameters=given.cleaned_data if given else None,
+                    per_minute=form.cleaned_data["per_minute"],
+                    until=moment_of(form.cleaned_data["until"]),
+                    by=request.user.get_username(),
+                )
+                return self.created(request, row)
+            count = bulk.count_of(action.act, filter, now)
+        except ValueError as error:
+            return self.refused(request, str(error))
+        heading = _("%(act)s %(number)s") % {"act": action.label, "number": number_of(count)}
+        links = Links(self.admin_site, request)
+        context = {
+            "title": heading,
+            "action": action,
+            "words": filter_in_words(filter, links),
+            "forms": [form, given] if given else [form],
+            "question": action.question,
+            "is_empty": count == 0,
+            "back": links.address(Work, "changelist"),
+        }
+        return self.framed(request, "bulk_new.html", context)
+
+    def choice(self, request: HttpRequest, filter: Mapping[str, Any]) -> HttpResponseBase:
+        """Show the acts that the user may choose from."""
+        acts = [
+            (action, f"?{request.GET.urlencode()}&action={name}")
+            for name, action in ACTS.items()
+            if self.may(action, request) and accepts(action, filter)
+        ]
+        if not self.may_act_in_bulk(request):
+            raise PermissionDenied
+        links = Links(self.admin_site, request)
+        context = {
+            "title": _("Act on all matching works"),
+            "acts": acts,
+            "words": filter_in_words(filter, links),
+        }
+        return self.framed(request, "bulk_choice.html", context)
+
+    def created(self, request: HttpRequest, row: BulkAction) -> HttpResponse:
+        """Log a new bulk action, and go to its page."""
+        words = "; ".join(f"{label}: {value}" for label, value in filter_in_words(bulk.filter_of(row)))
+        pace = "" if row.per_minute is None else _(" %(count)d per minute.") % {"count": row.per_minute}
+        self.log_addition(request, row, f"{title_of(row)}. {words}.{pace}")
+        messages.success(request, _("Workers begin to act on these works now."))
+        return HttpResponseRedirect(self.address("change", row.pk))
+
+    def refused(self, request: HttpRequest, sentence: str) -> HttpResponse:
+        """Show why a filter cannot be used."""
+        return self.framed(
+            request, "bulk_refused.html", {"title": _("Not possible"), "sentence": sentence}, 400
+        )
+
+    # The page of one
+
+    def page_context(self, request: HttpRequest, obj: BulkAction) -> dict[str, Any]:
+        """Return how far it is, and its buttons."""
+        links = Links(self.admin_site, request)
+        return {
+            "title": title_of(obj),
+            "subtitle": None,
+            **self.live_context(request, obj),
+            "words": filter_in_words(bulk.filter_of(obj), links),
+            "live_url": self.address("live", obj.pk),
+            **{f"{button.name}_url": button.url for button in self.shown_buttons(request, obj)},
+            "history_url": links.address(BulkAction, "history", obj.pk),
+        }
+
+    def live_context(self, request: HttpRequest, obj: BulkAction) -> dict[str, Any]:
+        """Return how far a bulk action is, with links to refused works."""
+        return {"progress": progress_of(obj, clock.now(), Links(self.admin_site, request))}
+
+    def offers(self, button: LoggedButton, obj: BulkAction) -> bool:
+        """Tell whether the bulk action runs, or can go on."""
+        return obj.status == "running" if button is STOP else obj.status in RESUMABLE
+
+    def may_press(self, button: LoggedButton, request: HttpRequest, obj: BulkAction | None) -> bool:
+        """Tell whether the user may let workers carry out this act."""
+        return obj is None or self.may(action_of(obj), request)
+
+    def press(self, button: LoggedButton, request: HttpRequest, obj: BulkAction) -> None:
+        """Stop a bulk action after its present page, or let it go on, and log it."""
+        state = {"state": pages.choice_label(obj, "status")}
+        if (bulk.stop if button is STOP else bulk.resume)(obj.pk):
+            sentence = button.logged % state
+            self.log_change(request, obj, sentence)
+            messages.success(request, sentence)
+        else:
+            messages.warning(request, _("It is %(state)s by now.") % state)
+
+
+def action_named(name: str) -> ObjectAction | None:
+    """Return an act by its name, or by that under which it is stored."""
+    return ACTS.get(name) or next((action for action in ACTS.values() if action.act == name), None)
+
+
+def action_of(row: BulkAction) -> ObjectAction | None:
+    """Return the act of a bulk action; None for one that this version does not know."""
+    return action_named(row.action)
+
+
+def accepts(action: ObjectAction, filter: Mapping[str, Any]) -> bool:
+    """Tell whether an act is about works of the status that is filtered by, if one is."""
+    return "status" not in filter or filter["status"] in action.statuses
+
+
+def moment_of(text: str) -> Any:
+    """Return the moment of a hidden field; None for anything else."""
+    try:
+        moment = parse_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None

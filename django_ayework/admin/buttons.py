@@ -1,0 +1,145 @@
+"""Pages with buttons. Each posts to an address of its own, and asks a permission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+from django.contrib import admin, messages
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
+from django.urls import URLPattern
+from django.utils.translation import gettext as _
+
+from django_ayework.admin import lists
+from django_ayework.errors import AyeworkError
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button: the last part of its address, its text, and a sentence on its effect."""
+
+    name: str
+    label: Any
+    help: Any = ""
+
+
+class Shown(NamedTuple):
+    """A button on a page, and the address that it posts to."""
+
+    name: str
+    label: Any
+    help: Any
+    url: str
+
+
+class ButtonsAdmin(lists.PageAdmin):
+    """Pages of rows with ``buttons``."""
+
+    buttons: ClassVar[Sequence[Any]] = ()
+
+    def may_press(self, button: Any, request: HttpRequest, obj: Any) -> bool:
+        """Tell whether the user has the permission for a button of this row."""
+        raise NotImplementedError
+
+    def offers(self, button: Any, obj: Any) -> bool:
+        """Tell whether a row is in a state in which the button does something."""
+        return True
+
+    def press(self, button: Any, request: HttpRequest, obj: Any) -> HttpResponse | None:
+        """Act on a row and show messages, or return a page that asks first."""
+        raise NotImplementedError
+
+    def address_after(self, request: HttpRequest, obj: Any) -> str:
+        """Return the address to show after an act."""
+        return self.address("change", obj.pk)
+
+    def shown_buttons(self, request: HttpRequest, obj: Any) -> list[Shown]:
+        """Return the buttons that the user may press on the page of a row."""
+        return [
+            Shown(button.name, button.label, button.help, self.address(button.name, obj.pk))
+            for button in self.buttons
+            if self.offers(button, obj) and self.may_press(button, request, obj)
+        ]
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the addresses that the buttons post to."""
+        addresses = [self.row_path(each.name, partial(self.button_view, each)) for each in self.buttons]
+        return [*addresses, *super().get_urls()]
+
+    def button_view(self, button: Any, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Act on a row that the user may see and act on; then show its page."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        obj = self.row_for(request, object_id, partial(self.may_press, button, request))
+        return self.press(button, request, obj) or HttpResponseRedirect(self.address_after(request, obj))
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedButton(Button):
+    """A button that is also an action of the list.
+
+    ``logged`` goes into the log and names the ``state`` before. ``said`` is the message to the user and names
+    the row as ``name``. ``selected`` is the text of the action, and ``counted`` its message.
+    """
+
+    logged: Any = ""
+    said: Any = ""
+    selected: Any = ""
+    counted: Any = ""
+
+
+class LoggedButtonsAdmin(ButtonsAdmin):
+    """Pages whose buttons carry out a command at once, and write the state before into the log."""
+
+    buttons: ClassVar[Sequence[LoggedButton]] = ()
+
+    def state_in_words(self, obj: Any) -> Any:
+        """Return the state of a row."""
+        raise NotImplementedError
+
+    def carry_out(self, name: str, obj: Any) -> None:
+        """Carry out the command of the button with this name. May raise AyeworkError."""
+        raise NotImplementedError
+
+    def press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> None:
+        """Carry out a command for the user of a request; show and log it."""
+        if not self.offers(button, obj):
+            messages.warning(request, _("%(object)s: nothing was to be done.") % {"object": obj})
+        elif self.pressed(button, request, [obj]):
+            messages.success(request, button.said % {"name": getattr(obj, "name", "") or obj})
+
+    def pressed(self, button: LoggedButton, request: HttpRequest, chosen: Iterable[Any]) -> int:
+        """Carry out a command on rows that are open to it, and log it; return on how many it succeeded."""
+        done = 0
+        for obj in chosen:
+            if not self.offers(button, obj) or not self.may_press(button, request, obj):
+                continue
+            logged = button.logged % {"state": self.state_in_words(obj)}
+            try:
+                self.carry_out(button.name, obj)
+            except AyeworkError as refusal:
+                messages.error(request, str(refusal))
+            else:
+                self.log_change(request, obj, logged)
+                done += 1
+        return done
+
+
+def selection_of(button: LoggedButton, permission: str) -> Callable[..., None]:
+    """Return the action of a list that presses a button of each ticked row."""
+
+    @admin.action(description=button.selected, permissions=[permission])
+    def selected(model_admin: LoggedButtonsAdmin, request: HttpRequest, chosen: Iterable[Any]) -> None:
+        count = model_admin.pressed(button, request, chosen)
+        model_admin.message_user(request, button.counted % {"count": count})
+
+    selected.__name__ = f"{button.name}_selected"
+    return selected

@@ -1,0 +1,236 @@
+"""Dead letters: by cause, as a plain list, and as a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext as _
+
+from django_ayework.admin import filters, lists, pages
+from django_ayework.admin.action_execution import SELECTED
+from django_ayework.admin.actions import ACTS
+from django_ayework.admin.bulk import BulkActionAdmin
+from django_ayework.admin.bulk_progress import figure
+from django_ayework.admin.bulk_words import bulk_address, plain_filter
+from django_ayework.admin.pages import Links, admin_of
+from django_ayework.admin.works import WorkAdmin
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.options import decode_options
+from django_ayework.flow.payloads import input_for_people
+from django_ayework.models import BulkAction, DeadLetter, Work
+from django_ayework.rules.causes import normalised
+from django_ayework.rules.states import Status
+from django_ayework.store.causes import MOST, Cause, causes
+from django_ayework.store.clock import clock
+from django_ayework.store.selection import Selection, selection_of
+from django_ayework.store.walks import Place
+
+#: Works of one page of an export: one query, and so much memory.
+EXPORT_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCard:
+    """A cause as its part of the page: texts, and the addresses that the user may open."""
+
+    heading: str
+    type: str
+    reason: str
+    works: str
+    first: str
+    last: str
+    example: str
+    list_url: str
+    export_url: str
+    acts: list[tuple[str, str]]
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(WorkAdmin):
+    """Dead works, by cause first; in the plain list the last to die first.
+
+    A work that is retried or deleted leaves both.
+    """
+
+    class Media(lists.QueueAdmin.Media):
+        """The look of these pages."""
+
+        css = {"all": ("django_ayework/bulk.css",)}  # noqa: RUF012  # as Django spells it
+
+    delete_permissions: tuple[str, ...] = ("django_ayework.delete_deadletter", "django_ayework.delete_work")
+    lookups = frozenset({*WorkAdmin.lookups, "cause"})
+    fixed_filter: Mapping[str, str] = MappingProxyType({"status": str(Status.DEAD)})
+
+    buttons = (ACTS["retry"], ACTS["delete_chains"])
+    actions: Any = (SELECTED["retry"], SELECTED["delete_chains"])
+    list_display: Any = (
+        lists.short_id,
+        lists.type_and_error,
+        lists.reason,
+        lists.attempt,
+        lists.died,
+    )
+    list_filter: ClassVar[Any] = (filters.ReasonFilter, filters.TypeFilter)
+    ordering: ClassVar[Any] = ("-ended_at", "-id")
+    sortable_by = (lists.died.__name__,)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the dead works."""
+        return super().get_queryset(request).filter(status=Status.DEAD)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the plain list: an index leads to the dead."""
+        return lists.LightChangeList
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the plain list, and the file."""
+        view = self.admin_site.admin_view
+        return [
+            path("list/", view(self.list_view), name="django_ayework_deadletter_list"),
+            path("export/", view(self.export_view), name="django_ayework_deadletter_export"),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the causes; with a filter, and for actions, the plain list."""
+        if request.method == "POST" or request.GET:
+            return self.list_view(request, extra_context)
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        return self.causes_view(request)
+
+    def list_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the plain list."""
+        more = {"causes_url": self.page_address("changelist"), **(extra_context or {})}
+        return super().changelist_view(request, more)
+
+    # By cause
+
+    def causes_view(self, request: HttpRequest) -> HttpResponse:
+        """Show why works are dead."""
+        found, are_more = causes()
+        links = Links(self.admin_site, request)
+        context = {
+            "title": _("Dead letters by cause"),
+            "is_list": True,
+            "causes": [self.card(cause, request, links) for cause in found],
+            "most": MOST if are_more else None,
+            "list_url": self.page_address("list"),
+        }
+        return self.framed(request, "causes.html", context)
+
+    def card(self, cause: Cause, request: HttpRequest, links: Links) -> CauseCard:
+        """Return a cause as its part of the page."""
+        filter = {"type": cause.type, "reason": cause.reason, "cause": cause.cause}
+        now, query = clock.now(), urlencode(filter)
+        return CauseCard(
+            heading=pages.printable(normalised(cause.error)) or _("no error was kept"),
+            type=cause.type,
+            reason=lists.reason(Work(reason=cause.reason)),
+            works=f"{figure(cause.counted)}+" if cause.is_capped else figure(cause.works),
+            first=pages.moment(cause.first, now),
+            last=pages.moment(cause.last, now),
+            example=links.work(cause.example, pages.short(cause.example)),
+            list_url=f"{self.page_address('list')}?{query}",
+            export_url=f"{self.page_address('export')}?{query}",
+            acts=self.acts_on(cause, filter, request, links),
+        )
+
+    def acts_on(
+        self, cause: Cause, filter: Mapping[str, str], request: HttpRequest, links: Links
+    ) -> list[tuple[str, str]]:
+        """Return the texts and addresses of what the user may do about a cause."""
+
+        def in_bulk(what: str) -> str | None:
+            asked = {"action": what, "status": str(Status.DEAD), **filter}
+            return bulk_address(self.admin_site, urlencode(asked))
+
+        found: list[tuple[str, str | None]] = []
+        if self.may_in_bulk("retry", request):
+            found.append((_("Retry all…"), in_bulk("retry")))
+        if self.has_edit_input_permission(request) and cause.type != GATE_TYPE:
+            found.append((_("Edit and retry…"), links.address(Work, "edit", cause.example)))
+        if self.may_in_bulk("delete_chains", request):
+            found.append((_("Delete all…"), in_bulk("delete_chains")))
+        return [(text, url) for text, url in found if url is not None]
+
+    def may_in_bulk(self, what: str, request: HttpRequest) -> bool:
+        """Tell whether the user may act on all works of a cause."""
+        bulk_admin = admin_of(self.admin_site, BulkAction)
+        return isinstance(bulk_admin, BulkActionAdmin) and bulk_admin.may(ACTS[what], request)
+
+    def page_address(self, page: str) -> str:
+        """Return the address of one of the pages about all dead letters."""
+        return reverse(f"admin:django_ayework_deadletter_{page}", current_app=self.admin_site.name)
+
+    # As a file
+
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Return the dead works that match as lines of JSON, the longest dead first."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        _action, filter = plain_filter(request.GET)
+        try:
+            chosen = selection_of(filter, {Status.DEAD}, clock.now())
+        except ValueError as error:
+            return HttpResponse(str(error), status=400, content_type="text/plain; charset=utf-8")
+        lines = self.exported(request, chosen)
+        response = StreamingHttpResponse(lines, content_type="application/x-ndjson; charset=utf-8")
+        response["Content-Disposition"] = 'attachment; filename="dead-letters.jsonl"'
+        return response
+
+    def exported(self, request: HttpRequest, chosen: Selection) -> Iterator[str]:
+        """Yield a line for each work that the user's list shows, page by page."""
+        after: Place | None = None
+        is_first = True
+        while is_first or after is not None:
+            page = chosen.page(after, EXPORT_PAGE)
+            known = {work.pk: work for work in self.get_queryset(request).filter(id__in=page.ids)}
+            yield "".join(line_of(known[id]) for id in page.ids if id in known)
+            after, is_first = page.next, False
+
+
+#: The columns of an exported work, besides its input.
+EXPORTED = (
+    "id",
+    "type",
+    "queue",
+    "reason",
+    "cause",
+    "error",
+    "attempt",
+    "group_id",
+    "parent_id",
+    "chain_id",
+    "unit",
+)
+MOMENTS = ("queued_at", "started_at", "ended_at")
+
+
+def line_of(work: Work) -> str:
+    """Return a work as a line of JSON, without the parts of its input that are redacted."""
+    shown = input_for_people(work.type, work.input, decode_options(work.options).redact)
+    try:
+        given = json.loads(shown)
+    except ValueError:
+        given = shown
+    moments = {name: getattr(work, name) for name in MOMENTS}
+    values = {
+        **{name: getattr(work, name) for name in EXPORTED},
+        **{name: moment and moment.isoformat() for name, moment in moments.items()},
+        "input": given,
+    }
+    return json.dumps(values) + "\n"

@@ -1,0 +1,193 @@
+"""The overview: the first page of an operator, and the controls in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db import transaction
+from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_ayework.admin import lists, live
+from django_ayework.admin.overview_tables import Board, Control, board
+from django_ayework.admin.pages import Links, admin_of
+from django_ayework.define.options import MAX_INTEGER, check_name
+from django_ayework.define.types import registry
+from django_ayework.errors import AyeworkError
+from django_ayework.flow.controls import write
+from django_ayework.flow.overview import overview
+from django_ayework.models import Overview, WorkControl
+from django_ayework.store.controls import Scope, is_due_or_running
+from django_ayework.store.database import alias, rows
+
+#: Seconds between two refreshes of the page.
+REFRESH_EVERY = 5
+#: The columns of a control that can be set in place, with their words in the log.
+VALUES = {
+    "paused": gettext_lazy("paused"),
+    "max_running": gettext_lazy("running at most"),
+    "weight": gettext_lazy("weight"),
+}
+
+
+class LimitForm(forms.Form):
+    """The values of a type that can be set in place; an empty field means the declared value."""
+
+    max_running = forms.IntegerField(min_value=0, max_value=MAX_INTEGER, required=False)
+    weight = forms.IntegerField(min_value=1, max_value=MAX_INTEGER, required=False)
+
+
+@admin.register(Overview)
+class OverviewAdmin(lists.QueueAdmin):
+    """One page, and the address to which its buttons post. There is no table."""
+
+    class Media(lists.QueueAdmin.Media):
+        """The look of this page; the refresher."""
+
+        css = {"all": ("django_ayework/overview.css",)}  # noqa: RUF012  # as Django spells it
+        js = (live.SCRIPT,)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the two addresses."""
+        view, name = self.admin_site.admin_view, f"{self.opts.app_label}_{self.opts.model_name}"
+        return [
+            path("", view(self.changelist_view), name=f"{name}_changelist"),
+            path("control/", view(self.control_view), name=f"{name}_control"),
+        ]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """The overview has no table."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The overview has no table; controls have permissions of their own."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The overview has no table."""
+        return False
+
+    def changelist_view(  # type: ignore[override]
+        self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None
+    ) -> HttpResponseBase:
+        """Show the page, or with ``?fragment`` the part of it that refreshes itself."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context: dict[str, Any] = {"board": self.board(request)}
+        if "fragment" in request.GET:
+            return live.fragment(request, "admin/django_ayework/overview_fragment.html", context)
+        context |= {
+            "title": _("Overview"),
+            "is_list": True,
+            "control_url": self.address("control"),
+            "fragment_url": f"{self.address('changelist')}?fragment",
+            "refresh_every": REFRESH_EVERY,
+            **(extra_context or {}),
+        }
+        return self.framed(request, "overview.html", context)
+
+    def board(self, request: HttpRequest) -> Board:
+        """Return what the page shows, with the buttons that the user may press."""
+        controls = {(row.scope, row.name): row for row in rows(WorkControl).all()}
+
+        def control(scope: str, name: str) -> Control:
+            row = controls.get((scope, name))
+            return Control(scope, name, row, self.may_control(request, row), self.address("control"))
+
+        return board(overview(), Links(self.admin_site, request), control)
+
+    def address(self, page: str) -> str:
+        """Return one of the two addresses."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
+        return reverse(name, current_app=self.admin_site.name)
+
+    # Controls in place
+
+    def may_control(self, request: HttpRequest, row: WorkControl | None) -> bool:
+        """Tell whether the user may change this control, or make one where there is none."""
+        controls = admin_of(self.admin_site, WorkControl) or admin.ModelAdmin(WorkControl, self.admin_site)
+        if row is None:
+            return bool(controls.has_add_permission(request))
+        return bool(controls.has_change_permission(request, row))
+
+    def control_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Pause, resume or limit a type or a queue, and return to the page."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        scope, name, act = (request.GET.get(key, "") for key in ("scope", "name", "act"))
+        row = rows(WorkControl).filter(scope=scope, name=name).first()
+        if not self.may_control(request, row):
+            raise PermissionDenied
+        try:
+            changes = self.changes(request, act)
+            self.apply(request, require_known(scope, name, row), name, row, changes)
+        except (AyeworkError, TypeError, ValueError) as refusal:
+            messages.error(request, str(refusal))
+        return HttpResponseRedirect(self.address("changelist"))
+
+    def changes(self, request: HttpRequest, act: str) -> dict[str, Any]:
+        """Return the columns that an act changes. Raises ValueError for a limit that cannot be used."""
+        if act in ("pause", "resume"):
+            return {"paused": act == "pause"}
+        if act != "limit":
+            raise BadRequest(f"expected pause, resume or limit, got: {act!r}.")
+        key = request.GET.get("key", "")
+        form = LimitForm({field: request.POST.get(f"{field}-{key}") for field in LimitForm.base_fields})
+        if not form.is_valid():
+            found = form.errors.as_data().items()
+            wrong = [f"{VALUES[field]}: {error.messages[0]}" for field, errors in found for error in errors]
+            raise ValueError(" ".join(wrong))
+        return form.cleaned_data
+
+    def apply(
+        self, request: HttpRequest, scope: Scope, name: str, row: WorkControl | None, changes: dict[str, Any]
+    ) -> None:
+        """Write the changes, with a log entry that has the old values, and show a message."""
+        if scope == "queue" and set(changes) != {"paused"}:
+            raise ValueError(_("A queue can only be paused."))
+        before = {field: getattr(row or WorkControl(), field) for field in changes}
+        changed = {field: value for field, value in changes.items() if value != before[field]}
+        if not changed:
+            messages.info(request, _("%(name)s is as you want it already.") % {"name": name})
+            return
+        text = " ".join(change_text(field, before[field], value) for field, value in changed.items())
+        with transaction.atomic(using=alias()):
+            write(scope, name, **changed)
+            self.log_change(request, rows(WorkControl).get(scope=scope, name=name), text)
+        messages.success(request, f"{name}: {text}")
+
+
+def require_known(scope: str, name: str, row: WorkControl | None) -> Scope:
+    """Return the scope of a control that can be made or changed.
+
+    Raises UnknownWorkType for a type that is neither registered nor in use, InvalidOption for a queue that
+    cannot be one.
+    """
+    if scope == "queue":
+        if row is None:
+            check_name(name, "queue")
+        return "queue"
+    if scope != "type":
+        raise BadRequest(f"expected type or queue, got: {scope!r}.")
+    if row is None and not is_due_or_running(name):
+        registry.get(name)
+    return "type"
+
+
+def change_text(field: str, before: Any, after: Any) -> str:
+    """Return a change of a control in words, with the old value."""
+    if field == "paused":
+        return _("Paused; it was served.") if after else _("Resumed; it was paused.")
+    words = {"field": VALUES[field], "before": as_text(before), "after": as_text(after)}
+    return _("Changed %(field)s from %(before)s to %(after)s.") % words
+
+
+def as_text(value: int | None) -> str:
+    """Return a limit or a weight in words."""
+    return _("as declared") if value is None else str(value)

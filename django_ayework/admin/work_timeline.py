@@ -1,0 +1,115 @@
+"""The timeline of a work, drawn to scale: how long it waited, each attempt, the waits between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.template.loader import render_to_string
+from django.utils.translation import gettext as _
+
+from django_ayework.admin import pages
+from django_ayework.models import Attempt, Work
+from django_ayework.models.work import OUTCOME_LABELS, STATUS_LABELS
+from django_ayework.rules.formatting import duration
+from django_ayework.rules.states import Outcome, Status
+
+#: The width of the drawing, and the least width of a span, in units of the drawing.
+WIDTH, LEAST = 720.0, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of the life of a work: its kind, its label, its start and its end."""
+
+    kind: str
+    label: str
+    start: datetime
+    end: datetime
+
+    @property
+    def text(self) -> str:
+        """The label and the duration."""
+        return f"{self.label}: {duration(max((self.end - self.start).total_seconds(), 0))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A span as a rectangle."""
+
+    kind: str
+    text: str
+    x: str
+    width: str
+
+
+def spans_of(work: Work, attempts: Sequence[Attempt], now: datetime) -> list[Span]:
+    """Return the spans of a work from its queueing to its end, or to now; attempts come in their order."""
+    spans: list[Span] = []
+    at = work.queued_at
+    for attempt in attempts:
+        start = attempt.started_at or attempt.ended_at
+        spans += waited(at, start, is_first=not spans)
+        spans.append(Span(kind_of(attempt.outcome), attempt_label(attempt), start, attempt.ended_at))
+        at = attempt.ended_at
+    return [*spans, *last_spans(work, at, now, is_first=not spans)]
+
+
+def waited(at: datetime, until: datetime, is_first: bool) -> list[Span]:
+    """Return the wait before an attempt: for its moment, and for a worker."""
+    if until <= at:
+        return []
+    return [Span("waited", _("waited") if is_first else _("waited for a retry"), at, until)]
+
+
+def last_spans(work: Work, at: datetime, now: datetime, is_first: bool) -> list[Span]:
+    """Return what follows the attempts that did not succeed: a success, an attempt that runs, or a wait."""
+    status = Status(work.status) if work.status in set(Status) else None
+    start = work.started_at
+    if start is not None and (status is Status.RUNNING or (status is Status.SUCCESS and start >= at)):
+        start = max(start, at)
+        label = str(STATUS_LABELS[status])
+        end = max(work.ended_at or now, start)
+        return [*waited(at, start, is_first), Span(str(status), label, start, end)]
+    ended_by_attempt = status is Status.DEAD and not is_first
+    return [] if ended_by_attempt else waited(at, work.ended_at or now, is_first)
+
+
+def kind_of(outcome: str) -> str:
+    """Return the look of an attempt."""
+    return outcome if outcome in set(Outcome) else "failed"
+
+
+def attempt_label(attempt: Attempt) -> str:
+    """Return which attempt it was, and how it ended."""
+    known = attempt.outcome in set(Outcome)
+    outcome = OUTCOME_LABELS[Outcome(attempt.outcome)] if known else attempt.outcome
+    return _("attempt %(number)d %(outcome)s") % {"number": attempt.number, "outcome": outcome}
+
+
+def drawn(spans: Sequence[Span]) -> list[Drawn]:
+    """Return spans as rectangles to scale; one that would not be seen has the least width."""
+    start = min(span.start for span in spans)
+    whole = max(max(span.end for span in spans) - start, timedelta(microseconds=1))
+    found = []
+    for span in spans:
+        x = (span.start - start) / whole * (WIDTH - LEAST)
+        width = max((span.end - span.start) / whole * (WIDTH - LEAST), LEAST)
+        found.append(Drawn(span.kind, span.text, f"{x:.1f}", f"{width:.1f}"))
+    return found
+
+
+def timeline(work: Work, attempts: Sequence[Attempt], now: datetime) -> str:
+    """Return the timeline as HTML: a drawing, and the same in words. Nothing for a work that just came."""
+    spans = spans_of(work, attempts, now)
+    if not spans:
+        return ""
+    context = {
+        "spans": drawn(spans),
+        "summary": "; ".join(span.text for span in spans),
+        "start": pages.full_moment(spans[0].start),
+        "end": pages.full_moment(max(span.end for span in spans)) if work.ended_at else _("now"),
+        "width": int(WIDTH),
+    }
+    return render_to_string("admin/django_ayework/work_timeline.html", context)

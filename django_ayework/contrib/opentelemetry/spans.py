@@ -1,0 +1,238 @@
+"""The spans, by OpenTelemetry's semantic conventions for messaging systems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final
+
+from opentelemetry import propagate
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from django_ayework.propagation import AttemptFailure, Propagator, Queueing, RunningAttempt
+from django_ayework.rules.formatting import class_path
+from django_ayework.rules.states import Outcome
+
+SYSTEM: Final = "ayework"
+#: The header of a work that was queued by the outcome of another: the context of that attempt's span.
+PARENT, PREVIOUS = "ayework-parent", "ayework-previous"
+RELATIONS: Final = {PARENT: "parent", PREVIOUS: "previous"}
+#: Links of one span, which is what SDKs keep unless they are told otherwise.
+MOST_LINKS = 128
+#: Outcomes that make a span one of an error; a deferral is none.
+ERRORS = frozenset({Outcome.FAILED, Outcome.DIED})
+
+#: The first version of the header, and one whose trace is not sampled, as the lowest bit of its flags says.
+TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+UNSAMPLED = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][02468ace]")
+W3C = TraceContextTextMapPropagator()
+NOWHERE = Context()
+
+
+class TracePropagator(Propagator):
+    """Stores the context of the span in which works are queued, and makes a span of each attempt."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def inject(self, queueing: Queueing) -> Mapping[str, str]:
+        """Make one span for works that are queued together; return its context in the project's format."""
+        attempt = get_current_span()
+        span = self._tracer.start_span(
+            f"send {queueing.type or 'works'}", kind=SpanKind.PRODUCER, attributes=sent(queueing)
+        )
+        headers: dict[str, str] = {}
+        propagate.inject(headers, set_span_in_context(span))
+        if queueing.parent is not None and attempt.get_span_context().trace_flags.sampled:
+            link: dict[str, str] = {}
+            W3C.inject(link, set_span_in_context(attempt))
+            headers[PREVIOUS if queueing.continues else PARENT] = link["traceparent"]
+        span.end()
+        return headers
+
+    def attach(self, attempt: RunningAttempt) -> AbstractContextManager[None]:
+        """Start the span of an attempt, as a child of the span in which the work was queued.
+
+        A work whose trace is not sampled gets no span: its context alone is made the current one, so that
+        nothing is sampled that follows. A batch has no parent; it is linked to the spans of all its works.
+        """
+        if attempt.is_batch:
+            return self._span(attempt, NOWHERE, links_of_batch(attempt))
+        headers = attempt.headers
+        parent = parent_of(headers)
+        if is_unsampled(headers):
+            return Current(parent)
+        block = self._span(attempt, parent, links_of(headers))
+        if block.span.is_recording():
+            for waited in attempt.waited_for(MOST_LINKS):
+                if (context := span_context(parent_of(waited))).is_valid:
+                    block.span.add_link(context, {"ayework.link": "waited_for"})
+        return block
+
+    def _span(self, attempt: RunningAttempt, parent: Context, links: Iterator[Link]) -> AttemptSpan:
+        name, attributes = f"process {attempt.type}", processed(attempt)
+        span = self._tracer.start_span(name, parent, SpanKind.CONSUMER, attributes, tuple(links))
+        return AttemptSpan(span, parent, attempt)
+
+
+class Current:
+    """A block in which a context is the current one."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = attach(self._context)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        detach(self._token)
+
+
+class AttemptSpan(Current):
+    """The block of an attempt, in which its span is the current one."""
+
+    __slots__ = ("_attempt", "span")
+
+    def __init__(self, span: Span, parent: Context, attempt: RunningAttempt) -> None:
+        super().__init__(set_span_in_context(span, parent))
+        self.span = span
+        self._attempt = attempt
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self.span.is_recording():
+            conclude(self.span, self._attempt)
+        self.span.end()
+
+
+class RemoteSpan(NonRecordingSpan):
+    """The span that a traceparent names, which is read when something asks for it."""
+
+    def __init__(self, traceparent: str) -> None:
+        self._traceparent = traceparent
+        self._read: SpanContext | None = None
+
+    def get_span_context(self) -> SpanContext:
+        """Return what identifies the span."""
+        if self._read is None:
+            _, trace_id, span_id, flags = self._traceparent.split("-")
+            ids = int(trace_id, 16), int(span_id, 16)
+            self._read = SpanContext(*ids, is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
+        return self._read
+
+    def __repr__(self) -> str:
+        return f"RemoteSpan({self._traceparent!r})"
+
+
+def parent_of(headers: Mapping[str, str]) -> Context:
+    """Return the parent context that the headers contain.
+
+    A lone traceparent is parsed only when the span is sampled.
+    """
+    if len(headers) == 1 and TRACEPARENT.fullmatch(text := headers.get("traceparent", "")):
+        return set_span_in_context(RemoteSpan(text), NOWHERE)
+    return propagate.extract(headers, NOWHERE)
+
+
+def is_unsampled(headers: Mapping[str, str]) -> bool:
+    """Tell whether the trace of a work is not sampled, as the flags at the end of its traceparent say."""
+    return UNSAMPLED.fullmatch(headers.get("traceparent", "")) is not None
+
+
+def sent(queueing: Queueing) -> dict[str, Any]:
+    """Return the attributes of a span in which works are queued."""
+    attributes: dict[str, Any] = {
+        "messaging.system": SYSTEM,
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+    }
+    if queueing.queue is not None:
+        attributes["messaging.destination.name"] = queueing.queue
+    if queueing.type is not None:
+        attributes["ayework.type"] = queueing.type
+    if queueing.id is not None:
+        attributes["messaging.message.id"] = queueing.id
+    else:
+        attributes["messaging.batch.message_count"] = queueing.number
+    return attributes
+
+
+def processed(attempt: RunningAttempt) -> dict[str, Any]:
+    """Return the attributes of the span of an attempt."""
+    work = attempt.works[0]
+    attributes: dict[str, Any] = {
+        "messaging.system": SYSTEM,
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": work.queue,
+        "messaging.client.id": work.worker or "",
+        "ayework.type": work.type,
+    }
+    if attempt.is_batch:
+        attributes["messaging.batch.message_count"] = len(attempt.works)
+    else:
+        attributes["messaging.message.id"] = work.id
+        attributes["ayework.attempt"] = work.attempt
+        if work.group != work.id:
+            attributes["messaging.message.conversation_id"] = work.group
+    return attributes
+
+
+def links_of(headers: Mapping[str, str]) -> Iterator[Link]:
+    """Return the link to the attempt whose outcome has queued this work, if its span was recorded."""
+    for header, relation in RELATIONS.items():
+        if (text := headers.get(header)) is not None:
+            yield Link(span_context(W3C.extract({"traceparent": text})), {"ayework.link": relation})
+
+
+def links_of_batch(attempt: RunningAttempt) -> Iterator[Link]:
+    """Return the links to the spans in which the works of a batch were queued."""
+    for work in attempt.works[:MOST_LINKS]:
+        if (context := span_context(parent_of(work.headers))).is_valid:
+            yield Link(context, {"messaging.message.id": work.id})
+
+
+def span_context(context: Context) -> SpanContext:
+    """Return what identifies the span of a context."""
+    return get_current_span(context).get_span_context()
+
+
+def conclude(span: Span, attempt: RunningAttempt) -> None:
+    """Say on the span how the attempt ended."""
+    for failure in attempt.failures:
+        note_failure(span, failure)
+    if attempt.is_batch:
+        span.set_attribute("ayework.failed", len(attempt.failures))
+
+
+def note_failure(span: Span, failure: AttemptFailure) -> None:
+    """Say on the span how a work's attempt failed, was deferred, or was given back."""
+    is_error = failure.outcome in ERRORS
+    span.set_attribute("ayework.outcome", str(failure.outcome or "released"))
+    if failure.reason:
+        span.set_attribute("ayework.reason", failure.reason)
+    if is_error:
+        span.set_attribute("error.type", class_path(failure.error))
+        span.record_exception(failure.error, {"messaging.message.id": failure.work.id})
+        span.set_status(StatusCode.ERROR, f"{class_path(failure.error)}: {failure.error}")

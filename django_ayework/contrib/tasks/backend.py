@@ -1,0 +1,100 @@
+"""The backend that ``TASKS`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+from django.core.checks import CheckMessage, Error
+
+from django_ayework.contrib.tasks import types
+from django_ayework.contrib.tasks.calls import task_with
+from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskBackend, InvalidTask
+from django_ayework.documentation import refused_as, with_entry
+from django_ayework.errors import ImproperWork, did_you_mean
+from django_ayework.rules.retry import Retry
+
+#: The keys of OPTIONS.
+OPTIONS = ("RETRY", "MODULES")
+
+
+class AyeworkBackend(BaseTaskBackend):
+    """Queues tasks as works of django_ayework, in the current transaction; its workers run them.
+
+    ``OPTIONS`` may have ``RETRY``, the retry policy of tasks without one, as a mapping of its fields or as a
+    ``Retry``; and ``MODULES``, a list of modules outside of installed apps that declare tasks.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    @cached_property
+    def retry(self) -> Retry:
+        """The retry policy of OPTIONS. Raises TypeError or ValueError for one that cannot be used."""
+        given = self.options.get("RETRY") or {}
+        return given if isinstance(given, Retry) else Retry(**given)
+
+    def validate_task(self, task: AnyTask) -> None:
+        """Check a task, and make its function a type of work. Raises InvalidTask."""
+        is_relative = isinstance(task.run_after, timedelta)
+        super().validate_task(task_with(task, run_after=None) if is_relative else task)
+        try:
+            types.register(task)
+        except ImproperWork as refusal:
+            raise refused_as(InvalidTask, refusal) from refusal
+
+    def enqueue(self, task: AnyTask, args: Any, kwargs: Any) -> Any:
+        """Queue a task in the current transaction; return its result, which is not there yet.
+
+        Raises InvalidTask; TypeError and ValueError for arguments that cannot be stored.
+        """
+        from django_ayework.contrib.tasks import queueing
+
+        self.validate_task(task)
+        return queueing.enqueue(self, task, args, kwargs)
+
+    def get_result(self, result_id: str) -> AnyResult:
+        """Read the result of any task as it stands. Raises TaskResultDoesNotExist."""
+        from django_ayework.contrib.tasks import results
+
+        return results.get_result(result_id)
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """E012: the app is not installed. E013: an option that is unknown or cannot be used."""
+        from django.apps import apps
+
+        found: list[CheckMessage] = []
+        if not apps.is_installed("django_ayework"):
+            message = f"TASKS[{self.alias!r}] needs the app django_ayework."
+            found.append(Error(message, hint="Add 'django_ayework' to INSTALLED_APPS.", id="ayework.E012"))
+        for text, hint in self._wrong_options():
+            found.append(
+                Error(f"TASKS[{self.alias!r}]['OPTIONS'] {text}", hint=hint or None, id="ayework.E013")
+            )
+        return [with_entry(message) for message in found]
+
+    def _wrong_options(self) -> Iterable[tuple[str, str]]:
+        """Yield the errors in OPTIONS, each with a hint."""
+        for key in self.options:
+            if key not in OPTIONS:
+                yield f"has the unknown key {key!r}.", did_you_mean(str(key).upper(), OPTIONS).strip()
+        try:
+            _ = self.retry
+        except (TypeError, ValueError) as wrong:
+            yield f"has a RETRY that cannot be used: {wrong}", ""
+        for module in self.options.get("MODULES", ()):
+            if not is_there(module):
+                yield f"has MODULES with {module!r}, which is not there.", "Correct the name of the module."
+
+
+def is_there(module: object) -> bool:
+    """Tell whether a module can be found."""
+    try:
+        return isinstance(module, str) and find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

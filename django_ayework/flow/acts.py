@@ -1,0 +1,143 @@
+"""Acts on works by name, for the admin's buttons, its selections and its bulk actions.
+
+Each act takes ids and its parameters, and acts on each work by itself: a refusal does not undo the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django_ayework.errors import AyeworkError, BlockerReference, NotRetryable
+from django_ayework.flow.changing import ChangeReport, set_priority, set_queue, trigger_each
+from django_ayework.flow.retry import retry as retry_one
+from django_ayework.flow.retry import retry_each
+from django_ayework.flow.termination import cancel_works, complete_work, delete_chains
+from django_ayework.rules.states import LIVE, RETRYABLE, WAITING, Status
+from django_ayework.store.groups import chains_of
+from django_ayework.store.rows import statuses_of
+
+
+@dataclass(frozen=True, slots=True)
+class ActReport:
+    """The ids of the works that an act changed, and a sentence for each work that it refused, by id.
+
+    ``revived`` are works that wait again because of the act. ``made`` are the new works that the act queued,
+    by the id of the old one. ``before`` are the columns that the act replaced, by id.
+    """
+
+    done: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    revived: list[str] = field(default_factory=list)
+    made: dict[str, str] = field(default_factory=dict)
+    before: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An act: what carries it out, and the statuses of the works that it acts on."""
+
+    run: Callable[[Sequence[str], Mapping[str, Any]], ActReport]
+    statuses: frozenset[Status]
+
+
+def retry(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """Retry dead and cancelled works."""
+    report = retry_each(ids)
+    return ActReport(report.ids, {id: str(error) for id, error in report.refusals.items()}, report.revived)
+
+
+def run_again(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """Run successes again, each as a new work."""
+    statuses, report = statuses_of(ids), ActReport()
+
+    def again(id: str) -> None:
+        if statuses.get(id) in RETRYABLE:
+            raise NotRetryable(f"expected the work {id} to be a success, but it is {statuses[id]}; retry it.")
+        report.made[id] = retry_one(id, again=True).id
+
+    return each(ids, again, report)
+
+
+def cancel(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """Cancel works that have not ended."""
+    return ActReport(cancel_works(ids))
+
+
+def run_now(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """Make scheduled works due now, be it that they were delayed or wait for a retry."""
+    return report_of(trigger_each(ids), "run_at")
+
+
+def complete(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """End works with success, with the parameter ``result`` as their result."""
+    return each(ids, lambda id: complete_work(id, parameters.get("result")))
+
+
+def delete(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """Delete works with their chains. A chain that blocks a work that stays is refused, with a sentence."""
+    chains = chains_of(ids)
+    refused: dict[str, str] = {}
+    while wanted := [chain for chain in dict.fromkeys(chains.values()) if chain not in refused]:
+        try:
+            gone = set(delete_chains(wanted))
+        except BlockerReference as error:
+            refused |= {chain: kept_for(chain, waiter) for chain, waiter in error.references}
+        else:
+            done = [id for id in ids if chains.get(id) in gone]
+            return ActReport(done, {id: refused[c] for id, c in chains.items() if c in refused})
+    return ActReport(refused={id: refused[chain] for id, chain in chains.items()})
+
+
+def kept_for(chain: str, waiter: str) -> str:
+    """Return the sentence for a chain that blocks a work."""
+    return (
+        f"expected chains that block no other work, but {chain} blocks the work {waiter}; it was not "
+        "deleted. Choose that work too, or delete it first."
+    )
+
+
+def change_priority(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """Give works that wait the priority of the parameter ``priority``."""
+    return report_of(set_priority(ids, parameters["priority"]), "priority")
+
+
+def change_queue(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    """Move works that wait to the queue of the parameter ``queue``."""
+    return report_of(set_queue(ids, parameters["queue"]), "queue")
+
+
+def report_of(report: ChangeReport, column: str) -> ActReport:
+    """Return the report of a change as that of an act, with the old values of one column."""
+    return ActReport(
+        done=[before.id for before, _ in report.changed],
+        refused={id: str(error) for id, error in report.refusals.items()},
+        before={before.id: {column: getattr(before, column)} for before, _ in report.changed},
+    )
+
+
+def each(ids: Sequence[str], act: Callable[[str], object], report: ActReport | None = None) -> ActReport:
+    """Act on each work in a transaction of its own; return which were done, and the refusals."""
+    report = report or ActReport()
+    for id in dict.fromkeys(ids):
+        try:
+            act(id)
+        except AyeworkError as refusal:
+            report.refused[id] = str(refusal)
+        else:
+            report.done.append(id)
+    return report
+
+
+#: The acts by name. Names are stored with bulk actions.
+ACTS: Mapping[str, Act] = {
+    "retry": Act(retry, RETRYABLE),
+    "run_again": Act(run_again, frozenset({Status.SUCCESS})),
+    "cancel": Act(cancel, LIVE),
+    "run_now": Act(run_now, frozenset({Status.SCHEDULED})),
+    "complete": Act(complete, LIVE),
+    "delete": Act(delete, frozenset(Status)),
+    "change_priority": Act(change_priority, WAITING),
+    "change_queue": Act(change_queue, WAITING),
+}

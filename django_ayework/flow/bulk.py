@@ -1,0 +1,330 @@
+"""Bulk actions: an act on all works that match a filter, carried out page by page by workers.
+
+To create one costs the same whatever matches. A page is one transaction: the act, the counts and the cursor
+commit together. So a kill neither repeats an act nor loses one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.db import Error, InterfaceError, OperationalError
+
+from django_ayework.define.requests import new_uuid7
+from django_ayework.documentation import documented
+from django_ayework.errors import did_you_mean
+from django_ayework.flow.acts import ACTS, ActReport
+from django_ayework.flow.events import report
+from django_ayework.flow.notify import Notification, due_works, sender
+from django_ayework.models import BulkAction
+from django_ayework.rules.durations import later
+from django_ayework.rules.formatting import error_line, error_text
+from django_ayework.rules.notifications import ANYTHING
+from django_ayework.store import bulk_actions
+from django_ayework.store.clock import clock
+from django_ayework.store.database import (
+    alias,
+    dialect,
+    has_timed_out,
+    in_own_transaction,
+    is_contention,
+    on_commit,
+    own_transaction,
+)
+from django_ayework.store.selection import COUNTED, Page, Selection, selection_of
+from django_ayework.store.walks import Place
+
+logger = logging.getLogger("django_ayework")
+
+#: Works of one page: their rows stay locked until its transaction ends.
+PAGE = 25
+#: Explicit ids that one bulk action takes, and refusals that it keeps.
+IDS, KEPT = 500, 20
+#: Seconds of delay that a bulk action with a pace makes up for, as its worker was busy or gone.
+SLACK = 2.0
+#: The columns that a page writes.
+WRITTEN = ("done", "refused", "report", "status", "cursor", "next_at", "ended_at")
+#: Seconds until a page is tried again that another worker has.
+OTHERS_TURN = 0.5
+#: Stored as the number of expected works when nobody has counted them.
+UNKNOWN = -1
+#: For how long bulk actions that have ended are kept.
+KEPT_FOR = timedelta(days=30)
+
+#: Errors of a database that is away, unless a statement took too long.
+AWAY = (InterfaceError, OperationalError)
+
+HELD = "another transaction held this work, or one that it belongs to; act on it again."
+
+
+# Creating, stopping, resuming
+
+
+def create(
+    action: str,
+    filter: Mapping[str, Any],
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    per_minute: int | None = None,
+    until: datetime | None = None,
+    by: str = "",
+) -> BulkAction:
+    """Store a bulk action, which workers begin to carry out after the commit.
+
+    ``filter`` are parameters of ``store.selection``. Works that die, or are queued, after ``until`` are left
+    alone: now, unless it is given. ``per_minute`` is how many works are acted on in a minute (None: no
+    bound). ``by`` is the name of a user.
+
+    Raises ValueError for an unknown act or parameter, for a value that a parameter cannot have, for more than
+    500 ids, and for a pace below 1.
+    """
+    if action not in ACTS:
+        raise documented(
+            ValueError(
+                f"expected an act among {', '.join(ACTS)}; got {action!r}.{did_you_mean(action, ACTS)}"
+            ),
+            "bulk-action-arguments",
+        )
+    if per_minute is not None and per_minute < 1:
+        raise documented(
+            ValueError(f"expected per_minute to be at least 1, or None; got {per_minute}."),
+            "bulk-action-arguments",
+        )
+    if len(filter.get("ids", ())) > IDS:
+        raise documented(
+            ValueError(f"expected at most {IDS} ids, got {len(filter['ids'])}; filter by something else."),
+            "bulk-action-arguments",
+        )
+    now = clock.now()
+    row = BulkAction(
+        id=new_uuid7(),
+        action=action,
+        parameters=json.dumps(dict(parameters or {})),
+        filter=json.dumps(dict(filter)),
+        until=min(until or now, now),
+        per_minute=per_minute,
+        next_at=now,
+        created_at=now,
+        created_by=by[:150],
+    )
+    counted = selected(row).count()
+    row.expected = UNKNOWN if counted is None else counted
+    return stored(row)
+
+
+@own_transaction
+def stored(row: BulkAction) -> BulkAction:
+    """Insert a bulk action, and wake workers after the commit."""
+    row.save(using=alias(), force_insert=True)
+    on_commit(wake_workers)
+    return row
+
+
+def stop(id: str) -> bool:
+    """Stop a bulk action after its present page; return whether it was running."""
+    return bulk_actions.change(id, ["running"], status="stopped", next_at=None, ended_at=clock.now())
+
+
+@own_transaction
+def resume(id: str) -> bool:
+    """Let a bulk action that was stopped, or has failed, go on where it was; return whether it was one."""
+    columns: dict[str, Any] = {"status": "running", "next_at": clock.now(), "ended_at": None}
+    resumed = bulk_actions.change(id, ["stopped", "failed"], **columns)
+    on_commit(wake_workers)
+    return resumed
+
+
+def wake_workers() -> None:
+    """Let the workers of all processes look for due bulk actions."""
+    due_works.publish(ANYTHING)
+    sender.publish(Notification(ANYTHING))
+
+
+def filter_of(row: BulkAction) -> dict[str, Any]:
+    """Return the filter of a bulk action."""
+    filter: dict[str, Any] = json.loads(row.filter)
+    return filter
+
+
+def selected(row: BulkAction) -> Selection:
+    """Return the works of a bulk action."""
+    return selection_of(filter_of(row), ACTS[row.action].statuses, row.until)
+
+
+def count_of(action: str, filter: Mapping[str, Any], until: datetime) -> int | None:
+    """Count the works that a bulk action would act on, up to one more than 10 000; None: too many to look at.
+
+    Raises ValueError as :func:`create` does.
+    """
+    return selection_of(filter, ACTS[action].statuses, until).count()
+
+
+# Carrying out
+
+
+def carry_out(seconds: float, is_over: Callable[[], bool] = lambda: False) -> float | None:
+    """Carry out pages that are due, for about so many seconds; return how long none is due, None if none is.
+
+    A page that is due and that another worker has is tried again after a while.
+    """
+    until, is_free = time.monotonic() + seconds, True
+    while is_free and not is_over() and time.monotonic() < until:
+        is_free = step()
+    due_at = bulk_actions.next_due(ACTS)
+    if due_at is None:
+        return None
+    pause = (due_at - clock.now()).total_seconds()
+    return max(pause, 0.0 if is_free else OTHERS_TURN)
+
+
+def run_bulk_actions() -> int:
+    """Carry out all bulk actions to their ends at once, whatever their pace; return how many pages that took.
+
+    For tests.
+    """
+    pages = 0
+    while (due_at := bulk_actions.next_due(ACTS)) is not None:
+        pages += step(max(due_at, clock.now()))
+    return pages
+
+
+@dataclass(slots=True)
+class Tried:
+    """The bulk action whose page was tried last."""
+
+    id: str = ""
+
+
+def step(at: datetime | None = None) -> bool:
+    """Carry out one page; return whether one was due that no other worker has.
+
+    When others hold rows of the page, its first work is tried alone; when that is held, too, it is passed
+    over. An error that would come again ends the bulk action as failed. Raises errors of a database that is
+    away.
+    """
+    tried = Tried()
+    for turn in (partial(carry_out_page, PAGE), partial(carry_out_page, 1), pass_over):
+        try:
+            return in_own_transaction(partial(turn, tried, at or clock.now()))
+        except Error as error:
+            if is_contention(error):
+                if dialect().lock_codes:
+                    continue
+                return False  # SQLite has one lock for everything, so no work is to blame
+            if not tried.id or (isinstance(error, AWAY) and not has_timed_out(error)):
+                raise
+            fail(tried.id, error)
+            return True
+        except Exception as error:
+            if not tried.id:
+                raise
+            fail(tried.id, error)
+            return True
+    return False
+
+
+def carry_out_page(most: int, tried: Tried, now: datetime) -> bool:
+    """Act on the next works of the bulk action that is due for the longest; return whether there was one.
+
+    Its row is locked before the works are read, and until the commit: of two workers the later one skips it,
+    or begins behind the cursor that the first has written. Every act here joins this transaction.
+    """
+    row = bulk_actions.lock_due(now, ACTS)
+    if row is None:
+        return False
+    tried.id = row.id
+    page = next_page(row, most)
+    act = ACTS[row.action]
+    done = act.run(page.ids, json.loads(row.parameters)) if page.ids else ActReport()
+    advance(row, page, done, now)
+    return True
+
+
+def pass_over(tried: Tried, now: datetime) -> bool:
+    """Refuse the next work of a bulk action, as others hold it."""
+    row = bulk_actions.lock_due(now, ACTS)
+    if row is None:
+        return False
+    tried.id = row.id
+    page = next_page(row, 1)
+    advance(row, page, ActReport(refused=dict.fromkeys(page.ids, HELD)), now)
+    return True
+
+
+def next_page(row: BulkAction, most: int) -> Page:
+    """Return the next works of a bulk action, as many as its pace allows."""
+    pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
+    return selected(row).page(place_of(row.cursor), min(most, pace))
+
+
+def advance(row: BulkAction, page: Page, done: ActReport, now: datetime) -> None:
+    """Write what became of a page, and when the next one is due."""
+    row.done += len(done.done) + len(done.revived)
+    row.refused += len(done.refused)
+    row.report = with_refusals(row.report, done.refused)
+    if page.next is None:
+        row.status, row.next_at, row.ended_at = "done", None, clock.now()
+    else:
+        row.cursor = json.dumps([page.next.moment.isoformat(), page.next.id])
+        row.next_at = next_moment(row, len(page.ids), now)
+    row.save(using=alias(), update_fields=WRITTEN)
+
+
+def next_moment(row: BulkAction, works: int, now: datetime) -> datetime:
+    """Return when the next page is due, after so many works.
+
+    It follows the moment at which this one was due, so that short delays do not slow the pace down.
+    """
+    if row.per_minute is None or row.next_at is None:
+        return now
+    return later(max(row.next_at, later(now, -SLACK)), works * 60 / row.per_minute)
+
+
+def with_refusals(report: str, refused: Mapping[str, str]) -> str:
+    """Return the stored refusals with more of them, as long as there is room."""
+    kept = json.loads(report)
+    kept += [[id, error_line(sentence)] for id, sentence in refused.items()]
+    return json.dumps(kept[:KEPT])
+
+
+def place_of(cursor: str) -> Place | None:
+    """Return where the next page begins; None for the first one."""
+    if not cursor:
+        return None
+    moment, id = json.loads(cursor)
+    return Place(datetime.fromisoformat(moment), id)
+
+
+@own_transaction
+def fail(id: str, error: Exception) -> None:
+    """End a bulk action as failed, with its error: a page that breaks is not tried again and again."""
+    report(error, "queue", f"the bulk action {id} failed")
+    row = bulk_actions.lock_running(id)
+    if row is not None:
+        kept = [["", error_line(error_text(error))], *json.loads(row.report)]
+        bulk_actions.change(
+            id,
+            ["running"],
+            status="failed",
+            next_at=None,
+            ended_at=clock.now(),
+            report=json.dumps(kept[: KEPT + 1]),
+        )
+
+
+def prune(now: datetime, limit: int) -> int:
+    """Delete bulk actions that ended 30 days ago; return how many."""
+    return bulk_actions.delete_ended(now - KEPT_FOR, limit)
+
+
+def is_capped(row: BulkAction) -> bool:
+    """Tell whether more works were expected than were counted."""
+    return row.expected > COUNTED

@@ -1,0 +1,168 @@
+"""Changing works that wait: due now, of another priority, in another queue. One transaction per call.
+
+A work that takes turns gets a new turn where it goes. Scheduled and blocked works get theirs once they become
+pending, so only pending ones are given one here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django_ayework.define.handles import WorkState
+from django_ayework.define.options import check_name, check_priority
+from django_ayework.errors import AyeworkError, NotTriggerable, NotWaiting, WorkNotFound
+from django_ayework.flow.gates import flush
+from django_ayework.flow.states import state_of
+from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.rules.states import WAITING, Status
+from django_ayework.store import transitions
+from django_ayework.store.clock import clock
+from django_ayework.store.database import own_transaction
+from django_ayework.store.rows import WorkRow, lock_rows, statuses_of
+
+
+@dataclass(slots=True)
+class ChangeReport:
+    """The works that a call changed, before and after; and the refusals by id."""
+
+    changed: list[tuple[WorkRow, WorkRow]] = field(default_factory=list)
+    refusals: dict[str, AyeworkError] = field(default_factory=dict)
+
+    def states(self) -> list[WorkState]:
+        """Return the works as they are now. Raises the first refusal."""
+        for refusal in self.refusals.values():
+            raise refusal
+        return [state_of(after) for _, after in self.changed]
+
+
+Change = Callable[[WorkRow, UnitOfWork], WorkRow]
+
+
+def lock_waiting(ids: Iterable[str]) -> dict[str, WorkRow]:
+    """Lock those of these works that wait, and return them.
+
+    A settlement locks the works that it ends before the blocked works that wait for them. So blocked works
+    come last here, too, or the two could wait for each other.
+    """
+    waiting = {id: status for id, status in statuses_of(ids).items() if status in WAITING}
+    blocked = {id for id, status in waiting.items() if status is Status.BLOCKED}
+    locked = {**lock_rows(waiting.keys() - blocked), **lock_rows(blocked)}
+    return {id: row for id, row in locked.items() if row.status in WAITING}
+
+
+def refusal_of(id: str, status: str | None, act: str) -> AyeworkError:
+    """Return the error for a work that does not wait, or is not there."""
+    if status is None:
+        return WorkNotFound(f"no work has the id {id!r}, so it cannot be {act}.", id=id)
+    text = (
+        f"expected the work {id} to be blocked, scheduled or pending, but it is {status}; it was not {act}."
+    )
+    return NotWaiting(text, id=id)
+
+
+@own_transaction
+def change_each(ids: Sequence[str], act: str, columns: dict[str, Any]) -> ChangeReport:
+    """Give works that wait another priority or queue; ``act`` is the word for that in refusals."""
+    ids = list(dict.fromkeys(ids))
+    report = ChangeReport()
+    locked = lock_waiting(ids)
+    others = statuses_of(id for id in ids if id not in locked)
+    for id in ids:
+        if id in locked:
+            report.changed.append((locked[id], locked[id]._replace(**columns)))
+        else:
+            report.refusals[id] = refusal_of(id, others.get(id), act)
+    unit_of_work = UnitOfWork(clock.now())
+    transitions.relocate(report.changed, unit_of_work.now)
+    for _, after in report.changed:
+        unit_of_work.effects.awaits_worker(after)
+    flush(unit_of_work)
+    return report
+
+
+@own_transaction
+def change_priority(ids: Sequence[str], priority: int) -> list[WorkState]:
+    """Give works that wait another priority, all or none; return their states in the order given, each once.
+
+    Raises WorkNotFound, NotWaiting for a work that runs or has ended, and InvalidOption.
+    """
+    return set_priority(ids, priority).states()
+
+
+@own_transaction
+def change_queue(ids: Sequence[str], queue: str) -> list[WorkState]:
+    """Move works that wait to another queue, all or none; return their states in the order given, each once.
+
+    Raises WorkNotFound, NotWaiting for a work that runs or has ended, and InvalidOption.
+    """
+    return set_queue(ids, queue).states()
+
+
+def set_priority(ids: Sequence[str], priority: int) -> ChangeReport:
+    """Give those of these works that wait another priority. Raises InvalidOption."""
+    return change_each(ids, "changed", {"priority": check_priority(priority, "priority")})
+
+
+def set_queue(ids: Sequence[str], queue: str) -> ChangeReport:
+    """Move those of these works that wait to another queue. Raises InvalidOption."""
+    return change_each(ids, "moved", {"queue": check_name(queue, "queue")})
+
+
+# Triggering
+
+
+@own_transaction
+def trigger(ids: Sequence[str]) -> list[WorkState]:
+    """Make scheduled works due now, all or none; return their states in the order given, each once.
+
+    Raises WorkNotFound, and NotTriggerable for a work that is not scheduled; then none is triggered.
+    """
+    ids = list(dict.fromkeys(ids))
+    locked = lock_rows(ids)
+    require_scheduled(ids, locked)
+    return [state_of(row) for row in make_due([locked[id] for id in ids])]
+
+
+@own_transaction
+def trigger_each(ids: Sequence[str]) -> ChangeReport:
+    """Make those of these works due now that are scheduled."""
+    ids = list(dict.fromkeys(ids))
+    locked = lock_rows(ids)
+    report = ChangeReport()
+    scheduled = []
+    for id in ids:
+        try:
+            require_scheduled([id], locked)
+        except AyeworkError as refusal:
+            report.refusals[id] = refusal
+        else:
+            scheduled.append(locked[id])
+    report.changed = list(zip(scheduled, make_due(scheduled), strict=True))
+    return report
+
+
+def make_due(locked: Sequence[WorkRow]) -> list[WorkRow]:
+    """Make locked scheduled works pending; return their rows."""
+    unit_of_work = UnitOfWork(clock.now())
+    moves = [row.becoming(Status.PENDING, run_at=unit_of_work.now, error=row.error) for row in locked]
+    transitions.apply(moves)
+    triggered = [row.after(move) for row, move in zip(locked, moves, strict=True)]
+    for row in triggered:
+        unit_of_work.effects.awaits_worker(row)
+    flush(unit_of_work)
+    return triggered
+
+
+def require_scheduled(ids: Sequence[str], locked: dict[str, WorkRow]) -> None:
+    """Raise unless every work exists and is scheduled; a missing work is reported first."""
+    for id in ids:
+        if id not in locked:
+            raise WorkNotFound(f"no work has the id {id!r}, so none was triggered.", id=id)
+    for id in ids:
+        if locked[id].status != Status.SCHEDULED:
+            raise NotTriggerable(
+                f"expected the work {id} to be scheduled, but it is {locked[id].status}; none was triggered.",
+                id=id,
+            )

@@ -1,0 +1,113 @@
+"""The services behind the context of a running handler: progress, claims of keys, the works waited for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from django_ayework.define.context import Assignment
+from django_ayework.flow.options import decode_options
+from django_ayework.flow.releases import blockers_of
+from django_ayework.flow.states import dependents_of
+from django_ayework.rules.formatting import error_before
+from django_ayework.rules.states import Status
+from django_ayework.store import locks
+from django_ayework.store.clock import clock
+from django_ayework.store.connections import read
+from django_ayework.store.rows import WorkRow, statuses_of
+
+# The facts of a work that a context shows.
+
+
+class WaitedFor:
+    """The works that a work has waited for, perhaps very many ids: read at the first use, and kept."""
+
+    def __init__(self, row: WorkRow) -> None:
+        self._row = row
+
+    @cached_property
+    def dependents(self) -> tuple[str, ...]:
+        """The ids that the gate which released the work had waited for."""
+        return read(lambda: dependents_of(self._row))
+
+    @cached_property
+    def blockers(self) -> tuple[Any, ...]:
+        """The results of the chains that had blocked the work."""
+        if not decode_options(self._row.options).blocked:
+            return ()
+        return read(lambda: blockers_of([self._row.id])[self._row.id])
+
+
+def assignment_of(row: WorkRow) -> Assignment:
+    """Return the facts a handler may read."""
+    waited_for = WaitedFor(row)
+    return Assignment(
+        row.id, row.type, row.group, row.chain, row.attempt, row.parent_id,
+        lambda: waited_for.dependents, lambda: waited_for.blockers,
+        error_before(row.error) or None, row.deadline, row.unit,
+    )  # fmt: skip
+
+
+# The calls of a running handler to the engine.
+
+CLAIM_LIFE = timedelta(hours=24)
+MAX_KEY_LENGTH = 180
+
+
+class EngineServices:
+    """The services of one process; progress is kept here until the worker writes it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress: dict[str, str] = {}
+
+    def claim(self, key: str) -> bool:
+        """Take a key once across the fleet, for 24 hours."""
+        now = clock.now()
+        return locks.set_if_absent(claim_key(key), "", now, now + CLAIM_LIFE)
+
+    def states(self, ids: Iterable[str]) -> list[Status | None]:
+        """Return the status of each work, in order; None for an unknown one."""
+        wanted = list(ids)
+        found = statuses_of(wanted)
+        return [found.get(id) for id in wanted]
+
+    def note_failure(self, id: str, error: BaseException) -> None:
+        """Note what failed an attempt; the testing kit shows it."""
+
+    def progress(self, id: str, progress: Mapping[str, Any]) -> None:
+        """Keep the latest progress of a work."""
+        encoded = json.dumps(progress, default=float)
+        with self._lock:
+            self._progress[id] = encoded
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether there is any to be written."""
+        return bool(self._progress)
+
+    def latest_progress(self, id: str) -> str | None:
+        """Return the progress of one work that is not written yet, and keep it."""
+        with self._lock:
+            return self._progress.get(id)
+
+    def take_progress(self, ids: Iterable[str] | None = None) -> dict[str, str]:
+        """Return the progress (of these works, or of all) that is not written yet, and forget it."""
+        with self._lock:
+            wanted = list(self._progress) if ids is None else [id for id in ids if id in self._progress]
+            return {id: self._progress.pop(id) for id in wanted}
+
+
+def claim_key(key: str) -> str:
+    """Return the stored key, hashed where needed so that any text will do.
+
+    MySQL compares without trailing spaces, and no database takes every character.
+    """
+    if len(key) > MAX_KEY_LENGTH or not key.isprintable() or key.endswith(" "):
+        key = f"sha256:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return f"claim:{key}"

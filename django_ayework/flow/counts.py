@@ -1,0 +1,66 @@
+"""How many works there are of each type, by queue and status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from django_ayework.define.handles import WorkCount
+from django_ayework.flow.overview import COUNTED_IN_ALL, MOST_LANES, pending_counts, works_in
+from django_ayework.rules.states import TERMINAL, Status
+from django_ayework.store import backlog, deletion
+from django_ayework.store.backlog import Depth
+from django_ayework.store.database import sync_only
+
+#: Types whose ended works are counted.
+MOST_TYPES = 200
+
+
+@sync_only
+def work_counts() -> list[WorkCount]:
+    """Return how many works there are of each queue, type and status, without zeros, sorted.
+
+    Of each status about 20 000 works are counted at most, shared among its types. A count that may be too
+    small for that is ``capped``. So the cost is bounded, whatever the table holds.
+
+    Example::
+
+        for each in work_counts():
+            gauge.labels(each.queue, each.type, each.status).set(each.works)
+    """
+    return sorted([*counted_pending(), *counted_live(), *counted_ended()], key=lambda each: each.place)
+
+
+def counted_pending() -> Iterator[WorkCount]:
+    """Yield the counts of pending works, lane by lane."""
+    lanes, _ = backlog.first_lanes(MOST_LANES)
+    depths, bounds = pending_counts(lanes)
+    for depth in depths:
+        bound = bounds[depth.queue, depth.type]
+        yield counted(depth, Status.PENDING, min(depth.works, bound), depth.works > bound)
+
+
+def counted_live() -> Iterator[WorkCount]:
+    """Yield the counts of the other works that have not ended; the bound is one for all of a status."""
+    for status in backlog.IN_ORDER:
+        depths = backlog.depths_at(status, COUNTED_IN_ALL)
+        is_capped = works_in(depths) >= COUNTED_IN_ALL
+        for depth in depths:
+            yield counted(depth, status, depth.works, is_capped)
+
+
+def counted_ended() -> Iterator[WorkCount]:
+    """Yield the counts of ended works; the types of a status share the bound."""
+    for status in sorted(TERMINAL):
+        types = [type for type, _ in islice(deletion.types_ended(status), MOST_TYPES)]
+        bound = COUNTED_IN_ALL // max(1, len(types))
+        depths = backlog.ended_depths(status, types, bound)
+        for type in types:
+            of_type = [depth for depth in depths if depth.type == type]
+            for depth in of_type:
+                yield counted(depth, status, depth.works, works_in(of_type) >= bound)
+
+
+def counted(depth: Depth, status: Status, works: int, is_capped: bool) -> WorkCount:
+    """Return a count."""
+    return WorkCount(depth.queue, depth.type, status, works, is_capped)

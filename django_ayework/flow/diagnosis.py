@@ -1,0 +1,313 @@
+"""The checks of ``ayework_doctor``: each reads figures and judges them. Nothing is written or locked."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import Error
+
+from django_ayework.conf import get_settings
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.define.types import registry
+from django_ayework.flow.explain import live_workers
+from django_ayework.flow.maintenance import overdue_types
+from django_ayework.flow.overview import overview
+from django_ayework.flow.startup_checks import in_one_line, project_version, text_of_missing, wrong_isolation
+from django_ayework.models import WorkerProcess
+from django_ayework.ports.pubsub import get_pubsub
+from django_ayework.ports.pubsub.base import PubSub, connections_of, reaches_others
+from django_ayework.ports.pubsub.listener import Listening
+from django_ayework.rules import diagnosis as judge
+from django_ayework.rules import server_diagnosis as judge_server
+from django_ayework.rules.diagnosis import Ahead, Diagnosis, LateSchedule, Reuse, Unpruned
+from django_ayework.rules.health import Budget
+from django_ayework.rules.notifications import DUE
+from django_ayework.store import backlog
+from django_ayework.store.clock import clock, database_now
+from django_ayework.store.database import alias, atomic, connection, in_transaction, sync_only
+from django_ayework.store.diagnosis import mysql, postgresql, sqlite, tables
+from django_ayework.store.lanes import Lane
+from django_ayework.store.sessions import (
+    engine_session,
+    missing_migrations,
+    name_of_server,
+    pool_size,
+)
+
+#: Lanes whose claims are explained; other works that are looked at for their types; works that are counted.
+MOST_LANES, MOST_WORKS, MOST_COUNTED = 20, 10_000, 10_000
+MOST_SCHEDULES = 200
+#: A table with fewer works than this may be read in any way.
+LARGE = 1000
+#: Seconds to wait for a message, and between two messages that are sent.
+ROUND_TRIP, AGAIN = 5.0, 0.2
+#: Seconds for which SQLite may check its file.
+QUICK_CHECK = 10.0
+#: The channel of the round trip. A name of letters and underscores.
+CHANNEL = "doctor"
+
+Check = Callable[[], Diagnosis | Iterable[Diagnosis]]
+
+
+@sync_only
+def diagnose() -> Iterator[Diagnosis]:
+    """Yield the findings of all checks; only one if the database does not answer or lacks migrations."""
+    try:
+        answer = f"The database {alias()!r} answers: {name_of_server()}."
+        missing = missing_migrations()
+    except Error as error:
+        text = f"The database {alias()!r} does not answer: {in_one_line(error)}."
+        yield judge.judged("database", text, "Check its server, and DATABASES in the settings.", fails=True)
+        return
+    text, command = text_of_missing(missing).split(". Run: ") if missing else (answer, "")
+    yield judge.judged("database", text, f"Run: {command}", fails=bool(missing))
+    if missing:
+        return
+    clock.synchronise()
+    for name, check in (*CHECKS.items(), *CHECKS_OF_SERVER[connection().vendor].items()):
+        yield from carried_out(name, check)
+
+
+def carried_out(name: str, check: Check) -> Iterator[Diagnosis]:
+    """Yield what a check finds, or that the database refused it."""
+    try:
+        with atomic() if in_transaction() else nullcontext():
+            found = check()
+            yield from [found] if isinstance(found, Diagnosis) else list(found)
+    except Error as error:
+        yield judge.unreadable(name, in_one_line(error))
+
+
+# Works, workers and schedules
+
+
+def check_works() -> list[Diagnosis]:
+    """Ask the overview what is wrong."""
+    seen = overview()
+    is_waiting = any(queue.pending or queue.waiting or queue.lapsed for queue in seen.queues)
+    return judge.of_overview(seen.problems, seen.headline, is_waiting)
+
+
+def check_leases() -> Diagnosis:
+    """Count running works whose lease lapsed a while ago."""
+    before = clock.now() - timedelta(seconds=judge.LAPSED_FOR)
+    return judge.of_leases(backlog.lapsed_by_queue(before, MOST_COUNTED), MOST_COUNTED)
+
+
+def check_types() -> Diagnosis:
+    """Compare the types of works that wait with those that are registered."""
+    waiting = tables.waiting_types(MOST_LANES * 10, MOST_WORKS)
+    unknown = sorted(name for name in waiting if name != GATE_TYPE and registry.find(name) is None)
+    return judge.of_types(unknown, registry.names())
+
+
+def check_schedules() -> Diagnosis:
+    """Find the schedules that are due and were not fired."""
+    now = clock.now()
+    late = [
+        LateSchedule(row.name, (now - row.due_at).total_seconds())
+        for row in backlog.schedules_due(MOST_SCHEDULES)
+        if row.due_at is not None
+    ]
+    return judge.of_schedules(late, tables.number_of_schedules())
+
+
+def check_retention() -> Diagnosis:
+    """Count ended works that are older than their retention."""
+    now = clock.now()
+    found = [
+        Unpruned(
+            status,
+            type,
+            tables.count_ended(status, type, before, MOST_COUNTED),
+            (before - oldest).total_seconds(),
+        )
+        for status, type, oldest, before in overdue_types(now)
+    ]
+    return judge.of_retention(found, MOST_COUNTED)
+
+
+def check_versions() -> Diagnosis:
+    """Compare the versions of live workers with that of this code."""
+    return judge.of_versions([worker.version for worker in live()], project_version())
+
+
+def live() -> list[WorkerProcess]:
+    """Return the workers that are alive."""
+    return live_workers(clock.now())
+
+
+# The way to the database
+
+
+def check_clocks() -> Diagnosis:
+    """Compare the clocks of this machine, of the database, and of live workers."""
+    before = datetime.now(UTC)
+    there = database_now()
+    here = before + (datetime.now(UTC) - before) / 2
+    ahead = [
+        Ahead(worker.name or worker.id, (worker.seen_at - there).total_seconds())
+        for worker in live()
+        if worker.seen_at > there
+    ]
+    return judge.of_clocks((here - there).total_seconds(), ahead)
+
+
+def check_wakeups() -> Diagnosis:
+    """Send a message to this very process through the project's PubSub, or wait until its watch begins."""
+    pubsub = get_pubsub()
+    kind = type(pubsub).__name__
+    if reaches_others(pubsub):
+        return judge.of_wakeups(kind, round_trip(pubsub), is_round_trip=True)
+    if isinstance(pubsub, Listening):
+        return judge.of_wakeups(kind, beginning_of_watch(pubsub), is_round_trip=False)
+    return judge.not_applicable("wake_ups", f"{kind} carries nothing between processes: workers poll.")
+
+
+def round_trip(pubsub: PubSub) -> float | None:
+    """Return after how many seconds a message of ours has come back; None if none has."""
+    token, arrived, started = secrets.token_hex(8), threading.Event(), time.monotonic()
+    unsubscribe = pubsub.subscribe(CHANNEL, lambda message: arrived.set() if message == token else None)
+    try:
+        while not arrived.is_set() and time.monotonic() - started < ROUND_TRIP:
+            pubsub.publish(CHANNEL, token)  # again and again: the first may be sent before anybody listens
+            arrived.wait(AGAIN)
+        return time.monotonic() - started if arrived.is_set() else None
+    finally:
+        unsubscribe()
+
+
+def beginning_of_watch(pubsub: PubSub) -> float | None:
+    """Return after how many seconds a watch of the database has begun; None if it has not."""
+    begun, started = threading.Event(), time.monotonic()
+    unsubscribe = pubsub.subscribe(DUE, lambda message: begun.set())
+    try:
+        return time.monotonic() - started if begun.wait(ROUND_TRIP) else None
+    finally:
+        unsubscribe()
+
+
+def check_isolation() -> Diagnosis:
+    """Look at the isolation level of the project's sessions."""
+    wrong = wrong_isolation(connection())
+    if wrong is not None:
+        return judge.judged("isolation", wrong.text, wrong.hint, fails=True)
+    return judge.judged("isolation", "Transactions see what others have committed.", "")
+
+
+def check_reuse() -> Diagnosis:
+    """Look at how connections are kept between works."""
+    options: Any = connection().settings_dict
+    idle = {"postgresql": postgresql.idle_limit, "mysql": mysql.idle_limit}.get(connection().vendor)
+    if idle is None:
+        return judge.not_applicable("connection_reuse", "SQLite has no server to connect to.")
+    return judge.of_reuse(
+        Reuse(
+            options["CONN_MAX_AGE"],
+            options["CONN_HEALTH_CHECKS"],
+            pool_size(),
+            get_settings().concurrency,
+            idle(),
+        )
+    )
+
+
+def check_claims() -> Diagnosis:
+    """Explain the claim of each lane in a session that is set up as a worker's."""
+    lanes, _ = backlog.first_lanes(MOST_LANES)
+    are_large = tables.has_more_works_than(LARGE)
+    with engine_session():
+        plans = {
+            f"{lane.queue}: {lane.type}": tables.plan_of_claim(lane)
+            for lane in lanes or [Lane("default", "any")]
+        }
+    return judge.of_plans(plans, "ayework_lane", are_large)
+
+
+def check_indexes() -> Diagnosis:
+    """Compare the indexes of the tables with those that the models declare."""
+    missing, number = tables.missing_indexes()
+    invalid = postgresql.invalid_indexes() if connection().vendor == "postgresql" else []
+    return judge.of_indexes(sorted({*missing, *invalid}), number)
+
+
+def needed_connections() -> int:
+    """Return how many connections the live workers may need together."""
+    wakeups = connections_of(get_pubsub())
+    hooks = get_settings().unhandled_group is not None
+    return sum(
+        Budget(concurrency=worker.concurrency, unhandled_groups=hooks, wakeups=wakeups).per_process
+        for worker in live()
+    )
+
+
+#: The checks that every database has, by name.
+CHECKS: dict[str, Check] = {
+    "works": check_works,
+    "leases": check_leases,
+    "types": check_types,
+    "schedules": check_schedules,
+    "retention": check_retention,
+    "versions": check_versions,
+    "clocks": check_clocks,
+    "wake_ups": check_wakeups,
+    "isolation": check_isolation,
+    "driver": lambda: judge_server.of_driver(tables.driver()),
+    "connection_reuse": check_reuse,
+    "claims": check_claims,
+    "indexes": check_indexes,
+}
+
+
+# The server
+
+
+def check_integrity() -> Diagnosis:
+    """Let SQLite check its file, for a bounded time."""
+    started = time.monotonic()
+    errors = sqlite.quick_check(QUICK_CHECK)
+    return judge_server.of_integrity(errors, time.monotonic() - started)
+
+
+def missing_here(names: Iterable[str], database: str) -> dict[str, Check]:
+    """Return checks that a kind of database has nothing for."""
+
+    def check_of(name: str) -> Check:
+        return lambda: judge.not_applicable(name, f"{database} has no such figures.")
+
+    return {name: check_of(name) for name in names}
+
+
+CHECKS_OF_SERVER: dict[str, dict[str, Check]] = {
+    "postgresql": {
+        "transactions": lambda: judge_server.of_transactions(postgresql.oldest_transaction()),
+        "holders": lambda: judge_server.of_holders(
+            postgresql.prepared_transactions(), postgresql.replication_slots()
+        ),
+        "dead_rows": lambda: judge_server.of_dead_rows(postgresql.table_rows(), postgresql.vacuums()),
+        "index_bloat": lambda: judge_server.of_index_bloat(postgresql.index_sizes()),
+        "connections": lambda: judge.of_connections(postgresql.connections(needed_connections())),
+        "session_limits": lambda: judge_server.of_limits(postgresql.session_limits()),
+        **missing_here(("server_settings", "integrity"), "PostgreSQL"),
+    },
+    "mysql": {
+        "transactions": lambda: judge_server.of_transactions(mysql.oldest_transaction()),
+        "dead_rows": lambda: judge_server.of_history(mysql.history_length()),
+        "connections": lambda: judge.of_connections(mysql.connections(needed_connections())),
+        "session_limits": lambda: judge_server.of_limits(mysql.session_limits()),
+        "server_settings": lambda: judge_server.of_mysql_settings(mysql.settings()),
+        **missing_here(("holders", "index_bloat", "integrity"), "MariaDB or MySQL"),
+    },
+    "sqlite": {
+        "dead_rows": lambda: judge_server.of_pages(sqlite.pages()),
+        "server_settings": lambda: judge_server.of_sqlite_settings(sqlite.settings()),
+        "integrity": check_integrity,
+        **missing_here(("transactions", "holders", "index_bloat", "connections", "session_limits"), "SQLite"),
+    },
+}

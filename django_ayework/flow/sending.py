@@ -1,0 +1,166 @@
+"""Sending after a commit: at once, or together with what follows, and never in the way of the caller."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from django.db import connections
+
+from django_ayework.compat import after_fork_in_child
+from django_ayework.flow.events import report
+from django_ayework.store.sessions import engine_session
+
+#: Seconds between two messages of a process; notifications of the meantime are sent together.
+INTERVAL = 0.005
+#: The same while there are more ids than can be named, as every such message says "poll".
+FLOOD_INTERVAL = 0.025
+#: Messages that may follow one another at once, such as of works that one request enqueues.
+BURST = 4
+#: Seconds without a message after which the thread ends, and its connection with it.
+IDLE = 2.0
+#: Seconds until the next try when a message could not be sent.
+PAUSE_AFTER_FAILURE = 1.0
+#: Seconds to wait for the thread's end.
+STOP_TIMEOUT = 2.0
+
+N = TypeVar("N")
+M = TypeVar("M", contravariant=True)
+
+
+class Pending(Protocol[M]):
+    """Messages that are sent together."""
+
+    @property
+    def is_flood(self) -> bool: ...
+
+    def __bool__(self) -> bool: ...
+
+    def add(self, more: M, /) -> object: ...
+
+
+class Sender(ABC, Generic[N]):
+    """Sends what commits have brought about: in the thread that has committed, or in a thread of its own.
+
+    It is sent at once if that is quick and the last time was some time ago. Otherwise the thread sends it,
+    together with what follows. The thread and its connection live while there is much to send. Nothing here
+    raises, and nothing is sent twice: other processes poll now and then.
+    """
+
+    #: The name of the thread; the phase and the report of a failure.
+    thread_name: ClassVar[str]
+    failure: ClassVar[tuple[str, str]]
+
+    def __init__(self) -> None:
+        self.reset()
+        after_fork_in_child(self.reset)
+        atexit.register(self.flush)
+
+    @abstractmethod
+    def empty_batch(self) -> Pending[N]:
+        """Return a batch with nothing in it."""
+
+    @abstractmethod
+    def transmit(self, batch: Any) -> None:
+        """Send a batch, or raise what keeps it from being sent."""
+
+    def reset(self) -> None:
+        """Begin anew, as in a forked process: the thread is that of its parent."""
+        self._changed = threading.Condition(threading.Lock())
+        self._batch = self.empty_batch()
+        self._thread: threading.Thread | None = None
+        self._next_at = float("-inf")  # when a message may be sent, had all before kept their intervals
+        self._is_failing = False
+        self._is_stopping = False
+
+    def send_soon(self, more: N, is_quick: bool) -> None:
+        """Send this in the calling thread if it ``is_quick``, or soon in the thread of its own."""
+        if batch := self._add(more, is_quick):
+            self._send(batch)
+
+    def flush(self) -> None:
+        """Send the rest, as the process ends."""
+        with self._changed:
+            batch, self._batch = self._batch, self.empty_batch()
+        if batch:
+            self._send(batch)
+
+    def stop(self) -> None:
+        """End the thread once it has sent the rest; wait for it."""
+        with self._changed:
+            thread, self._is_stopping = self._thread, True
+            self._changed.notify()
+        if thread is not None:
+            thread.join(STOP_TIMEOUT)
+
+    def _add(self, more: N, is_quick: bool) -> Pending[N] | None:
+        """Add to the batch; return the batch that the caller is to send, None if the thread sends it.
+
+        After a failure the thread sends, until it can: a caller must not wait for a server that is away.
+        """
+        with self._changed:
+            was_empty = not self._batch
+            self._batch.add(more)
+            now = time.monotonic()
+            if was_empty and now >= self._ready_at and is_quick and not self._is_failing:
+                return self._take(now)
+            if self._thread is None:
+                self._is_stopping = False
+                self._thread = threading.Thread(target=self._serve, name=self.thread_name, daemon=True)
+                self._thread.start()
+            elif was_empty:
+                self._changed.notify()
+            return None
+
+    @property
+    def _ready_at(self) -> float:
+        """The time from which the next message may be sent."""
+        return self._next_at - (BURST - 1) * INTERVAL
+
+    def _take(self, now: float) -> Pending[N]:
+        """Return the batch to send now; the caller has the lock."""
+        batch, self._batch = self._batch, self.empty_batch()
+        interval = FLOOD_INTERVAL if batch.is_flood else INTERVAL
+        self._next_at = max(self._next_at, now) + interval
+        return batch
+
+    def _serve(self) -> None:
+        """Send batches, until there has been none for a while."""
+        with engine_session():
+            try:
+                while batch := self._next():
+                    self._send(batch)
+            finally:
+                connections.close_all()
+
+    def _next(self) -> Pending[N] | None:
+        """Wait for something to send, and for the time to send them; None when the thread is to end."""
+        with self._changed:
+            while not self._batch:
+                notified = not self._is_stopping and self._changed.wait(IDLE)
+                if not notified and not self._batch:
+                    self._thread = None
+                    return None
+            while (left := self._ready_at - time.monotonic()) > 0 and not self._is_stopping:
+                self._changed.wait(left)
+            return self._take(time.monotonic())
+
+    def _send(self, batch: Pending[N]) -> None:
+        """Send a batch; an error is reported once while it lasts."""
+        try:
+            self.transmit(batch)
+            self._is_failing = False
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Note that something could not be sent."""
+        was_failing, self._is_failing = self._is_failing, True
+        self._next_at = time.monotonic() + PAUSE_AFTER_FAILURE + BURST * INTERVAL
+        if threading.current_thread() is self._thread:
+            connections.close_all()
+        if not was_failing:
+            report(error, *self.failure)

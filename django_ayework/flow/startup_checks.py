@@ -1,0 +1,314 @@
+"""Whether workers can run: the database, its connections, the queues, and modules that nothing imports."""
+
+from __future__ import annotations
+
+import ast
+import pkgutil
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from django.apps import apps
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error, InterfaceError, OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ayework.conf import get_settings
+from django_ayework.define.types import registry
+from django_ayework.documentation import documented
+from django_ayework.errors import did_you_mean
+from django_ayework.flow.events import report
+from django_ayework.rules.health import Budget
+from django_ayework.store.database import alias, connection, in_transaction
+from django_ayework.store.lanes import lanes_with_work
+from django_ayework.store.sessions import (
+    isolation_levels,
+    missing_migrations,
+    most_connections,
+    name_of_server,
+    pool_size,
+)
+
+DEFAULT_QUEUE = "default"
+#: The length of the column for the version of a worker.
+VERSION_LENGTH = 40
+
+DECORATORS = frozenset({"work", "batch_work"})
+#: Directories of installed packages, which the project does not write itself.
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+#: Modules that define no works for workers.
+PASSED_OVER = frozenset({"migrations", "conftest", "tests", "test", "testing"})
+
+
+# The database
+
+
+class Severity(StrEnum):
+    """The effect of a finding on the start of a worker."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    severity: Severity
+    text: str
+
+
+def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Iterator[Finding]:
+    """Check everything that a worker of these queues and types needs; stop if the database is not ready."""
+    try:
+        yield Finding(Severity.OK, f"the database {alias()!r} answers: {name_of_server()}")
+        missing = missing_migrations()
+    except Error as error:
+        yield Finding(Severity.PROBLEM, f"the database {alias()!r} does not answer: {in_one_line(error)}")
+        return
+    if missing:
+        yield Finding(Severity.PROBLEM, text_of_missing(missing))
+        return
+    yield Finding(Severity.OK, "all migrations are applied")
+    yield from findings_on_connections(budget)
+    yield from findings_on_queues(queues, types)
+
+
+def in_one_line(error: Error) -> str:
+    """Return a driver's message, which may have several lines."""
+    return " ".join(str(error).split())
+
+
+def text_of_missing(migrations: Sequence[str]) -> str:
+    """Return a sentence about migrations that were not applied."""
+    return f"migrations are missing: {', '.join(migrations)}. Run: manage.py migrate --database {alias()}"
+
+
+class WrongIsolation(NamedTuple):
+    """A sentence about a wrong isolation level, and a hint on what to do."""
+
+    text: str
+    hint: str
+
+
+def wrong_isolation(database: BaseDatabaseWrapper) -> WrongIsolation | None:
+    """Return a problem unless the isolation level of a database is READ COMMITTED."""
+    wrong = [level for level in isolation_levels(database) if level != "read committed"]
+    if not wrong:
+        return None
+    return WrongIsolation(
+        f"The database {database.alias!r} isolates transactions as {wrong[0]!r}; "
+        "waiting works could be missed.",
+        "Remove isolation_level from OPTIONS, or set it to READ COMMITTED, or give the queue "
+        'an alias of its own and name it in AYEWORK["DATABASE"].',
+    )
+
+
+def require_usable_database() -> None:
+    """Raise ImproperlyConfigured unless workers can run on the database as it is.
+
+    Raises the driver's error if the database does not answer.
+    """
+    if missing := missing_migrations():
+        raise documented(
+            ImproperlyConfigured(f"The database {alias()!r} is not ready: {text_of_missing(missing)}"),
+            "database-not-ready",
+        )
+    if (wrong := wrong_isolation(connection())) is not None:
+        raise documented(
+            ImproperlyConfigured(f"{wrong.text} {wrong.hint} (ayework.E007)"), "isolation-too-strict"
+        )
+
+
+def text_of_trouble(error: Error) -> str | None:
+    """Return a sentence about a database that does not answer or lacks migrations; None for other errors."""
+    if in_transaction():
+        return None
+    connection().close()
+    try:
+        missing = missing_migrations()
+    except (OperationalError, InterfaceError) as away:
+        return (
+            f"The database {alias()!r} does not answer: {in_one_line(away)}. "
+            f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
+        )
+    return f"The database {alias()!r} is not ready: {text_of_missing(missing)}" if missing else None
+
+
+def project_version() -> str:
+    """Return the version of the project that ``VERSION`` gives; a function that raises is reported."""
+    given = get_settings().version
+    try:
+        return str(given() if callable(given) else given)[:VERSION_LENGTH]
+    except Exception as error:
+        report(error, "hook", "VERSION failed; the worker is shown without a version")
+        return ""
+
+
+def findings_on_connections(budget: Budget) -> Iterator[Finding]:
+    """Check that the server and the pool have enough connections for the workers."""
+    limit, pool = most_connections(), pool_size()
+    if limit is not None and budget.most > limit:
+        text = f"the server takes {limit} connections of everybody, fewer than these workers may use"
+        yield Finding(Severity.NOTE, text)
+    if pool is not None and pool < budget.concurrency:
+        yield Finding(Severity.NOTE, text_of_small_pool(pool, budget.concurrency))
+
+
+def text_of_small_pool(pool: int, concurrency: int) -> str:
+    """Return a sentence about a pool with fewer connections than a worker has slots."""
+    return (
+        f"the pool of a process has {pool} connections, so its worker runs {pool} works at a time instead of "
+        f'{concurrency}: set OPTIONS["pool"] = {{"max_size": {concurrency}}} in DATABASES[{alias()!r}]'
+    )
+
+
+# The queues
+
+
+def queues_of_types() -> dict[str, str]:
+    """Return the default queue of each type of work."""
+    return {type.name: type.settings.queue or DEFAULT_QUEUE for type in registry}
+
+
+def hints_on_queues(queues: Sequence[str]) -> list[str]:
+    """Return a hint on each queue that no type of work uses, if another queue has nearly that name."""
+    known = sorted(set(queues_of_types().values()))
+    hints = {queue: did_you_mean(queue, known) for queue in queues if queue not in known}
+    return [f"No type of work uses the queue {queue!r}.{hint}" for queue, hint in hints.items() if hint]
+
+
+def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Finding]:
+    """Check that works come to these queues: by default of a type, or because some are queued there."""
+    uses = queues_of_types()
+    known = sorted({*uses.values(), *(lane.queue for lane in lanes_with_work())})
+    for queue in queues:
+        if queue in known:
+            yield Finding(Severity.OK, f"the queue {queue!r} is known")
+        elif hint := did_you_mean(queue, known):
+            yield Finding(Severity.PROBLEM, f"no type of work uses the queue {queue!r}.{hint}")
+        else:
+            yield Finding(Severity.NOTE, f"only works queued with queue={queue!r} will come to that queue")
+    for type in types if queues else ():
+        if uses[type] not in queues:
+            text = f"works of the type {type!r} go to the queue {uses[type]!r}, which is not served"
+            yield Finding(Severity.NOTE, text)
+
+
+# Modules that nothing imports: their works are found in the source, without running it
+
+
+class UnloadedModule(NamedTuple):
+    """A module that defines works and is not imported; ``app`` is None in a package that is not an app."""
+
+    name: str
+    app: str | None
+    works: tuple[str, ...]
+
+
+def unloaded_modules() -> Iterator[UnloadedModule]:
+    """Yield the modules of apps and of the project package that define works and are not imported."""
+    seen: set[str] = set()
+    for package, path, app in packages():
+        for module, file in modules_below(package, path):
+            if module in seen or module in sys.modules:
+                continue
+            seen.add(module)
+            if works := works_in(file):
+                yield UnloadedModule(module, app, tuple(works))
+
+
+def packages() -> Iterator[tuple[str, str, str | None]]:
+    """Yield the project's own packages by name, path and app: the innermost first, the project's last."""
+    configs = sorted(apps.get_app_configs(), key=lambda config: -len(config.name))
+    for config in configs:
+        if config.name != "django_ayework" and INSTALLED.isdisjoint(Path(config.path).parts):
+            yield config.name, config.path, config.name
+    name = (getattr(settings, "SETTINGS_MODULE", None) or "").partition(".")[0]
+    for path in getattr(sys.modules.get(name), "__path__", ()):
+        yield name, path, None
+
+
+def modules_below(package: str, path: str) -> Iterator[tuple[str, Path]]:
+    """Yield the modules of a package and of its subpackages, except tests and migrations."""
+    if is_passed_over(package):
+        return
+    for found in pkgutil.iter_modules([path]):
+        module, file = f"{package}.{found.name}", Path(path, found.name)
+        if found.ispkg:
+            yield module, file / "__init__.py"
+            yield from modules_below(module, str(file))
+        elif not is_passed_over(module):
+            yield module, file.with_suffix(".py")
+
+
+def is_passed_over(module: str) -> bool:
+    """Tell whether a module defines no works for workers, by its name.
+
+    >>> is_passed_over("shop.tests.works"), is_passed_over("shop.test_works"), is_passed_over("shop.tasks")
+    (True, True, False)
+    """
+    return any(
+        part in PASSED_OVER or part.startswith("test_") or part.endswith(("_test", "_tests"))
+        for part in module.split(".")
+    )
+
+
+def works_in(file: Path) -> list[str]:
+    """Return the functions of a file that are decorated as works; none for a file that cannot be read."""
+    try:
+        source = file.read_bytes()
+        if b"django_ayework" not in source:
+            return []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return decorated(ast.parse(source))
+    except (OSError, SyntaxError, ValueError):
+        return []
+
+
+def decorated(tree: ast.Module) -> list[str]:
+    """Return the functions that ``@work`` or ``@batch_work`` decorates, under any imported name.
+
+    >>> decorated(ast.parse("from django_ayework import work as job\\n@job(queue='mail')\\ndef send(): ..."))
+    ['send']
+    """
+    names = imported_names(tree)
+    return [
+        function.name
+        for function in module_level(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and any(dotted(decorator) in names for decorator in function.decorator_list)
+    ]
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """Return the names under which the decorators are imported."""
+    names: set[str] = set()
+    for node in module_level(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "django_ayework":
+            names |= {each.asname or each.name for each in node.names if each.name in DECORATORS}
+            names |= {name for each in node.names if each.name == "*" for name in DECORATORS}
+        elif isinstance(node, ast.Import):
+            here = {each.asname or each.name for each in node.names if each.name == "django_ayework"}
+            names |= {f"{package}.{name}" for package in here for name in DECORATORS}
+    return names
+
+
+def module_level(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements that run when a module is imported: not those of functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+            yield from module_level(child)
+
+
+def dotted(decorator: ast.expr) -> str:
+    """Return a decorator without its arguments, such as ``django_ayework.work``."""
+    return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)

@@ -1,0 +1,69 @@
+"""``ayework_doctor``: what is wrong with the queue and its database, and what to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from django.core.checks import ERROR
+
+from django_ayework.define.types import registry
+from django_ayework.flow.diagnosis import diagnose
+from django_ayework.management.base import JSONCommand, own_checks
+from django_ayework.rules.diagnosis import Diagnosis, Level, judged
+from django_ayework.store.database import alias
+
+#: How a level is printed.
+WORDS = {Level.NOT_APPLICABLE: "n/a"}
+
+
+class Command(JSONCommand):
+    """Run every check, print each finding with what to do, and end with status 1 if there is a problem."""
+
+    help = (
+        "Check the queue, its workers and its database: plans, dead rows, open transactions, wake-ups, "
+        "connections, clocks and settings. Nothing is written. Exit status 1: there is a problem."
+    )
+    #: The system checks are one of the checks, so that a failing one is a finding.
+    requires_system_checks: Sequence[str] = ()  # type: ignore[assignment]
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Check, print, and end with the status."""
+        registry.load()
+        found = [*diagnose()]
+        if all(each.level is not Level.PROBLEM for each in found[:1]):  # the database answers
+            found += system_checks()
+        level = worst(found)
+        self.answer(
+            {"database": alias(), "level": level, "findings": [asdict(each) for each in found]},
+            "\n".join(line for each in found for line in lines_of(each)),
+            options,
+        )
+        if level is Level.PROBLEM:
+            sys.exit(1)
+
+
+def system_checks() -> Iterator[Diagnosis]:
+    """Return what the system checks of this app find."""
+    messages = own_checks()
+    for message in messages:
+        text = f"{message.msg} ({message.id})"
+        remedy = message.hint or "See the reference of system checks."
+        yield judged("system_checks", text, remedy, warns=True, fails=message.level >= ERROR)
+    if not messages:
+        yield judged("system_checks", "The system checks of django_ayework find nothing.", "")
+
+
+def worst(found: Sequence[Diagnosis]) -> Level:
+    """Return the worst level of all findings."""
+    levels = {each.level for each in found}
+    return next((level for level in (Level.PROBLEM, Level.WARNING) if level in levels), Level.OK)
+
+
+def lines_of(finding: Diagnosis) -> list[str]:
+    """Return a finding as a line, and what to do as another one."""
+    word = WORDS.get(finding.level, finding.level.value)
+    lines = [f"{word:<8} {finding.check:<17} {finding.text}"]
+    return [*lines, f"{'':<26} {finding.remedy}"] if finding.remedy else lines

@@ -1,0 +1,157 @@
+"""Ids by way of Redis Streams."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from django_ayework.ports.queue.base import PoppedId, lapse_of, part_of
+from django_ayework.ports.redis import PATIENCE, PREFIX, Client
+
+#: An entry of a stream, whose fields are None once it was cut off; and what reads entries of some queues.
+Entry: TypeAlias = tuple[bytes, dict[bytes, bytes] | None]
+Read: TypeAlias = Callable[..., list[PoppedId]]
+#: The names of all consumers and of their group. A stream needs no more, as each entry goes to one reader
+#: whatever its name is, and names of processes that have ended would stay in the stream.
+GROUP = CONSUMER = "workers"
+#: About how many entries a stream has. Beyond that the oldest are dropped, and workers find their works.
+LONGEST_STREAM = 20_000
+#: Ids of one entry, at most. The client and the server need about as long for an entry as for many ids.
+MOST_IN_ENTRY = 50
+#: Entries that are read at once, at most.
+MOST_READ = 64
+#: Seconds for which a reader waits at a time, and that an answer may take beyond that.
+LONGEST_WAIT, ANSWER = 1.0, 2.0
+
+
+class RedisStreamsQueue:
+    """Keeps a stream for each queue on the server at ``AYEWORK["REDIS_URL"]``, Redis 6.2 or newer.
+
+    Many ids that are pushed together share entries: they are popped together, and acknowledged together. An
+    entry that is acknowledged is deleted. ``lapse`` is in seconds; None is the setting ``LEASE``.
+    """
+
+    def __init__(self, lapse: float | None = None) -> None:
+        self._lapse = lapse
+        self._writer = Client(socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE)
+        self._reader = Client(socket_timeout=LONGEST_WAIT + ANSWER, socket_connect_timeout=ANSWER)
+        #: When to look for lapsed entries again, in monotonic seconds.
+        self._look_at = 0.0
+        #: How many ids the entries had that were read last.
+        self._ids_per_entry = MOST_IN_ENTRY
+
+    def push(self, name: str, ids: Sequence[str]) -> None:
+        """See Queue.push()."""
+        pipeline = self._writer.get().pipeline(transaction=False)
+        add_entries(pipeline, name, ids)
+        pipeline.execute()
+
+    def pop(self, names: Sequence[str], most: int, wait: float) -> list[PoppedId]:
+        """See Queue.pop()."""
+        number = min(MOST_READ, -(-part_of(most, names) // self._ids_per_entry))
+        return self._in_groups(names, self._claim_lapsed, number) or self._in_groups(
+            names, self._read, number, wait
+        )
+
+    def ack(self, popped: Iterable[PoppedId]) -> None:
+        """See Queue.ack()."""
+        self._drop(popped, again=False)
+
+    def put_back(self, popped: Iterable[PoppedId]) -> None:
+        """See Queue.put_back(). The ids come behind all others, as a stream has no way back."""
+        self._drop(popped, again=True)
+
+    def close(self) -> None:
+        """See Queue.close()."""
+        self._writer.close()
+        self._reader.close()
+
+    def _read(self, names: Sequence[str], number: int, wait: float) -> list[PoppedId]:
+        """Read entries that no reader has got; a block of 0 would wait for ever."""
+        streams = {key_of(name): ">" for name in names}
+        block = max(1, round(min(wait, LONGEST_WAIT) * 1000))
+        found = self._reader.get().xreadgroup(GROUP, CONSUMER, streams, count=number, block=block)
+        popped = [each for key, entries in found for each in popped_ids(name_of(key), entries)]
+        if popped:
+            self._ids_per_entry = -(-len(popped) // sum(len(entries) for _, entries in found))
+        return popped
+
+    def _claim_lapsed(self, names: Sequence[str], number: int) -> list[PoppedId]:
+        """Take entries over that a reader has kept for too long; look for them some times per lapse."""
+        lapse, now = lapse_of(self._lapse), time.monotonic()
+        if now < self._look_at:
+            return []
+        lapsed: list[PoppedId] = []
+        for name in names:
+            _, entries, *_ = self._reader.get().xautoclaim(
+                key_of(name), GROUP, CONSUMER, round(lapse * 1000), count=number
+            )
+            lapsed += popped_ids(name, entries)
+        if not lapsed:
+            self._look_at = now + lapse / 4
+        return lapsed
+
+    def _in_groups(self, names: Sequence[str], read: Read, *args: Any) -> list[PoppedId]:
+        """Read by the groups of these streams; make those that are missing, as after a flush."""
+        from redis.exceptions import ResponseError
+
+        try:
+            return read(names, *args)
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+        for name in names:
+            try:
+                self._reader.get().xgroup_create(key_of(name), GROUP, id="0", mkstream=True)
+            except ResponseError as error:
+                if not str(error).startswith("BUSYGROUP"):  # another worker was first
+                    raise
+        return read(names, *args)
+
+    def _drop(self, popped: Iterable[PoppedId], again: bool) -> None:
+        """Delete entries, and add their ids once more if they are to be popped again."""
+        by_name = defaultdict[str, list[PoppedId]](list)
+        for each in popped:
+            by_name[each.queue].append(each)
+        pipeline = self._writer.get().pipeline(transaction=again)
+        for name, some in by_name.items():
+            handles = {each.handle for each in some}
+            if again:
+                add_entries(pipeline, name, [each.id for each in some])
+            pipeline.xack(key_of(name), GROUP, *handles)
+            pipeline.xdel(key_of(name), *handles)
+        pipeline.execute()
+
+
+def add_entries(pipeline: Any, name: str, ids: Sequence[str]) -> None:
+    """Add entries with these ids. Few ids have an entry each, so that several workers can take them."""
+    size = min(MOST_IN_ENTRY, 1 + len(ids) // 40)
+    for start in range(0, len(ids), size):
+        entry = {"ids": json.dumps(ids[start : start + size])}
+        pipeline.xadd(key_of(name), entry, maxlen=LONGEST_STREAM, approximate=True)
+
+
+def popped_ids(name: str, entries: Iterable[Entry]) -> list[PoppedId]:
+    """Return the ids of entries. Those that were cut off meanwhile have none."""
+    return [
+        PoppedId(name, id, handle.decode())
+        for handle, fields in entries
+        for id in json.loads((fields or {}).get(b"ids", "[]"))
+    ]
+
+
+def key_of(name: str) -> str:
+    """Return the key of a queue's stream."""
+    return f"{PREFIX}queue:{name}"
+
+
+def name_of(key: bytes) -> str:
+    """Return the queue of a stream.
+
+    >>> name_of(key_of("bulk").encode())
+    'bulk'
+    """
+    return key.decode().removeprefix(f"{PREFIX}queue:")

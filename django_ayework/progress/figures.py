@@ -1,0 +1,144 @@
+"""How far a work or a group is, in words and figures for people who know nothing of works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from django_ayework.models import Group, Work
+from django_ayework.progress.tokens import Watched
+from django_ayework.rules.progress import percent, rounded, seconds_left
+from django_ayework.rules.states import Status
+from django_ayework.store.clock import clock
+from django_ayework.store.database import rows
+
+COLUMNS = ("status", "progress", "attempt", "run_at", "queued_at", "started_at", "ended_at")
+#: The words for each status of a work.
+WORDS: dict[str, Any] = {
+    Status.BLOCKED: gettext_lazy("Waiting for other work"),
+    Status.SCHEDULED: gettext_lazy("Scheduled"),
+    Status.PENDING: gettext_lazy("Waiting to start"),
+    Status.RUNNING: gettext_lazy("In progress"),
+    Status.SUCCESS: gettext_lazy("Done"),
+    Status.DEAD: gettext_lazy("Failed"),
+    Status.CANCELLED: gettext_lazy("Cancelled"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How far something is. ``state`` is one of ``waiting, running, success, failed, cancelled``."""
+
+    state: str
+    words: str
+    done: float = 0
+    total: float | None = None
+    note: str = ""
+    left: str = ""  # how long the rest takes, in words
+    starts_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will change by itself."""
+        return self.state in ("success", "failed", "cancelled")
+
+    @property
+    def percent(self) -> int | None:
+        """The part that is done, from 0 to 100."""
+        return 100 if self.state == "success" else percent(self.done, self.total)
+
+
+def figures_of(watched: Watched) -> Figures | None:
+    """Read how far a work or a group is; None when there is no such work any more."""
+    work = rows(Work).filter(id=watched.id).values(*COLUMNS).first()
+    if not watched.group:
+        return None if work is None else of_work(work, clock.now())
+    group = rows(Group).filter(id=watched.id).values("open", "total", "dead").first()
+    if group is not None:
+        return of_group(group, work, clock.now())
+    return None if work is None else of_work(work, clock.now())  # the only one of its group
+
+
+def of_work(work: Mapping[str, Any], now: datetime) -> Figures:
+    """Return how far a work is, by what its handler has reported."""
+    status = work["status"]
+    done, total, note = reported(work["progress"])
+    left = ""
+    if status == Status.RUNNING and work["started_at"] is not None:
+        left = words_left(seconds_left(done, total, (now - work["started_at"]).total_seconds()))
+    waits = status in (Status.SCHEDULED, Status.PENDING, Status.BLOCKED)
+    return Figures(
+        state=state_of(status),
+        words=words_of(status, work["attempt"]),
+        done=0 if waits else done,
+        total=total,
+        note="" if waits else note,
+        left=left,
+        starts_at=work["run_at"] if status == Status.SCHEDULED else None,
+    )
+
+
+def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: datetime) -> Figures:
+    """Return how far a group is, by how many of its works have ended."""
+    ended = group["total"] - group["open"]
+    if not group["open"]:
+        state, words = ("failed", _("Finished, with failures")) if group["dead"] else ("success", _("Done"))
+        return Figures(state, words, ended, group["total"])
+    has_begun = ended > 0 or root is None or root["started_at"] is not None
+    left = ""
+    if root is not None and root["started_at"] is not None:
+        left = words_left(seconds_left(ended, group["total"], (now - root["started_at"]).total_seconds()))
+    state, status = ("running", Status.RUNNING) if has_begun else ("waiting", Status.PENDING)
+    return Figures(state, str(WORDS[status]), ended, group["total"], failed_in_words(group["dead"]), left)
+
+
+def state_of(status: str) -> str:
+    """Return the state for a status of a work."""
+    if status in (Status.BLOCKED, Status.SCHEDULED, Status.PENDING):
+        return "waiting"
+    return "failed" if status == Status.DEAD else str(status)
+
+
+def words_of(status: str, attempt: int) -> str:
+    """Return a status in words; a work that was tried is tried again."""
+    if status == Status.SCHEDULED and attempt:
+        return _("Will be tried again")
+    return str(WORDS.get(status, status))
+
+
+def failed_in_words(dead: int) -> str:
+    """Return how many works have failed, in words; empty for none."""
+    return ngettext("%(count)d failed", "%(count)d failed", dead) % {"count": dead} if dead else ""
+
+
+def words_left(seconds: float | None) -> str:
+    """Return how long the rest takes, in words; empty when that is not known."""
+    if seconds is None:
+        return ""
+    number, unit = rounded(seconds)
+    texts = {
+        "seconds": ngettext("about %(count)d second left", "about %(count)d seconds left", number),
+        "minutes": ngettext("about %(count)d minute left", "about %(count)d minutes left", number),
+        "hours": ngettext("about %(count)d hour left", "about %(count)d hours left", number),
+    }
+    return texts[unit] % {"count": number}
+
+
+def reported(text: str | None) -> tuple[float, float | None, str]:
+    """Return what a handler has reported: done, total, note. What cannot be read counts as nothing."""
+    try:
+        stored = json.loads(text or "{}")
+        total = stored.get("total")
+        return (
+            float(stored.get("done") or 0),
+            None if total is None else float(total),
+            stored.get("note") or "",
+        )
+    except (ValueError, TypeError, AttributeError):
+        return 0.0, None, ""

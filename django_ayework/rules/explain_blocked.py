@@ -1,0 +1,122 @@
+"""What a blocked work waits for: facts in, reasons in words out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_ayework.rules.conditions import Condition, Count, Decision, Tally, decide, requirement
+from django_ayework.rules.explain import Code, Reason, Row, word
+from django_ayework.rules.formatting import listed
+from django_ayework.rules.phrases import Phrase, phrase, phrases
+
+
+def no_waiter() -> list[Reason]:
+    """Return that the record of what a blocked work waits for is lost."""
+    text = phrase("What it waits for is lost, so it can never open: cancel it, and queue a new one.")
+    return [Reason(Code.NO_WAITER, text)]
+
+
+def blocked(
+    waiter: Row,
+    condition: Condition | None,
+    open: Sequence[tuple[str, str | None]],
+    missed: Sequence[tuple[str, str]],
+) -> list[Reason]:
+    """Return what a blocked work waits for. ``condition`` is None when the stored one cannot be read.
+
+    ``open`` and ``missed`` are the first watched works of each kind, with their status.
+    """
+    reasons = [unmet(waiter, condition, open)]
+    if condition is not None and decide(condition, waiter.tally) is Decision.NEVER:
+        text = phrase(
+            'It can open only if works are retried, and waits for that (on_unmet="wait"); retry %(works)s.',
+            works=listed([with_status(id, status) for id, status in missed], waiter.tally.missed),
+        )
+        reasons.append(Reason(Code.CANNOT_BE_MET, text, {"members": [id for id, _ in missed]}))
+    if waiter.recheck:
+        text = phrase(
+            "It was queued while works that it watches could end: a worker rechecks it at its next poll."
+        )
+        reasons.append(Reason(Code.RECHECK, text))
+    return reasons
+
+
+def with_status(id: str, status: str | None) -> str:
+    """Return an id with the status of its work, or that no work has it."""
+    if status is None:
+        return phrase("%(id)s (does not exist (yet))", id=id)
+    return phrase("%(id)s (%(status)s)", id=id, status=word(status))
+
+
+def unmet(waiter: Row, condition: Condition | None, open: Sequence[tuple[str, str | None]]) -> Reason:
+    """Return the condition, the counts of the watched works, and the first that are open."""
+    tally: Tally = waiter.tally
+    left = tally.total - tally.done
+    figures = {
+        "condition": condition_text(waiter, condition),
+        "succeeded": tally.succeeded,
+        "missed": tally.missed,
+        "open": left,
+    }
+    text = (
+        phrase(
+            "%(condition)s: %(succeeded)d succeeded, %(missed)d ended without success, %(open)d open "
+            "– %(works)s.",
+            works=listed([with_status(id, status) for id, status in open], left),
+            **figures,
+        )
+        if open
+        else phrase(
+            "%(condition)s: %(succeeded)d succeeded, %(missed)d ended without success, %(open)d open.",
+            **figures,
+        )
+    )
+    facts = {
+        "condition": waiter.condition,
+        "total": tally.total,
+        "succeeded": tally.succeeded,
+        "missed": tally.missed,
+        "open": [{"id": id, "status": status} for id, status in open],
+    }
+    return Reason(Code.WAITS_FOR_WORKS, text, facts)
+
+
+def condition_text(waiter: Row, condition: Condition | None) -> Phrase:
+    """Return which condition the work waits for, in words."""
+    total: int = waiter.tally.total
+    if condition is None:
+        return phrases(
+            "It waits for %(count)d work on a condition that cannot be read, %(condition)s",
+            "It waits for %(count)d works on a condition that cannot be read, %(condition)s",
+            total,
+            condition=waiter.condition,
+        )
+    needed, counts_success = requirement(condition, total)
+    if isinstance(condition, Count):
+        return some_of(needed, total, counts_success)
+    if counts_success:
+        return phrases(
+            "It waits until its one work has succeeded",
+            "It waits until all of its %(count)d works have succeeded",
+            total,
+        )
+    return phrases(
+        "It waits until its one work has ended", "It waits until all of its %(count)d works have ended", total
+    )
+
+
+def some_of(needed: int, total: int, counts_success: bool) -> Phrase:
+    """Return that so many of the works must have succeeded, or ended."""
+    if counts_success:
+        return phrases(
+            "It waits until %(needed)d of %(count)d work have succeeded",
+            "It waits until %(needed)d of %(count)d works have succeeded",
+            total,
+            needed=needed,
+        )
+    return phrases(
+        "It waits until %(needed)d of %(count)d work have ended",
+        "It waits until %(needed)d of %(count)d works have ended",
+        total,
+        needed=needed,
+    )

@@ -1,0 +1,259 @@
+"""Texts that people read: numbers and moments in sentences, stored errors, and inputs with parts hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_ayework.errors import did_you_mean
+from django_ayework.rules.codec.text import UnknownTag
+from django_ayework.rules.durations import require_aware
+from django_ayework.rules.phrases import joined, phrase
+
+MAX_ERROR_LENGTH = 10_000
+MAX_TRACEBACK_LENGTH = 100_000
+MAX_LINE_LENGTH = 200
+MAX_PATH_LENGTH = 255
+
+#: The first words of the error that a parked work shows; the moment follows.
+PARKED = "no worker here knows this type, since "
+
+#: Stands for a hidden part of an input.
+HIDDEN = "••••"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration by its two largest units.
+
+    >>> duration(0.25), duration(1.5), duration(90), duration(86400), duration(3725)
+    ('250 ms', '1.5 s', '1 min 30 s', '1 d', '1 h 2 min')
+    """
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = timedelta(seconds=round(seconds))
+    hours, rest = divmod(whole.seconds, 3600)
+    parts = ((whole.days, "d"), (hours, "h"), (rest // 60, "min"), (rest % 60, "s"))
+    return " ".join([f"{number} {unit}" for number, unit in parts if number][:2])
+
+
+def moment_text(at: datetime, now: datetime) -> str:
+    """Return a moment in the zone of ``now``, and how far away it is.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> moment_text(noon + timedelta(minutes=5), noon), moment_text(noon - timedelta(hours=1), noon)
+    ('2026-01-01 12:05:00 UTC (in 5 min)', '2026-01-01 11:00:00 UTC (1 h ago)')
+    """
+    away = round((at - now).total_seconds())
+    moment = f"{at.astimezone(now.tzinfo):%Y-%m-%d %H:%M:%S %Z}"
+    if away > 0:
+        return phrase("%(moment)s (in %(duration)s)", moment=moment, duration=duration(away))
+    if away < 0:
+        return phrase("%(moment)s (%(duration)s ago)", moment=moment, duration=duration(-away))
+    return phrase("%(moment)s (now)", moment=moment)
+
+
+def sentence(text: str) -> str:
+    """Return a text with a full stop, unless it ends as a sentence already.
+
+    >>> sentence("It failed: no luck"), sentence("Why?")
+    ('It failed: no luck.', 'Why?')
+    """
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "work"), counted(1200, "work")
+    ('1 work', '1200 works')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listed(items: Sequence[str], total: int) -> str:
+    """Return the first items of ``total``, and how many more there are.
+
+    >>> listed(["a", "b"], 2), listed(["a", "b"], 7)
+    ('a, b', 'a, b and 5 more')
+    """
+    more = total - len(items)
+    if more > 0:
+        return phrase("%(items)s and %(count)d more", items=list(items), count=more)
+    return joined(items, ", ")
+
+
+def error_text(error: BaseException) -> str:
+    """Return an exception as ``"<ErrorName>: <message>"``, cut at 10 000 characters.
+
+    >>> error_text(ValueError("no such card"))
+    'ValueError: no such card'
+    """
+    try:
+        message = str(error)
+    except BaseException as unprintable:
+        message = f"(its message cannot be printed: {type(unprintable).__name__})"
+    return cut(f"{type(error).__name__}: {message}" if message else type(error).__name__)
+
+
+def class_path(error: BaseException) -> str:
+    """Return the module and the name of an exception's class; nothing for one too long to store.
+
+    >>> class_path(ValueError("no such card"))
+    'builtins.ValueError'
+    """
+    path = storable(f"{type(error).__module__}.{type(error).__qualname__}")
+    return path if len(path) <= MAX_PATH_LENGTH else ""
+
+
+def cause_text(cause: BaseException | str) -> str:
+    """Return a cause, given as an exception or as a text, as text."""
+    return error_text(cause) if isinstance(cause, BaseException) else cut(str(cause))
+
+
+def cut(text: str) -> str:
+    """Return a text short enough to store."""
+    text = storable(text)
+    return text if len(text) <= MAX_ERROR_LENGTH else text[:MAX_ERROR_LENGTH] + "… [truncated]"
+
+
+def cut_traceback(text: str) -> str:
+    """Return a traceback short enough to store: its beginning, and its end, where the error is.
+
+    >>> [len(cut_traceback("x" * length)) for length in (7, MAX_TRACEBACK_LENGTH, 10**7)]
+    [7, 100000, 100028]
+    """
+    text = storable(text)
+    if len(text) <= MAX_TRACEBACK_LENGTH:
+        return text
+    half = MAX_TRACEBACK_LENGTH // 2
+    return f"{text[:half]}\n… [truncated in between] …\n{text[-half:]}"
+
+
+def storable(text: str) -> str:
+    r"""Return a text with the characters that no database takes escaped.
+
+    >>> storable("nul \x00, half a pair \ud800") == r"nul \x00, half a pair \ud800"
+    True
+    """
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def error_line(error: str) -> str:
+    """Return the first line of a stored error, shortened.
+
+    >>> error_line("ValueError: no\\nmore"), error_line("")
+    ('ValueError: no', 'no error was kept')
+    """
+    line = error.strip().partition("\n")[0] or "no error was kept"
+    return line if len(line) <= MAX_LINE_LENGTH else line[: MAX_LINE_LENGTH - 1] + "…"
+
+
+def error_sentence(error: str) -> str:
+    """Return the first line of a stored error, shortened, with a full stop.
+
+    >>> error_sentence("ValueError: no\\nmore"), error_sentence("")
+    ('ValueError: no.', 'no error was kept.')
+    """
+    return sentence(error_line(error)) if error.strip() else phrase("no error was kept.")
+
+
+def parked_error(since: datetime, before: str = "") -> str:
+    """Return the error of a work that is parked because its type is unknown since a moment.
+
+    ``before`` is the error of its last attempt. It stays below, for the worker that takes the work later.
+    """
+    return f"{PARKED}{since.isoformat()}" + (f"\n{before}" if before else "")
+
+
+def is_parked(error: str) -> bool:
+    """Tell whether an error is that of a parked work.
+
+    >>> is_parked("ValueError: no")
+    False
+    """
+    return error.startswith(PARKED)
+
+
+def parked_since(error: str, now: datetime) -> datetime:
+    """Return the moment since when a work is parked; now, if it was not parked before.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> parked_since(parked_error(noon), noon + timedelta(hours=1)) == noon
+    True
+    """
+    if is_parked(error):
+        try:
+            moment = error.removeprefix(PARKED).partition("\n")[0]
+            return require_aware(datetime.fromisoformat(moment), "since")
+        except ValueError:
+            pass
+    return now
+
+
+def error_before(error: str) -> str:
+    """Return the error that a work had before it was parked; the error itself of one that was not.
+
+    >>> from datetime import UTC
+    >>> error_before(parked_error(datetime(2026, 1, 1, tzinfo=UTC), "ValueError: no"))
+    'ValueError: no'
+    """
+    return error.partition("\n")[2] if is_parked(error) else error
+
+
+def parked_again(error: str, now: datetime) -> str:
+    """Return the error of a work that is parked now, and perhaps was before."""
+    return parked_error(parked_since(error, now), error_before(error))
+
+
+def if_renamed(type: str, known: Iterable[str]) -> str:
+    """Return the advice for an unknown type that may have another name now.
+
+    >>> print(if_renamed("shop.send_recipt", ["shop.send_receipt"]))
+    Did you mean 'shop.send_receipt'? If its function was renamed or moved,
+    keep the stored name: @work(name="shop.send_recipt").
+    """
+    advice = phrase(
+        'If its function was renamed or moved, keep the stored name: @work(name="%(type)s").', type=type
+    )
+    name = did_you_mean(type, known).removeprefix(" Did you mean ").removesuffix("?")
+    return joined([phrase("Did you mean %(name)s?", name=name), advice]) if name else advice
+
+
+def redacted(value: Any, paths: Iterable[str]) -> Any:
+    """Return the value with the parts hidden that the dotted paths lead to, in each element of a list.
+
+    Where a path leads into something without parts, all of it is hidden.
+
+    >>> redacted({"card": {"number": 4111, "holder": "Ann"}}, ["card.number"])
+    {'card': {'number': '••••', 'holder': 'Ann'}}
+    >>> redacted({"cards": [{"number": 4111}], "pin": 17}, ["cards.number", "pin"])
+    {'cards': [{'number': '••••'}], 'pin': '••••'}
+    >>> redacted({"card": "4111 Ann"}, ["card.number"])
+    {'card': '••••'}
+    """
+    for path in paths:
+        value = without(value, path)
+    return value
+
+
+def without(value: Any, path: str) -> Any:
+    """Return the value with the part hidden that one path leads to."""
+    if isinstance(value, Mapping) and not isinstance(value, UnknownTag):
+        return {key: item_without(key, item, path) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without(item, path) for item in value]
+    return None if value is None else HIDDEN
+
+
+def item_without(key: object, item: Any, path: str) -> Any:
+    """Return one item of a mapping: hidden if the path ends at its key, which may have dots of its own."""
+    if key == path:
+        return HIDDEN
+    if isinstance(key, str) and path.startswith(f"{key}."):
+        return without(item, path[len(key) + 1 :])
+    return item

@@ -1,0 +1,145 @@
+"""Rows for the graph of a workflow: the works of a group with few columns, their waiters and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db.models import Case, F, Model, QuerySet, Value, When
+from django.db.models.functions import Length
+
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.models import Edge, Waiter, Work
+from django_ayework.rules.states import Status
+from django_ayework.store.database import chunked, dialect, fetch, rows
+from django_ayework.store.dependencies import WaiterRow
+from django_ayework.store.groups import find_group
+
+#: Ids in one statement: a workflow of some thousand works is read by few statements.
+IDS = 2500
+#: The largest group whose works are sorted to choose those that are read.
+SORTED = 50_000
+
+
+class MemberRow(NamedTuple):
+    """The columns of a work that its place in a workflow depends on."""
+
+    id: str
+    type: str
+    status: str
+    reason: str
+    cause: str
+    parent_id: str | None
+    chain_id: str | None
+    chain_index: int
+    queued_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class WatchRow(NamedTuple):
+    """One thing that a waiter watches: a work, or a whole chain."""
+
+    waiter_id: str
+    watched_id: str
+    chain: bool
+    outcome: str
+
+
+#: The order in which works of a group are chosen that has more than are read: the first work and the gates,
+#: which hold the workflow together, then those that did not succeed.
+CHOICE = Case(
+    When(id=F("group_id"), then=Value(0)),
+    When(type=GATE_TYPE, then=Value(0)),
+    When(status=str(Status.SUCCESS), then=Value(2)),
+    default=Value(1),
+)
+
+
+def group_size(group: str) -> int:
+    """Return how many works a group has; 0 for none, as of a work that is alone."""
+    found = find_group(group)
+    return found.total if found else 0
+
+
+def members_of(group: str, total: int, limit: int) -> list[MemberRow]:
+    """Read works of a group of so many, in the order in which they were queued if all are read.
+
+    Of more than ``limit`` works those come first that others hang on, and those that did not succeed. Of
+    more than ``SORTED`` works the dead come first, and the others as the index has them.
+    """
+    works = rows(Work).filter(group_id=group)
+    if total <= limit:
+        return members_in(works[: limit + 1])
+    if total <= SORTED:
+        return members_in(works.order_by(CHOICE, "id")[:limit])
+    dead = members_in(works.filter(status=str(Status.DEAD))[:limit])
+    known = {row.id for row in dead}
+    others = [row for row in members_in(works[:limit]) if row.id not in known]
+    return sorted([*dead, *others[: limit - len(dead)]], key=by_queueing)
+
+
+def members_in(works: QuerySet[Work]) -> list[MemberRow]:
+    """Run a query over works and return few of their columns, in the order of queueing."""
+    found = map(MemberRow._make, works.values_list(*MemberRow._fields))
+    return sorted(found, key=by_queueing)
+
+
+def by_queueing(row: MemberRow) -> tuple[datetime, str]:
+    """Return what puts works in the order in which they were queued."""
+    return row.queued_at, row.id
+
+
+def members_by_id(ids: Iterable[str]) -> list[MemberRow]:
+    """Read those of these works that exist."""
+    found: list[MemberRow] = []
+    for some in chunked(list(ids), IDS):
+        found += members_in(rows(Work).filter(id__in=some))
+    return found
+
+
+def last_members(chain_ids: Sequence[str]) -> list[MemberRow]:
+    """Read the works of chains that other works wait for; the caller bounds the number of chains."""
+    return members_in(rows(Work).filter(chain_id__in=chain_ids)[:IDS]) if chain_ids else []
+
+
+def waiters_among(ids: Sequence[str]) -> dict[str, WaiterRow]:
+    """Read the waiters among these works."""
+    found = map(WaiterRow._make, matched(Waiter, "work_id", ids, WaiterRow._fields, len(ids)))
+    return {waiter.work_id: waiter for waiter in found}
+
+
+def watched_by_these(waiters: Sequence[str], limit: int) -> list[WatchRow]:
+    """Read what waiters watch, up to so many edges in all."""
+    edges = matched(Edge, "waiter_id", waiters, WatchRow._fields, limit)
+    return [WatchRow(waiter, watched, bool(chain), outcome) for waiter, watched, chain, outcome in edges]
+
+
+#: Reads the rows of each id through the index of its column, whatever the statistics of the table say; see
+#: ``LATERAL`` in ``store.dependencies``. The ids are one parameter, however many they are.
+LATERAL = "CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {column} = v.v0 OFFSET 0) AS w"
+STRAIGHT = "STRAIGHT_JOIN {table} AS w ON w.{column} = v.v0"
+
+
+def matched(
+    model: type[Model], column: str, ids: Sequence[str], columns: Sequence[str], limit: int
+) -> list[tuple[Any, ...]]:
+    """Read columns of the rows that have one of these ids in a column, up to so many rows."""
+    database = dialect()
+    if not ids:
+        return []
+    if not database.reads_rows:
+        found = [rows(model).filter(**{f"{column}__in": some}) for some in chunked(ids, IDS)]
+        return [row for some in found for row in some.values_list(*columns)[:limit]][:limit]
+    join = (LATERAL if database.has_arrays else STRAIGHT).format(table=model._meta.db_table, column=column)
+    source = database.source([model._meta.get_field(column)])
+    sql = f"SELECT {', '.join(f'w.{name}' for name in columns)} FROM {source} {join} LIMIT %s"
+    return fetch(sql, [*database.source_params([list(ids)]), limit])
+
+
+def inputs_of(ids: Sequence[str], longest: int) -> dict[str, str]:
+    """Read the inputs of works, but for those of more than so many characters."""
+    works: Any = rows(Work).filter(id__in=ids).annotate(size=Length("input")).filter(size__lte=longest)
+    return dict(works.values_list("id", "input"))

@@ -1,0 +1,154 @@
+"""Faults for tests: what happens to handlers when workers die, leases lapse and databases go away.
+
+Works are run at least once. A handler whose effects must happen once has to be idempotent, or ``atomic``.
+Each function here is a context manager. Within it, ``drain()`` meets the fault in the first attempt of each
+work::
+
+    with faults.deliver_twice("shop.pay"):
+        drain()
+    assert Payment.objects.count() == 1
+
+Without types, all works meet the fault. The block raises AssertionError at its end if no work has met it. It
+yields the ids of the works that have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from django.db import OperationalError, connections, transaction
+
+from django_ayework.compat import take_commit_callbacks
+from django_ayework.define.context import AbortReason
+from django_ayework.define.types import AnyWorkType, registry
+from django_ayework.flow.maintenance import reclaim
+from django_ayework.store import locks
+from django_ayework.store.clock import clock
+from django_ayework.store.database import alias
+from django_ayework.testing import running
+from django_ayework.testing.running import (
+    WORKER,
+    Attempting,
+    DrainServices,
+    load_of,
+    run_and_settle,
+    run_here,
+)
+from django_ayework.worker.attempt import Ended
+from django_ayework.worker.in_flight import Delivery
+
+__all__ = ["deliver_twice", "die_after_commit", "lose_database", "lose_lease"]
+
+#: The beginnings of statements by which a transaction ends. They pass when the database is lost.
+ENDS = ("SAVEPOINT", "ROLLBACK", "RELEASE")
+
+
+def deliver_twice(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
+    """Let the worker die after the handler has returned, before its outcome is committed.
+
+    What the handler wrote is kept, unless it was written in the transaction of the outcome (``atomic``, or
+    ``ctx.complete()``). The work is reclaimed and delivered again, as its next attempt. A work whose only
+    attempt this was is dead.
+    """
+    return fault("deliver_twice", types, die_before_commit)
+
+
+def die_after_commit(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
+    """Let the worker die right after the outcome is committed.
+
+    Functions that wait for the commit (``transaction.on_commit``), signals and hooks are not called. What
+    the database has is complete.
+    """
+    return fault("die_after_commit", types, lose_callbacks)
+
+
+def lose_lease(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
+    """Let the lease lapse before the handler is called: the work is taken away, and the outcome is refused.
+
+    The handler finds ``ctx.signal`` set, with the reason ``taken_by_another_worker``. What it writes in the
+    transaction of the outcome is rolled back. The work is delivered again, as its next attempt.
+    """
+    return fault("lose_lease", types, run_without_lease)
+
+
+def lose_database(*types: AnyWorkType | str, after: int = 0) -> AbstractContextManager[list[str]]:
+    """Let statements of the attempt fail with OperationalError, after so many that succeed.
+
+    The attempt fails, and is retried as the policy of the work says.
+    """
+
+    def attempt(due: list[Delivery], services: DrainServices) -> list[Ended]:
+        left = after
+
+        def refuse_later(send: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            nonlocal left
+            left -= not sql.startswith(ENDS)
+            if left < 0 and not sql.startswith(ENDS):
+                raise OperationalError("the connection to the database was lost (faults.lose_database)")
+            return send(sql, params, many, context)
+
+        with connections[alias()].execute_wrapper(refuse_later):
+            outcomes = run_here(load_of(due), services)
+        return [(each, running.settled(each, settlement, services)) for each, settlement in outcomes]
+
+    return fault("lose_database", types, attempt)
+
+
+@contextmanager
+def fault(name: str, types: tuple[AnyWorkType | str, ...], attempt: Attempting) -> Iterator[list[str]]:
+    """Make the first attempt of each work of these types by ``attempt``, within the block."""
+    names = {type if isinstance(type, str) else type.name for type in types}
+    for each in names:
+        registry.get(each)  # raises for an unknown one
+    met: list[str] = []
+
+    def strikes(due: list[Delivery]) -> Attempting | None:
+        fresh = [
+            each.row.id for each in due if each.row.id not in met and each.type in (names or {each.type})
+        ]
+        met.extend(fresh)
+        return attempt if fresh else None
+
+    running.faults.append(strikes)
+    try:
+        yield met
+    finally:
+        running.faults.remove(strikes)
+    if not met:
+        whose = f" of {', '.join(sorted(names))}" if names else ""
+        raise AssertionError(f"faults.{name}() met no work{whose}: drain() has run none within the block.")
+
+
+def die_before_commit(due: list[Delivery], services: DrainServices) -> list[Ended]:
+    """Run works, and lose their outcomes; one that was written with the handler's rows is rolled back."""
+    with transaction.atomic(using=alias()):
+        run_here(load_of(due), services)
+        if any(delivery.settled for delivery in due):
+            transaction.set_rollback(True, using=alias())
+    lose(due)
+    return [(delivery, None) for delivery in due]
+
+
+def lose_callbacks(due: list[Delivery], services: DrainServices) -> list[Ended]:
+    """Run works and settle them, and drop what waits for the commit."""
+    with transaction.atomic(using=alias()):
+        outcomes = run_and_settle(due, services)
+        take_commit_callbacks(connections[alias()])
+    return outcomes
+
+
+def run_without_lease(due: list[Delivery], services: DrainServices) -> list[Ended]:
+    """Run works that were taken away; their outcomes are refused."""
+    lose(due)
+    for delivery in due:
+        delivery.abort(AbortReason.TAKEN_BY_ANOTHER_WORKER)
+    run_and_settle(due, services)
+    return [(delivery, None) for delivery in due]
+
+
+def lose(due: list[Delivery]) -> None:
+    """Let the leases of works lapse, and reclaim the works."""
+    locks.renew({each.row.id: each.row.delivery for each in due}, WORKER, clock.now())
+    reclaim()

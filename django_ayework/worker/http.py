@@ -1,0 +1,114 @@
+"""A small HTTP server for what workers say about themselves."""
+
+from __future__ import annotations
+
+import json
+import logging
+import select
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import ClassVar, NamedTuple
+
+from django_ayework.documentation import logged
+
+logger = logging.getLogger("django_ayework")
+
+#: Seconds for one request and its response. A slower client is left alone: a supervisor answers between its
+#: other tasks.
+QUICK = 0.5
+LONGEST_REQUEST = 65_536
+
+
+class Response(NamedTuple):
+    """A response: its status, its type of content, and its body."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+def json_response(status: int, body: Mapping[str, object]) -> Response:
+    """Return a response in JSON."""
+    return Response(status, "application/json", json.dumps(body).encode())
+
+
+class HttpServer(ABC):
+    """A small HTTP server; it answers one request per call of :meth:`answer`.
+
+    It has no thread of its own, so that a process that forks can have one too. A response must not wait for
+    long. Raises OSError when the address cannot be listened at.
+    """
+
+    name: ClassVar[str]
+    paths: ClassVar[tuple[str, ...]]
+
+    def __init__(self, host: str, port: int) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=16)
+        self._socket.setblocking(False)
+        #: The host and the port at which it listens.
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
+
+    @abstractmethod
+    def respond(self, path: str) -> Response | None:
+        """Return the response to a request of one of the paths; None if there is none yet."""
+
+    @property
+    def url(self) -> str:
+        """The address as a URL."""
+        host, port = self.address
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+
+    def answer(self) -> None:
+        """Answer the first client that waits."""
+        with suppress(OSError):  # it has gone away, or is too slow
+            client, _ = self._socket.accept()
+            with client:
+                client.settimeout(QUICK)
+                client.sendall(self._response_to(client.recv(LONGEST_REQUEST)))
+
+    def serve_in_thread(self) -> None:
+        """Answer in a thread of its own, as long as the process lives."""
+
+        def serve() -> None:
+            while True:
+                select.select([self], [], [])
+                self.answer()
+
+        threading.Thread(target=serve, name=f"ayework-{self.name}", daemon=True).start()
+
+    def _response_to(self, request: bytes) -> bytes:
+        method, path, *_ = [*request.decode("latin-1").split(None, 2), "", ""]
+        response = self._answer_to(method, path.partition("?")[0])
+        head = (
+            f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
+            f"Content-Type: {response.content_type}\r\nContent-Length: {len(response.body)}\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + (b"" if method == "HEAD" else response.body)
+
+    def _answer_to(self, method: str, path: str) -> Response:
+        if method not in ("GET", "HEAD"):
+            return json_response(405, {"error": f"expected GET, got: {method!r}."})
+        try:
+            response = self.respond(path) if path in self.paths else None
+        except Exception as error:  # the next request may be answered
+            logger.exception(
+                "The request %s %s could not be answered. %s", method, path, logged("request-not-answered")
+            )
+            return json_response(500, {"error": f"{type(error).__name__}: {error}"})
+        if response is None:
+            return json_response(404, {"error": f"expected {' or '.join(self.paths)}, got: {path!r}."})
+        return response

@@ -1,0 +1,109 @@
+"""Finding works: what a term names, the order of each status, filters by worker, label and day."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.utils.timezone import localdate
+
+from django_ayework import enqueue, work
+from django_ayework.admin.finding import search_for
+from django_ayework.models import Work
+from django_ayework.rules.states import Status
+from django_ayework.store.clock import clock
+from django_ayework.testing.factories import WorkFactory
+from tests.admin.kit import address, die, ids_on
+from tests.admin.test_lists import LIST, found
+from tests.app.works import pay
+from tests.outputs.works import fetch
+
+pytestmark = pytest.mark.django_db
+
+
+@work(name="lists.secret", redact=["pin"])
+def secret(pin: str) -> None: ...
+
+
+@pytest.mark.parametrize("term", ["order-17", "0199f3a1-72c4-7a11-9a3e-2f6d2c90b7e1"])
+def test_ids_are_found_through_indexes(term: str) -> None:
+    WorkFactory.create_batch(50)
+    WorkFactory(id=term)
+    search = search_for(term)
+    assert not search.is_broad
+    if connection.vendor == "sqlite":
+        assert "SCAN" not in Work.objects.filter(search.condition).explain()
+
+
+def test_works_are_found_by_their_chain(operator: Client) -> None:
+    first = WorkFactory(chain_id="chain-1", chain_index=0)
+    second = WorkFactory(chain_id="chain-1", chain_index=1, queued_at=first.queued_at + timedelta(seconds=1))
+    assert found(operator, "chain-1") == [second.id, first.id]
+
+
+def test_works_are_found_by_their_unit_without_a_type(operator: Client) -> None:
+    handle = enqueue(fetch(), unit="page/7")
+    assert found(operator, "page/7") == [handle.id]
+
+
+def test_works_are_found_by_a_text_in_their_error_or_input(operator: Client) -> None:
+    dead, payment = die("the card was refused"), enqueue(pay(order_id=31337))
+    assert found(operator, "card was refused") == [dead.id]
+    assert found(operator, "31337") == [payment.id]
+    assert found(operator, "nothing of the kind") == []
+
+
+def test_no_search_tells_what_is_redacted(operator: Client) -> None:
+    known = WorkFactory(type="lists.secret", input='{"pin":"4711"}')
+    gone = WorkFactory(
+        type="gone.forever", input='{"pin":"4711"}', options='{"retry":[1,1,1,1,0],"redact":["pin"]}'
+    )
+    shown = WorkFactory(type="shop.add", input='{"a":"4711"}')
+    assert found(operator, "4711") == [shown.id]
+    assert set(found(operator, known.id)) | set(found(operator, gone.id)) == {known.id, gone.id}
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_each_status_has_its_order_alone_and_with_a_type(operator: Client, status: Status) -> None:
+    ids = {
+        WorkFactory(status=status, type=type, queue=queue).id
+        for type in ("shop.add", "shop.fail")
+        for queue in "ab"
+    }
+    for other in Status:
+        if other != status:
+            WorkFactory(status=other)
+    assert set(ids_on(operator.get(address(LIST, status=status)))) == ids
+    assert len(ids_on(operator.get(address(LIST, status=status, type="shop.add")))) == 2
+    assert len(ids_on(operator.get(address(LIST, status=status, type="shop.add", queue="a")))) == 1
+    assert len(ids_on(operator.get(address(LIST, status=status, queue="a")))) == 2
+
+
+def test_filters_by_worker_label_and_day(operator: Client) -> None:
+    now = clock.now()
+    runs = WorkFactory(status="running", worker="w-1", fairness="a")
+    ended = WorkFactory(status="success", completed_by="w-1", queued_at=now - timedelta(days=2), fairness="b")
+    assert ids_on(operator.get(address(LIST, worker="w-1"))) == [runs.id, ended.id]
+    assert ids_on(operator.get(address(LIST, fairness="b"))) == [ended.id]
+    day = localdate(now - timedelta(days=2)).isoformat()
+    assert ids_on(operator.get(address(LIST, day=day))) == [ended.id]
+    assert ids_on(operator.get(address(LIST, day=day, worker="w-1", type="shop.fail"))) == []
+    for odd in ("yesterday", "2026-99-99", "9999-12-31"):
+        assert operator.get(address(LIST, day=odd)).status_code == 200
+    assert operator.get(address(LIST, older="nonsense")).status_code == 200
+
+
+def test_a_rare_type_is_found_by_its_ended_status_however_old_it_is(operator: Client, monkeypatch) -> None:
+    monkeypatch.setattr("django_ayework.admin.finding.LOOKED_AT", 3)
+    old = clock.now() - timedelta(days=1)
+    rare = WorkFactory(type="lists.rare", status=Status.SUCCESS, queued_at=old)
+    WorkFactory.create_batch(5)
+    hint = "An ended status beside the type finds all of its works."
+    page = operator.get(address(LIST, type="lists.rare"))
+    assert ids_on(page) == []
+    assert hint in page.content.decode()
+    page = operator.get(address(LIST, type="lists.rare", status="success"))
+    assert ids_on(page) == [rare.id]
+    assert hint not in page.content.decode()

@@ -1,0 +1,165 @@
+"""What the page on backups says of a restore holds, and its examples do what they are for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+
+from django_ayework import WorkNotFound, complete, enqueue, pause, schedule
+from django_ayework.flow.maintenance import prune
+from django_ayework.models import Work, WorkControl, WorkerProcess
+from django_ayework.testing import drain, running_worker, tick, time_travel
+from tests.backups.works import charge, claims, notify, ran, slow, while_running
+from tests.documentation.pages import page, python_blocks
+
+PAGE = page("operations/backups.md")
+PAUSE, COUNT, RESUME = [source for _, source in python_blocks(PAGE)]
+
+
+def run(source: str) -> None:
+    exec(compile(source, str(PAGE), "exec"), {})
+
+
+@pytest.mark.django_db
+def test_a_work_that_has_run_since_the_backup_runs_once_more(backup):
+    due, later = enqueue(charge(number=1)), enqueue(charge(number=2), delay=60)
+    restore = backup()
+    time_travel(61)
+    drain()
+    assert (ran[1], ran[2]) == (1, 1)
+    restore()
+    assert (due.state().status, later.state().status) == ("pending", "scheduled")
+    drain()
+    assert (ran[1], ran[2], due.result(timeout=0)) == (2, 2, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_work_that_was_running_is_taken_back_and_counts_an_attempt(backup, settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "LEASE": 1.0, "RETRY": {"base": 0}}
+    restores = []
+    while_running.append(lambda: restores.append(backup()))
+    handle = enqueue(slow(number=1))
+    with running_worker(concurrency=1):
+        assert handle.result(timeout=30) == 1
+    restores[0]()
+    assert handle.state().status == "running"
+    assert WorkerProcess.objects.filter(stopped_at=None).exists()
+    with running_worker(concurrency=1):
+        assert handle.result(timeout=30) == 2
+    assert ran[1] == 2
+
+
+@pytest.mark.django_db
+def test_a_work_from_after_the_backup_is_not_there(backup):
+    restore = backup()
+    handle = enqueue(charge(number=1))
+    restore()
+    with pytest.raises(WorkNotFound):
+        handle.result(timeout=0)
+
+
+@pytest.mark.django_db
+def test_a_key_that_was_claimed_after_the_backup_is_free_again(backup):
+    restore = backup()
+    assert claimed() == (True, False)
+    restore()
+    assert claimed() == (True, False)
+
+
+def claimed() -> tuple[bool, bool]:
+    handles = [enqueue(claims(key="invoice-7")) for _ in range(2)]
+    drain()
+    first, second = (handle.result(timeout=0) for handle in handles)
+    return first, second
+
+
+@pytest.mark.django_db
+def test_a_schedule_fires_once_for_all_that_was_missed(backup):
+    declared = schedule(name="tests.backups.nightly", every=60, run=charge(number=1))
+    try:
+        tick()
+        restore = backup()
+        time_travel(600)
+        restore()
+        assert tick() == 1
+        assert Work.objects.filter(type="tests.backups.charge").count() == 1
+    finally:
+        declared.cancel()
+
+
+@pytest.mark.django_db
+def test_what_is_past_its_retention_is_deleted_and_what_is_past_its_deadline_dies(backup):
+    ended, late = enqueue(charge(number=1)), enqueue(charge(number=2), delay=60, expires=120)
+    drain()
+    restore = backup()
+    time_travel(timedelta(days=2))
+    restore()
+    assert prune() == 1
+    assert ended.state() is None
+    drain(raises=False)
+    assert late.state().reason == "expired"
+    assert ran[2] == 0
+
+
+@pytest.mark.django_db
+def test_the_steps_of_a_restore_let_only_run_what_may_run_again(backup, capsys):
+    handles = [enqueue(each) for each in (charge(number=1), notify(number=2), slow(number=3))]
+    queues = [enqueue(charge(number=4), queue=name) for name in ("mail", "reports")]
+    restore = backup()
+    drain()
+    restore()
+
+    run(PAUSE)
+    assert set(WorkControl.objects.filter(paused=True).values_list("name", flat=True)) == {
+        "default",
+        "mail",
+        "reports",
+    }
+    ran.clear()
+    drain()
+    assert not ran
+
+    run(COUNT)
+    assert capsys.readouterr().out.splitlines() == [
+        "tests.backups.charge pending 3",
+        "tests.backups.notify pending 1",
+        "tests.backups.slow pending 1",
+    ]
+    call_command("ayework_cancel", "--type", "tests.backups.charge", verbosity=0)
+    complete(handles[1].id, result=2)
+
+    run(RESUME)
+    assert not WorkControl.objects.filter(paused=True).exists()
+    drain()
+    assert dict(ran) == {3: 1}
+    assert [handle.state().status for handle in [*handles, *queues]] == [
+        "cancelled",
+        "success",
+        "success",
+        "cancelled",
+        "cancelled",
+    ]
+
+
+@pytest.mark.django_db
+def test_a_pause_from_after_the_backup_is_gone(backup):
+    restore = backup()
+    pause(queue="default")
+    restore()
+    assert not WorkControl.objects.filter(paused=True).exists()
+
+
+@pytest.mark.django_db
+def test_a_copy_whose_works_are_cancelled_runs_none(backup):
+    enqueue(charge(number=1))
+    enqueue(charge(number=2), delay=60)
+    enqueue(notify(number=3), blockers=[enqueue(charge(number=4), delay=60)])
+    restore = backup()
+    restore()
+    call_command("ayework_cancel", "--all", verbosity=0)
+    time_travel(61)
+    drain()
+    assert not ran
+    assert set(Work.objects.values_list("status", flat=True)) == {"cancelled"}

@@ -1,0 +1,103 @@
+"""The second incident in a real browser: 1 200 works died the same way after a deploy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db.models import F
+
+from django_ayework import Retry, enqueue_many, work
+from django_ayework.models import BulkAction, Work
+from django_ayework.testing import drain, running_worker
+from tests.admin.kit import address
+from tests.browser import complaints, sign_in, start
+from tests.bulk.kit import dead_works
+from tests.processes import eventually
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def browser(tmp_path: Path, live_server: Any) -> Iterator[Any]:
+    driver = start(tmp_path)
+    sign_in(driver, live_server.url, get_user_model().objects.create_superuser("operator"))
+    complaints(driver)
+    yield driver
+    driver.quit()
+
+
+def shown(browser: Any, selector: str) -> str:
+    """Wait until an element has a text, and return the text; the page may replace the element at any time."""
+    script = f"return document.querySelector({selector!r})?.textContent.trim()"
+    return str(eventually(lambda: browser.execute_script(script)))
+
+
+def acted(browser: Any) -> int:
+    """Return how many works the bulk action has acted on, according to the page."""
+    return int(re.split(r"\s", shown(browser, ".ayework-bulk strong"))[0].replace(",", ""))
+
+
+def click(browser: Any, text: str) -> None:
+    browser.find_element("xpath", f"//*[self::a or self::button][normalize-space()='{text}']").click()
+
+
+def test_an_operator_retries_one_kind_slowly_watches_and_stops(
+    browser: Any,
+    live_server: Any,
+    quick_polls: None,
+) -> None:
+    broken = [True]
+
+    @work(name="shop.charge")
+    def charge(order: int) -> str:
+        if broken[0]:
+            raise ConnectionError(f"gateway 10.0.0.{order % 5} refused order {order}")
+        return f"order {order}"
+
+    enqueue_many([charge(order=number) for number in range(1200)], retry=Retry(attempts=1))
+    drain(raises=False)
+    others = dead_works(3, "no stock")
+    broken[0] = False
+
+    browser.get(live_server.url + address("deadletter_changelist"))
+    first = browser.find_element("css selector", ".ayework-cause")
+    assert first.find_element("css selector", "h2").text == "1,200 shop.charge"
+    assert "ConnectionError: gateway … refused order …" in first.text
+
+    with running_worker(concurrency=4):
+        click(browser, "Retry all…")  # the first click
+        assert browser.find_element("css selector", "#content h1").text == "Retry 1,200 works"
+        browser.find_element("id", "id_per_minute").send_keys("100")
+        browser.find_element("css selector", ".submit-row [type=submit]").click()  # the second one
+
+        eventually(lambda: acted(browser) >= 4)  # nobody reloads the page
+        seen = acted(browser)
+        eventually(lambda: acted(browser) > seen)
+        assert acted(browser) < 100
+        assert "of 1,200" in shown(browser, ".ayework-bulk strong")
+        click(browser, "Stop")  # the third one
+
+        eventually(lambda: BulkAction.objects.get().status == "stopped")
+        row = BulkAction.objects.get()
+        assert row.per_minute == 100
+        assert "stopped" in shown(browser, ".ayework-bulk")
+        eventually(lambda: Work.objects.filter(type="shop.charge", status="success").count() == row.done)
+        assert Work.objects.filter(type="shop.charge", status="dead").count() == 1200 - row.done
+
+        BulkAction.objects.update(per_minute=None)  # all is well: the rest at once
+        click(browser, "Resume")
+        eventually(lambda: acted(browser) == 1200, 90)
+        assert shown(browser, ".ayework-bulk .ayework-status") == "done"
+        assert not browser.find_element("css selector", ".ayework-bulk").find_elements("css selector", "pre")
+        eventually(lambda: Work.objects.filter(type="shop.charge", status="success").count() == 1200)
+
+    assert Work.objects.filter(type="shop.charge").exclude(delivery=2).count() == 0  # each once more
+    assert Work.objects.filter(id__in=others, status="dead", delivery=F("attempt")).count() == 3
+    browser.get(live_server.url + address("deadletter_changelist"))
+    assert len(browser.find_elements("css selector", ".ayework-cause")) == 1
+    assert complaints(browser) == []

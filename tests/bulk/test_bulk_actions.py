@@ -1,0 +1,345 @@
+"""An act on all works that match: stored, carried out page by page, stopped, resumed, reported."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from django_ayework import dependency, enqueue, enqueue_many, pause, work
+from django_ayework.flow import acts, bulk
+from django_ayework.flow.acts import Act, ActReport
+from django_ayework.flow.bulk import create, resume, run_bulk_actions, step, stop
+from django_ayework.flow.maintenance import prune
+from django_ayework.models import BulkAction, Work
+from django_ayework.rules.states import Status
+from django_ayework.store import selection
+from django_ayework.testing import drain, now, running_worker, time_travel
+from tests.app.works import add, fail, notify
+from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
+from tests.processes import eventually
+
+pytestmark = pytest.mark.django_db
+
+
+def statuses() -> list[str]:
+    return sorted(Work.objects.values_list("status", flat=True))
+
+
+@pytest.fixture
+def act(monkeypatch: Any) -> Any:
+    """Let a function be an act."""
+
+    def act(function: Any) -> str:
+        monkeypatch.setitem(acts.ACTS, "own", Act(function, frozenset(Status)))  # type: ignore[arg-type]
+        return "own"
+
+    return act
+
+
+# What it acts on
+
+
+def test_all_works_that_match_are_retried_and_no_others():
+    dead, alive = dead_works(60), enqueue(add(a=1, b=2))
+    row = retry_all()
+    assert (row.expected, row.status) == (60, "running")
+    assert set(Work.objects.filter(id__in=dead).values_list("status", flat=True)) == {"dead"}
+    assert run_bulk_actions() == 3
+    row = now_of(row)
+    assert (row.status, row.done, row.refused, row.next_at) == ("done", 60, 0, None)
+    assert row.ended_at is not None
+    assert Work.objects.filter(id__in=dead, status="pending").count() == 60
+    assert alive.state().status == "pending"
+
+
+def test_works_that_die_or_are_queued_later_are_left_alone():
+    early = dead_works(2)
+    row = retry_all()
+    late = dead_works(2)
+    run_bulk_actions()
+    assert now_of(row).done == 2
+    assert set(Work.objects.filter(id__in=late).values_list("status", flat=True)) == {"dead"}
+    drain(raises=False)  # they die again
+    assert step() is False
+    assert set(Work.objects.filter(id__in=early).values_list("status", flat=True)) == {"dead"}
+
+
+@pytest.mark.parametrize(
+    ("filter", "expected"),
+    [
+        ({"type": "shop.fail"}, 4),
+        ({"type": "shop.add"}, 1),
+        ({"type": "shop.gone"}, 0),
+        ({"queue": "mail"}, 1),
+        ({"reason": "exhausted"}, 4),
+        ({"reason": "aborted"}, 0),
+        ({"status": "cancelled"}, 1),
+        ({"status": "dead", "queue": "default"}, 3),
+        ({"fairness": "ann"}, 1),
+        ({}, 5),
+        ({"priority": "7"}, 1),
+    ],
+)
+def test_filters_are_those_of_the_list(filter, expected):
+    dead_works(1)
+    dead_works(1, queue="mail")
+    dead_works(1, fairness="ann")
+    dead_works(1, priority=7)
+    cancelled = enqueue(add(a=1, b=2))
+    cancelled.cancel()
+    row = create("retry", filter)
+    assert row.expected == expected
+    run_bulk_actions()
+    assert now_of(row).done == expected
+
+
+def test_of_one_cause():
+    dead_works(3, "no luck")
+    dead_works(2, "no stock")
+    work = Work.objects.order_by("-ended_at", "-id").first()
+    assert work is not None
+    filter = {"status": "dead", "type": work.type, "reason": work.reason, "cause": work.cause}
+    row = create("retry", filter)
+    assert row.expected == 2
+    run_bulk_actions()
+    assert now_of(row).done == 2
+    assert statuses() == ["dead"] * 3 + ["pending"] * 2
+
+
+def test_of_explicit_ids_a_day_and_a_group():
+    dead = dead_works(3)
+    today = now().date().isoformat()
+    yesterday = (now() - timedelta(days=1)).date().isoformat()
+    assert create("retry", {"ids": dead[:2]}).expected == 2
+    assert create("retry", {"day": today}).expected == 3
+    assert create("retry", {"day": yesterday}).expected == 0
+    members = [handle.id for handle in enqueue_many([fail(), fail()], together=True, retry=ONCE)]
+    drain(raises=False)
+    group = Work.objects.get(id=members[0]).group_id
+    row = create("retry", {"group_id": group})
+    assert row.expected == 2
+    run_bulk_actions()
+    assert now_of(row).done == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "filter", "options"),
+    [
+        ("explode", {}, {}),
+        ("retry", {"colour": "red"}, {}),
+        ("retry", {"status": "unwell"}, {}),
+        ("retry", {"day": "someday"}, {}),
+        ("retry", {"priority": "high"}, {}),
+        ("retry", {}, {"per_minute": 0}),
+        ("retry", {"ids": [str(n) for n in range(501)]}, {}),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(action, filter, options):
+    with pytest.raises(ValueError, match=r"expected|not a valid"):
+        create(action, filter, **options)
+    assert not BulkAction.objects.exists()
+
+
+def test_other_acts_have_parameters():
+    handle = enqueue(add(a=1, b=2))
+    create("change_priority", {"type": "shop.add"}, parameters={"priority": 5})
+    run_bulk_actions()
+    assert Work.objects.get(id=handle.id).priority == 5
+    row = create("cancel", {"type": "shop.add"})
+    run_bulk_actions()
+    assert (handle.state().status, now_of(row).done) == ("cancelled", 1)
+    row = create("delete", {"status": "cancelled"})
+    run_bulk_actions()
+    assert (now_of(row).done, Work.objects.count()) == (1, 0)
+
+
+@pytest.mark.parametrize("window", [3, 10_000])
+def test_a_page_looks_at_a_bounded_number_of_works(window, monkeypatch):
+    monkeypatch.setattr(selection, "WINDOW", window)
+    enqueue_many([add(a=1, b=2) for _ in range(20)])
+    mails = enqueue_many([notify(order_id=n) for n in range(5)])
+    enqueue_many([add(a=1, b=2) for _ in range(10)])
+    row = create("cancel", {"queue": "mail"})
+    run_bulk_actions()
+    assert now_of(row).done == 5
+    assert {handle.state().status for handle in mails} == {"cancelled"}
+    assert statuses().count("cancelled") == 5
+
+
+def test_too_many_to_count_are_not_counted(monkeypatch):
+    monkeypatch.setattr(selection, "COUNTED_AMONG", 3)
+    enqueue_many([add(a=1, b=2) for _ in range(10)])
+    assert create("cancel", {"queue": "mail"}).expected == bulk.UNKNOWN
+
+
+def test_to_create_one_takes_a_few_queries_however_many_match(django_assert_max_num_queries):
+    dead_works(30)
+    with django_assert_max_num_queries(8):
+        retry_all()
+
+
+# Refusals, failures
+
+
+def test_refusals_are_counted_and_the_first_ones_kept():
+    failing = enqueue(fail(), retry=ONCE)
+    gates = [enqueue(dependency([failing], [add(a=1, b=2)])).id for _ in range(30)]
+    drain(raises=False)
+    row = create("retry", {"ids": gates})
+    assert row.expected == 30
+    run_bulk_actions()
+    row = now_of(row)
+    assert (row.status, row.done, row.refused) == ("done", 0, 30)
+    kept = json.loads(row.report)
+    assert len(kept) == bulk.KEPT
+    assert kept[0][0] in gates
+    assert "still cannot open" in kept[0][1]
+
+
+def test_a_page_that_breaks_ends_it_with_the_error_and_undoes_the_page(act):
+    dead_works(30)
+    calls: list[Sequence[str]] = []
+
+    def breaks(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+        calls.append(ids)
+        if len(calls) == 2:
+            Work.objects.filter(id__in=ids).update(priority=9)
+            raise RuntimeError("<b>broken</b>")
+        return ActReport(done=list(ids))
+
+    row = create(act(breaks), {"status": "dead"})
+    run_bulk_actions()
+    row = now_of(row)
+    assert (row.status, row.done, row.next_at) == ("failed", 25, None)
+    assert json.loads(row.report) == [["", "RuntimeError: <b>broken</b>"]]
+    assert not Work.objects.filter(priority=9).exists()
+    assert resume(row.id)
+    run_bulk_actions()
+    row = now_of(row)
+    assert (row.status, row.done) == ("done", 30)
+    assert sorted(id for ids in (calls[0], calls[2]) for id in ids) == sorted(
+        Work.objects.values_list("id", flat=True)
+    )
+
+
+def test_an_act_that_this_version_does_not_know_is_left_to_others():
+    row = retry_all()
+    BulkAction.objects.filter(id=row.id).update(action="from_the_future")
+    assert step() is False
+    assert now_of(row).status == "running"
+
+
+# Pace, stopping, resuming
+
+
+def test_it_keeps_to_its_pace():
+    dead_works(40)
+    row = retry_all(per_minute=100)
+    done = []
+    for _ in range(6):
+        while step():
+            continue
+        done.append(now_of(row).done)
+        time_travel(1.2)
+    assert done == [2, 4, 6, 8, 10, 12]
+    time_travel(3600)  # nobody was there; it does not rush
+    while step():
+        continue
+    assert now_of(row).done <= 12 + 2 + 4
+
+
+def test_a_stop_leaves_the_rest_and_a_resume_goes_on():
+    dead_works(40)
+    row = retry_all()
+    assert step()
+    assert stop(row.id)
+    assert not stop(row.id)
+    assert step() is False
+    row = now_of(row)
+    assert (row.status, row.done, row.next_at) == ("stopped", 25, None)
+    assert row.ended_at is not None
+    assert resume(row.id)
+    assert not resume(row.id)
+    assert now_of(row).ended_at is None
+    run_bulk_actions()
+    assert (now_of(row).status, now_of(row).done) == ("done", 40)
+
+
+def test_ended_ones_are_deleted_after_a_month():
+    rows = [retry_all() for _ in range(3)]
+    run_bulk_actions()
+    stop(rows[2].id)
+    waits = retry_all()
+    time_travel(timedelta(days=29).total_seconds())
+    prune()
+    assert BulkAction.objects.count() == 4
+    time_travel(timedelta(days=2).total_seconds())
+    prune()
+    assert list(BulkAction.objects.values_list("id", flat=True)) == [waits.id]
+
+
+# Workers
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_running_worker_begins_at_once(settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 30}
+    dead_works(30)
+    Work.objects.update(queue="elsewhere")
+    with running_worker(queues=["default"]):
+        eventually(lambda: Work.objects.exists())
+        with transaction.atomic():
+            row = retry_all()
+        eventually(lambda: now_of(row).status == "done", 10)
+    assert now_of(row).done == 30
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_paced_one_goes_on_without_further_messages(quick_polls):
+    dead_works(6)
+    Work.objects.update(queue="elsewhere")
+    with running_worker(queues=["default"]):
+        row = retry_all(per_minute=240)
+        eventually(lambda: now_of(row).status == "done", 20)
+    row = now_of(row)
+    assert row.done == 6
+    assert row.ended_at is not None
+    assert (row.ended_at - row.created_at).total_seconds() >= 0.9
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_whose_slots_are_busy_carries_it_out_too(quick_polls):
+    release = threading.Event()
+
+    @work(name="t.holds_the_slot")
+    def holds_the_slot() -> None:
+        release.wait(30)
+
+    dead_works(30)
+    Work.objects.update(queue="elsewhere")
+    handle = enqueue(holds_the_slot())
+    try:
+        with running_worker(queues=["default"], concurrency=1):
+            eventually(lambda: handle.state().status == "running")
+            row = retry_all()
+            eventually(lambda: now_of(row).status == "done")
+            assert handle.state().status == "running"
+            release.set()
+    finally:
+        release.set()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_pause_of_everything_keeps_no_bulk_action_from_being_carried_out(quick_polls):
+    dead_works(30)
+    pause(queue="default")
+    with running_worker():
+        row = retry_all()
+        eventually(lambda: now_of(row).status == "done")
+    assert Work.objects.filter(status="pending").count() == 30

@@ -1,0 +1,69 @@
+"""Bulk actions among processes that share them, and that are killed in the middle."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from django_ayework.flow.bulk import stop
+from django_ayework.models import BulkAction, Work
+from tests.bulk.kit import dead_works, now_of, retry_all
+from tests.processes import eventually, worker_process
+
+pytestmark = pytest.mark.django_db(transaction=True)
+#: They carry out bulk actions, and run none of the works.
+IDLE = ("--queues", "elsewhere", "--concurrency", "1")
+
+
+def pending() -> int:
+    return Work.objects.filter(status="pending").count()
+
+
+def assert_each_was_retried_once(row: BulkAction, number: int) -> None:
+    """A work that is retried twice is refused the second time, or counted twice."""
+    row = now_of(row)
+    assert (row.status, row.done, row.refused, pending()) == ("done", number, 0, number), row.report
+
+
+@pytest.mark.races
+def test_several_workers_share_one_and_do_nothing_twice(process_env: dict[str, str]) -> None:
+    dead_works(150)
+    with worker_process(process_env, *IDLE), worker_process(process_env, *IDLE):
+        row = retry_all()
+        eventually(lambda: now_of(row).status == "done")
+        assert_each_was_retried_once(row, 150)
+
+
+@pytest.mark.races
+@pytest.mark.parametrize("wait", [0.0, 0.03, 0.1])
+def test_a_kill_in_the_middle_repeats_nothing_and_loses_nothing(
+    process_env: dict[str, str], wait: float
+) -> None:
+    dead_works(150)
+    row = retry_all()
+    with worker_process(process_env, *IDLE) as worker:
+        eventually(lambda: now_of(row).done > 0)
+        time.sleep(wait)  # somewhere in a page
+        worker.kill()
+        worker.wait()
+    killed = now_of(row)
+    if killed.status != "done":
+        assert (killed.status, killed.done) == ("running", pending())
+        assert 0 < killed.done < 150
+    with worker_process(process_env, *IDLE):
+        eventually(lambda: now_of(row).status == "done")
+    assert_each_was_retried_once(row, 150)
+
+
+@pytest.mark.races
+def test_a_stop_during_a_page_is_kept(process_env: dict[str, str]) -> None:
+    dead_works(150)
+    row = retry_all()
+    with worker_process(process_env, *IDLE):
+        eventually(lambda: now_of(row).done > 0)
+        stopped = stop(row.id)
+        assert stopped or now_of(row).status == "done"
+        done = now_of(row).done
+        time.sleep(0.5)  # time enough for another page
+        assert (now_of(row).done, pending()) == (done, done)

@@ -1,0 +1,239 @@
+"""``ayework_predeploy``: what is stored and does not fit the code."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any, NamedTuple
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+
+from django_ayework import dependency, enqueue, registry, work
+from django_ayework.management.commands import ayework_predeploy
+from django_ayework.models import Work
+from django_ayework.rules.codec import CustomType, RichJSON
+from django_ayework.store import waiting
+from django_ayework.testing.factories import ScheduleFactory, WorkerProcessFactory, WorkFactory
+from tests.app.works import add, notify, pay
+
+pytestmark = pytest.mark.django_db
+
+
+class Checked(NamedTuple):
+    status: int
+    answer: dict[str, Any]
+    progress: str
+
+    @property
+    def found(self) -> set[tuple[str, str, str, str, int]]:
+        keys = ("subject", "cause", "name", "detail", "number")
+        return {tuple(group[key] for key in keys) for group in self.answer["groups"]}  # type: ignore[misc]
+
+
+def predeploy(*arguments: str) -> Checked:
+    out, err = StringIO(), StringIO()
+    status = 0
+    try:
+        call_command("ayework_predeploy", "--json", *arguments, stdout=out, stderr=err)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    return Checked(status, json.loads(out.getvalue()), err.getvalue())
+
+
+@pytest.fixture
+def redefined() -> Any:
+    """Define a type anew for the rest of the test, as a new release does."""
+    before = {name: registry.find(name) for name in registry.names()}
+
+    def redefine(name: str, handler: Any, **options: Any) -> None:
+        registry.unregister(name)
+        if handler is not None:
+            work(name=name, **options)(handler)
+
+    yield redefine
+    for name in registry.names():
+        registry.unregister(name)
+    for work_type in before.values():
+        if work_type is not None:
+            registry.register(work_type)
+
+
+def test_everything_that_fits_is_looked_at() -> None:
+    enqueue(add(a=1, b=2))
+    enqueue(add(a=1, b=2), delay=3600)
+    enqueue(notify(order_id=1))
+    enqueue(dependency(on=[enqueue(pay(1)).id], queue=[add(a=3, b=4)]))
+    WorkFactory(status="success", type="shop.gone")
+    WorkFactory(status="dead", type="shop.gone")
+    before = list(Work.objects.order_by("id").values())
+    status, answer, progress = predeploy()
+    assert status == 0
+    assert {key: answer[key] for key in ("fits", "complete", "works", "schedules", "groups", "others")} == {
+        "fits": True, "complete": True, "works": 5, "schedules": 0, "groups": [], "others": 0,
+    }  # fmt: skip
+    assert progress == ""  # it was quick
+    assert list(Work.objects.order_by("id").values()) == before
+
+
+def test_arguments_that_do_not_fit_are_grouped_by_name_with_examples(redefined: Any) -> None:
+    handles = [enqueue(pay(number)) for number in range(5)]
+    fits = enqueue(add(a=1, b=2))
+    redefined("shop.pay", lambda order, currency="EUR": None)
+    checked = predeploy()
+    assert checked.status == 1
+    assert checked.found == {
+        ("work", "missing_argument", "shop.pay", "order", 5),
+        ("work", "unexpected_argument", "shop.pay", "order_id", 5),
+    }
+    for group in checked.answer["groups"]:
+        assert group["examples"] == [handle.id for handle in handles[:3]]
+        assert fits.id not in group["examples"]
+    redefined("shop.pay", lambda **anything: None)
+    assert predeploy().status == 0
+
+
+def test_a_type_that_is_gone_is_named_with_the_nearest_one(redefined: Any, call: Any) -> None:
+    handle = enqueue(pay(1))
+    redefined("shop.pay", None)
+    redefined("shop.pay2", lambda order_id: None)
+    assert predeploy().found == {("work", "unknown_type", "shop.pay", "", 1)}
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("ayework_predeploy", stdout=out)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "shop.pay: 1 work of this type, which the code does not define."
+    assert lines[1].startswith("  Did you mean 'shop.pay2'?")
+    assert lines[2] == f"  Here: {handle.id}"
+    assert lines[-1] == "Do not deploy yet."
+
+
+class Money:
+    """A class of the project's own."""
+
+
+MONEY = CustomType(tag="money", type=Money, to_plain=lambda money: 1, from_plain=lambda plain: Money())
+
+
+def test_values_and_inputs_that_cannot_be_read(redefined: Any) -> None:
+    def sell(price: Any) -> None: ...
+
+    redefined("shop.sell", sell, codec=RichJSON([MONEY]))
+    enqueue(registry.get("shop.sell")(price=[Money()]))
+    WorkFactory(input="[]")
+    WorkFactory(input='{"a": 17')
+    WorkFactory(input='{"a": 4711')
+    found = {each[3].partition(", got")[0]: (each[1], each[4]) for each in predeploy().found}
+    assert found == {
+        "NotDecodable: expected a stored input to be arguments by name": ("unreadable_input", 1),
+        "NotDecodable: expected JSON text": ("unreadable_input", 2),  # whatever the text is
+    }
+    redefined("shop.sell", sell)
+    assert ("work", "unknown_value", "shop.sell", "money", 1) in predeploy().found
+
+
+def test_works_of_gates_are_checked_at_any_depth(redefined: Any) -> None:
+    inner = dependency(on=[enqueue(add(a=1, b=2)).id], queue=[pay(1)])
+    gate = enqueue(dependency(on=[enqueue(add(a=1, b=2)).id], queue=[inner, pay(2)]))
+    broken = enqueue(dependency(on=["elsewhere"], queue=[]))
+    redefined("shop.pay", lambda order: None)
+    checked = predeploy()
+    assert checked.found == {
+        ("release", "missing_argument", "shop.pay", "order", 1),
+        ("release", "unexpected_argument", "shop.pay", "order_id", 1),
+    }
+    assert checked.answer["groups"][0]["examples"] == [gate.id]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE django_ayework_waiter SET condition_ = '?' WHERE work_id = %s".replace(
+                "condition_", connection.ops.quote_name("condition")
+            ),
+            [broken.id],
+        )
+    Work.objects.filter(id=gate.id).update(input="?")
+    found = {group["examples"][0]: group["cause"] for group in predeploy().answer["groups"]}
+    assert found == {broken.id: "unreadable_gate", gate.id: "unreadable_gate"}
+
+
+def test_queues_are_known_by_types_workers_and_the_option() -> None:
+    enqueue(add(a=1, b=2), queue="mial")
+    checked = predeploy()
+    assert checked.found == {("work", "unknown_queue", "mial", "", 1)}
+    assert checked.answer["groups"][0]["remedy"].endswith("Did you mean 'mail'?")
+    assert predeploy("--queues", "mial, mail").status == 0
+    WorkerProcessFactory(queues="mail,mial")
+    assert predeploy().status == 0
+    assert predeploy("--queues", "mail").status == 1
+
+
+def test_dead_works_are_looked_at_on_request_and_running_ones_always() -> None:
+    WorkFactory(status="dead", type="shop.gone")
+    assert predeploy().status == 0
+    assert predeploy("--dead").found == {("work", "unknown_type", "shop.gone", "", 1)}
+    WorkFactory(status="running", type="shop.gone")
+    assert predeploy().found == {("work", "unknown_type", "shop.gone", "", 1)}
+
+
+def test_schedules_whose_type_or_input_does_not_fit() -> None:
+    ScheduleFactory(name="good", origin="admin", function="shop.pay", input='{"order_id": 1}')
+    ScheduleFactory(name="off", origin="admin", function="shop.gone", enabled=False)
+    ScheduleFactory(name="gone", origin="admin", function="shop.gone")
+    ScheduleFactory(name="bad", origin="admin", function="shop.pay", input='{"order": 1}')
+    checked = predeploy()
+    assert checked.status == 1
+    assert checked.found == {
+        ("schedule", "unknown_type", "shop.gone", "", 1),
+        ("schedule", "missing_argument", "shop.pay", "order_id", 1),
+        ("schedule", "unexpected_argument", "shop.pay", "order", 1),
+    }
+    assert {group["examples"][0] for group in checked.answer["groups"]} == {"gone", "bad"}
+
+
+def test_a_schedule_that_no_code_declares_is_a_note() -> None:
+    ScheduleFactory(name="nightly", origin="code")
+    checked = predeploy()
+    assert checked.status == 0
+    assert checked.found == {("schedule", "undeclared_schedule", "nightly", "", 1)}
+    assert checked.answer["groups"][0]["blocks"] is False
+
+
+def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "WINDOW", 7)
+    monkeypatch.setattr("django_ayework.store.selection.WINDOW", 7)
+    monkeypatch.setattr(waiting, "INPUTS", 3)
+    WorkFactory.create_batch(20, type="shop.gone")
+    WorkFactory.create_batch(15, status="success")
+    assert predeploy().found == {("work", "unknown_type", "shop.gone", "", 20)}
+    bounded = predeploy("--max-works", "5")
+    assert (bounded.answer["complete"], bounded.answer["works"], bounded.status) == (False, 6, 1)
+    assert predeploy("--max-seconds", "0.000001").answer["complete"] is False
+    with pytest.raises(CommandError, match="expected --max-works to be greater than 0, got: 0"):
+        call_command("ayework_predeploy", "--max-works", "0")
+
+
+def test_a_long_check_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ayework_predeploy, "EVERY", 0.0)
+    monkeypatch.setattr(waiting, "INPUTS", 2)
+    WorkFactory.create_batch(3, type="shop.gone")
+    lines = predeploy().progress.splitlines()
+    assert [line.partition(" looked at in ")[0] for line in lines] == ["2 works", "3 works"]
+    assert lines[-1].endswith(", 3 misfits.")
+    assert predeploy("--verbosity", "0").progress == ""
+
+
+def test_nothing_is_locked_or_written() -> None:
+    enqueue(add(a=1, b=2))
+    seen: list[str] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        predeploy()
+    verbs = {sql.split()[0] for sql in seen}
+    assert verbs <= {"SELECT", "WITH", "SAVEPOINT", "RELEASE"}, seen
+    assert not any(write in sql for sql in seen for write in ("INSERT ", "UPDATE ", "DELETE "))
+    assert not any("FOR UPDATE" in sql for sql in seen)

@@ -1,0 +1,388 @@
+"""Controls of types and queues: pausing, limits, continuous types, and workers that heed them."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+
+from django_ayework import (
+    Context,
+    UnknownWorkType,
+    alimit,
+    apause,
+    aresume,
+    enqueue,
+    enqueue_many,
+    limit,
+    pause,
+    registry,
+    resume,
+    work,
+)
+from django_ayework.documentation import logged
+from django_ayework.errors import ImproperWork, InvalidOption
+from django_ayework.flow.controls import current_controls
+from django_ayework.models import Work, WorkControl, WorkerProcess
+from django_ayework.rules.controls import Scope
+from django_ayework.testing import drain, now, running_worker
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.worker import Worker
+from tests.controls.works import RAN, declared, other, plain
+from tests.invariants import assert_consistent
+from tests.processes import ended, eventually, worker_process
+from tests.races.holding import transaction_elsewhere
+
+pytestmark = pytest.mark.django_db
+with_workers = pytest.mark.django_db(transaction=True)
+
+
+def limited(**options):
+    return partial(limit, "controls.plain", **options)
+
+
+def test_works_of_a_paused_type_wait_and_others_run():
+    enqueue(plain())
+    enqueue(other())
+    pause(type="controls.plain")
+    enqueue(plain())
+    drain()
+    assert RAN == ["other"]
+    resume(type="controls.plain")
+    with transaction.atomic():
+        pause(type="controls.plain")
+        transaction.set_rollback(True)
+    drain()
+    assert RAN == ["other", "plain", "plain"]
+
+
+def test_works_of_a_paused_queue_wait_and_those_of_others_run():
+    enqueue(plain(label="mail"), queue="mail")
+    enqueue(plain())
+    pause(queue="mail")
+    drain()
+    assert RAN == ["plain"]
+    resume(queue="mail")
+    drain()
+    assert RAN == ["plain", "mail"]
+
+
+@pytest.mark.parametrize("act", [pause, resume])
+def test_a_queue_that_is_nearly_one_of_a_types_is_told(act, caplog):
+    work(name="t.pause.queued", queue="controls")(lambda: None)
+    act(queue="contrlos")
+    hint = "No type of work uses the queue 'contrlos'. Did you mean 'controls'?"
+    assert caplog.messages == [f"{hint} {logged('queue-name')}"]
+    caplog.clear()
+    act(queue="controls")
+    act(queue="something else")
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [
+        (partial(pause), TypeError, "either type= or queue="),
+        (partial(resume, type="controls.plain", queue="default"), TypeError, "either type= or queue="),
+        (partial(pause, type="controls.plane"), UnknownWorkType, r"Did you mean 'controls\.plain'"),
+        (partial(limit, "controls.plane", weight=1), UnknownWorkType, "controls.plane"),
+        (limited(), TypeError, "at least one of max_running=, weight= and priority="),
+        (
+            limited(max_running=-1),
+            InvalidOption,
+            "max_running to be a whole number from 0 to 2147483647, 0 for no limit, got: -1",
+        ),
+        (limited(max_running=1.5), InvalidOption, "got: 1.5"),
+        (
+            limited(weight=0),
+            InvalidOption,
+            "expected weight to be a whole number from 1 to 2147483647, got: 0",
+        ),
+        (limited(weight=True), InvalidOption, "got: True"),
+        (limited(priority="high"), InvalidOption, "expected priority to be a whole number"),
+    ],
+)
+def test_an_act_that_cannot_be_carried_out_is_refused(act, error, message):
+    with pytest.raises(error, match=message):
+        act()
+    assert WorkControl.objects.count() == 0
+
+
+def test_a_change_keeps_the_other_values_and_overrules_the_declaration():
+    limit("controls.plain", max_running=3)
+    limit("controls.plain", weight=5)
+    pause(type="controls.plain")
+    control = current_controls().of("controls.plain")
+    assert (control.max_running, control.weight, control.priority, control.paused) == (3, 5, 0, True)
+    limit("controls.plain", priority=2, max_running=0)
+    control = current_controls().of("controls.plain")
+    assert (control.max_running, control.weight, control.priority, control.paused) == (0, 5, 2, True)
+    assert current_controls().of("controls.declared").max_running == 2
+    limit("controls.declared", max_running=0)
+    assert current_controls().of("controls.declared").max_running == 0
+
+
+def test_the_async_functions_do_the_same():
+    async_to_sync(apause)(type="controls.plain")
+    async_to_sync(alimit)("controls.plain", weight=7)
+    assert [row.weight for row in WorkControl.objects.filter(paused=True)] == [7]
+    async_to_sync(aresume)(type="controls.plain")
+    assert WorkControl.objects.filter(paused=False).count() == 1
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05}
+
+
+@pytest.fixture
+def env(process_env):
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.controls.settings"}
+
+
+def count(type: str, status: str) -> int:
+    return Work.objects.filter(type=type, status=status).count()
+
+
+@with_workers
+def test_a_pause_is_heeded_by_a_worker_that_is_busy():
+    with running_worker(concurrency=1):
+        enqueue(plain()).result(timeout=20)
+        pause(type="controls.plain")
+        eventually(lambda: WorkControl.objects.filter(paused=True).exists())
+        # The pause is seen at a look; from then on nothing of the type is claimed, and the others are.
+        enqueue(other()).result(timeout=20)
+        handle = enqueue(plain(label="late"))
+        enqueue(other(label="second")).result(timeout=20)
+        enqueue(other(label="third")).result(timeout=20)
+        resume(type="controls.plain")
+        handle.result(timeout=20)
+    assert RAN == ["plain", "other", "second", "third", "late"]
+
+
+@with_workers
+def test_a_burst_ends_with_works_of_a_paused_type_and_waits_for_those_of_a_limit():
+    enqueue(plain())
+    enqueue(other())
+    enqueue_many([declared() for _ in range(10)])
+    pause(type="controls.plain")
+    Worker(burst=True, concurrency=4).run()
+    assert RAN == ["other"]
+    assert count("controls.plain", "pending") == 1
+    assert count("controls.declared", "success") == 10
+
+
+@with_workers
+@pytest.mark.parametrize("has_row", [True, False])
+def test_a_limit_holds_among_the_threads_of_a_worker(has_row):
+    """Its works are counted although its row was deleted."""
+    None if has_row else WorkControl.objects.all().delete()
+    handles = enqueue_many([declared() for _ in range(40)])
+    with running_worker(concurrency=8):
+        assert max(handle.result(timeout=30) for handle in handles) <= 2
+    assert WorkControl.objects.filter(name="controls.declared").count() == 1
+    assert_consistent()
+
+
+@with_workers
+def test_a_limit_changed_while_a_worker_runs_is_heeded():
+    limit("controls.declared", max_running=1)
+    handles = enqueue_many([declared() for _ in range(20)])
+    with running_worker(concurrency=8):
+        assert max(handle.result(timeout=30) for handle in handles) == 1
+        limit("controls.declared", max_running=0)
+        eventually(lambda: WorkControl.objects.filter(max_running=0).exists())
+        enqueue(other()).result(timeout=20)
+        for handle in enqueue_many([declared() for _ in range(20)]):
+            handle.result(timeout=30)
+
+
+@with_workers
+def test_two_processes_never_exceed_a_limit(env):
+    with worker_process(env) as one, worker_process(env) as another:
+        eventually(lambda: WorkerProcess.objects.count() == 2)
+        handles = enqueue_many([declared() for _ in range(300)])
+        eventually(lambda: count(declared.name, "success") == 300)
+        while len(set(Work.objects.values_list("completed_by", flat=True))) < 2:
+            handles += enqueue_many([declared() for _ in range(10)])
+            eventually(lambda: not Work.objects.exclude(status="success").exists())
+        for process in (one, another):
+            process.send_signal(signal.SIGTERM)
+            status, output = ended(process)
+            assert status == 0, output
+    results = Counter(handle.result(timeout=0) for handle in handles)
+    assert set(results) <= {1, 2}, results
+    assert_consistent()
+
+
+@with_workers
+def test_a_type_of_higher_priority_goes_first_whatever_the_age_and_weight():
+    enqueue_many([other(label=f"other {n}") for n in range(5)])
+    enqueue_many([plain(label=f"plain {n}") for n in range(5)])
+    limit("controls.plain", priority=1)
+    limit("controls.other", weight=1000)
+    Worker(burst=True, concurrency=1).run()
+    assert [label.split()[0] for label in RAN] == ["plain"] * 5 + ["other"] * 5
+
+
+@with_workers
+def test_weights_divide_what_is_claimed():
+    limit("controls.plain", weight=30)
+    limit("controls.other", weight=10)
+    enqueue_many([other() for _ in range(200)])
+    enqueue_many([plain() for _ in range(200)])
+    Worker(burst=True, concurrency=1, max_works=120).run()
+    ran = Counter(RAN)
+    assert 120 <= ran["plain"] + ran["other"] <= 125
+    assert 2 < ran["plain"] / ran["other"] < 4
+
+
+@with_workers
+def test_no_more_are_claimed_at_once_than_allowed():
+    enqueue_many([plain() for _ in range(5)])
+    WorkControl.objects.create(scope="type", name="controls.plain", max_claimed=1, changed_at=now())
+    claimer = Claimer("w", Scope())
+    assert [len(claimer.claim(4)) for _ in range(6)] == [1, 1, 1, 1, 1, 0]
+
+
+@pytest.fixture
+def poll() -> Iterator[Any]:
+    """A continuous type, which every worker of this process knows during the test."""
+
+    @work(name="controls.poll", interval=60)
+    def poll(ctx: Context) -> None:
+        RAN.append(ctx.unit or "")
+
+    yield poll
+    registry.unregister("controls.poll")
+
+
+@with_workers
+class TestContinuous:
+    def test_a_work_is_queued_whenever_none_is_due_or_running_and_the_interval_has_passed(self, poll):
+        Worker(burst=True).run()
+        [first] = Work.objects.filter(type="controls.poll")
+        assert first.status == "success"
+        assert [first.unit] == RAN
+        assert float(first.unit) == pytest.approx(first.queued_at.timestamp(), abs=5)
+        Worker(burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 1
+        WorkControl.objects.filter(name="controls.poll").update(next_at=now())
+        Worker(burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 2
+
+    def test_one_that_is_due_or_running_keeps_the_next_from_being_queued(self, poll):
+        enqueue(poll(), queue="nobody")
+        Worker(queues=["default"], burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 1
+        Work.objects.update(status="running", worker="elsewhere", leased_until=now() + timedelta(hours=1))
+        Worker(queues=["default"], burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 1
+        Work.objects.update(
+            status="scheduled", worker=None, leased_until=None, run_at=now() + timedelta(hours=1)
+        )
+        Worker(queues=["default"], burst=True).run()
+        assert Work.objects.filter(type="controls.poll").count() == 2
+
+    def test_operators_can_stop_it_pause_it_and_change_the_interval(self, poll):
+        row = WorkControl.objects.create(
+            scope="type", name="controls.poll", continuous=False, changed_at=now()
+        )
+        Worker(burst=True).run()
+        assert Work.objects.count() == 0
+        row.continuous, row.paused = None, True
+        row.save()
+        Worker(burst=True).run()
+        assert Work.objects.count() == 0
+        row.paused, row.interval = False, 86400
+        row.save()
+        before = now()
+        Worker(burst=True).run()
+        assert Work.objects.count() == 1
+        row.refresh_from_db()
+        assert (row.next_at - before).total_seconds() == pytest.approx(86400, abs=600)
+
+    def test_workers_that_do_not_serve_the_type_do_not_queue_it(self, poll):
+        worker = Worker(burst=True)
+        worker._claimer.scope = Scope(exclude_types=("controls.poll",))
+        worker.run()
+        assert Work.objects.count() == 0
+
+    def test_processes_that_look_at_once_queue_one(self, env):
+        with worker_process(env, "--burst") as one, worker_process(env, "--burst") as another:
+            for process in (one, another):
+                status, output = ended(process)
+                assert status == 0, output
+        assert Work.objects.filter(type="controls.poll").count() == 1
+
+    def test_a_type_that_needs_an_input_cannot_be_continuous(self):
+        with pytest.raises(ImproperWork, match=r"queued without input, so a, b needs a default"):
+            work(name="controls.needs", interval=5)(lambda a, b, c=1, **rest: None)
+
+
+@with_workers
+def test_works_that_a_limit_held_back_are_claimed_once_there_is_room(settings):
+    settings.AYEWORK = {"POLL_INTERVAL": 3600}
+    enqueue_many([declared() for _ in range(3)], queue="a")
+    enqueue_many([plain() for _ in range(9)], queue="b")
+    claimer = Claimer("w", Scope())
+
+    def claimed(number: int) -> Counter[str]:
+        return Counter(delivery.row.type for delivery in claimer.claim(number))
+
+    assert claimed(6) == {"controls.declared": 2, "controls.plain": 3}
+    assert claimed(2) == {"controls.plain": 2}
+    assert not claimer.make_room(["controls.plain"])
+    Work.objects.filter(type="controls.declared", status="running").update(status="success", ended_at=now())
+    assert claimer.make_room(["controls.declared"])
+    assert claimed(2) == {"controls.declared": 1, "controls.plain": 1}
+
+
+@pytest.fixture(params=["a row that exists", "a row of its own"])
+def known(request: pytest.FixtureRequest) -> None:
+    """Whether the controls of the types have rows before a transaction changes them."""
+    WorkControl.objects.all().delete()
+    if request.param == "a row that exists":
+        for name in ("controls.declared", "controls.poll"):
+            WorkControl.objects.create(scope="type", name=name, changed_at=now())
+
+
+@with_workers
+@pytest.mark.vendors("postgresql", "mysql")
+@pytest.mark.usefixtures("known")
+class TestCallersTransactions:
+    """A caller changes a control early in a long transaction."""
+
+    @pytest.mark.parametrize(
+        "act",
+        [partial(pause, type="controls.declared"), partial(limit, "controls.declared", max_running=1)],
+        ids=["pause", "limit"],
+    )
+    def test_works_of_other_types_are_claimed_and_those_of_this_one_once_it_is_over(self, act):
+        held = enqueue_many([declared() for _ in range(3)])
+        with running_worker(concurrency=4):
+            with transaction_elsewhere(act):
+                others = enqueue_many([plain() for _ in range(9)], priority=-1)
+                others += [enqueue(plain(), queue="another")]
+                for handle in others:
+                    handle.result(timeout=20)
+                held += [enqueue(declared())]
+                enqueue(other(), priority=-1).result(timeout=20)
+                assert count("controls.declared", "success") < 4
+            resume(type="controls.declared")
+            assert max(handle.result(timeout=20) for handle in held) <= 2
+
+    def test_a_worker_skips_it_when_it_queues_continuous_works(self, poll):
+        with transaction_elsewhere(partial(pause, type="controls.poll")), running_worker():
+            enqueue(plain()).result(timeout=20)
+            assert count("controls.poll", "success") == 0
+        resume(type="controls.poll")
+        with running_worker():
+            eventually(lambda: count("controls.poll", "success") == 1)

@@ -1,0 +1,15 @@
+"""Settings of processes whose works of one queue are delivered by a Redis server of the test's own."""
+
+import os
+
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.delivery"]
+AYEWORK = {
+    "POLL_INTERVAL": 0.5,
+    "LEASE": 5,
+    "REDIS_URL": os.environ["TEST_REDIS_URL"],
+    "PUBSUB": "polling",
+    "QUEUES": {"bulk": {"DELIVERY": "redis-streams"}},
+}

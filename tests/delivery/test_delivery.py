@@ -1,0 +1,147 @@
+"""Ids are delivered; the database decides, and the poll finds what did not arrive."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from django_ayework import cancel, enqueue, enqueue_many, limit, pause, resume
+from django_ayework.models import Work
+from django_ayework.store import claims
+from django_ayework.testing import running_worker, time_travel
+from tests.app.works import add
+from tests.delivery.works import batch, count, hold, limited
+from tests.processes import PATIENCE, eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def all_have_succeeded() -> bool:
+    return set(Work.objects.values_list("status", flat=True)) == {"success"}
+
+
+def test_a_worker_runs_works_whose_ids_arrive(queue, stage):
+    with running_worker(concurrency=2):
+        handles = enqueue_many([count(number=number) for number in range(30)])
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(30))
+        assert enqueue(count(number=30)).result(timeout=PATIENCE) == 30
+        eventually(lambda: queue.is_empty)
+    assert sorted(stage.ran) == list(range(31))
+
+
+def test_ids_are_pushed_after_the_commit(queue):
+    with transaction.atomic():
+        handle = enqueue(count(number=1))
+        assert queue.pushed == []
+    assert queue.pushed == [handle.id]
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        enqueue(count(number=2))
+        raise ZeroDivisionError
+    assert queue.pushed == [handle.id]
+
+
+def test_an_id_that_comes_twice_or_too_late_starts_nothing(queue, stage):
+    queue.times = 3
+    handles = enqueue_many([count(number=number) for number in range(10)])
+    cancel(handles[0].id)
+    with running_worker(concurrency=2):
+        eventually(lambda: queue.is_empty)
+        eventually(lambda: Work.objects.filter(status="success").count() == 9)
+    assert sorted(stage.ran) == list(range(1, 10))
+
+
+def test_a_poll_finds_works_whose_ids_were_lost(queue, polls, stage):
+    queue.times = 0
+    with running_worker(concurrency=2):
+        handles = enqueue_many([count(number=number) for number in range(300)])
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(300))
+    assert sorted(stage.ran) == list(range(300))
+
+
+def test_a_poll_leaves_works_to_their_ids(queue, polls, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("claimed from the table")
+
+    with running_worker(concurrency=2):
+        enqueue(count(number=0)).result(timeout=PATIENCE)
+        monkeypatch.setattr(claims, "claim", refuse)
+        handles = enqueue_many([count(number=number) for number in range(50)])
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(50))
+    assert queue.reported == []
+
+
+def test_enqueue_goes_on_without_the_queue_and_the_worker_claims_from_the_table(queue, polls, stage):
+    queue.error = ConnectionError("away")
+    with running_worker(concurrency=2):
+        assert enqueue(count(number=1)).result(timeout=PATIENCE) == 1
+        assert enqueue(count(number=2)).result(timeout=PATIENCE) == 2
+        eventually(lambda: len(queue.reported) == 2)
+        queue.error = None
+        eventually(lambda: enqueue(count(number=3)).result(timeout=PATIENCE) and queue.popped)
+    assert queue.reported == [("away", "queue")] * 2  # by the sender, and by the worker
+
+
+def test_works_that_take_a_decision_at_the_claim_are_claimed_from_the_table(queue, polls):
+    with running_worker(concurrency=3):
+        handles = [enqueue(limited(number=1)), enqueue(batch(2)), enqueue(add(a=1, b=2))]
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == [1, 2, 3]
+    assert queue.pushed == []
+
+
+def test_a_pause_and_a_limit_of_operators_hold(queue, polls, stage):
+    limit("delivery.hold", max_running=1)
+    pause(type="delivery.count")
+    with running_worker(concurrency=4):
+        enqueue_many([hold(), hold(), hold()])
+        paused = enqueue(count(number=1))
+        eventually(lambda: len(queue.popped) >= 4 and queue.is_empty)
+        eventually(lambda: Work.objects.filter(type="delivery.hold", status="running").exists())
+        assert Work.objects.filter(status="running").count() == 1
+        assert paused.state().status == "pending"
+        stage.go.set()
+        resume(type="delivery.count")
+        assert paused.result(timeout=PATIENCE) == 1
+        eventually(all_have_succeeded)
+
+
+def test_ids_beyond_the_free_slots_go_to_other_workers(queue, stage):
+    with running_worker(concurrency=1):
+        enqueue_many([hold(), hold(), hold()])
+        eventually(lambda: Work.objects.filter(status="running").exists())
+        with running_worker(concurrency=2):
+            eventually(lambda: Work.objects.filter(status="running").count() == 3)
+            stage.go.set()
+            eventually(all_have_succeeded)
+
+
+def test_a_worker_that_stops_gives_ids_back(queue, stage):
+    with running_worker(concurrency=1):
+        enqueue_many([hold(), hold()])
+        eventually(lambda: Work.objects.filter(status="running").exists())
+        stage.go.set()
+    with running_worker(concurrency=1):
+        eventually(all_have_succeeded)
+
+
+def test_a_delayed_work_is_delivered_when_it_is_due(queue, polls):
+    handle = enqueue(count(number=1), delay=timedelta(hours=1))
+    assert queue.pushed == []
+    with running_worker(concurrency=1):
+        time_travel(timedelta(hours=2))
+        assert handle.result(timeout=PATIENCE) == 1
+    assert queue.pushed == [handle.id]
+
+
+def test_a_worker_of_some_types_takes_no_ids(queue, polls):
+    with running_worker(concurrency=1, exclude_types=["delivery.hold"]):
+        assert enqueue(count(number=1)).result(timeout=PATIENCE) == 1
+        assert queue.popped == []
+
+
+def test_a_burst_runs_everything(queue, stage):
+    enqueue_many([count(number=number) for number in range(20)])
+    with running_worker(concurrency=2, burst=True) as worker:
+        worker.wait()
+    assert sorted(stage.ran) == list(range(20))

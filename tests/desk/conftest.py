@@ -1,0 +1,26 @@
+"""A browser for all tests of the desk, and somebody who may do everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from tests.browser import complaints, sign_in, start
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: Any) -> Iterator[Any]:
+    driver = start(tmp_path_factory.mktemp("browser"))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: Any, live_server: Any) -> Any:
+    """The browser, signed in as a superuser; what earlier tests wrote to its console is gone."""
+    sign_in(chromium, live_server.url, get_user_model().objects.create_superuser("operator"))
+    complaints(chromium)
+    return chromium

@@ -1,0 +1,77 @@
+"""Every page of the desk in a browser: accessible, no wider than a phone, safe from hostile texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from selenium_axe_python import Axe
+
+from tests.browser import complaints, resize
+from tests.desk.population import pages, populate
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.vendors("sqlite"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(400),
+]
+
+SEVERE = ("critical", "serious")
+#: Grave violations of the pages that Django itself makes, by rule: the elements that have them.
+OF_DJANGO = {
+    "link-in-text-block": ".breadcrumbs a, #changelist-search .quiet a",
+    "label-title-only": "#searchbar",
+    "label": ".vDateField, .vTimeField",
+}
+VIEWS = [(width, dark) for width in (1400, 420) for dark in (False, True)]
+
+
+def violations(browser: Any) -> list[str]:
+    """Return the grave violations that axe-core finds on the page, each with its element."""
+    axe = Axe(browser)
+    axe.inject()
+    return [
+        f"{found['id']}: {node['target'][0]}: {node['html'][:120]}"
+        for found in axe.run()["violations"]
+        if found["impact"] in SEVERE
+        for node in found["nodes"]
+        if not is_of_django(browser, found["id"], str(node["target"][0]))
+    ]
+
+
+def is_of_django(browser: Any, rule: str, element: str) -> bool:
+    """Tell whether Django makes the element that violates the rule."""
+    script = "return document.querySelector(arguments[0]).matches(arguments[1])"
+    return rule in OF_DJANGO and bool(browser.execute_script(script, element, OF_DJANGO[rule]))
+
+
+def overflow(browser: Any) -> int:
+    """Return by how many pixels the page is wider than the window."""
+    return int(
+        browser.execute_script(
+            "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+    )
+
+
+@pytest.fixture
+def addresses() -> dict[str, str]:
+    populate()
+    return pages()
+
+
+def test_every_page_is_accessible_fits_and_is_safe(browser: Any, live_server: Any, addresses: Any) -> None:
+    found = []
+    for name, address in addresses.items():
+        for width, dark in VIEWS:
+            resize(browser, width, dark=dark)
+            browser.get(live_server.url + address)
+            where = f"{name} at {width} {'dark' if dark else 'light'}"
+            found += [f"{where}: {each}" for each in (*complaints(browser), *violations(browser))]
+            complaints(browser)  # axe-core styles what it looks at
+            if browser.execute_script("return window.broken"):
+                found.append(f"{where}: a hostile text became markup")
+            if width == 420 and overflow(browser) > 0:
+                found.append(f"{where}: {overflow(browser)} pixels too wide")
+    assert not found, "\n".join(found)

@@ -1,0 +1,206 @@
+"""Reading the messages of the package out of its source, with the code of the entry each leads to."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple, TypeAlias
+
+import django_ayework.errors
+from django_ayework.errors import AyeworkError
+from tests.docs import ROOT
+
+PACKAGE = ROOT / "django_ayework"
+#: The calls that log from WARNING upward.
+LOGGING = ("warning", "error", "exception", "critical")
+#: The functions that give an error its entry, with the places of the error or text and of the code.
+GIVING = {"documented": (0, 1), "refused": (1, 0)}
+#: Errors that are no messages: a handler raises them to say what is to happen.
+INSTRUCTIONS = ("Defer", "Reschedule", "Abort")
+#: Errors of the package by their name, and the function that makes one.
+OWN = {
+    name: kind
+    for name, kind in vars(django_ayework.errors).items()
+    if isinstance(kind, type) and issubclass(kind, AyeworkError)
+}
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Message(NamedTuple):
+    """A message in the source: where, its page and code, and its templates with … for what is filled in."""
+
+    place: str
+    page: str
+    code: str
+    templates: tuple[str, ...]
+
+
+class Source(NamedTuple):
+    """A module of the package."""
+
+    name: str
+    tree: ast.Module
+
+
+@cache
+def sources() -> list[Source]:
+    """Return the modules of the package, without migrations."""
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts]
+    return [Source(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())) for path in paths]
+
+
+def functions_of(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield each node with the innermost function (or the module) that it is in."""
+
+    def walk(node: ast.AST, within: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        for child in ast.iter_child_nodes(node):
+            yield child, within
+            yield from walk(child, child if isinstance(child, Function) else within)
+
+    yield from walk(tree, tree)
+
+
+def template(node: ast.AST | None, within: ast.AST) -> str | None:
+    """Return a text with … for what is filled in; None when the source does not say it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(template(part, within) or "…" for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return f"{template(node.left, within) or '…'}{template(node.right, within) or '…'}"
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "_":
+        return re.sub(r"%(\(\w+\))?[srd]", "…", template(node.args[0], within) or "…")
+    return None
+
+
+def templates(node: ast.AST | None, within: ast.AST) -> tuple[str, ...]:
+    """Return the forms of a text: one, or what is assigned to its name in the function; none if unknown."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        node = node.left
+    if isinstance(node, ast.Name):
+        before = [each for each in assignments(within, node.id) if each.lineno < node.lineno]
+        return templates(before[-1].value, within) if before else ()
+    if isinstance(node, ast.IfExp):
+        return (*templates(node.body, within), *templates(node.orelse, within))
+    found = template(node, within)
+    return () if found is None else (tidy(found),)
+
+
+def assignments(within: ast.AST, name: str) -> list[ast.Assign]:
+    """Return the assignments to a name, in the order of their lines."""
+    found = [each for each in ast.walk(within) if isinstance(each, ast.Assign)]
+    return sorted(
+        (each for each in found if ast.unparse(each.targets[0]) == name), key=lambda each: each.lineno
+    )
+
+
+def tidy(text: str) -> str:
+    """Return a text in one line, in which what is filled in side by side is one.
+
+    >>> tidy("got: …….  Write … ,")
+    'got: …. Write … ,'
+    """
+    return re.sub(r"…+", "…", " ".join(text.split()))
+
+
+@cache
+def messages() -> list[Message]:
+    """Return the messages of errors, commands, checks and the log, wherever one is made."""
+    return [message for source in sources() for message in messages_in(source)]
+
+
+def messages_in(source: Source) -> Iterator[Message]:
+    for node, within in functions_of(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func).split(".")[-1]
+        place = f"{source.name}:{node.lineno}"
+        if name in GIVING and len(node.args) >= 2:
+            text, given = (node.args[at] for at in GIVING[name])
+            if isinstance(given, ast.Constant):
+                first = text.args[0] if isinstance(text, ast.Call) and text.args else text
+                page = "commands" if name == "refused" else "errors"
+                yield Message(place, page, str(given.value), templates(first, within))
+        elif name in LOGGING and ast.unparse(node.func).startswith("logger."):
+            yield Message(place, "log", logged_code(node, within), (record_template(node, within),))
+        elif name in ("Error", "Warning") and (id := keyword(node, "id")) is not None:
+            yield Message(place, "checks", id, templates(node.args[0], within))
+        elif (name in OWN and name not in INSTRUCTIONS) or name == "invalid":
+            default = OWN[name].entry if name in OWN else ""
+            code = keyword(node, "code") or default
+            yield Message(place, "errors", code, message_of(name, node, within))
+
+
+def keyword(node: ast.Call, name: str) -> str | None:
+    """Return a text that a call is given by name; None for anything else."""
+    [value] = [each.value for each in node.keywords if each.arg == name] or [None]
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+
+
+def logged_code(node: ast.Call, within: ast.AST) -> str:
+    """Return the code of a record, which ``logged()`` is given in the call; empty without."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "logged":
+            return template(each.args[0], within) or ""
+    return ""
+
+
+def record_template(node: ast.Call, within: ast.AST) -> str:
+    """Return the text of a record without the link at its end."""
+    text = tidy(re.sub(r"%(\.\d+)?[sdrf]", "…", template(node.args[0], within) or "…"))
+    return text.removesuffix(" …") if logged_code(node, within) else text
+
+
+def message_of(name: str, node: ast.Call, within: ast.AST) -> tuple[str, ...]:
+    """Return the forms of the message of an error: given, or else the default of its class."""
+    if name == "invalid":
+        return tuple(f"the handler of … {each}" for each in templates(node.args[1], within))
+    at = 1 if name == "Aborted" else 0
+    if len(node.args) > at:
+        return templates(node.args[at], within)
+    return default_of(OWN[name])
+
+
+def default_of(kind: type[AyeworkError]) -> tuple[str, ...]:
+    """Return the message of a class that is raised without one, or none where it has a form of its own."""
+    if kind.__name__ == "Aborted":
+        return ("The attempt was asked to stop: ….",)
+    return (tidy((kind.__doc__ or "").replace("``", "")),) if kind.entry else ()
+
+
+def says(template: str, sentence: str) -> bool:
+    """Tell whether a sentence is one of a template, whose … stand for anything.
+
+    >>> says("expected … to be …, got: ….", "expected weight= to be a number, got: ….")
+    True
+    """
+    return re.fullmatch(".*".join(map(re.escape, template.split("…"))), sentence) is not None
+
+
+class Entry(NamedTuple):
+    """An entry of a page: its code, the sentences it lists, and the text below them."""
+
+    page: str
+    code: str
+    sentences: tuple[str, ...]
+    text: str
+
+
+def entries(page: str) -> list[Entry]:
+    """Return the entries of a page of Troubleshooting."""
+    text = (ROOT / "docs" / "troubleshooting" / f"{page}.md").read_text()
+    found = []
+    for part in re.split(r"^(?=#{2,3} )", text, flags=re.MULTILINE):
+        if match := re.match(r"### (\S+)\n\n((?:- .+\n(?:  .+\n)*)*)\n?((?s:.*))", part):
+            listed = re.findall(r"^- (`+)(.+?)\1$", match[2], re.DOTALL | re.MULTILINE)
+            found.append(Entry(page, match[1], tuple(tidy(each.strip()) for _, each in listed), match[3]))
+    return found
+
+
+if __name__ == "__main__":
+    for each in messages():
+        print(each.place, each.page, each.code, *each.templates, sep="\t", file=sys.stdout)

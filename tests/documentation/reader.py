@@ -1,0 +1,167 @@
+"""As much of a browser as the pages of the tutorial need: links, forms and cookies, without scripts."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from html.parser import HTMLParser
+from pathlib import Path
+
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
+
+from tests.processes import PATIENCE, eventually
+
+
+class Browser:
+    """A reader's browser on one site, and the page that it is at."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.at, self.html = url, "/", ""
+        self.cookies = http.cookiejar.CookieJar()
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
+        self.filled: dict[str, str | Path] = {}
+
+    def obey(self, verb: str, rest: str, folder: Path) -> None:
+        """Do what a line of a page says; files are in a folder."""
+        match verb:
+            case "open":
+                self.open(rest)
+            case "follow":
+                self.follow(rest)
+            case "fill":
+                name, _, value = rest.partition("=")
+                self.filled[name] = folder / value[1:] if value.startswith("@") else value
+            case "press":
+                self.press(rest)
+            case "see":
+                assert self.sees(rest), f"{self.at} does not show {rest!r}:\n{self.words()}"
+            case "await":
+                self.wait_for(rest)
+            case _:
+                raise AssertionError(f"A browser cannot {verb} {rest}")
+
+    def open(self, path: str, data: dict[str, object] | None = None) -> Browser:
+        address = urllib.parse.urljoin(self.url + self.at, path)
+        body = encode_multipart(BOUNDARY, data) if data is not None else None
+        request = urllib.request.Request(address, body, {"Content-Type": MULTIPART_CONTENT} if body else {})
+        try:
+            with self.opener.open(request, timeout=PATIENCE) as answer:
+                self.at, self.html = answer.url.removeprefix(self.url), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise AssertionError(
+                    f"{address} answers {error.code}: {error.read().decode()[:3000]}"
+                ) from None
+        return self
+
+    def wait_for(self, text: str) -> None:
+        """Open the page again until it shows a text."""
+        try:
+            eventually(lambda: self.open(self.at).sees(text))
+        except AssertionError:
+            raise AssertionError(f"{self.at} never shows {text!r}:\n{self.words()}") from None
+
+    def follow(self, text: str) -> None:
+        """Open what a link leads to: a link of these words, or to this path, in which ``…`` is any name."""
+        path = re.escape(text).replace("…", "[^/]+")
+        links = [at for at, words in self.read().links if words == text or re.fullmatch(path, at)]
+        assert links, f"{self.at} has no link {text!r}, only {[words for _, words in self.read().links]}"
+        self.open(links[0])
+
+    def press(self, text: str) -> None:
+        """Submit the form of a button, with what was filled in; ``A or B`` is the name in two versions."""
+        found = [
+            (form, name) for form in self.read().forms for name in text.split(" or ") if name in form.buttons
+        ]
+        assert found, f"{self.at} has no button {text!r}, only {[form.buttons for form in self.read().forms]}"
+        (form, pressed), filled = found[0], self.filled
+        assert (unknown := set(filled) - set(form.names)) == set(), f"{self.at} has no field {unknown}"
+        self.filled = {}
+        sent = {name: upload(value) if isinstance(value, Path) else value for name, value in filled.items()}
+        button = {name: value for name, value in [form.buttons[pressed]] if name}
+        self.open(form.action or self.at, form.inputs | sent | button)
+
+    def sees(self, text: str) -> bool:
+        return text in self.words()
+
+    def words(self) -> str:
+        return " ".join("".join(self.read().words).split())
+
+    def read(self) -> Reading:
+        reading = Reading()
+        reading.feed(self.html)
+        return reading
+
+
+def upload(path: Path) -> SimpleUploadedFile:
+    """Return a file as a form sends it."""
+    return SimpleUploadedFile(path.name, path.read_bytes())
+
+
+class Form:
+    """A form: where it goes, what it sends, and its buttons."""
+
+    def __init__(self, action: str) -> None:
+        self.action = action
+        self.inputs: dict[str, object] = {}
+        self.names: list[str] = []
+        self.buttons: dict[str, tuple[str, str]] = {}
+
+
+class Reading(HTMLParser):
+    """The words, links and forms of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.links: list[tuple[str, str]] = []
+        self.forms: list[Form] = []
+        self.inside: list[Form] = []
+        self.silent = False
+        self.target: tuple[str, int] | None = None
+        self.button: tuple[dict[str, str], int] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.silent = self.silent or tag in ("script", "style")
+        if tag == "a" and "href" in given:
+            self.target = given["href"], len(self.words)
+        elif tag == "form":
+            self.forms.append(Form(given.get("action", "")))
+            self.inside.append(self.forms[-1])
+        elif tag == "button":
+            self.button = given, len(self.words)
+        elif tag in ("input", "select", "textarea") and self.inside:
+            self.field(self.inside[-1], tag, given)
+        elif tag in ("p", "li", "td", "th", "h1", "h2", "h3", "br", "div", "option", "dt", "dd"):
+            self.words.append(" ")
+
+    def field(self, form: Form, tag: str, given: dict[str, str]) -> None:
+        kind, name = given.get("type", "text"), given.get("name", "")
+        form.names.append(name)
+        if kind == "submit":
+            form.buttons[given.get("value", "")] = name, given.get("value", "")
+        elif name and tag == "input" and (kind not in ("checkbox", "radio", "file") or "checked" in given):
+            form.inputs[name] = given.get("value", "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.silent = self.silent and tag not in ("script", "style")
+        if tag == "a" and self.target:
+            address, start = self.target
+            self.links.append((address, " ".join("".join(self.words[start:]).split())))
+            self.target = None
+        elif tag == "button" and self.button and self.inside:
+            given, start = self.button
+            label = " ".join("".join(self.words[start:]).split())
+            self.inside[-1].buttons[label] = given.get("name", ""), given.get("value", "")
+            self.button = None
+        elif tag == "form" and self.inside:
+            self.inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self.silent:
+            self.words.append(data)

@@ -1,0 +1,177 @@
+"""Guides: the examples of the choice run, and a handle waits for what the reference says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from django_ayework import (
+    Context,
+    Handle,
+    Retry,
+    WaitInTransaction,
+    WaitTimeout,
+    WorkCancelled,
+    WorkFailed,
+    cancel,
+    dependency,
+    enqueue,
+    enqueue_many,
+    work,
+)
+from django_ayework.models import Work
+from django_ayework.testing import drain, running_worker
+from tests.docs import anchors
+from tests.documentation.pages import names, page, python_blocks, table, tables
+from tests.fixtures import quick_polls  # noqa: F401
+from tests.processes import eventually
+
+PAGE = page("guides/choosing.md")
+#: Each example, with the heading it stands under.
+HEADINGS = re.findall(r"^## (.+)$", PAGE.read_text(), re.MULTILINE)
+EXAMPLES = dict(zip(HEADINGS, python_blocks(PAGE), strict=True))
+NEVER = object()
+ROWS = [row[0] for row in table("reference/api.md", "What a handle waits for")]
+
+
+def run(heading: str) -> None:
+    line, source = EXAMPLES[heading]
+    exec(compile("\n" * (line - 1) + source, str(PAGE), "exec"), {"__name__": "example"})
+
+
+def test_the_first_table_leads_to_each_section_and_shows_a_word_of_its_example():
+    rows = tables(PAGE.read_text())[0]
+    targets = [re.findall(r"\(#(\w+)\)", row[1]) for row in rows]
+    assert targets == [[heading.strip("`").lower()] for heading in HEADINGS]
+    assert {target for [target] in targets} <= anchors(PAGE)
+    for heading, row in zip(HEADINGS, rows, strict=True):
+        [shown] = names(row[2])
+        words = set(re.findall(r"\w{4,}", shown))
+        assert words & set(re.findall(r"\w{4,}", EXAMPLES[heading][1])), heading
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_the_example_runs_and_only_that_of_an_interval_queues_nothing_in_a_test(heading):
+    run(heading)
+    assert Work.objects.exists() is (heading != "Interval")
+    drain()
+    assert set(Work.objects.values_list("status", flat=True)) <= {"success"}
+
+
+@pytest.mark.django_db
+def test_all_examples_run_in_one_process():
+    for heading in HEADINGS:
+        run(heading)
+    drain()
+    assert set(Work.objects.values_list("status", flat=True)) == {"success"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("quick_polls")
+def test_workers_queue_the_first_work_of_an_interval():
+    run("Interval")
+    with running_worker(concurrency=1):
+        eventually(lambda: Work.objects.filter(type="shop.sync_stock", status="success").exists())
+
+
+@work(name="t.waiting.value")
+def value(n: int) -> int:
+    return n
+
+
+@work(name="t.waiting.fan_out")
+def fan_out(ctx: Context):
+    return ctx.queue([value(n=1), value(n=2)])
+
+
+@work(name="t.waiting.fan_in")
+def fan_in(ctx: Context):
+    return ctx.queue([value(n=1), value(n=2)]).next(value(n=3))
+
+
+@work(name="t.waiting.step")
+def step(ctx: Context):
+    return ctx.continue_with(value(n=2))
+
+
+@work(name="t.waiting.source", then="t.waiting.value")
+def source(ctx: Context) -> int:
+    ctx.output({"unit": {"n": 2}})
+    return 1
+
+
+@work(name="t.waiting.failing", retry=Retry(attempts=1))
+def failing() -> None:
+    raise RuntimeError("no luck")
+
+
+def gate() -> Handle[Any, Any]:
+    watched = value(n=1)
+    handle = enqueue(dependency(on=[watched], queue=[value(n=2)]))
+    enqueue(watched)
+    return handle
+
+
+class Case(NamedTuple):
+    """A work to queue, and for each method: after how many attempts it answers, and what it gives."""
+
+    queue: Callable[[], Handle[Any, Any]]
+    result: tuple[int, Any]
+    chain: tuple[int, Any]
+    group: tuple[int, Any]
+
+
+CASES = {
+    "returns a value": Case(lambda: enqueue(value(n=1)), (1, 1), (1, 1), (1, 1)),
+    "returns `ctx.queue([...])`": Case(lambda: enqueue(fan_out()), (1, None), (1, None), (3, 2)),
+    "returns `ctx.queue([...]).next(...)`": Case(lambda: enqueue(fan_in()), (1, None), (1, None), (4, 3)),
+    "returns `ctx.continue_with(...)`": Case(lambda: enqueue(step()), (1, None), (2, 2), (2, 2)),
+    "has a type with `then=`": Case(lambda: enqueue(source()), (1, 1), (1, 1), (2, 2)),
+    "has `blockers=`": Case(
+        lambda: enqueue(value(n=2), blockers=[enqueue(value(n=1))]), (2, 2), (2, 2), (2, 2)
+    ),
+    "is a gate (`dependency(...)`)": Case(gate, (1, None), (1, None), (2, 2)),
+    "is one of `enqueue_many([...], together=True)`": Case(
+        lambda: enqueue_many([value(n=1), value(n=2)], together=True)[0], (1, 1), (1, 1), (2, 2)
+    ),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("method", ["result", "chain", "group"])
+def test_a_method_answers_after_the_attempts_of_the_table(row, method):
+    assert list(CASES) == ROWS
+    case = CASES[row]
+    attempts, expected = getattr(case, method)
+    handle = case.queue()
+    answers = [answer(getattr(handle, method))]
+    while drain(limit=1).ran:
+        answers.append(answer(getattr(handle, method)))
+    assert [given is NEVER for given in answers[: attempts + 1]] == [True] * attempts + [False]
+    assert answers[attempts] == expected
+
+
+def answer(wait: Callable[..., Any]) -> Any:
+    """Return what a method gives at once, or that it would wait."""
+    try:
+        return wait(timeout=0)
+    except (WaitTimeout, WaitInTransaction):
+        return NEVER
+
+
+@pytest.mark.django_db
+def test_result_and_chain_raise_for_an_end_without_success_and_group_does_not():
+    dead, cancelled = enqueue(failing()), enqueue(value(n=1))
+    cancel(cancelled.id)
+    drain(raises=False)
+    for method in ("result", "chain"):
+        with pytest.raises(WorkFailed):
+            getattr(dead, method)(timeout=0)
+        with pytest.raises(WorkCancelled):
+            getattr(cancelled, method)(timeout=0)
+    assert (dead.group(timeout=0), cancelled.group(timeout=0)) == (None, None)

@@ -1,0 +1,144 @@
+"""What a running handler can ask, and what it is given about itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_ayework import Context, Defer, Retry, enqueue, get_handle, work
+from django_ayework.models import Work
+from django_ayework.testing import drain, enqueued, now, perform, running_worker, time_travel
+from tests.app.works import add, fail
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_handler_knows_its_identity():
+    deadline = now() + timedelta(hours=1)
+    seen: list[Any] = []
+
+    @work(name="t.context.child")
+    def child(ctx: Context) -> None:
+        seen.append((ctx.id, ctx.type, ctx.group_id, ctx.chain_id, ctx.attempt, ctx.parent, ctx.deadline))
+        assert (ctx.dependents, ctx.last_error) == ((), None)
+        assert (ctx.signal.aborted, ctx.signal.reason) == (False, None)
+
+    @work(name="t.context.parent")
+    def parent(ctx: Context):
+        return ctx.queue([child()], deadline=deadline)
+
+    handle = enqueue(parent())
+    drain()
+    row = Work.objects.get(type="t.context.child")
+    assert seen == [(row.id, "t.context.child", handle.id, row.id, 1, handle.id, deadline)]
+
+
+def test_a_released_work_knows_what_its_gate_had_waited_for():
+    seen: list[Any] = []
+
+    @work(name="t.context.last")
+    def last(ctx: Context) -> None:
+        seen.append((ctx.dependents, ctx.parent))
+
+    @work(name="t.context.chain")
+    def chain(ctx: Context):
+        return ctx.queue([add(a=1, b=0), add(a=2, b=0)]).next([last()])
+
+    enqueue(chain())
+    drain()
+    watched = tuple(state.id for state in enqueued(add))
+    gate = Work.objects.get(type="@work/dependency")
+    assert seen == [(watched, gate.id)]
+    [state] = enqueued(last)
+    assert (state.parent, state.dependents) == (gate.id, watched)
+    assert get_handle(state.id).state().dependents == watched
+
+
+def test_a_key_is_claimed_once():
+    claims: list[bool] = []
+
+    @work(name="t.context.claims")
+    def claiming(ctx: Context, key: str) -> None:
+        claims.append(ctx.claim(key))
+
+    def claim(key: str) -> bool:
+        enqueue(claiming(key=key))
+        drain()
+        return claims[-1]
+
+    assert [claim("mail 7"), claim("mail 7"), claim("mail 8")] == [True, False, True]
+    long = "x" * 5000
+    assert [claim(long), claim(long), claim(long + "y")] == [True, False, True]
+    time_travel(timedelta(hours=23))
+    assert claim("mail 7") is False
+    time_travel(timedelta(hours=2))
+    assert claim("mail 7") is True
+
+
+@pytest.mark.parametrize("key", ["", " ", "a", "a ", "A", "ä", "a\x00", "\ud800", "claim:a"], ids=ascii)
+def test_any_text_is_a_key_of_its_own(key):
+    @work(name="t.context.key")
+    def claims(ctx: Context) -> list[bool]:
+        others = {"", " ", "a", "a ", "A", "ä", "a\x00", "\ud800", "claim:a"} - {key}
+        assert all(ctx.claim(other) for other in others)
+        return [ctx.claim(key), ctx.claim(key)]
+
+    assert perform(claims()).result == [True, False]
+
+
+def test_states_come_in_the_order_asked_and_none_for_the_unknown():
+    good, bad = enqueue(add(a=1, b=2)), enqueue(fail(), retry=Retry(attempts=1))
+    drain(raises=False)
+    late = enqueue(add(a=1, b=2), delay=60)
+
+    @work(name="t.context.states")
+    def asks(ctx: Context) -> list[Any]:
+        return ctx.states([late.id, "nowhere", bad.id, good.id, ctx.id, good.id])
+
+    @work(name="t.context.async")
+    async def asks_async(ctx: Context) -> list[Any]:
+        return [await ctx.aclaim("k"), await ctx.aclaim("k"), await ctx.astates([good.id, "nowhere"])]
+
+    handle, twin = enqueue(asks()), enqueue(asks_async())
+    drain()
+    assert handle.result(timeout=0) == ["scheduled", None, "dead", "success", "running", "success"]
+    assert twin.result(timeout=0) == [True, False, ["success", None]]
+
+
+def test_progress_shows_in_the_state():
+    @work(name="t.context.progress")
+    def progresses(ctx: Context) -> None:
+        ctx.progress(1, 10)
+        ctx.progress(3, 10, "third page")
+        if ctx.attempt == 1:
+            raise Defer(delay=60)
+
+    handle = enqueue(progresses())
+    drain()
+    state = handle.state()
+    assert state.progress == {"done": 3, "total": 10, "note": "third page"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_progress_shows_while_the_work_runs():
+    seen = threading.Event()
+
+    @work(name="t.context.progress_live")
+    def progresses(ctx: Context) -> None:
+        ctx.progress(3, 10)
+        seen.wait(20)
+
+    handle = enqueue(progresses())
+    shown = None
+    with running_worker(concurrency=1):
+        until = time.monotonic() + 20
+        while shown is None and time.monotonic() < until:
+            time.sleep(0.02)
+            state = handle.state()
+            shown = state.progress if state and state.status == "running" else None
+        seen.set()
+    assert shown == {"done": 3, "total": 10, "note": ""}

@@ -1,0 +1,415 @@
+"""Groups: which works contribute to their values, in which order, and ``UNHANDLED_GROUP``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from django_ayework import (
+    Context,
+    Retry,
+    WaitInTransaction,
+    WorkFailed,
+    dependency,
+    enqueue,
+    enqueue_many,
+    get_handle,
+    retry,
+    work,
+)
+from django_ayework.flow.after_commit import Effects
+from django_ayework.flow.unit_of_work import ContributionFailed, GroupChanges
+from django_ayework.models import Group, Work
+from django_ayework.rules.conditions import Contribution, GroupValue, fold
+from django_ayework.store.clock import clock
+from django_ayework.store.groups import GroupRow, find_group, insert_groups
+from django_ayework.testing import drain, running_worker
+from tests.app.works import add, fail
+from tests.flow.kit import ONCE
+from tests.processes import eventually
+from tests.races.rivals import claim_all, succeed
+
+pytestmark = pytest.mark.django_db
+
+
+def total(amount: int) -> Any:
+    return lambda existing: (existing or 0) + amount
+
+
+@work(name="t.values.appender")
+def appender(ctx: Context, amount: int, final: bool = False):
+    return ctx.result(f"own {amount}", append=total(amount), final=final)
+
+
+@work(name="t.values.final")
+def final(ctx: Context, value: Any):
+    return ctx.result(value, final=True)
+
+
+@work(name="t.values.none")
+def none(ctx: Context):
+    return ctx.result(None)
+
+
+@work(name="t.values.void")
+def void(ctx: Context):
+    return ctx.void()
+
+
+@work(name="t.values.tree")
+def tree(ctx: Context, values: list[Any]):
+    """One contribution per value; a pair is a final one, a number in a list is folded in."""
+    items: list[Any] = []
+    for value in values:
+        if isinstance(value, tuple):
+            items.append(ctx.result(value[0], final=True))
+        elif isinstance(value, list):
+            items.append(ctx.result(None, append=total(value[0])))
+        else:
+            items.append(ctx.result(value))
+    return ctx.queue(items)
+
+
+def value_of(request: Any) -> Any:
+    handle = enqueue(request)
+    drain()
+    return handle.group(timeout=0)
+
+
+RICH = {"price": Decimal("4.50"), "tags": {"a"}, "pair": (1, None)}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2, 3], 3),  # the last in the list wins
+        ([(1,), 2], 1),  # final wins over what follows
+        ([1, (2,), (3,), [4]], 2),  # the first final stays
+        ([1, [10], [100]], 111),  # append folds what is there
+        ([[10], [100]], 110),  # and begins with nothing
+        ([1, [10], 5, [2]], 7),
+        ([5, None], None),  # None is a contribution too
+        ([RICH], RICH),
+    ],
+    ids=str,
+)
+def test_within_one_tree_the_order_of_the_list_counts(values, expected):
+    assert value_of(tree(values=values)) == expected
+
+
+def test_a_result_deep_in_the_tree_counts_in_its_place():
+    @work(name="t.values.deep")
+    def deep(ctx: Context):
+        return ctx.queue([ctx.result(1), ctx.queue([ctx.result(2), [ctx.result(3)]]), ctx.void()])
+
+    assert value_of(deep()) == 3
+
+
+#: The members of a group, and its value when they have ended in this order.
+MEMBERS: dict[str, tuple[Callable[[], list[Any]], Any]] = {
+    "appends fold": (lambda: [appender(amount=n) for n in (1, 2, 3)], 6),
+    "a final append folds once and locks": (
+        lambda: [appender(amount=1), appender(amount=2, final=True), appender(amount=4), add(a=9, b=9)],
+        3,
+    ),
+    "a final value stays": (lambda: [final(value="kept"), add(a=1, b=2), final(value="late")], "kept"),
+    "void contributes nothing": (lambda: [add(a=1, b=2), void()], 3),
+    "none is a contribution": (lambda: [add(a=1, b=2), none()], None),
+    "the dead contribute nothing": (lambda: [add(a=1, b=2), fail()], 3),
+    "only the dead": (lambda: [fail(), fail()], None),
+}
+
+
+@pytest.mark.parametrize(("members", "value"), MEMBERS.values(), ids=MEMBERS)
+def test_the_value_of_a_group(members, value):
+    requests = members()
+    handles = enqueue_many(requests, together=True, retry=ONCE)
+    drain(raises=False)
+    assert {handle.group(timeout=0) for handle in handles} == {value}
+    group, types = Group.objects.get(), [request.type for request in requests]
+    assert (group.open, group.total, group.dead) == (0, len(types), types.count("shop.fail"))
+    assert group.final is (types[0] == "t.values.final" or any(one.input.get("final") for one in requests))
+    assert group.value == ("null" if "t.values.none" in types else group.value)
+    for handle, request in zip(handles, requests, strict=True):
+        if request.type == "t.values.appender":
+            assert handle.result(timeout=0) == f"own {request.input['amount']}"
+
+
+def test_the_last_to_finish_wins():
+    handles = enqueue_many([add(a=1, b=0), add(a=2, b=0), add(a=3, b=0)], together=True)
+    Work.objects.filter(id=handles[0].id).update(priority=-1)
+    drain()
+    assert handles[0].group(timeout=0) == 1
+
+
+def test_a_none_that_was_contributed_is_there_for_append_to_see():
+    seen: list[Any] = []
+
+    @work(name="t.values.sees")
+    def sees(ctx: Context):
+        return ctx.queue([ctx.result(None), ctx.result(0, append=lambda existing: seen.append(existing))])
+
+    assert value_of(sees()) is None
+    assert seen == [None]
+
+
+def test_a_work_alone_is_its_own_group_and_has_a_row_once_it_appends():
+    handle, dead = enqueue(add(a=1, b=2)), enqueue(fail(message="no luck"), retry=ONCE)
+    drain(raises=False)
+    assert handle.group(timeout=0) == handle.result(timeout=0) == 3
+    assert dead.group(timeout=0) is None
+    with pytest.raises(WorkFailed, match="RuntimeError: no luck") as raised:
+        dead.result(timeout=0)
+    assert raised.value.id == dead.id
+    assert Group.objects.count() == 0
+    handle = enqueue(appender(amount=5))
+    drain()
+    assert (handle.result(timeout=0), handle.group(timeout=0)) == ("own 5", 5)
+    group = Group.objects.get()
+    assert (group.open, group.total, group.dead) == (0, 1, 0)
+    assert group.done_at is not None
+
+
+def test_the_parents_value_in_its_tree_can_be_final():
+    @work(name="t.values.parent")
+    def parent(ctx: Context):
+        return ctx.queue([add(a=1, b=1), ctx.result({"by": "parent"}, final=True)])
+
+    handle = enqueue(parent())
+    drain()
+    assert handle.group(timeout=0) == {"by": "parent"}
+    assert handle.result(timeout=0) is None
+
+
+def test_a_retried_member_opens_the_group_again_and_may_change_its_value():
+    lucky: list[bool] = []
+
+    @work(name="t.values.second_life", retry=Retry(attempts=1))
+    def second_life() -> str:
+        if not lucky:
+            raise ValueError("not yet")
+        return "at last"
+
+    handles = enqueue_many([second_life(), add(a=1, b=2)], together=True)
+    drain(raises=False)
+    assert handles[0].group(timeout=0) == 3
+    lucky.append(True)
+    retry(handles[0].id)
+    group = Group.objects.get()
+    assert (group.open, group.dead, group.done_at) == (1, 0, None)
+    drain()
+    assert handles[1].group(timeout=0) == "at last"
+    group.refresh_from_db()
+    assert (group.open, group.total, group.dead) == (0, 2, 0)
+    assert group.done_at is not None
+
+
+def test_the_groups_value_is_encoded_by_the_settings_even_where_a_type_has_a_codec():
+    class Shouting:
+        def encode(self, value: Any) -> str:
+            return f"!{value}!" if isinstance(value, int) else "{}"
+
+        def decode(self, text: str) -> Any:
+            return int(text.strip("!")) if text.startswith("!") else {}
+
+    @work(name="t.values.own_codec", codec=Shouting())
+    def own_codec(ctx: Context):
+        return ctx.result(41, append=lambda existing: 42)
+
+    handle = enqueue(own_codec())
+    drain()
+    assert Work.objects.get().result == "!41!"
+    assert Group.objects.get().value == "42"
+    assert (handle.result(timeout=0), handle.group(timeout=0)) == (41, 42)
+
+
+# --- the changes of one transaction ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["b", "c", "a"]])
+def test_every_group_whose_members_end_counts_them(names):
+    changes, effects = GroupChanges(clock.now()), Effects(clock.now())
+    insert_groups(GroupRow(name, open=place + 2, total=5) for place, name in enumerate("abc"))
+    for name in names:
+        changes.member_ended(name, dead=name == "b")
+        changes.member_ended(name, dead=False)
+    changes.close(effects)
+    groups = {name: find_group(name) for name in "abc"}
+    assert {name: (row.open, row.dead) for name, row in groups.items() if name in names} == {
+        name: {"a": (0, 0), "b": (1, 1), "c": (2, 0)}[name] for name in names
+    }
+    assert all(groups[name].open == "abc".index(name) + 2 for name in set("abc").difference(names))
+    assert [name for name in "abc" if groups[name].done_at] == ["a"]
+    assert [id for id in effects.ended if id in groups] == ["a"]
+
+
+def test_a_group_that_is_gone_changes_nothing():
+    changes, effects = GroupChanges(clock.now()), Effects(clock.now())
+    changes.member_ended("gone", dead=False)
+    changes.close(effects)
+    assert effects.ended == []
+
+
+def added(existing: str | None) -> str:
+    return f"{existing or ''}+"
+
+
+contributions = st.builds(
+    Contribution,
+    st.sampled_from(["a", "b"]),
+    final=st.sampled_from([False, False, True]),
+    append=st.sampled_from([None, None, added]),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@given(transactions=st.lists(st.lists(contributions, max_size=5), max_size=3))
+def test_the_value_is_what_folding_every_contribution_gives(transactions):
+    Group.objects.all().delete()
+    insert_groups([GroupRow("g", open=9)])
+    expected = GroupValue()
+    for said in transactions:
+        changes = GroupChanges(clock.now())
+        for one in said:
+            changes.contributed("g", "w", [one])
+        changes.close(Effects(clock.now()))
+        expected = fold(expected, said)
+        group = find_group("g")
+        assert (group.value, group.final) == (expected.value, expected.final)
+
+
+def test_a_function_that_raises_is_blamed_on_the_work_that_brought_it():
+    insert_groups([GroupRow("g", open=9)])
+    changes = GroupChanges(clock.now())
+    changes.contributed("g", "w1", [Contribution("a")])
+    changes.contributed("g", "w2", [Contribution(None, append=lambda existing: 1 / 0)])
+    changes.contributed("g", "w3", [Contribution("b")])
+    with pytest.raises(ContributionFailed) as failure:
+        changes.close(Effects(clock.now()))
+    assert failure.value.work_id == "w2"
+
+
+def test_members_that_end_together_are_counted_each():
+    """Of two groups and of none, in one transaction."""
+    enqueue_many([add(a=1, b=n) for n in range(5)], together=True)
+    enqueue_many([add(a=2, b=n) for n in range(3)], together=True)
+    enqueue(add(a=3, b=0))
+    rows = list(claim_all().values())
+    held = {row.group_id: row for row in rows if row.group_id}  # the last of each
+    succeed(*(row for row in rows if row not in held.values()))
+    assert sorted(Group.objects.values_list("total", "open", "dead")) == [(3, 1, 0), (5, 1, 0)]
+    succeed(*held.values())
+    assert sorted(Group.objects.values_list("total", "open", "dead")) == [(3, 0, 0), (5, 0, 0)]
+
+
+# --- UNHANDLED_GROUP ------------------------------------------------------------------------------------
+
+
+@work(name="t.groups.parent")
+def parent(ctx: Context):
+    return ctx.queue([add(a=1, b=1), add(a=2, b=2)])
+
+
+@pytest.fixture
+def unhandled(configure) -> list[Any]:
+    """The groups that the hook is called with."""
+    seen: list[Any] = []
+    configure(UNHANDLED_GROUP=seen.append)
+    return seen
+
+
+#: What is queued; and the value, the types of the works and the first status of each group that is reported.
+UNHANDLED: dict[str, tuple[Callable[[], Any], list[Any]]] = {
+    "parent": (lambda: enqueue(parent()), [(4, ["t.groups.parent", "shop.add", "shop.add"], "success")]),
+    "alone": (lambda: enqueue(add(a=1, b=2)), [(3, ["shop.add"], "success")]),
+    "dead": (
+        lambda: enqueue_many([fail(), fail()], together=True, retry=ONCE),
+        [(None, ["shop.fail", "shop.fail"], "dead")],
+    ),
+    "dead alone": (lambda: enqueue(fail(), retry=ONCE), [(None, ["shop.fail"], "dead")]),
+    "gate": (
+        lambda: enqueue(dependency(["never"], [add(a=1, b=2)], timeout=0)),
+        [(None, ["@work/dependency"], "dead")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("act", "expected"), UNHANDLED.values(), ids=UNHANDLED)
+def test_a_group_without_waiting_callers_is_reported_once(unhandled, act, expected):
+    act()
+    for _ in range(2):
+        drain(raises=False)
+    assert [
+        (group.value, [state.type for state in group.states], group.states[0].status) for group in unhandled
+    ] == expected
+    assert all(group.group_id == group.states[0].id for group in unhandled)
+
+
+def test_a_group_is_not_reported_while_it_is_open_nor_when_it_is_done_again(unhandled):
+    handles = enqueue_many([add(a=1, b=2), fail()], together=True, retry=ONCE)
+    drain(limit=1)
+    assert unhandled == []
+    for _ in range(2):
+        drain(raises=False)
+        retry(handles[1].id)
+    assert len(unhandled) == 1
+
+
+def test_a_hook_that_raises_is_reported(configure, reported):
+    def broken(group: Any) -> None:
+        raise LookupError("hook down")
+
+    configure(UNHANDLED_GROUP=broken)
+    enqueue(add(a=1, b=2))
+    assert drain().succeeded == 1
+    assert reported == [("hook down", "hook")]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", ["parent", "gate"])
+def test_a_running_worker_reports_after_a_grace(unhandled, kind):
+    if kind == "gate":
+        gate = UNHANDLED[kind][0]()
+    with running_worker(concurrency=2):
+        handle = gate if kind == "gate" else UNHANDLED[kind][0]()
+        eventually(lambda: unhandled)
+    assert [group.group_id for group in unhandled] == [handle.id]
+
+
+def wait_for_the_end(id: str) -> None:
+    """Look at the row itself, which is no waiting in the engine's sense."""
+    eventually(lambda: Work.objects.get(id=id).ended_at)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "waits_for", ["result", "group", "child", "group after the end", "group after a refusal"]
+)
+def test_a_caller_that_waits_handles_the_group(waits_for, unhandled):
+    @work(name="t.groups.slow")
+    def slow(ctx: Context):
+        ctx.signal.wait(0.3)
+        return ctx.result("slow")
+
+    with transaction.atomic():
+        handles = enqueue_many([add(a=1, b=2), slow()], together=True)
+        if waits_for == "group after a refusal":
+            with pytest.raises(WaitInTransaction):
+                handles[0].group()
+    with running_worker(concurrency=2):
+        if waits_for == "group after the end":
+            wait_for_the_end(handles[1].id)
+        if waits_for == "child":  # a handle that does not know its group
+            get_handle(handles[1].id).group(timeout=20)
+        else:
+            getattr(handles[0], waits_for.split()[0])(timeout=20)
+        wait_for_the_end(handles[1].id)
+        time.sleep(0.5)
+    assert unhandled == []

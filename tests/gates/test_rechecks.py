@@ -1,0 +1,238 @@
+"""Rechecks of waiters queued while what they watch was settled, and the sweep of those left behind."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+
+from django_ayework import Context, Status, dependency, enqueue, enqueue_many, retry, work
+from django_ayework.flow import gates as flow_gates
+from django_ayework.flow.gates import recheck_leftovers
+from django_ayework.flow.maintenance import sweep, sweep_page
+from django_ayework.models import Edge, Group, Waiter, Work
+from django_ayework.store import dependencies
+from django_ayework.store.clock import clock
+from django_ayework.store.dependencies import Ends
+from django_ayework.testing import drain
+from django_ayework.testing.running import run_commit_callbacks
+from tests.gates.works import BROKEN, gate_over, labels, step
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch):
+    """Whether the process is killed after its commit, before its rechecks."""
+
+    @contextmanager
+    def killed():
+        with monkeypatch.context() as patch:
+            patch.setattr(flow_gates, "recheck", lambda waiters: None)
+            yield
+            run_commit_callbacks()
+
+    return killed
+
+
+def dead():
+    """Return a work that has died: that is found by the recheck and not before, as it may be retried."""
+    BROKEN.add("dead")
+    member = enqueue(step(label="dead"))
+    drain()
+    return member
+
+
+def test_a_process_killed_after_its_commit_leaves_the_recheck_to_a_worker(killed):
+    member = dead()
+    with killed():
+        gate = gate_over([member], "all-done")
+    assert Waiter.objects.filter(recheck=True).count() == 1
+    assert gate.state().status is Status.BLOCKED
+    drain()
+    assert labels() == ["after"]
+
+
+def test_a_recheck_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch, caplog):
+    def fail(*args: object) -> None:
+        raise RuntimeError("the database went away")
+
+    member = dead()
+    with monkeypatch.context() as broken:
+        broken.setattr(flow_gates, "settled_statuses", fail)
+        gate_over([member], "all-done")
+        run_commit_callbacks()
+    assert "the database went away" in caplog.text
+    drain()
+    assert labels() == ["after"]
+
+
+def test_a_waiter_whose_recheck_fails_keeps_no_other_from_it(killed):
+    """An error that is not about locks is raised when the others are done."""
+    member = dead()
+    with killed():
+        gates = [enqueue(dependency([member], [], "all-done")) for _ in range(3)]
+    Waiter.objects.filter(work_id=gates[1].id).update(condition="no condition")
+    with pytest.raises(ValueError):
+        recheck_leftovers()
+    assert [gate.state().status for gate in gates] == [Status.SUCCESS, Status.BLOCKED, Status.SUCCESS]
+    Waiter.objects.filter(work_id=gates[1].id).update(condition='"all-done"')
+    recheck_leftovers()
+    assert gates[1].state().status is Status.SUCCESS
+
+
+def test_a_member_retried_while_its_end_is_looked_up_does_not_close_the_gate(monkeypatch):
+    BROKEN.add("a")
+    member = enqueue(step(label="a"))
+    drain()
+    look = flow_gates.settled_statuses
+
+    def look_then_retry(ids: set[str]) -> Ends:
+        found = look(ids)
+        retry(member.id)
+        return found
+
+    gate = enqueue(dependency([member], [step(label="after")]))
+    monkeypatch.setattr(flow_gates, "settled_statuses", look_then_retry)
+    run_commit_callbacks()
+    monkeypatch.undo()
+    assert gate.state().status is Status.BLOCKED
+    BROKEN.clear()
+    drain()
+    assert labels() == ["a", "after"]
+
+
+def test_looking_costs_no_query_per_unborn_id(django_assert_max_num_queries):
+    ids = [f"unborn-{number}" for number in range(1000)]
+    gate = enqueue(dependency(ids, [step(label="after")]))
+    with django_assert_max_num_queries(40):
+        run_commit_callbacks()
+    assert gate.state().status is Status.BLOCKED
+
+
+# --- the sweep ------------------------------------------------------------------------------------------
+
+
+@work(name="gates.countdown")
+def countdown(ctx: Context, left: int):
+    return ctx.continue_with(countdown(left=left - 1)) if left else ctx.result(None)
+
+
+def strand(*gates) -> None:
+    """Make gates that are open forget how what they watched ended, as if a settlement had missed them."""
+    ids = [gate.id for gate in gates]
+    Edge.objects.filter(waiter_id__in=ids).update(outcome="")
+    Waiter.objects.filter(work_id__in=ids).update(succeeded=0)
+    Work.objects.filter(parent_id__in=ids).delete()
+    Work.objects.filter(id__in=ids).update(status="blocked", ended_at=None, group_id=None)
+    Group.objects.filter(id__in=ids).delete()
+
+
+def test_the_sweep_frees_a_waiter_that_was_left_behind_and_logs_it(caplog):
+    gate = gate_over([enqueue(step(label="a"))])
+    drain(limit=1)
+    strand(gate)
+    with caplog.at_level(logging.ERROR, "django_ayework"):
+        assert sweep() == 1
+    assert gate.id in caplog.text
+    drain()
+    assert labels() == ["a", "after"]
+
+
+def test_a_chain_that_ends_while_the_sweep_reads_is_no_bug(monkeypatch, caplog):
+    """What the sweep has read by then is of two moments."""
+    chain = enqueue(countdown(left=1))
+    waiting = enqueue(step(label="after"), blockers=[chain])
+    drain(limit=1)
+    read = dependencies.chain_ends
+
+    def settle_then_read(ids):
+        monkeypatch.undo()
+        drain(limit=1)
+        return read(ids)
+
+    monkeypatch.setattr(dependencies, "chain_ends", settle_then_read)
+    assert sweep() == 0
+    assert waiting.state().status is Status.PENDING
+    assert not caplog.records
+
+
+def test_a_waiter_that_another_recheck_decides_while_the_sweep_reads_is_no_bug(monkeypatch, caplog):
+    member = enqueue(step(label="a"))
+    gate = enqueue(dependency([member], []))
+    drain()
+    strand(gate)
+    waiters = dependencies.rows
+
+    def sweep_first(model):
+        """Let another process sweep when this one has found the edge."""
+        if model is Waiter:
+            monkeypatch.undo()
+            assert sweep() == 1
+            caplog.clear()
+        return waiters(model)
+
+    page = dependencies.blocked_page(None)
+    assert page.ids == [gate.id]
+    monkeypatch.setattr("django_ayework.flow.maintenance.blocked_page", lambda after: page)
+    monkeypatch.setattr(dependencies, "rows", sweep_first)
+    assert sweep_page() == (0, None)
+    assert gate.state().status is Status.SUCCESS
+    assert not caplog.records
+
+
+def pages(read):
+    """Read all pages of blocked works."""
+    place = None
+    while True:
+        page = read(place)
+        yield page
+        if (place := page.next) is None:
+            return
+
+
+def test_pages_come_to_each_blocked_work_once(monkeypatch):
+    """Some have no deadline, some the same, some their own."""
+    monkeypatch.setattr(dependencies, "WAITERS", 3)
+    now = clock.now() + timedelta(days=1)
+    deadlines = [None] * 5 + [now] * 4 + [now + timedelta(seconds=number) for number in range(4)]
+    options = [{"deadline": deadline} if deadline else {} for deadline in deadlines]
+    gates = [enqueue(dependency(["unborn"], []), **each) for each in options]
+    drain()
+    found = [page.ids for page in pages(dependencies.blocked_page)]
+    assert sorted(id for ids in found for id in ids) == sorted(gate.id for gate in gates)
+    assert max(map(len, found)) == 3
+
+
+def test_a_page_has_few_edges_or_those_of_one_work(monkeypatch):
+    monkeypatch.setattr(dependencies, "EDGES", 10)
+    for number in (4, 4, 4, 25, 1):
+        enqueue(dependency([f"unborn-{each}" for each in range(number)], []))
+    drain()
+    found = pages(dependencies.blocked_page)
+    sizes = [Edge.objects.filter(waiter_id__in=page.ids).count() for page in found]
+    assert (sum(sizes), max(sizes)) == (38, 25)
+    assert all(size <= 10 for size in sizes if size != 25)
+
+
+def test_stranded_waiters_are_found_on_any_page(monkeypatch):
+    monkeypatch.setattr(dependencies, "WAITERS", 2)
+    members = [step(label=str(number)) for number in range(7)]
+    gates = enqueue_many([dependency([member], []) for member in members])
+    drain()
+    enqueue_many(members)
+    drain()
+    strand(*gates)
+    found = [page.found for page in pages(sweep_page)]
+    assert found[:3] == [2, 2, 2]
+    assert sum(found) == 7
+    assert {gate.state().status for gate in gates} == {Status.SUCCESS}
+
+
+@pytest.mark.parametrize("blocked", [0, 1])
+def test_a_sweep_of_few_blocked_works_takes_few_statements(blocked, django_assert_max_num_queries):
+    for _ in range(blocked):
+        enqueue(dependency(["unborn"], []))
+    drain()
+    with django_assert_max_num_queries(12):
+        assert sweep() == 0

@@ -1,0 +1,60 @@
+"""What the tests of graphs share: reading a graph by the types of its nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.graph import Workflow, read_workflow
+from django_ayework.rules.workflow import Folded, Link, Member, Tie, fold
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def folded(id: str) -> Folded:
+    """Read and fold a workflow."""
+    workflow = read_workflow(id)
+    return fold(workflow.members, workflow.links)
+
+
+def name(node: Any) -> str:
+    """Return the last part of a node's type, or "gate"; with its number of works."""
+    short = "gate" if node.type == GATE_TYPE else node.type.rpartition(".")[2]
+    return f"{short}*{len(node.members)}" if len(node.members) > 1 else short
+
+
+def edges_of(graph: Folded) -> list[str]:
+    """Return the edges of a graph as texts, sorted."""
+    names = {node.id: name(node) for node in graph.nodes}
+    return sorted(f"{names[source]} > {names[target]}" for source, target in graph.edges)
+
+
+def nodes_of(graph: Folded) -> dict[str, dict[str, int]]:
+    """Return how many works of each status the nodes have, by their names."""
+    return {name(node): node.counts for node in graph.nodes}
+
+
+def statuses(workflow: Workflow) -> list[str]:
+    """Return the statuses of the works, sorted."""
+    return sorted(member.status for member in workflow.members)
+
+
+def member(id: str, type: str = "shop.work", status: str = "success", **columns: Any) -> Member:
+    """Return a work that was queued at noon."""
+    return Member(id=id, type=type, status=status, queued_at=NOON, run_at=NOON, **columns)
+
+
+def after(seconds: float) -> datetime:
+    """Return a moment after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def queued(source: str, *targets: str) -> list[Link]:
+    """Return the links from a work to those that it queued."""
+    return [Link(source, target, Tie.QUEUED) for target in targets]
+
+
+def watched(target: str, *sources: str) -> list[Link]:
+    """Return the links from works to what waits for them."""
+    return [Link(source, target, Tie.WATCHED) for source in sources]

@@ -1,0 +1,25 @@
+"""Metrics, counted in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+
+from tests.fixtures import consistent, quick_polls, undeclared  # noqa: F401
+
+collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+
+
+@pytest.fixture
+def counted() -> Iterator[object]:
+    """What is counted from now on: see :class:`tests.metrics.kit.Counted`."""
+    from django_ayework.contrib.prometheus import listening
+    from tests.metrics.kit import Counted
+
+    listening.connect()
+    try:
+        yield Counted()
+    finally:
+        listening.disconnect()

@@ -1,0 +1,41 @@
+"""Reading pages of metrics."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from django_ayework.contrib.prometheus.page import exporter
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def samples_of(text: str) -> Samples:
+    """Return the values of a page by name and labels."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def page() -> Samples:
+    """Return what the page shows at this moment."""
+    return samples_of(exporter.page().body.decode())
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    """Return the sum of the samples with this name and these labels, among others."""
+    wanted = set(labels.items())
+    return sum(number for (found, of), number in samples.items() if found == name and wanted <= of)
+
+
+class Counted:
+    """What the counters have gained since this was made; names go without ``ayework_`` and ``_total``."""
+
+    def __init__(self) -> None:
+        self._before = page()
+
+    def __call__(self, name: str, **labels: str) -> float:
+        full = f"ayework_{name}"
+        full += "" if name.endswith(("_count", "_sum")) else "_total"
+        return value(page(), full, **labels) - value(self._before, full, **labels)

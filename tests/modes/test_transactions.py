@@ -1,0 +1,337 @@
+"""The transaction of an attempt: what its commit brings, and what is left when the work is lost."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, connection, connections, transaction
+
+from django_ayework import Context, Retry, cancel, complete, enqueue, enqueue_many, signals, work
+from django_ayework.flow.maintenance import reclaim
+from django_ayework.models import Attempt, Work
+from django_ayework.testing import now, running_worker
+from tests.app.models import Order
+from tests.app.works import add
+from tests.attempts.conftest import renew_soon
+from tests.fixtures import quick_polls  # noqa: F401
+from tests.modes.works import (
+    held_atomic,
+    held_between,
+    held_between_async,
+    killed_atomic,
+    killed_staged,
+    note,
+    notes,
+)
+from tests.processes import ended, eventually, worker_process
+from tests.worker.conftest import proxy  # noqa: F401
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ONCE = Retry(attempts=1)
+TWICE = Retry(attempts=2, base=0, jitter=0)
+MARKER = b"complete 1"
+
+
+ACTS = [(cancel, "cancelled", "cancelled"), (complete, "already_completed", "success")]
+#: On SQLite nothing else can write while an atomic handler runs.
+servers = pytest.mark.vendors("postgresql", "mysql")
+each_staged = pytest.mark.parametrize("mode", [held_between, held_between_async], ids=lambda mode: mode.name)
+
+
+def atomically(act):
+    return act
+
+
+def in_complete(act):
+    def handler(ctx: Context):
+        with ctx.complete():
+            return act(ctx)
+
+    return handler
+
+
+def in_acomplete(act):
+    async def handler(ctx: Context):
+        return await ctx.acomplete(lambda: act(ctx))
+
+    return handler
+
+
+@pytest.fixture(params=[atomically, in_complete, in_acomplete], ids=lambda form: form.__name__)
+def declare(request):
+    """Declare a handler that acts in the transaction of its attempt."""
+
+    def declare(act, retry=ONCE):
+        is_atomic = request.param is atomically
+        return work(name="modes.case", retry=retry, atomic=is_atomic)(request.param(act))
+
+    return declare
+
+
+def test_a_callback_that_raises_is_reported_and_undoes_nothing(declare, settings):
+    def callback() -> None:
+        raise RuntimeError("after the commit")
+
+    def act(ctx: Context) -> None:
+        note(ctx, "complete")
+        ctx.progress(2, 3)
+        transaction.on_commit(callback)
+
+    reported: list[str] = []
+    settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append(str(error))}
+    handle = enqueue(declare(act)())
+    with running_worker(burst=True):
+        handle.result(timeout=20)
+    assert (handle.state().status, Attempt.objects.count()) == ("success", 0)
+    assert handle.state().progress == {"done": 2, "total": 3, "note": ""}
+    assert (notes(), reported) == (["complete 1"], ["after the commit"])
+
+
+def test_a_callback_that_exits_stops_neither_other_callbacks_nor_signals(declare, received):
+    called: list[str] = []
+
+    def raise_and_go_on() -> None:
+        transaction.on_commit(lambda: called.append("behind it"))
+        raise SystemExit("after the commit")
+
+    def act(ctx: Context) -> None:
+        transaction.on_commit(raise_and_go_on)
+        transaction.on_commit(lambda: called.append("the next"))
+
+    handle = enqueue(declare(act)())
+    with running_worker(burst=True) as worker:
+        worker._thread.join(20)
+    assert (called, received) == (["behind it", "the next"], [("succeeded", handle.id)])
+
+
+@pytest.mark.vendors("postgresql")
+def test_a_constraint_that_fails_at_the_commit_fails_the_attempt(declare):
+    def act(ctx: Context) -> None:
+        note(ctx, "complete")
+        note(ctx, "complete")
+
+    table, name = Order._meta.db_table, "modes_once"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"ALTER TABLE {table} ADD CONSTRAINT {name} UNIQUE (reference) DEFERRABLE INITIALLY DEFERRED"
+        )
+    try:
+        handle = enqueue(declare(act)())
+        with running_worker(burst=True) as worker:
+            worker._thread.join(20)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    state = handle.state()
+    assert (state.status, state.reason, notes()) == ("dead", "exhausted", [])
+    assert state.error.startswith(IntegrityError.__name__)
+
+
+@pytest.fixture
+def network(proxy, monkeypatch):  # noqa: F811
+    """Let every connection that a thread opens from now on go through the proxy."""
+    connection.ensure_connection()  # the test's own does not
+    config = connections.settings[connection.alias]
+    monkeypatch.setitem(config, "HOST", "127.0.0.1")
+    monkeypatch.setitem(config, "PORT", proxy.port)
+    return proxy
+
+
+@pytest.fixture
+def received():
+    """The signals that were received: name and id of the work."""
+    received: list[tuple[str, str]] = []
+    receivers = {
+        signal: lambda sender, work, kind=name, **kwargs: received.append((kind, work.id))
+        for name, signal in (("succeeded", signals.work_succeeded), ("failed", signals.work_failed))
+    }
+    for signal, receiver in receivers.items():
+        signal.connect(receiver)
+    yield received
+    for signal, receiver in receivers.items():
+        signal.disconnect(receiver)
+
+
+@pytest.fixture
+def called() -> list[str]:
+    """The ids of the works whose callbacks were called."""
+    return []
+
+
+@pytest.fixture
+def case(declare, called):
+    def act(ctx: Context) -> str:
+        note(ctx, "complete")
+        transaction.on_commit(lambda: called.append(ctx.id))
+        return f"attempt {ctx.attempt}"
+
+    return declare(act, TWICE)
+
+
+@servers
+@pytest.mark.parametrize("is_cut", [False, True], ids=["answer lost", "database lost"])
+def test_a_commit_whose_answer_is_lost_is_a_success(case, network, received, called, is_cut):
+    network.lose_answer(MARKER, cut=is_cut)
+    with running_worker(concurrency=1):
+        handle = enqueue(case())
+        if is_cut:
+            eventually(lambda: network.refused >= 3)
+            network.mend()
+        assert handle.result(timeout=20) == "attempt 1"
+        eventually(lambda: received)
+    assert (network.lost, notes(), Attempt.objects.count()) == (1, ["complete 1"], 0)
+    assert (received, called) == ([("succeeded", handle.id)], [handle.id])
+
+
+@servers
+def test_a_commit_that_never_arrived_is_a_failure(case, network, received, called):
+    network.lose_commit(MARKER)
+    with running_worker(concurrency=1):
+        handle = enqueue(case())
+        assert handle.result(timeout=20) == "attempt 2"
+        eventually(lambda: len(received) == 2)
+    assert (network.lost, notes()) == (1, ["complete 2"])
+    assert Attempt.objects.get().error.startswith("OperationalError")
+    assert (received, called) == ([("failed", handle.id), ("succeeded", handle.id)], [handle.id])
+
+
+@servers
+@pytest.mark.parametrize("lose", ["lose_answer", "lose_commit"])
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_a_batch_of_settlements_sends_its_signals_once(lose, outcome, network, received, caplog):
+    go = threading.Event()
+
+    def ends(number: int) -> str:
+        go.wait(20)
+        if outcome == "failed":
+            raise RuntimeError("complete 1")
+        return "complete 1"
+
+    type_ = work(name="modes.case", retry=ONCE)(ends)
+    getattr(network, lose)(MARKER)
+    with running_worker(concurrency=5):
+        handles = enqueue_many([type_(number=number) for number in range(5)])
+        go.set()
+        eventually(lambda: len(received) >= 5)
+        eventually(lambda: all(handle.state().ended_at for handle in handles))
+    assert network.lost == 1
+    assert sorted(received) == sorted((outcome, handle.id) for handle in handles)
+    assert "came too late" not in caplog.text
+    assert Attempt.objects.count() == (5 if outcome == "failed" else 0)
+
+
+def outcomes() -> list[str]:
+    return list(Attempt.objects.values_list("outcome", flat=True))
+
+
+@servers
+@pytest.mark.parametrize(("act", "reason", "status"), ACTS)
+@pytest.mark.usefixtures("quick_polls")
+def test_an_atomic_work_that_is_ended_by_hand_leaves_nothing(stage, caplog, act, reason, status):
+    handle = enqueue(held_atomic())
+    with running_worker():
+        stage.arrive()
+        act(handle.id)
+        before = list(Work.objects.values())
+        stage.go.set()
+    assert notes() == []
+    assert list(Work.objects.values()) == before
+    assert (before[0]["status"], outcomes()) == (status, ["revoked"])
+    assert f"Work {handle.id} was lost while it ran: {reason}" in caplog.text
+
+
+@servers
+@pytest.mark.usefixtures("quick_polls")
+def test_an_atomic_work_that_was_reclaimed_has_its_effects_once(stage):
+    handle = enqueue(held_atomic())
+    with running_worker(concurrency=2):
+        stage.arrive()
+        with transaction.atomic():  # or its worker might reclaim it first
+            Work.objects.filter(id=handle.id).update(leased_until=now() - timedelta(seconds=1))
+            assert reclaim() == 1
+        with running_worker():
+            handle.group(timeout=20)
+        stage.go.set()
+    assert notes() == ["handler 2"]
+    assert Work.objects.filter(type=add.name).count() == 1
+    assert list(Attempt.objects.values_list("number", "outcome")) == [(1, "lost")]
+
+
+def delete(id: str) -> None:
+    Work.objects.filter(id=id).delete()
+
+
+@each_staged
+@pytest.mark.parametrize(("act", "reason", "status"), [*ACTS, (delete, "not_found", None)])
+@pytest.mark.usefixtures("quick_polls")
+def test_complete_refuses_a_work_that_was_ended_by_hand(stage, mode, act, reason, status):
+    handle = enqueue(mode())
+    with running_worker():
+        stage.arrive()
+        act(handle.id)
+        before = list(Work.objects.values())
+        stage.go.set()
+    assert (stage.seen, stage.entered) == ([("Aborted", reason)], 0)
+    assert notes() == ["prepare 1"]
+    assert list(Work.objects.values()) == before
+    assert [row["status"] for row in before] == ([status] if status else [])
+    assert outcomes() == (["revoked"] if status else [])
+
+
+@each_staged
+@pytest.mark.parametrize("has_noticed", [True, False])
+@pytest.mark.usefixtures("quick_polls")
+def test_complete_refuses_a_work_that_another_worker_has(stage, mode, has_noticed):
+    """The second attempt runs when the first one comes to its end."""
+    handle = enqueue(mode())
+    with running_worker(concurrency=1) as first:
+        stage.arrive()
+        lease = now() + timedelta(hours=1)
+        Work.objects.update(worker="another", delivery=2, attempt=2, leased_until=lease)
+        if has_noticed:
+            renew_soon(first)
+            eventually(lambda: first._in_flight.all()[0].signal.aborted)
+        stage.go.set()
+        eventually(lambda: stage.seen)
+    assert (stage.seen, stage.entered) == ([("Aborted", "taken_by_another_worker")], 0)
+    assert notes() == ["prepare 1"]
+    assert Work.objects.get(id=handle.id).status == "running"
+
+
+@each_staged
+@pytest.mark.usefixtures("quick_polls")
+def test_between_the_stages_a_lease_may_lapse_and_is_renewed(stage, mode):
+    handle = enqueue(mode())
+    with running_worker(concurrency=1) as worker:
+        stage.arrive()
+        before = Work.objects.get().leased_until
+        renew_soon(worker)
+        eventually(lambda: Work.objects.get().leased_until > before)
+        Work.objects.update(leased_until=now() - timedelta(seconds=1))
+        stage.go.set()
+        assert handle.result(timeout=20) == "attempt 1"
+    assert notes() == ["prepare 1", "complete 1"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "left"),
+    [(killed_atomic, ["handler 2"]), (killed_staged, ["prepare 1", "prepare 2", "complete 2"])],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_worker_that_is_killed_before_the_commit_leaves_nothing_of_it(process_env, tmp_path, mode, left):
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.modes.settings_short_lease"}
+    handle = enqueue(mode(place=str(tmp_path)))
+    with worker_process(env) as victim:
+        eventually(lambda: (tmp_path / "wrote-1").exists())
+        victim.kill()
+        ended(victim)
+    assert notes() == left[: -1 if mode is killed_atomic else -2]
+    assert Work.objects.count() == 1
+    with worker_process(env):
+        eventually(lambda: handle.state().status == "success")
+        eventually(lambda: set(Work.objects.values_list("status", flat=True)) == {"success"})
+    assert notes() == left
+    assert Work.objects.filter(type=add.name).count() == 1
+    assert handle.state().attempt == 2

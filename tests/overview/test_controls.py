@@ -1,0 +1,221 @@
+"""Pausing, resuming and limiting in place: what happens, who may, and what is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from django_ayework import work
+from django_ayework.admin.controls import WorkControlAdmin
+from django_ayework.flow.controls import current_controls
+from django_ayework.models import WorkControl
+from django_ayework.testing.factories import WorkControlFactory, WorkFactory
+from tests.admin.kit import address
+from tests.admin.test_acting import messages_of
+from tests.app.works import add
+
+pytestmark = pytest.mark.django_db
+TYPE = add.name
+
+
+@work(name="overview.limited", max_running=7)
+def limited() -> None: ...
+
+
+def press(client: Client, act: str, scope: str = "type", name: str = TYPE, **values: Any) -> Any:
+    """Press a button of a row, with what its fields hold."""
+    url = address("overview_control", scope=scope, name=name, act=act, key="k")
+    return client.post(url, {f"{field}-k": value for field, value in values.items()})
+
+
+def control(scope: str = "type", name: str = TYPE) -> WorkControl:
+    return WorkControl.objects.get(scope=scope, name=name)
+
+
+def logged() -> list[tuple[str, str]]:
+    return [(entry.object_repr, entry.change_message) for entry in LogEntry.objects.order_by("id")]
+
+
+@pytest.mark.parametrize(("scope", "name"), [("type", TYPE), ("queue", "mail")])
+def test_a_type_and_a_queue_are_paused_and_resumed(operator: Client, scope: str, name: str) -> None:
+    response = press(operator, "pause", scope, name)
+    assert (response.status_code, response["Location"]) == (302, address("overview_changelist"))
+    assert messages_of(response) == [f"{name}: Paused; it was served."]
+    assert control(scope, name).paused
+    assert not current_controls().permits("mail", TYPE)
+    press(operator, "resume", scope, name)
+    assert not control(scope, name).paused
+    repr = f"{scope} {name}"
+    assert logged() == [(repr, "Paused; it was served."), (repr, "Resumed; it was paused.")]
+    assert LogEntry.objects.first().user.username == "operator"
+
+
+def test_a_limit_and_a_weight_are_set_and_taken_back_and_the_old_values_are_logged(operator: Client) -> None:
+    press(operator, "limit", max_running="2", weight="40")
+    assert (control().max_running, control().weight, control().paused) == (2, 40, False)
+    press(operator, "limit", max_running="0", weight="40")
+    press(operator, "limit", max_running="", weight="")
+    assert (control().max_running, control().weight) == (None, None)
+    assert [text for _, text in logged()] == [
+        "Changed running at most from as declared to 2. Changed weight from as declared to 40.",
+        "Changed running at most from 2 to 0.",
+        "Changed running at most from 0 to as declared. Changed weight from 40 to as declared.",
+    ]
+
+
+def test_each_change_is_read_by_the_workers(operator: Client) -> None:
+    press(operator, "pause")
+    before = control().version
+    press(operator, "limit", max_running="2")
+    assert control().version > before
+    assert current_controls().of(TYPE).max_running == 2
+    assert current_controls().of(TYPE).paused
+
+
+def test_what_is_so_already_is_neither_written_nor_logged(operator: Client) -> None:
+    press(operator, "pause")
+    before = control().version
+    response = press(operator, "pause")
+    assert messages_of(response)[-1] == f"{TYPE} is as you want it already."
+    assert (control().version, len(logged())) == (before, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "refusal"),
+    [
+        ({"max_running": "-1"}, "running at most: Ensure this value is greater than or equal to 0."),
+        ({"max_running": "many"}, "running at most: Enter a whole number."),
+        ({"weight": "0"}, "weight: Ensure this value is greater than or equal to 1."),
+        (
+            {"max_running": str(2**31)},
+            "running at most: Ensure this value is less than or equal to 2147483647.",
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_used_is_refused_in_words(
+    operator: Client, values: dict[str, str], refusal: str
+) -> None:
+    response = press(operator, "limit", **values)
+    assert messages_of(response) == [refusal]
+    assert not WorkControl.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "refusal"),
+    [("type", "shop.unheard_of", "shop.unheard_of"), ("queue", "", "queue"), ("queue", "q" * 65, "queue")],
+)
+def test_what_is_not_known_is_not_controlled(operator: Client, scope: str, name: str, refusal: str) -> None:
+    [said] = messages_of(press(operator, "pause", scope, name))
+    assert refusal in said
+    assert not WorkControl.objects.exists()
+
+
+def test_a_type_that_only_other_processes_know_is_controlled_while_its_works_wait(operator: Client) -> None:
+    WorkFactory(type="elsewhere.flood")
+    press(operator, "pause", name="elsewhere.flood")
+    assert control(name="elsewhere.flood").paused
+    WorkControlFactory(name="elsewhere.gone")
+    press(operator, "resume", name="elsewhere.gone")
+    assert not control(name="elsewhere.gone").paused
+
+
+def test_a_queue_has_no_limit(operator: Client) -> None:
+    response = press(operator, "limit", "queue", "mail", max_running="2")
+    assert messages_of(response) == ["A queue can only be paused."]
+    assert not WorkControl.objects.exists()
+
+
+@pytest.mark.parametrize(("scope", "act"), [("type", "destroy"), ("type", ""), ("fleet", "pause")])
+def test_anything_else_is_a_bad_request(operator: Client, scope: str, act: str) -> None:
+    assert press(operator, act, scope).status_code == 400
+    assert not WorkControl.objects.exists()
+
+
+def test_only_a_post_controls(operator: Client) -> None:
+    url = address("overview_control", scope="type", name=TYPE, act="pause")
+    assert operator.get(url).status_code == 405
+    assert not WorkControl.objects.exists()
+
+
+def test_a_post_needs_the_token(operator: Client) -> None:
+    careful = Client(enforce_csrf_checks=True)
+    careful.cookies = operator.cookies
+    assert press(careful, "pause").status_code == 403
+    token = careful.get(address("overview_changelist")).context["csrf_token"]
+    url = address("overview_control", scope="type", name=TYPE, act="pause", key="k")
+    assert careful.post(url, {"csrfmiddlewaretoken": str(token)}).status_code == 302
+    assert control().paused
+
+
+# Who may
+
+ACTS: list[tuple[str, str, dict[str, str]]] = [
+    ("pause", "type", {}), ("limit", "type", {"max_running": "2"}), ("pause", "queue", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("act", "scope", "values"), ACTS)
+@pytest.mark.parametrize("there", [True, False], ids=["a row", "no row"])
+@pytest.mark.parametrize(
+    "codename", ["view_overview", "view_workcontrol", "add_workcontrol", "change_workcontrol", "change_work"]
+)
+def test_who_may_do_what(
+    client_with: Callable[..., Client],
+    codename: str,
+    there: bool,
+    act: str,
+    scope: str,
+    values: dict[str, str],
+) -> None:
+    if there:
+        WorkControlFactory(scope=scope, name=TYPE, paused=False)
+    client = client_with(*{codename, "view_overview"})
+    is_allowed = codename == ("change_workcontrol" if there else "add_workcontrol")
+    WorkFactory(type=TYPE, queue=TYPE)
+    shown = client.get(address("overview_changelist")).content.decode()
+    assert (f"scope={scope}&amp;name={TYPE}&amp;act={act}" in shown) is is_allowed
+    assert press(client, act, scope, **values).status_code == (302 if is_allowed else 403)
+    assert len(logged()) == int(is_allowed)
+    assert WorkControl.objects.filter(paused=False, max_running=None).exists() is (there and not is_allowed)
+
+
+def test_strangers_control_nothing(client: Client) -> None:
+    assert "login" in press(client, "pause")["Location"]
+    assert not WorkControl.objects.exists()
+
+
+class Guarded(WorkControlAdmin):
+    """Lets everybody control types, and nobody queues."""
+
+    def has_change_permission(self, request: Any, obj: Any = None) -> bool:
+        return obj is None or obj.scope == "type"
+
+
+def test_the_permission_is_that_of_the_sites_admin_of_controls_asked_with_the_object(
+    client_with: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for scope in ("type", "queue"):
+        WorkControlFactory(scope=scope, name=TYPE, paused=False)
+    monkeypatch.setitem(admin.site._registry, WorkControl, Guarded(WorkControl, admin.site))
+    client = client_with("view_overview")
+    assert press(client, "pause", "type").status_code == 302
+    assert press(client, "pause", "queue").status_code == 403
+
+
+# What the fields show
+
+
+def test_fields_hold_what_was_set_by_hand_and_show_what_is_in_force(page: Callable[..., str]) -> None:
+    WorkFactory(type=limited.name)
+    text = page("overview_changelist")
+    assert 'value="" placeholder="7"' in text
+    assert 'value="" placeholder="20"' in text
+    WorkControlFactory(name=limited.name, paused=False, max_running=0, weight=1234)
+    text = page("overview_changelist")
+    assert 'value="0" placeholder="no limit"' in text
+    assert 'value="1234" placeholder="1234"' in text

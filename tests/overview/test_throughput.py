@@ -1,0 +1,353 @@
+"""Workers count the attempts that end, and add them to spans of time in a table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from django_ayework import Abort, Context, Defer, Retry, Worker, enqueue, enqueue_many, work
+from django_ayework.flow import after_commit
+from django_ayework.flow.maintenance import prune
+from django_ayework.flow.settle import Settlement, Success
+from django_ayework.models import Throughput, WorkerProcess
+from django_ayework.rules.states import TERMINAL
+from django_ayework.store import throughput
+from django_ayework.store.throughput import MINUTE, QUARTER, Ended, Place, span_start
+from django_ayework.testing import drain, now, running_worker
+from django_ayework.worker import direct, maintenance
+from django_ayework.worker import throughput as reporting
+from tests.app.works import add
+from tests.fixtures import quick_polls  # noqa: F401
+from tests.processes import ROOT, ended, eventually, worker_process
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+COUNTS = ("succeeded", "failed", "dead")
+
+
+@work(name="overview.fail_once", retry=Retry(attempts=2, base=0.01, jitter=0), queue="odd")
+def fail_once(ctx: Context) -> None:
+    if ctx.attempt == 1:
+        raise RuntimeError("once")
+
+
+@work(name="overview.give_up")
+def give_up() -> None:
+    raise Abort("no use")
+
+
+@work(name="overview.put_off", retry=Retry(attempts=2))
+def put_off() -> None:
+    raise Defer(delay=3600)
+
+
+@work(name="overview.atomic", atomic=True)
+def atomic() -> None:
+    pass
+
+
+@work(name="overview.hurry", skip_queue=True)
+def hurry() -> None:
+    pass
+
+
+def counted(seconds: int = MINUTE) -> dict[str, tuple[int, ...]]:
+    """What was counted by type, in all spans of a length together."""
+    found: dict[str, tuple[int, ...]] = {}
+    for span in Throughput.objects.filter(seconds=seconds):
+        counts = tuple(getattr(span, name) for name in COUNTS)
+        found[span.type] = tuple(map(sum, zip(found.get(span.type, (0, 0, 0)), counts, strict=True)))
+    return found
+
+
+def place(minute: int = 0, type: str = "shop.add", queue: str = "default") -> Place:
+    return Place(NOON + timedelta(minutes=minute), type, queue)
+
+
+# The table
+
+
+@pytest.mark.django_db
+def test_counts_are_added_to_a_minute_and_to_its_quarter_of_an_hour() -> None:
+    throughput.add({place(1): Ended(2, 1, 0, 0.5), place(2): Ended(3, 0, 1, 1.5), place(16): Ended(1)})
+    throughput.add({place(2): Ended(1, 1, 1, 1.0)})
+    spans = Throughput.objects.order_by("seconds", "start").values_list(
+        "seconds", "start", *COUNTS, "duration"
+    )
+    assert [(seconds, (start - NOON) // timedelta(minutes=1), *rest) for seconds, start, *rest in spans] == [
+        (MINUTE, 1, 2, 1, 0, 0.5),
+        (MINUTE, 2, 4, 1, 2, 2.5),
+        (MINUTE, 16, 1, 0, 0, 0.0),
+        (QUARTER, 0, 6, 2, 2, 3.0),
+        (QUARTER, 15, 1, 0, 0, 0.0),
+    ]
+
+
+@pytest.mark.django_db
+def test_names_are_told_apart_to_the_letter() -> None:
+    hostile = ["a", "A", "ä", "'; DROP TABLE", "%s", "<b>"]
+    throughput.add({place(0, type): Ended(1) for type in hostile})
+    throughput.add({place(0, type): Ended(1) for type in hostile})
+    assert counted() == dict.fromkeys(hostile, (2, 0, 0))
+
+
+@pytest.mark.django_db
+def test_spans_are_deleted_once_they_are_old_each_length_at_its_own_time() -> None:
+    ages = {MINUTE: (1, 3), QUARTER: (47, 49)}  # hours
+    for seconds, hours in ages.items():
+        for age in hours:
+            start = span_start(now() - timedelta(hours=age), seconds)
+            Throughput.objects.create(seconds=seconds, start=start, type="a", queue="b", succeeded=age)
+    prune()
+    assert set(Throughput.objects.values_list("seconds", "succeeded")) == {(MINUTE, 1), (QUARTER, 47)}
+
+
+@pytest.mark.django_db
+def test_spans_are_named_in_the_order_of_their_keys_so_that_no_two_reports_deadlock() -> None:
+    named: list[Any] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        named.extend(zip(params[0::8], params[2::8], params[3::8], strict=True) if "INSERT" in sql else ())
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        throughput.add({place(0, type, queue): Ended(1) for type in "cab" for queue in "zx"})
+    assert len(named) == 12
+    assert named == sorted(named)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_threads_that_report_the_same_types_at_once_lose_no_count(connections_closed: Any) -> None:
+    types = [f"shop.type{number}" for number in range(40)]
+
+    def report(order: int) -> None:
+        for _ in range(10):
+            throughput.add({place(0, type): Ended(1) for type in types[::order]})
+
+    connections_closed(report, 1, -1, 1, -1)
+    assert counted() == dict.fromkeys(types, (40, 0, 0))
+
+
+@pytest.fixture
+def connections_closed() -> Any:
+    """Run a function in threads at once, once for each argument; raise what it raises."""
+    from django.db import connections
+
+    def at_once(act: Any, *arguments: Any) -> None:
+        errors: list[BaseException] = []
+        barrier = threading.Barrier(len(arguments))
+
+        def run(argument: Any) -> None:
+            barrier.wait()
+            try:
+                act(argument)
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                connections.close_all()
+
+        threads = [threading.Thread(target=run, args=[argument]) for argument in arguments]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+
+    return at_once
+
+
+REPORTER = """
+import sys
+from datetime import UTC, datetime
+import django
+django.setup()
+from django.db import connection
+from django_ayework.store import throughput
+# What the parent says has begun once both are ready.
+connection.ensure_connection()
+print("ready", flush=True)
+sys.stdin.readline()
+minute = datetime(2026, 1, 1, 12, tzinfo=UTC)
+for _ in range(20):
+    types = [f"t{number}" for number in range(150)][:: int(sys.argv[1])]
+    throughput.add({throughput.Place(minute, type, "q"): throughput.Ended(1) for type in types})
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_processes_that_report_at_once_lose_no_count(process_env: dict[str, str]) -> None:
+    pipes: Any = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "env": process_env,
+        "cwd": ROOT,
+    }
+    command = [sys.executable, "-c", REPORTER]
+    with (
+        subprocess.Popen([*command, "1"], **pipes) as one,
+        subprocess.Popen([*command, "-1"], **pipes) as two,
+    ):
+        for process in (one, two):
+            assert process.stdout.readline() == "ready\n"
+        for process in (one, two):
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert [process.wait(60) for process in (one, two)] == [0, 0]
+    assert counted() == {f"t{number}": (40, 0, 0) for number in range(150)}
+
+
+# Workers
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_it_stops(
+    quick_polls: None,  # noqa: F811
+) -> None:
+    handles = enqueue_many([add(a=1, b=n) for n in range(5)])
+    handles += [enqueue(fail_once()), enqueue(give_up()), enqueue(atomic())]
+    deferred = enqueue(put_off())
+    with running_worker():
+        eventually(lambda: all(handle.state().status in TERMINAL for handle in handles))
+        eventually(lambda: deferred.state().status == "scheduled")
+        assert counted() == {}
+    expected = {
+        add.name: (5, 0, 0),
+        fail_once.name: (1, 1, 0),
+        give_up.name: (0, 0, 1),
+        atomic.name: (1, 0, 0),
+    }
+    assert counted() == counted(QUARTER) == expected
+    assert Throughput.objects.get(seconds=MINUTE, type=give_up.name).queue == "default"
+    assert all(span.duration >= 0 for span in Throughput.objects.all())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_reports_every_few_seconds(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(maintenance, "REPORT_EVERY", 0.05)
+    enqueue(add(a=1, b=2))
+    with running_worker():
+        eventually(lambda: counted() == {add.name: (1, 0, 0)})
+
+
+@pytest.fixture
+def intake(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[direct.Intake]:
+    """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
+    fresh = direct.Intake()
+    monkeypatch.setattr(direct, "intake", fresh)
+    monkeypatch.setattr(after_commit.providers, "held_back", False)
+    yield fresh
+    assert fresh.stop()
+
+
+def test_works_that_skip_the_queue_are_counted(intake: direct.Intake) -> None:
+    enqueue(hurry()).result(timeout=20)
+    assert intake.stop()
+    assert counted() == {hurry.name: (1, 0, 0)}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
+    quick_polls: None,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    add_spans, failed = throughput.add_spans, threading.Event()
+
+    def fail_at_first(spans: Any) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise OperationalError("server closed the connection unexpectedly")
+        add_spans(spans)
+
+    monkeypatch.setattr(throughput, "add_spans", fail_at_first)
+    monkeypatch.setattr(maintenance, "REPORT_EVERY", 0.05)
+    with running_worker():
+        first = enqueue(add(a=1, b=2))
+        eventually(failed.is_set)
+        assert first.result(timeout=20) == 3
+        assert enqueue(add(a=3, b=4)).result(timeout=20) == 7
+        eventually(lambda: counted() == {add.name: (2, 0, 0)})
+    assert "the maintenance duty report_throughput failed" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(
+    quick_polls: None,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(spans: Any) -> None:
+        raise OperationalError("away")
+
+    monkeypatch.setattr(throughput, "add_spans", refuse)
+    with running_worker() as worker:
+        assert enqueue(add(a=1, b=2)).result(timeout=20) == 3
+        assert worker.stop()
+    assert counted() == {}
+    assert WorkerProcess.objects.get(id=worker.id).stopped_at is not None
+
+
+@pytest.mark.django_db
+def test_one_report_tells_so_many_types_apart_and_counts_the_rest_without_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reporting, "MOST_PLACES", 2)
+    tally = reporting.Tally()
+    for type in ("a", "b", "c", "d", "a"):
+        tally.count([settlement(type)])
+    tally.report()
+    assert counted() == {"a": (2, 0, 0), "b": (1, 0, 0), "": (2, 0, 0)}
+    tally.report()
+    assert counted(QUARTER) == {"a": (2, 0, 0), "b": (1, 0, 0), "": (2, 0, 0)}
+
+
+def settlement(type: str) -> Any:
+    row: Any = SimpleNamespace(type=type, queue="q")
+    return Settlement(row, Success())
+
+
+@pytest.mark.django_db
+def test_draining_in_a_test_counts_nothing() -> None:
+    enqueue(add(a=1, b=2))
+    drain()
+    assert counted() == {}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_process_reports_when_it_is_told_to_stop(process_env: dict[str, str]) -> None:
+    handle = enqueue(add(a=1, b=2))
+    with worker_process(process_env, "--burst") as process:
+        assert ended(process)[0] == 0
+    assert handle.state().status == "success"
+    assert counted() == {add.name: (1, 0, 0)}
+
+
+# The version of the project
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("given", "shown"), [("1.2", "1.2"), (lambda: "r7" * 40, ("r7" * 40)[:40]), ("", "")]
+)
+def test_a_worker_stores_the_version_of_the_project(settings: Any, given: Any, shown: str) -> None:
+    settings.AYEWORK = {"VERSION": given}
+    with running_worker() as worker:
+        assert eventually(lambda: WorkerProcess.objects.filter(id=worker.id).first()).version == shown
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_version_that_cannot_be_had_is_reported_and_keeps_no_worker_from_starting(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.AYEWORK = {"VERSION": lambda: 1 / 0}
+    with running_worker() as worker:
+        assert eventually(lambda: WorkerProcess.objects.filter(id=worker.id).first()).version == ""
+    assert "VERSION failed" in caplog.text
+    assert isinstance(worker, Worker)

@@ -1,0 +1,3 @@
+"""Addresses of a project that has no progress page."""
+
+urlpatterns: list[object] = []

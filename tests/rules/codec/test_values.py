@@ -1,0 +1,358 @@
+"""What goes in comes out, with its type, as text that any database can hold."""
+
+import json
+from collections import Counter, OrderedDict, UserDict, defaultdict, namedtuple
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from decimal import Context, Decimal, InvalidOperation, localcontext
+from enum import Enum, IntEnum, IntFlag, StrEnum
+from io import BytesIO
+from struct import pack
+from types import MappingProxyType
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.utils.functional import SimpleLazyObject, lazy
+from django.utils.safestring import mark_safe
+from hypothesis import example, given, settings
+
+from django_ayework.errors import NotDecodable, NotEncodable
+from django_ayework.rules.codec import Codec, RichJSON, decode, encode, richjson
+from tests.rules.codec.values import TAG, fingerprint, nasty_text, values
+
+patient = settings(deadline=None)
+PARIS = ZoneInfo("Europe/Paris")
+ODD = timezone(timedelta(hours=5, minutes=53, seconds=28, microseconds=1))
+BARELY_WEST = timezone(-timedelta(microseconds=1))
+MAY = datetime(2026, 5, 1, 9)
+AUTUMN = datetime(2026, 10, 25, 2, 30, tzinfo=PARIS)
+SPRING = datetime(2026, 3, 29, 2, 30, tzinfo=PARIS)
+#: A zone file without transitions, two hours ahead of UTC.
+TWO_HOURS = b"TZif" + bytes(16) + pack(">6l", 0, 0, 0, 0, 1, 4) + pack(">lbb", 7200, 0, 0) + b"TWO\0"
+Point = namedtuple("Point", "x y")
+
+
+class Nameless(tzinfo):
+    """A zone of another library."""
+
+    def __init__(self, offset: timedelta | None) -> None:
+        self.offset = offset
+
+    def utcoffset(self, when: datetime | None) -> timedelta | None:
+        return self.offset
+
+    def dst(self, when: datetime | None) -> timedelta | None:
+        return None
+
+
+class Timestamp(datetime):
+    """Like the one of pandas."""
+
+    nanosecond = 0
+
+
+class FineTimestamp(Timestamp):
+    nanosecond = 7
+
+
+class FineDelta(timedelta):
+    nanoseconds = 7
+
+
+class Missing(datetime):
+    """Like pandas' NaT: a datetime that is none."""
+
+    __hash__ = datetime.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+
+def stored(tag: str, value: str) -> str:
+    return f'{{"$ayework":"{tag}","value":"{value}"}}'
+
+
+class Size(IntEnum):
+    SMALL = 1
+    HUGE = 2**60
+
+
+class Access(IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+class Ratio(float, Enum):
+    HALF = 0.5
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class OldColour(str, Enum):  # noqa: UP042
+    RED = "red"
+
+
+class Lines(list):
+    pass
+
+
+class Shouting(str):
+    def __str__(self):
+        return self.upper()
+
+
+@patient
+@given(values)
+@example({"$ayework": "decimal", "value": "1"})
+@example({"a": [{"$ayework": "decimal", "value": "1"}]})
+@example({1: {"$ayework": 1}})
+@example({"\ud800\udc00": 1})
+@example([True, 1, 1.0, -0.0])
+def test_every_supported_value_comes_back_as_it_was(value):
+    assert fingerprint(decode(encode(value))) == fingerprint(value)
+
+
+@patient
+@given(values)
+@example("\x00")
+@example(["\ud800", "é", "\x00"])
+def test_the_text_is_json_without_nul_that_utf8_can_express(value):
+    text = encode(value)
+    text.encode()
+    assert "\x00" not in text
+    json.loads(text)
+
+
+@patient
+@given(values)
+def test_what_was_read_is_written_the_same(value):
+    text = encode(value)
+    assert encode(decode(text)) == text
+
+
+@patient
+@given(values)
+@example({"a": 1, "b": "tea"})
+@example({"\ud800\udc00": None})
+def test_the_short_cut_writes_what_the_walk_writes(value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(richjson, "is_plain", lambda value: False)
+        walked = encode(value)
+    assert encode(value) == walked
+
+
+@given(nasty_text)
+@example("\ud800\udc00")
+@example("\ud83d\ude00 is not \U0001f600")
+def test_any_text_comes_back(text):
+    assert decode(encode(text)) == text
+    assert decode(encode({text: text})) == {text: text}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (-0.0, "-0.0"),
+        ({"name": "Zoë", "n": [1, 2.5]}, '{"name":"Zoë","n":[1,2.5]}'),
+        ("\x00\n", r'"\u0000\n"'),
+        ({}, "{}"),
+        # Mappings that need more than a JSON object.
+        ({1: "a", "b": 2}, '{"$ayework":"dict","value":[[1,"a"],["b",2]]}'),
+        ({TAG: "date"}, '{"$ayework":"dict","value":[["$ayework","date"]]}'),
+        ((), '{"$ayework":"tuple","value":[]}'),
+        ({3, 1, 2}, '{"$ayework":"set","value":[1,2,3]}'),
+        (frozenset("ab"), '{"$ayework":"frozenset","value":["a","b"]}'),
+        (b"tea", '{"$ayework":"bytes","value":"dGVh"}'),
+        (("é",), '{"$ayework":"tuple","value":["é"]}'),
+        # Surrogates cost readability, for the whole text.
+        (["é", "\ud800"], r'["\u00e9","\ud800"]'),
+        ("\ud800\udc00", r'{"$ayework":"str","value":["\ud800","\udc00"]}'),
+        # Whole numbers are tagged where other readers would round.
+        (2**53 - 1, "9007199254740991"),
+        (-(2**53) + 1, "-9007199254740991"),
+        (2**53, stored("int", "0x20000000000000")),
+        (-(2**53), stored("int", "-0x20000000000000")),
+        ((2**53,), f'{{"$ayework":"tuple","value":[{stored("int", "0x20000000000000")}]}}'),
+        (UUID(int=1), stored("uuid", "00000000-0000-0000-0000-000000000001")),
+        (date(2026, 5, 1), stored("date", "2026-05-01")),
+        (timedelta(days=1, hours=1), '{"$ayework":"timedelta","value":[1,3600,0]}'),
+        (time(9, 30), stored("time", "09:30:00")),
+        (time(9, 30, tzinfo=UTC), stored("time", "09:30:00+00:00")),
+        (time(9, 30, tzinfo=ODD), stored("time", "09:30:00+05:53:28.000001")),
+        (time(9, 30, tzinfo=BARELY_WEST), stored("time", "09:30:00-00:00:00.000001")),
+        (time(9, 30, tzinfo=PARIS, fold=1), stored("time", "09:30:00[Europe/Paris][_fold=1]")),
+        (time(9, 30, tzinfo=ZoneInfo("UTC")), stored("time", "09:30:00+00:00[UTC]")),
+    ],
+)
+def test_the_stored_form(value, text):
+    assert encode(value) == text
+    assert fingerprint(decode(text)) == fingerprint(value)
+
+
+def test_equal_sets_are_written_alike():
+    names = [f"name-{n}" for n in range(50)]
+    assert encode(set(names)) == encode({*names[25:]} | {*names[:25]})
+    assert decode(encode(set(names))) == set(names)
+
+
+def test_a_shared_value_is_no_loop_and_a_large_number_comes_back():
+    shared = (1,)
+    assert decode(encode([shared, shared, {"again": shared}])) == [shared, shared, {"again": shared}]
+    assert decode(encode({"n": 10**10_000 + 1})) == {"n": 10**10_000 + 1}
+
+
+@pytest.mark.parametrize("leaf", [1, (1,)], ids=["plain", "rich"])
+def test_a_hundred_levels_are_fine(leaf):
+    value = leaf
+    for _ in range(99 if leaf == (1,) else 100):
+        value = [value]
+    assert decode(encode(value)) == value
+
+
+def test_a_codec_has_two_methods():
+    assert isinstance(RichJSON(), Codec)
+    assert not isinstance(json, Codec)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
+def test_floats_that_json_lacks_are_tagged(text):
+    assert encode(float(text)) == f'{{"$ayework":"float","value":"{text}"}}'
+    assert repr(decode(encode(float(text)))) == text
+
+
+@pytest.mark.parametrize("text", ["1.50", "-0", "1E+400", "NaN", "-sNaN7", "Infinity", "-Infinity", "0E-9"])
+def test_decimals_keep_every_digit(text):
+    assert encode(Decimal(text)) == f'{{"$ayework":"decimal","value":"{text}"}}'
+    assert decode(encode(Decimal(text))).as_tuple() == Decimal(text).as_tuple()
+
+
+def test_decimals_do_not_depend_on_the_context_of_the_thread():
+    text = encode(Decimal("1.23456789"))
+    with localcontext(Context(prec=3, traps=[])):
+        assert decode(text).as_tuple() == Decimal("1.23456789").as_tuple()
+        with pytest.raises(NotDecodable) as caught:
+            decode('{"$ayework":"decimal","value":"a lot"}')
+    assert isinstance(caught.value.__cause__, InvalidOperation)
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (MAY, "2026-05-01T09:00:00"),
+        (MAY.replace(microsecond=1, tzinfo=UTC), "2026-05-01T09:00:00.000001+00:00"),
+        (MAY.replace(tzinfo=ODD), "2026-05-01T09:00:00+05:53:28.000001"),
+        (MAY.replace(tzinfo=ZoneInfo("UTC")), "2026-05-01T09:00:00+00:00[UTC]"),
+        (MAY.replace(tzinfo=PARIS), "2026-05-01T09:00:00+02:00[Europe/Paris]"),
+        # The hour that comes twice.
+        (AUTUMN, "2026-10-25T02:30:00+02:00[Europe/Paris]"),
+        (AUTUMN.replace(fold=1), "2026-10-25T02:30:00+01:00[Europe/Paris][_fold=1]"),
+        # The hour that never comes.
+        (SPRING, "2026-03-29T02:30:00+01:00[Europe/Paris]"),
+        (SPRING.replace(fold=1), "2026-03-29T02:30:00+02:00[Europe/Paris][_fold=1]"),
+        (MAY.replace(fold=1), "2026-05-01T09:00:00[_fold=1]"),
+        # An offset nobody has.
+        (MAY.replace(tzinfo=BARELY_WEST), "2026-05-01T09:00:00-00:00:00.000001"),
+        (datetime.min, "0001-01-01T00:00:00"),
+        (datetime.max.replace(tzinfo=PARIS), "9999-12-31T23:59:59.999999+01:00[Europe/Paris]"),
+    ],
+)
+def test_datetimes_are_iso_8601_with_the_name_of_their_zone(moment, text):
+    assert encode(moment) == stored("datetime", text)
+    assert fingerprint(decode(stored("datetime", text))) == fingerprint(moment)
+
+
+@pytest.mark.parametrize("value", [timedelta.min, timedelta.max, timedelta(microseconds=-1), timedelta(0)])
+def test_durations_are_exact(value):
+    assert decode(encode(value)) == value
+
+
+def test_an_offset_that_the_zone_does_not_have_keeps_the_instant_and_a_missing_one_is_looked_up():
+    moment = decode(stored("datetime", "2026-05-01T09:00:00+05:00[Europe/Paris]"))
+    assert moment == datetime(2026, 5, 1, 4, tzinfo=UTC)
+    assert moment.tzinfo is PARIS
+    moment = decode(stored("datetime", "2026-05-01T09:00:00[Europe/Paris]"))
+    assert moment.isoformat() == "2026-05-01T09:00:00+02:00"
+    assert decode(encode(moment)).tzinfo is PARIS
+
+
+def test_zones_without_a_name_that_can_be_looked_up_are_kept_as_their_offset():
+    moment = datetime(2026, 5, 1, 9, tzinfo=Nameless(timedelta(hours=2)))
+    assert decode(encode(moment)) == moment
+    assert decode(encode(moment)).tzinfo == timezone(timedelta(hours=2))
+    for key in (None, "Mars/Olympus", "a key [with] brackets"):
+        moment = datetime(2026, 5, 1, 9, tzinfo=ZoneInfo.from_file(BytesIO(TWO_HOURS), key=key))
+        assert encode(moment) == stored("datetime", "2026-05-01T09:00:00+02:00")
+
+
+@pytest.mark.parametrize(
+    "moment", [time(9, tzinfo=Nameless(None)), datetime(2026, 5, 1, tzinfo=Nameless(None))]
+)
+def test_a_zone_with_neither_name_nor_offset_is_refused(moment):
+    with pytest.raises(NotEncodable) as caught:
+        encode([moment], "opening")
+    assert str(caught.value) == (
+        "expected a time zone with a name or an offset, got: Nameless at opening[0]; "
+        "use a zoneinfo.ZoneInfo or a datetime.timezone"
+    )
+
+
+@pytest.mark.parametrize("value", [FineTimestamp(2026, 5, 1), Missing(2026, 5, 1), FineDelta(1)])
+def test_what_microseconds_cannot_hold_is_refused(value):
+    with pytest.raises(NotEncodable) as caught:
+        encode({"at": value}, "row")
+    assert str(caught.value) == (
+        f"expected a moment in whole microseconds, got: {type(value).__name__} at row['at']; "
+        "round it, and pass None where a value is missing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (Size.SMALL, 1),
+        (Size.HUGE, 2**60),
+        (Access.READ | Access.WRITE, 3),
+        (Ratio.HALF, 0.5),
+        (Colour.RED, "red"),
+        (OldColour.RED, "red"),
+        ({OldColour.RED: 1}, {"red": 1}),
+        ({OldColour.RED: 1, 2: 2}, {"red": 1, 2: 2}),
+        (mark_safe("<b>"), "<b>"),
+        (Shouting("tea"), "tea"),
+        (lazy(str.upper, str)("tea"), "TEA"),
+        (Point(1, (2,)), (1, (2,))),
+        (Lines([1]), [1]),
+        (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
+        (defaultdict(list, a=[1]), {"a": [1]}),
+        (Counter("aab"), {"a": 2, "b": 1}),
+        (MappingProxyType({1: 2}), {1: 2}),
+        (UserDict(a=1), {"a": 1}),
+        (bytearray(b"tea"), b"tea"),
+        (memoryview(b"tea")[::2], b"ta"),
+        (Timestamp(2026, 5, 1), datetime(2026, 5, 1)),
+    ],
+)
+def test_subclasses_and_views_become_the_nearest_plain_type(value, plain):
+    assert fingerprint(decode(encode([value]))) == fingerprint([plain])
+    assert fingerprint(decode(encode(value))) == fingerprint(plain)
+
+
+def test_a_lazy_object_is_not_taken_for_its_content():
+    with pytest.raises(NotEncodable, match="got: SimpleLazyObject"):
+        encode(SimpleLazyObject(lambda: "tea"))
+
+
+def test_an_unreadable_view_is_refused_with_its_cause():
+    view = memoryview(b"tea")
+    view.release()
+    with pytest.raises(NotEncodable, match=r"written as bytes, got: memoryview \(ValueError: ") as caught:
+        encode({"photo": view}, "input")
+    assert caught.value.path == "input['photo']"
+    assert isinstance(caught.value.__cause__, ValueError)

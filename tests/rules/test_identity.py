@@ -1,0 +1,117 @@
+"""Ids of works, and the keys of Dedup."""
+
+import uuid
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_ayework import Dedup
+from django_ayework.errors import AyeworkError, InvalidOption, InvalidWorkId
+from django_ayework.rules.identity import require_work_id, uuid7
+
+milliseconds = st.integers(0, 2**48 - 1)
+entropy = st.integers(0, 2**74 - 1)
+
+
+def test_the_example_of_rfc_9562():
+    assert uuid7(0x017F22E279B0, 0xCC3 << 62 | 0x18C4DC0C0C07398F) == "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"
+
+
+@given(milliseconds, entropy)
+def test_an_id_is_a_usable_uuid_of_version_7_that_holds_its_parts(milliseconds, entropy):
+    text = uuid7(milliseconds, entropy)
+    made = uuid.UUID(text)
+    assert (made.version, made.variant) == (7, uuid.RFC_4122)
+    assert made.int >> 80 == milliseconds
+    assert (made.int >> 64 & 0xFFF) << 62 | made.int & 2**62 - 1 == entropy
+    assert str(made) == text == require_work_id(text) == uuid7(milliseconds + 2**48, entropy + 2**74)
+
+
+@given(st.tuples(milliseconds, entropy), st.tuples(milliseconds, entropy))
+def test_ids_sort_as_text_by_their_time_then_by_what_follows(first, second):
+    assert (uuid7(*first) < uuid7(*second)) is (first < second)
+
+
+@pytest.mark.parametrize("id", ["x", "order-17", "a" * 64, "заказ:1", "ünïcödé", "😀", "a/b?c=d#e", "'\"--;"])
+def test_words_up_to_64_characters_are_ids(id):
+    assert require_work_id(id) == id
+
+
+REFUSED = ["", "a" * 65, "two words", "tab\there", "line\n", "nul\x00", "escape\x1b", "no\u00a0break"]
+REFUSED += ["\u2028", "\ud800", "\u200b", 7, None, b"bytes", ["list"]]
+
+
+@pytest.mark.parametrize("id", REFUSED)
+def test_anything_else_is_refused(id):
+    with pytest.raises(InvalidWorkId, match="1 to 64 printable characters without spaces, got: ") as refusal:
+        require_work_id(id)
+    assert isinstance(refusal.value, AyeworkError)
+    assert isinstance(refusal.value, ValueError)
+    assert refusal.value.id == (id if isinstance(id, str) else None)
+
+
+@given(st.text(max_size=70))
+def test_an_accepted_id_is_printable_short_and_without_spaces(text):
+    try:
+        require_work_id(text)
+    except InvalidWorkId:
+        return
+    assert 1 <= len(text) <= 64
+    assert text.isprintable()
+    assert not any(character.isspace() for character in text)
+    assert text.encode("utf-8").decode("utf-8") == text
+
+
+@pytest.mark.parametrize("key", ["", "k" * 191, "a\nb", "nul\x00", " k", "k ", 5, None, b"k"])
+def test_a_key_that_does_not_fit_its_column_everywhere_is_refused(key):
+    with pytest.raises(InvalidOption, match=r"expected Dedup's key to be .* got: ") as refusal:
+        Dedup(key)
+    assert isinstance(refusal.value, AyeworkError)
+
+
+@pytest.mark.parametrize("key", ["k", "k" * 190, "order 7", "Straße 🚀"])
+def test_any_printable_text_is_a_key_and_looks_at_works_that_have_not_ended(key):
+    dedup = Dedup(key)
+    assert (dedup.key, dedup.scope, dedup.window, dedup.exclude) == (key, "incomplete", None, ())
+
+
+@pytest.mark.parametrize(("scope", "hint"), [("incomplet", "Did you mean 'incomplete'"), ("Any", "'any'")])
+def test_an_unknown_scope_is_refused_with_the_nearest_one(scope, hint):
+    with pytest.raises(InvalidOption, match=rf"expected Dedup's scope to be .* got: '{scope}'.*{hint}"):
+        Dedup("k", scope=scope)
+
+
+@pytest.mark.parametrize(("window", "kept"), [(5, 5.0), (0.05, 0.05), (timedelta(minutes=1), 60.0)])
+def test_a_window_is_seconds_or_a_timedelta(window, kept):
+    assert Dedup("k", window=window).window == kept
+
+
+def test_a_window_that_cannot_be_used_is_refused():
+    for window in (0, timedelta(), -1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="expected Dedup's window to be"):
+            Dedup("k", window=window)
+    with pytest.raises(TypeError, match="expected Dedup's window to be seconds"):
+        Dedup("k", window="soon")
+
+
+@pytest.mark.parametrize(
+    ("exclude", "ids"),
+    [
+        ("one", ("one",)),
+        (["one", "two", "one"], ("one", "two")),
+        (SimpleNamespace(id="one"), ("one",)),
+        ((SimpleNamespace(id="one"), "two"), ("one", "two")),
+        ((id for id in ("one",)), ("one",)),
+    ],
+)
+def test_ids_and_handles_can_be_excluded(exclude, ids):
+    assert Dedup("k", exclude=exclude).exclude == ids
+
+
+def test_only_ids_can_be_excluded_and_equal_ones_are_equal():
+    with pytest.raises(InvalidWorkId):
+        Dedup("k", exclude=[7])
+    assert len({Dedup("k", exclude=["a"]), Dedup("k", exclude=("a",)), Dedup("k", exclude="b")}) == 2

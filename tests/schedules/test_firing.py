@@ -1,0 +1,356 @@
+"""Firing: one work per occurrence, whatever the clock and the function do."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from django_ayework import enqueue, schedule
+from django_ayework.define.schedules import schedules
+from django_ayework.flow import scheduler as steps
+from django_ayework.flow.schedules import set_paused
+from django_ayework.models import Firing, Schedule, Work
+from django_ayework.rules.schedules import TRIES
+from django_ayework.store.clock import clock
+from django_ayework.testing import drain, now, tick, time_travel
+from tests.app.works import add
+from tests.schedules.works import family, note
+from tests.schedules.works import steps as two_steps
+
+pytestmark = pytest.mark.django_db
+MINUTE = timedelta(minutes=1)
+
+
+def declare(cron: str | None = None, **options: Any) -> None:
+    """Declare the schedule ``tick``, each minute unless another time is given, and let it begin."""
+    times = {} if cron or "next" in options else {"every": 60}
+    schedule(*([cron] if cron else []), **({"name": "tick", "run": note} | times | options))
+    assert tick() == 0, "it begins now"
+
+
+def row() -> Schedule:
+    return Schedule.objects.get(name="tick")
+
+
+def after(seconds: float | timedelta) -> int:
+    """Fire what is due so much later; return the number of firings."""
+    time_travel(seconds)
+    return tick()
+
+
+def firings(status: str = "fired") -> int:
+    return Firing.objects.filter(status=status).count()
+
+
+def counts() -> tuple[int, int]:
+    return Work.objects.count(), Firing.objects.count()
+
+
+class TestFiring:
+    def test_each_occurrence_queues_a_work_under_an_id_of_its_own(self):
+        declare(run=add(a=1, b=2))
+        for count in (1, 2, 3):
+            assert (after(60), tick()) == (1, 0)
+            assert Work.objects.filter(type="shop.add").count() == count
+        assert drain().succeeded == 3
+        linked = {firing.work_id: firing.group_id for firing in Firing.objects.all()}
+        assert linked == {id: id for id in Work.objects.values_list("id", flat=True)}
+
+    @pytest.mark.parametrize("given", [True, False], ids=["its own zone", "the project's zone"])
+    def test_a_cron_expression_fires_in_its_zone(self, settings, given):
+        settings.TIME_ZONE = "UTC" if given else "Asia/Tokyo"
+        declare("0 3 * * *", **({"tz": "Asia/Tokyo"} if given else {}))
+        first = row().next_at
+        assert (row().tz, first.hour, first.minute) == ("Asia/Tokyo", 18, 0)
+        assert after(first - now()) == 1
+        assert Firing.objects.get().occurrence == first
+        assert row().next_at == first + timedelta(days=1)
+
+    @pytest.mark.parametrize(
+        ("run", "queued"),
+        [(note, 1), (lambda: enqueue(note()), 1), (lambda: None, 0)],
+        ids=["request", "handle", "nothing"],
+    )
+    def test_a_function_returns_a_work_or_queues_by_itself(self, run, queued):
+        schedule(name="tick", every=60)(lambda: run())
+        tick()
+        assert after(60) == 1
+        ids = list(Work.objects.values_list("id", flat=True))
+        assert (len(ids), Firing.objects.get().work_id) == (queued, "".join(ids))
+
+    def test_one_request_returned_again_and_again_is_a_new_work_each_time(self):
+        request = note()
+        declare(run=lambda: request)
+        assert [after(60) for _ in range(3)] == [1, 1, 1]
+        assert Work.objects.count() == 3
+
+    def test_a_cancelled_schedule_fires_no_more(self):
+        declared = schedule(name="tick", every=60, run=note)
+        tick()
+        declared.cancel()
+        assert after(60) == 0
+        assert not row().enabled
+
+    def test_a_start_and_an_end_bound_it(self):
+        start = now() + 10 * MINUTE
+        declare(start=start, end=start + MINUTE, catch_up="all")
+        assert row().next_at == start
+        assert (after(9 * MINUTE), after(5 * MINUTE)) == (0, 2)
+        assert (row().next_at, row().due_at) == (None, None)
+
+    def test_dates_begin_and_end_in_the_zone_of_the_schedule(self):
+        declare("@hourly", tz="Asia/Tokyo", start=date(2050, 1, 1), end=date(2050, 1, 1))
+        assert row().next_at == datetime(2049, 12, 31, 15, tzinfo=UTC)
+        assert row().end_at == datetime(2050, 1, 1, 14, 59, 59, 999999, tzinfo=UTC)
+
+    def test_a_jitter_delays_each_firing_by_so_much_at_most(self):
+        declare(jitter=20)
+        delays = []
+        for _ in range(20):
+            at, due = row().next_at, row().due_at
+            delays.append((due - at).total_seconds())
+            assert after(at - now() - timedelta(seconds=1)) == 0
+            assert after(due - now()) == 1
+        assert 0 <= min(delays) < max(delays) <= 20
+
+    @pytest.mark.parametrize(
+        ("dst", "first"),
+        [("skip", datetime(2100, 3, 15, 6, 30, tzinfo=UTC)), ("shift", datetime(2100, 3, 14, 7, tzinfo=UTC))],
+    )
+    def test_the_missing_hour_of_a_clock_change_is_skipped_or_shifted(self, dst, first):
+        declare("30 2 * * *", tz="America/New_York", dst=dst, start=date(2100, 3, 14))
+        assert row().next_at == first
+        assert after(first - now()) == 1
+        assert Firing.objects.get().occurrence == first
+
+    def test_the_repeated_hour_of_a_clock_change_fires_once(self):
+        declare("30 1 * * *", tz="America/New_York", start=date(2100, 11, 7), catch_up="all")
+        first = datetime(2100, 11, 7, 5, 30, tzinfo=UTC)
+        assert row().next_at == first
+        assert after(first + timedelta(hours=2) - now()) == 1
+        assert row().next_at == datetime(2100, 11, 8, 6, 30, tzinfo=UTC)
+
+    def test_a_clock_that_goes_back_fires_nothing_again(self):
+        declare(catch_up="all")
+        assert [after(seconds) for seconds in (300, -300, 240, 120)] == [5, 0, 0, 1]
+        assert len(set(Firing.objects.values_list("occurrence", flat=True))) == 6
+
+    @pytest.mark.parametrize("skew", [-90, -1, 1, 90])
+    def test_processes_whose_clocks_differ_fire_each_occurrence_once(self, skew):
+        declare(catch_up="all")
+        for _ in range(10):
+            after(30)
+            with time_travel(skew):
+                tick()
+        occurrences = list(Firing.objects.order_by("occurrence").values_list("occurrence", flat=True))
+        assert all(b - a == MINUTE for a, b in pairwise(occurrences))
+        assert Work.objects.count() == len(occurrences) in (5, 6)
+        assert clock.now() < occurrences[-1] + MINUTE
+
+    def test_a_schedule_that_only_other_processes_declare_is_left_to_them(self):
+        declare()
+        declared = schedules.find("tick")
+        assert declared is not None
+        time_travel(60)
+        schedules.unregister(declared.name)
+        assert steps.fire_due().fired == 0
+        assert steps.step(row().pk) is steps.Did.NOTHING
+        schedules.register(declared)
+        assert steps.fire_due().fired == 1
+
+
+class TestFunctions:
+    def test_a_function_gives_each_next_moment_and_none_ends_it(self):
+        left = [5, 7]
+
+        def following(moment: datetime) -> datetime | None:
+            assert moment.tzinfo is not None
+            return moment + timedelta(minutes=left.pop()) if left else None
+
+        declare(next=following)
+        assert (after(7 * MINUTE), after(5 * MINUTE)) == (1, 1)
+        assert (row().next_at, row().due_at) == (None, None)
+        assert after(timedelta(days=1)) == 0
+
+    def test_a_date_is_its_midnight_in_the_zone(self):
+        declare(next=lambda now: date(2050, 1, 1), tz="Asia/Tokyo")
+        assert row().next_at == datetime(2049, 12, 31, 15, tzinfo=UTC)
+
+    @pytest.mark.parametrize(
+        ("following", "message"),
+        [
+            (lambda now: 1 / 0, "ZeroDivisionError"),
+            (lambda now: 60, "TypeError: expected next of the schedule 'tick' to return a datetime"),
+            (
+                lambda now: datetime(2050, 1, 1),
+                "ValueError: expected next of the schedule 'tick' to be an aware",
+            ),
+            (lambda now: now - 1440 * MINUTE, "ValueError: expected next of the schedule 'tick' to return a"),
+        ],
+        ids=["error", "number", "naive", "past"],
+    )
+    def test_an_error_is_reported_shown_and_tried_again_later_and_later(self, settings, following, message):
+        reported, waits = [], []
+        settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append((type(error).__name__, phase))}
+        declare(next=following)
+        for count in range(1, 13):
+            assert tick() == 0, "not before its time"
+            assert len(reported) == row().failures == count
+            assert row().error.startswith(message)
+            waits.append(round((row().due_at - now()).total_seconds()))
+            assert after(row().due_at - now()) == 0
+        assert waits[:4] == [5, 10, 20, 40]
+        assert waits[-1] == 300
+
+    def test_a_function_that_recovers_goes_on(self):
+        broken = [True]
+
+        def following(moment: datetime) -> datetime:
+            if broken:
+                raise RuntimeError(broken.pop())
+            return moment + MINUTE
+
+        declare(next=following)
+        after(10)
+        assert (row().failures, row().error) == (0, "")
+        assert after(60) == 1
+
+    def test_a_function_that_always_gives_now_fires_once_a_tick(self):
+        schedule(name="tick", next=lambda moment: moment + timedelta(microseconds=1), run=note)
+        assert [tick(), tick(), tick()] == [1, 1, 1]
+
+
+class TestFailures:
+    def test_a_failed_firing_queues_nothing_and_is_tried_again(self):
+        broken = [True]
+
+        def run() -> Any:
+            enqueue(note())
+            if broken:
+                raise RuntimeError("no luck" if broken.pop() else "")
+            return note()
+
+        schedule(name="other", every=60, run=note)
+        declare(run=run)
+        assert after(60) == 1, "the other"
+        assert counts() == (1, 1)
+        assert (row().failures, row().error) == (1, "RuntimeError: no luck")
+        assert after(5) == 1
+        assert (row().failures, row().error, Work.objects.count()) == (0, "", 3)
+        assert Firing.objects.get(schedule__name="tick").occurrence == row().last_at
+
+    def test_a_firing_that_fails_for_long_has_failed_and_the_next_has_its_turn(self):
+        def run() -> None:
+            raise RuntimeError("no luck")
+
+        declare("0 0 * * *", run=run)
+        first = row().next_at
+        assert [after(row().due_at - now()) for _ in range(TRIES)] == [0] * TRIES
+        [firing] = Firing.objects.all()
+        assert (firing.status, firing.occurrence, firing.error) == ("failed", first, "RuntimeError: no luck")
+        assert row().next_at == row().due_at == first + timedelta(days=1)
+
+    def test_a_function_that_returns_something_else_is_refused(self):
+        declare(run=lambda: 7)
+        assert after(60) == 0
+        assert "to return a work built by calling its type, or None, got: 7" in row().error
+
+    def test_a_schedule_that_was_moved_meanwhile_keeps_nothing_of_the_step(self, monkeypatch):
+        declare()
+        monkeypatch.setattr(steps, "move_schedule", lambda row, changes: False)
+        assert after(60) == 0
+        assert counts() == (0, 0)
+
+    def test_an_occurrence_that_has_its_firing_queues_nothing(self):
+        declare()
+        Firing.objects.create(schedule=row(), occurrence=row().next_at, status="fired", made_at=now())
+        time_travel(60)
+        for _ in range(TRIES):
+            assert tick() == 0
+            time_travel(max(row().due_at - now(), timedelta()))
+        assert Work.objects.count() == 0
+        assert row().failures == 0, "it has gone on"
+
+    def test_a_tick_that_is_rolled_back_has_not_happened(self):
+        declare()
+        with transaction.atomic():
+            assert after(60) == 1
+            transaction.set_rollback(True)
+        assert counts() == (0, 0)
+        assert tick() == 1
+
+
+class TestCatchingUp:
+    @pytest.mark.parametrize(
+        ("catch_up", "fired", "missed"), [("none", 0, 60), ("last", 1, 59), ("all", 60, 0)]
+    )
+    def test_a_scheduler_that_was_stopped_for_an_hour(self, catch_up, fired, missed):
+        declare(catch_up=catch_up)
+        first = row().next_at
+        assert after(timedelta(hours=1, seconds=30)) == fired
+        assert sum(firing.number for firing in Firing.objects.filter(status="missed")) == missed
+        assert Work.objects.count() == fired
+        assert row().next_at == first + timedelta(hours=1)
+        assert after(30) == 1, "the next one is on time"
+
+    def test_none_still_fires_an_occurrence_that_is_on_time(self):
+        declare(catch_up="none")
+        assert after(60 * 5 + 1) == 1
+        found = Firing.objects.order_by("occurrence").values_list("status", "number")
+        assert list(found) == [("missed", 4), ("fired", 1)]
+
+    def test_all_is_bounded(self):
+        declare(catch_up="all")
+        assert after(60 * 1500) == 1000
+        assert Firing.objects.get(status="missed").number == 500
+
+    def test_the_time_of_a_pause_is_not_made_up_for(self):
+        declare(catch_up="all")
+        assert set_paused(row().pk, True)
+        assert after(600) == 0
+        assert set_paused(row().pk, False)
+        assert (tick(), after(60)) == (0, 1)
+
+
+class TestOverlap:
+    @pytest.mark.parametrize(("overlap", "works"), [("allow", 3), ("skip", 1), ("queue", 1)])
+    def test_the_works_of_the_firing_before_have_not_ended(self, overlap, works):
+        declare(overlap=overlap)
+        for _ in range(3):
+            after(60)
+        assert Work.objects.count() == works
+        assert firings("skipped") == (2 if overlap == "skip" else 0)
+        assert firings("queued") == (2 if overlap == "queue" else 0)
+
+    @pytest.mark.parametrize("work", [family, two_steps], ids=["group", "chain"])
+    def test_the_whole_group_or_chain_must_end(self, work):
+        declare(run=work, overlap="skip")
+        assert after(60) == 1
+        drain(limit=1)
+        assert Work.objects.filter(status="success").count() == 1
+        assert after(60) == 0
+        drain()
+        assert after(60) == 1
+
+    def test_queued_firings_follow_one_by_one(self):
+        declare(overlap="queue")
+        for _ in range(4):
+            after(60)
+        assert (row().queued, firings("queued")) == (3, 3)
+        for left in (2, 1, 0):
+            assert after(1) == 0, "the one before has not ended"
+            drain()
+            assert after(1) == 1
+            assert (row().queued, firings("queued")) == (left, left)
+        works = list(Firing.objects.order_by("occurrence").values_list("work_id", flat=True))
+        assert works == sorted(works), "in the order of their occurrences"
+
+    def test_works_that_were_deleted_have_ended(self):
+        declare(overlap="skip")
+        after(60)
+        Work.objects.all().delete()
+        assert after(60) == 1

@@ -1,0 +1,206 @@
+"""Schedulers: the thread beside a worker or alone, and processes at the same occurrences."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connections
+
+from django_ayework import schedule
+from django_ayework.flow import scheduler as steps
+from django_ayework.models import Firing, Schedule, Work
+from django_ayework.testing import now, running_worker
+from django_ayework.testing.factories import ScheduleFactory
+from django_ayework.worker import maintenance as scheduling
+from django_ayework.worker.maintenance import Scheduler
+from tests.processes import ROOT, ended, eventually, worker_process
+from tests.schedules.works import note
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("scheduler", [True, False])
+def test_a_worker_fires_schedules_unless_told_otherwise(scheduler):
+    schedule(name="tick", every=1, run=note)
+    with running_worker(scheduler=scheduler):
+        if scheduler:
+            eventually(lambda: "ayework-scheduler" in threads())
+            eventually(lambda: Firing.objects.filter(status="fired").count() >= 2)
+        assert ("ayework-scheduler" in threads()) is scheduler
+    assert "ayework-scheduler" not in threads()
+    assert Schedule.objects.exists() is scheduler
+
+
+def test_a_declaration_that_comes_later_is_taken_up():
+    schedule(name="first", every=3600, run=note)
+    with running_worker():
+        eventually(lambda: Schedule.objects.filter(name="first").exists())
+        late = schedule(name="late", every=3600, run=note)
+        eventually(lambda: Schedule.objects.filter(name="late", enabled=True).exists())
+        late.cancel()
+        eventually(lambda: Schedule.objects.filter(name="late", enabled=False).exists())
+
+
+@pytest.fixture
+def resting_worker(monkeypatch):
+    """A worker whose scheduler rests for long, as there are no schedules."""
+    monkeypatch.setattr(scheduling, "NO_SCHEDULES", 600.0)
+    for module in (steps, scheduling):
+        monkeypatch.setattr(module, "IDLE", 0.01)
+    with running_worker() as worker:
+        thread = worker._scheduler
+        eventually(lambda: thread.was_started and math.isfinite(thread.heartbeat._moved_at))
+        eventually(lambda: thread.heartbeat._moved_at > time.monotonic() + 60)
+        yield
+
+
+@pytest.mark.usefixtures("resting_worker")
+def test_a_resting_scheduler_takes_up_schedules_of_its_process_and_of_others():
+    ScheduleFactory(origin="admin", every=3600, function="schedules.note", next_at=now(), due_at=now())
+    eventually(lambda: Firing.objects.filter(status="fired").exists())
+    schedule(name="late", every=3600, run=note)
+    eventually(lambda: Schedule.objects.filter(name="late", enabled=True).exists())
+
+
+def test_a_slow_function_delays_no_lease_and_no_other_scheduler():
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow() -> Any:
+        begun.set()
+        may_end.wait(110)
+        return note()
+
+    schedule(name="slow", next=once(), run=slow)
+    one, other = Scheduler(), Scheduler()
+    one.start()
+    assert begun.wait(30)
+    schedule(name="quick", next=once(), run=note)
+    other.start()
+    try:
+        if connections["default"].vendor != "sqlite":  # which has one lock for all
+            eventually(lambda: Firing.objects.filter(schedule__name="quick").exists())
+    finally:
+        may_end.set()
+        eventually(lambda: Firing.objects.filter(status="fired").count() == 2)
+        for each in (one, other):
+            each.stop()
+
+
+def once() -> Any:
+    """A function that gives one moment, which is now, and then the end."""
+    moments = [now() + timedelta(seconds=1)]
+    return lambda moment: moments.pop() if moments else None
+
+
+def test_a_scheduler_waits_for_a_database_that_is_away(monkeypatch):
+    tried = []
+
+    def fail() -> None:
+        tried.append(1)
+        if len(tried) < 3:
+            raise OperationalError("away")
+
+    monkeypatch.setattr(scheduling, "sync", fail)
+    monkeypatch.setattr(scheduling, "FIRST_PAUSE", 0.01)
+    alone = Scheduler()
+    alone.start()
+    eventually(lambda: len(tried) == 3)
+    alone.stop()
+    assert len(tried) == 3, "and not again once it was there"
+
+
+DUE = 200
+FUNCTION = "tests.schedules.race.works.<lambda>"
+
+
+@pytest.fixture
+def env(process_env: dict[str, str]) -> dict[str, str]:
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.schedules.settings"}
+
+
+def scheduler(stack: ExitStack, env: dict[str, str]) -> subprocess.Popen[str]:
+    """Start a scheduler; it is killed at the latest at the end of the block."""
+    command = [sys.executable, "-m", "django", "ayework_scheduler", "--verbosity", "0", "--json"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = stack.enter_context(subprocess.Popen(command, env=env, cwd=ROOT, **pipes))
+    stack.callback(process.kill)
+    return process
+
+
+def stopped(*processes: subprocess.Popen[str], by_signal: bool = True) -> None:
+    """Stop processes, or wait for their end."""
+    for process in processes if by_signal else ():
+        process.send_signal(signal.SIGTERM)
+    for process in processes:
+        status, output = ended(process)
+        assert status == 0, output
+
+
+def race_row(**given: Any) -> Schedule:
+    """The row as the processes declare it, so that they find nothing to change."""
+    columns = {"name": "race", "every": 1.0, "function": FUNCTION, "catch_up": "all"}
+    return ScheduleFactory(**columns | given)
+
+
+@pytest.mark.races
+def test_two_hundred_occurrences_and_three_schedulers_make_two_hundred_works(
+    env: dict[str, str], database_vendor: str
+) -> None:
+    """All of them are up, and sleep until the same moment, when all of the occurrences are due."""
+    first = now() - timedelta(hours=1)
+    last = first + timedelta(seconds=DUE - 1)
+    env |= {"RACE_START": first.isoformat(), "RACE_END": last.isoformat()}
+    ages_ago, later = first - timedelta(hours=1), now() + timedelta(hours=1)
+    row = race_row(next_at=first, due_at=later, last_at=ages_ago, start_at=first, end_at=last)
+    with ExitStack() as stack:
+        processes = [scheduler(stack, env) for _ in range(3)]
+        for process in processes:
+            assert process.stdout
+            assert json.loads(process.stdout.readline()) == {"schedules": ["race"]}
+        Schedule.objects.filter(pk=row.pk).update(due_at=now() + timedelta(seconds=3))
+        eventually(lambda: Schedule.objects.filter(pk=row.pk, next_at=None).exists())
+        stopped(*processes)
+    occurrences = list(Firing.objects.order_by("occurrence").values_list("occurrence", flat=True))
+    assert Counter(Firing.objects.values_list("status", flat=True)) == {"fired": DUE}
+    assert (occurrences[0], occurrences[-1]) == (first, last)
+    assert {after - before for before, after in pairwise(occurrences)} == {timedelta(seconds=1)}
+    assert Counter(Work.objects.values_list("type", flat=True)) == {"schedules.raced": DUE}
+    shares = Counter(Work.objects.values_list("input", flat=True))
+    if database_vendor != "sqlite":  # where one process may fire them all
+        assert len(shares) > 1, f"only one process took part: {shares}"
+    print("fired by each process:", sorted(shares.values()))
+    linked = set(Firing.objects.values_list("work_id", flat=True))
+    assert linked == set(Work.objects.values_list("id", flat=True))
+
+
+def test_workers_fire_schedules_and_run_the_works(env: dict[str, str]) -> None:
+    with worker_process(env, "--verbosity", "0") as process:
+        eventually(lambda: Work.objects.filter(type="schedules.raced", status="success").exists())
+        before = Firing.objects.count()
+        eventually(lambda: Firing.objects.count() > before)
+        stopped(process)
+
+
+@pytest.mark.parametrize("options", [["--no-scheduler"], []], ids=["without scheduler", "burst"])
+def test_a_burst_fires_due_schedules_before_it_looks_for_works(env: dict[str, str], options) -> None:
+    race_row(next_at=now(), due_at=now(), last_at=now() - timedelta(seconds=1))
+    with worker_process(env, "--burst", "--verbosity", "0", *options) as process:
+        stopped(process, by_signal=False)
+    assert Work.objects.filter(status="success").exists() is not bool(options)
+    assert not Work.objects.exclude(status="success").exists()

@@ -1,0 +1,233 @@
+"""Waiters and edges: inserting them, recording outcomes, resolving waiters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_ayework.models import Edge, Waiter
+from django_ayework.rules.states import Status
+from django_ayework.store import dependencies
+from django_ayework.store.dependencies import (
+    WORTH_COPYING,
+    Outcomes,
+    WaiterRow,
+    Watch,
+    insert_waiters,
+    lock_waiters,
+    read_waiters,
+    record_outcomes,
+    resolve_waiters,
+    watchers_of,
+)
+from tests.processes import eventually
+from tests.races.holding import in_thread, somebody_waits
+
+
+def watch(waiter: str, *ids: str, chain: bool = False, outcome: str = "") -> None:
+    """Let a waiter watch these works, or chains, of which it knows this outcome."""
+    row = WaiterRow(waiter, '"all-success"', "dead", len(ids), 0, 0, False)
+    row = row._replace(succeeded=len(ids) * (outcome == "success"), missed=len(ids) * (outcome == "dead"))
+    insert_waiters([row], {waiter: [Watch(id, chain, outcome) for id in ids]})
+
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
+transactional = pytest.mark.django_db(transaction=True)
+on_postgres = pytest.mark.vendors("postgresql")
+WAITERS = ["both", "one", "none", "of chain", "of other chain", "knows it"]
+
+
+def outcomes(waiter: str) -> dict[str, str]:
+    return dict(Edge.objects.filter(waiter_id=waiter).values_list("watched_id", "outcome"))
+
+
+def record(ended: Outcomes, *waiters: str) -> dict[str, tuple[int, int]]:
+    """Record outcomes; return the counts of successes and other ends, equal in the answer and the rows."""
+    answer = record_outcomes(read_waiters(waiters), ended)
+    assert answer == read_waiters(waiters)
+    return {id: (row.succeeded, row.missed) for id, row in answer.items()}
+
+
+def test_outcomes_are_recorded_on_the_edges_of_the_waiters_and_counted():
+    watch("gate", "a", "b", "c", "d", "e")
+    watch("other", "a")
+    ended = Outcomes({"a": Status.SUCCESS, "b": Status.DEAD, "c": Status.SUCCESS, "d": Status.CANCELLED}, {})
+    for _ in range(2):  # a known outcome is not counted again
+        assert record(ended, "gate") == {"gate": (2, 2)}
+    assert outcomes("gate") == {"a": "success", "b": "dead", "c": "success", "d": "cancelled", "e": ""}
+    assert outcomes("other") == {"a": ""}
+    assert read_waiters(["other"])["other"].succeeded == 0
+
+
+def test_several_waiters_count_for_themselves():
+    watch("both", "a", "b")
+    watch("one", "b")
+    watch("none", "c")
+    ended = Outcomes({"a": Status.SUCCESS, "b": Status.DEAD}, {})
+    assert record(ended, "both", "one", "none") == {"both": (1, 1), "one": (0, 1), "none": (0, 0)}
+
+
+def test_a_work_and_the_chain_of_its_id_are_told_apart():
+    watch("of work", "a")
+    watch("of chain", "a", chain=True)
+    waiters = ["of work", "of chain"]
+    assert record(Outcomes({}, {"a": Status.DEAD}), *waiters) == {"of work": (0, 0), "of chain": (0, 1)}
+    assert record(Outcomes({"a": Status.SUCCESS}, {}), *waiters) == {"of work": (1, 0), "of chain": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "counts"),
+    [
+        ("success", Status.SUCCESS, (1, 0)),
+        ("success", None, (0, 0)),
+        ("dead", None, (0, 0)),
+        ("dead", Status.SUCCESS, (1, 0)),
+    ],
+)
+def test_a_changed_outcome_replaces_the_known_one(known, now, counts):
+    watch("gate", "a", outcome=known)
+    assert record(Outcomes({"a": now}, {}), "gate") == {"gate": counts}
+    assert outcomes("gate") == {"a": now or ""}
+    watch("other", "b", outcome=known)
+    resolved = resolve_waiters(set(), Outcomes({"b": now}, {}))
+    assert resolved == (read_waiters(["other"]) if now != known else resolved)
+    assert outcomes("other") == {"b": now or ""}
+
+
+def test_an_outcome_without_watchers_takes_no_statement(django_assert_num_queries):
+    watch("gate", "a")
+    with django_assert_num_queries(0):
+        assert record_outcomes({}, Outcomes({"a": Status.SUCCESS}, {})) == {}
+    assert record(Outcomes({"b": Status.SUCCESS}, {}), "gate") == {"gate": (0, 0)}
+    assert record(Outcomes({}, {}), "gate") == {"gate": (0, 0)}
+    assert resolve_waiters(set(), Outcomes({"b": Status.SUCCESS}, {})) == {}
+
+
+@pytest.mark.parametrize("way", ["at once", "in steps"])
+def test_all_watchers_are_resolved(way, monkeypatch):
+    if way == "in steps":
+        monkeypatch.setattr(dependencies, "resolve_at_once", lambda outcomes: None)
+    watch("both", "a", "b")
+    watch("one", "b")
+    watch("none", "c")
+    watch("of chain", "a", chain=True)
+    watch("of other chain", "b", chain=True)
+    watch("knows it", "a", outcome="success")
+    ended = Outcomes({"a": Status.SUCCESS, "b": Status.DEAD}, {"a": Status.CANCELLED})
+    answer = resolve_waiters(set(), ended)
+    assert answer == read_waiters(answer)
+    assert {"both", "one", "of chain"} <= set(answer) <= {*WAITERS} - {"none"}
+    stands = {id: (succeeded, missed) for id, *_, succeeded, missed, _ in read_waiters(WAITERS).values()}
+    assert {id: (outcomes(id), stands[id]) for id in WAITERS} == {
+        "both": ({"a": "success", "b": "dead"}, (1, 1)),
+        "one": ({"b": "dead"}, (0, 1)),
+        "none": ({"c": ""}, (0, 0)),
+        "of chain": ({"a": "cancelled"}, (0, 1)),
+        "of other chain": ({"b": ""}, (0, 0)),
+        "knows it": ({"a": "success"}, (1, 0)),
+    }
+
+
+def test_named_waiters_are_resolved_too():
+    watch("gate", "a")
+    watch("named", "b")
+    assert resolve_waiters({"named"}, Outcomes({"a": Status.SUCCESS}, {})) == read_waiters(["gate", "named"])
+
+
+@on_postgres
+@pytest.mark.parametrize("version", ["fast"], indirect=True)
+@pytest.mark.parametrize(("keeps_plans", "statements"), [(True, ["RESOLVE"]), (False, ["SELECT"])])
+def test_outcomes_without_watchers_take_one_statement(keeps_plans, statements, monkeypatch):
+    """A session that keeps no plans would plan the large statement for each work that settles alone."""
+    monkeypatch.setattr(dependencies, "keeps_plans", lambda database: keeps_plans)
+    with CaptureQueriesContext(connection) as run:
+        assert resolve_waiters(set(), Outcomes({"step": Status.SUCCESS}, {"chain": Status.SUCCESS})) == {}
+    assert ["RESOLVE" if "FOR UPDATE" in query["sql"] else "SELECT" for query in run] == statements
+
+
+def test_watchers_and_named_waiters_are_locked_in_id_order():
+    watch("gate", "a", "b")
+    watch("of chain", "c", chain=True)
+    watch("named")
+    watch("other", "d")
+    outcomes = Outcomes({"b": Status.SUCCESS}, {"c": Status.DEAD})
+    with CaptureQueriesContext(connection) as run, transaction.atomic():
+        assert set(resolve_waiters({"named"}, outcomes)) == {"gate", "named", "of chain"}
+    [locking] = [query["sql"] for query in run if "ORDER BY" in query["sql"]]
+    assert locking.index("gate") < locking.index("named") < locking.index("of chain")
+
+
+@pytest.mark.parametrize("number", [WORTH_COPYING - 1, WORTH_COPYING, 3 * WORTH_COPYING])
+def test_inserted_edges_keep_their_order_and_values_however_many_there_are(number):
+    watches = [Watch(f"w\\{place}\tä", place % 3 == 0, "success" * (place % 2)) for place in range(number)]
+    row = WaiterRow("gate", '"all-success"', "dead", number, number // 2, 0, False)
+    insert_waiters([row], {"gate": watches})
+    stored = Edge.objects.filter(waiter_id="gate").order_by("position")
+    assert [Watch(*edge) for edge in stored.values_list("watched_id", "chain", "outcome")] == watches
+    assert [edge.position for edge in stored] == list(range(number))
+
+
+def test_the_watchers_of_many_works_are_found():
+    watch("gate", *(f"w{number}" for number in range(600)))
+    watch("other", "w599", "elsewhere")
+    assert watchers_of(f"w{number}" for number in range(600)) == {"gate", "other"}
+    assert watchers_of(["nowhere"]) == set()
+
+
+@contextmanager
+def resolving_elsewhere(outcomes: Outcomes) -> Iterator[Callable[[], object]]:
+    """Open a transaction here; at its end another one, which resolves waiters, waits for it.
+
+    The other's answer is given after the block.
+    """
+    answers: list[object] = []
+
+    def resolve() -> None:
+        with transaction.atomic():
+            answers.append(resolve_waiters(set(), outcomes))
+
+    with ExitStack() as threads, transaction.atomic():
+        yield lambda: answers.pop()
+        threads.enter_context(in_thread(resolve))
+        eventually(somebody_waits)
+
+
+@transactional
+@on_postgres
+def test_outcomes_that_another_recorded_while_a_waiter_was_locked_are_seen():
+    """One statement sees edges as they were when it began."""
+    watch("gate", "a", "b", "c")
+    with resolving_elsewhere(Outcomes({"a": Status.SUCCESS, "b": Status.SUCCESS}, {})) as answer:
+        record_outcomes(lock_waiters(["gate"]), Outcomes({"a": Status.DEAD, "b": Status.SUCCESS}, {}))
+    assert answer() == read_waiters(["gate"])
+    assert outcomes("gate") == {"a": "success", "b": "success", "c": ""}
+    assert (read_waiters(["gate"])["gate"].succeeded, read_waiters(["gate"])["gate"].missed) == (2, 0)
+
+
+@transactional
+@on_postgres
+@pytest.mark.parametrize("version", ["fast"], indirect=True)
+def test_a_waiter_that_was_only_locked_is_resolved_at_once(monkeypatch):
+    watch("gate", "a", "b")
+    with resolving_elsewhere(Outcomes({"a": Status.SUCCESS}, {})) as answer:
+        lock_waiters(["gate"])
+        monkeypatch.setattr(dependencies, "record_outcomes", None)
+    assert answer() == read_waiters(["gate"])
+    assert (outcomes("gate"), read_waiters(["gate"])["gate"].succeeded) == ({"a": "success", "b": ""}, 1)
+
+
+@transactional
+@on_postgres
+def test_a_waiter_that_is_deleted_meanwhile_is_left_out():
+    watch("gate", "a")
+    watch("other", "a")
+    with resolving_elsewhere(Outcomes({"a": Status.SUCCESS}, {})) as answer:
+        lock_waiters(["gate"])
+        Edge.objects.filter(waiter_id="gate").delete()
+        Waiter.objects.filter(work_id="gate").delete()
+    assert answer() == read_waiters(["other"])
+    assert outcomes("other") == {"a": "success"}

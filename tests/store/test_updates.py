@@ -1,0 +1,147 @@
+"""Updating many rows at once, and counting in a group."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from django_ayework.models import Group, Work
+from django_ayework.rules.states import Status
+from django_ayework.store import transitions
+from django_ayework.store.bulk import Update, update_of, update_rows
+from django_ayework.store.clock import clock
+from django_ayework.store.groups import GroupRow, count_in_group, find_group, insert_groups
+from django_ayework.store.rows import find_row
+from django_ayework.store.transitions import Won
+from django_ayework.testing.factories import WorkFactory
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
+HOSTILE = ['say "b"', "a\\", "\\N", "NULL", "null", "", " ", "{}", "{a,b}", "a,b", "\t\n\r", "Zoë 🦉"]
+HOSTILE += ["'; --", "%s", "[1]", '{"a": 1}']
+
+
+def test_texts_of_any_kind_arrive_unchanged():
+    works = WorkFactory.create_batch(len(HOSTILE))
+    update_rows(Work, {work.id: {"error": text} for work, text in zip(works, HOSTILE, strict=True)})
+    assert [Work.objects.get(id=work.id).error for work in works] == HOSTILE
+
+
+def test_different_and_shared_values_are_written():
+    one, two = WorkFactory.create_batch(2)
+    now, shared = clock.now(), {"worker": "w", "unit": None}
+    changes = [{"priority": 1, "deadline": now, **shared}, {"priority": 2, "deadline": None, **shared}]
+    update_rows(Work, dict(zip([one.id, two.id], changes, strict=True)))
+    written = Work.objects.in_bulk()
+    assert [written[work.id].priority for work in (one, two)] == [1, 2]
+    assert [written[work.id].deadline for work in (one, two)] == [now, None]
+    assert {work.worker for work in written.values()} == {"w"}
+    update = update_of({"a": {"x": 1, "y": "s"}, "b": {"x": 2, "y": "s"}})
+    assert update == Update(["a", "b"], {"x": [1, 2]}, {"y": "s"})
+
+
+def won(*works: Work, delivery: int = 0) -> set[str]:
+    return transitions.succeed([Won(work.id, delivery, f'"{work.id}"') for work in works], "w", clock.now())
+
+
+def test_works_that_succeed_keep_the_columns_that_a_success_does_not_change():
+    works = WorkFactory.create_batch(3, status="running", worker="w", attempt=2, priority=7, error="once")
+    gone = WorkFactory(status="running", worker="w")
+    Work.objects.filter(id=gone.id).delete()
+    assert won(*works) == {work.id for work in works}
+    assert won(gone) == set()
+    for work in works:
+        written = Work.objects.get(id=work.id)
+        assert (written.status, written.result, written.completed_by) == ("success", f'"{work.id}"', "w")
+        assert (written.worker, written.leased_until, written.error) == (None, None, "")
+        assert (written.attempt, written.priority, written.run_at) == (2, 7, work.run_at)
+        assert written.ended_at is not None
+
+
+moved_meanwhile = pytest.mark.parametrize(
+    "elsewhere", [{"delivery": 1}, {"worker": "other"}, {"status": "pending"}, {"status": "cancelled"}]
+)
+
+
+@moved_meanwhile
+def test_a_work_that_has_been_moved_meanwhile_does_not_succeed(elsewhere, django_assert_num_queries):
+    """A single work is written by one statement, which checks delivery, worker and status."""
+    held, alone = WorkFactory.create_batch(2, status="running", worker="w")
+    lost = WorkFactory(**{"status": "running", "worker": "w", **elsewhere})
+    assert won(held, lost) == {held.id}
+    with django_assert_num_queries(2):
+        assert (won(alone), won(lost)) == ({alone.id}, set())
+    statuses = dict(Work.objects.values_list("id", "status"))
+    assert statuses == {held.id: "success", alone.id: "success", lost.id: lost.status}
+    assert Work.objects.get(id=lost.id).result is None
+
+
+@moved_meanwhile
+def test_a_work_that_has_been_moved_meanwhile_does_not_fail(elsewhere):
+    held = WorkFactory.create_batch(2, status="running", worker="w")
+    lost = WorkFactory(status="running", worker="w")
+    moves = [find_row(work.id).becoming(Status.DEAD, error="late") for work in (*held, lost)]
+    Work.objects.filter(id=lost.id).update(**elsewhere)
+    assert transitions.apply(moves) == {work.id for work in held}
+    assert Work.objects.get(id=lost.id).error == ""
+
+
+def test_large_texts_go_in_several_statements():
+    works = WorkFactory.create_batch(20)
+    texts = {work.id: f"{n:02}".ljust(900_000, "x") for n, work in enumerate(works)}
+    update_rows(Work, {id: {"result": text} for id, text in texts.items()})
+    assert all(Work.objects.get(id=id).result == text for id, text in texts.items())
+
+
+counts = st.integers(min_value=-3, max_value=3)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(
+    row=st.builds(
+        GroupRow,
+        id=st.just("g"),
+        open=st.integers(0, 4),
+        total=st.just(9),
+        dead=st.just(1),
+        done_at=st.none(),
+        value=st.sampled_from([None, "1"]),
+        final=st.booleans(),
+    ),
+    was_done=st.booleans(),
+    gains=st.tuples(counts, counts, counts),
+    word=st.sampled_from([(None, False), ("null", False), ("2", True)]),
+)
+def test_the_row_becomes_what_the_rules_say(row, was_done, gains, word):
+    Group.objects.all().delete()
+    now = clock.now()
+    row = row._replace(done_at=now - timedelta(hours=1) if was_done else None)
+    insert_groups([row, row._replace(id="other")])
+    becomes = row.adding(*gains, now).saying(*word)
+    assert count_in_group("g", *gains, now, *word) == becomes
+    assert find_group("g") == becomes
+    assert find_group("other") == row._replace(id="other")
+
+
+def test_a_group_is_done_when_its_last_member_ends_and_not_before_or_again():
+    now = clock.now()
+    assert GroupRow("g", open=2).adding(-1, 0, 0, now).done_at is None
+    assert GroupRow("g", open=1).adding(-1, 0, 0, now).done_at == now
+    earlier = now - timedelta(hours=1)
+    assert GroupRow("g", open=0, done_at=earlier).adding(0, -1, 0, now).done_at == earlier
+    assert GroupRow("g", open=0, done_at=earlier).adding(1, 1, 0, now).done_at is None
+
+
+def test_a_value_replaces_the_one_before_until_one_is_final():
+    row = GroupRow("g", value="1")
+    assert row.saying("2", final=False) == row._replace(value="2")
+    assert row.saying("2", final=True) == row._replace(value="2", final=True)
+    assert row.saying("2", final=True).saying("3", final=False) == row._replace(value="2", final=True)
+    assert row.saying(None, final=False) == row
+
+
+def test_counting_in_a_missing_group_changes_nothing():
+    assert count_in_group("nowhere", -1, 0, 0, clock.now()) is None
+    assert Group.objects.count() == 0

@@ -1,0 +1,107 @@
+"""A new project, written from the documentation of Django alone, that names our backend in ``TASKS``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tasks.kit import NAME
+
+TASKS = """
+from django.db import transaction
+
+from {framework} import task
+
+
+@task
+def greet(addresses, subject):
+    return f"{{subject}} {{' '.join(addresses)}}"
+
+
+@task(priority=2, queue_name="reports", takes_context=True)
+def count(context, numbers):
+    return [sum(numbers), context.attempt]
+
+
+@task()
+async def later(text):
+    return text.upper()
+
+
+@task
+def refuse(order):
+    raise ValueError(f"order {{order}} is closed")
+
+
+def after_commit(found):
+    with transaction.atomic():
+        transaction.on_commit(lambda: found.append(greet.enqueue(["bob"], subject="Later")))
+"""
+SETTINGS = """
+INSTALLED_APPS += ["django_ayework", "news"]
+TASKS = {
+    "default": {
+        "BACKEND": "django_ayework.contrib.tasks.AyeworkBackend",
+        "QUEUES": ["default", "reports"],
+        "OPTIONS": {"RETRY": {"attempts": 1}},
+    }
+}
+"""
+ENQUEUE = """
+import asyncio
+from news.tasks import after_commit, count, greet, later, refuse
+
+results = [
+    greet.enqueue(addresses=["ann"], subject="Now"),
+    count.using(priority=10).enqueue([1, 2, 3]),
+    asyncio.run(later.aenqueue("text")),
+    refuse.enqueue(7),
+]
+after_commit(results)
+print(*(result.id for result in results))
+"""
+LOOK = """
+from {framework} import TaskResultStatus, default_task_backend
+
+results = [default_task_backend.get_result(id) for id in {ids!r}]
+for result in results:
+    assert result.is_finished, result.status
+    if result.status == TaskResultStatus.SUCCESSFUL:
+        print(result.task.name, result.return_value, result.attempts)
+    else:
+        print(result.task.name, result.errors[-1].exception_class_path, len(result.errors))
+"""
+
+
+@pytest.mark.vendors("sqlite")
+def test_a_project_written_from_the_documentation_of_django_runs(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "DATABASE"))}
+
+    def manage(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=env, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def shell(code: str) -> str:
+        return manage("manage.py", "shell", "-v0", "-c", code)
+
+    manage("-m", "django", "startproject", "site_of_news", ".")
+    manage("manage.py", "startapp", "news")
+    (tmp_path / "news" / "tasks.py").write_text(TASKS.format(framework=NAME))
+    with (tmp_path / "site_of_news" / "settings.py").open("a") as settings:
+        settings.write(SETTINGS)
+    manage("manage.py", "migrate", "-v0")
+    ids = shell(ENQUEUE).split()
+    manage("manage.py", "ayework_worker", "--burst")
+    assert shell(LOOK.format(framework=NAME, ids=ids)).splitlines() == [
+        "greet Now ann 1",
+        "count [6, 1] 1",
+        "later TEXT 1",
+        "refuse builtins.ValueError 1",
+        "greet Later bob 1",
+    ]

@@ -1,0 +1,186 @@
+"""``testing.faults``: handlers meet the ends of workers, leases and databases in ``drain()``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError, transaction
+
+from django_ayework import BatchItem, Context, Retry, UnknownWorkType, batch_work, enqueue, work
+from django_ayework.models import Attempt
+from django_ayework.signals import work_succeeded
+from django_ayework.testing import drain, faults
+from tests.app.models import Order
+from tests.app.works import add
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=[False, True], ids=["test case", "transaction test case"])
+def database(request: Any) -> None:
+    """A test within a transaction, and one that commits."""
+    request.getfixturevalue("transactional_db" if request.param else "db")
+
+
+@work(name="faults.careless")
+def careless(reference: str) -> None:
+    Order.objects.create(reference=reference)
+
+
+@work(name="faults.atomic", atomic=True)
+def careful(reference: str) -> None:
+    Order.objects.create(reference=reference)
+
+
+@work(name="faults.staged")
+def staged(ctx: Context, reference: str) -> Any:
+    with ctx.prepare():
+        pass
+    with ctx.complete():
+        Order.objects.create(reference=reference)
+        return ctx.result(reference)
+
+
+@batch_work(name="faults.batch")
+def batch(items: list[BatchItem[str]]) -> list[None]:
+    Order.objects.bulk_create(Order(reference=item.input) for item in items)
+    return [None for _ in items]
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    ("type", "orders"), [(careless, 2), (careful, 1), (staged, 1)], ids=lambda value: str(value)
+)
+def test_a_work_that_is_delivered_twice_shows_whether_its_handler_is_idempotent(
+    type: Any, orders: int
+) -> None:
+    handle = enqueue(type(reference="a"))
+    with faults.deliver_twice(type) as met:
+        report = drain()
+    assert met == [handle.id]
+    assert (report.ran, report.succeeded) == (2, 1)
+    assert Order.objects.count() == orders
+    assert handle.state().attempt == 2
+    assert [each.outcome for each in Attempt.objects.filter(work_id=handle.id)] == ["lost"]
+
+
+def test_the_items_of_a_batch_are_delivered_twice() -> None:
+    handles = [enqueue(batch(str(number))) for number in range(3)]
+    with faults.deliver_twice("faults.batch") as met:
+        drain()
+    assert sorted(met) == sorted(handle.id for handle in handles)
+    assert Order.objects.count() == 6
+
+
+def test_other_types_meet_nothing_and_only_the_first_attempt_does() -> None:
+    enqueue(careless(reference="a"))
+    enqueue(add(a=1, b=2))
+    with faults.deliver_twice(add) as met:
+        assert drain().ran == 3
+        enqueue(add(a=1, b=2))
+        assert drain().ran == 2
+    assert len(met) == 2
+    enqueue(add(a=1, b=2))
+    assert drain().ran == 1
+
+
+def test_a_work_with_one_attempt_is_dead_when_its_worker_dies() -> None:
+    handle = enqueue(careless(reference="a"), retry=Retry(attempts=1))
+    with faults.deliver_twice():
+        drain(raises=False)
+    assert (handle.state().status, handle.state().reason) == ("dead", "exhausted")
+
+
+@pytest.mark.usefixtures("database")
+def test_after_the_commit_callbacks_and_signals_are_lost_and_the_database_is_complete() -> None:
+    heard: list[str] = []
+
+    @work(name="faults.calls_back")
+    def calls_back(ctx: Context) -> Any:
+        with transaction.atomic():
+            transaction.on_commit(lambda: heard.append("callback"))
+            Order.objects.create(reference="a")
+        return ctx.queue([add(a=1, b=2)])
+
+    def hear(sender: str, **facts: Any) -> None:
+        heard.append(sender)
+
+    work_succeeded.connect(hear)
+    try:
+        handle = enqueue(calls_back())
+        with faults.die_after_commit(calls_back):
+            drain(limit=1)
+        assert heard == []
+        assert handle.state().status == "success"
+        assert Order.objects.count() == 1
+        drain()
+        assert heard == ["shop.add"]
+        assert handle.group() == 3
+    finally:
+        work_succeeded.disconnect(hear)
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    ("type", "orders"), [(careless, 2), (careful, 1), (staged, 1)], ids=lambda value: str(value)
+)
+def test_the_outcome_of_a_work_whose_lease_was_lost_is_refused(type: Any, orders: int) -> None:
+    handle = enqueue(type(reference="a"))
+    with faults.lose_lease(type):
+        report = drain()
+    assert (report.ran, report.succeeded) == (2, 1)
+    assert Order.objects.count() == orders
+    assert handle.state().attempt == 2
+
+
+def test_a_handler_sees_that_its_lease_was_lost() -> None:
+    seen: list[Any] = []
+
+    @work(name="faults.watchful")
+    def watchful(ctx: Context) -> None:
+        seen.append(ctx.signal.reason)
+
+    enqueue(watchful())
+    with faults.lose_lease():
+        drain()
+    assert seen == ["taken_by_another_worker", None]
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("type", [careless, careful], ids=str)
+@pytest.mark.parametrize("after", [0, 1])
+def test_statements_of_the_handler_fail_when_the_database_is_lost(type: Any, after: int) -> None:
+    @work(name="faults.two_orders", atomic=type is careful)
+    def two_orders() -> None:
+        Order.objects.create(reference="first")
+        Order.objects.create(reference="second")
+
+    handle = enqueue(two_orders())
+    with faults.lose_database(two_orders, after=after):
+        drain(raises=False)
+    state = handle.state()
+    assert (state.status, state.attempt) == ("scheduled", 1)
+    assert "faults.lose_database" in Attempt.objects.get(work_id=handle.id).error
+    assert Order.objects.count() == 0 or (type is careless and after == 1)
+
+
+def test_a_lost_database_is_raised_by_drain() -> None:
+    enqueue(careless(reference="a"))
+    with pytest.raises(OperationalError, match="lost"), faults.lose_database():
+        drain()
+
+
+def test_a_block_in_which_no_work_meets_the_fault_fails() -> None:
+    with (
+        pytest.raises(
+            AssertionError, match=r"faults.deliver_twice\(\) met no work of shop.add: drain\(\) has run none"
+        ),
+        faults.deliver_twice(add),
+    ):
+        drain()
+
+
+def test_a_name_that_no_type_has_is_refused() -> None:
+    with pytest.raises(UnknownWorkType, match=r"Did you mean 'shop.add'"), faults.lose_lease("shop.ad"):
+        pass

@@ -1,0 +1,250 @@
+"""Assertions, time travel and factories."""
+
+from __future__ import annotations
+
+import unittest
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import django.test
+import pytest
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from django_ayework import Status, UnknownWorkType, dependency, enqueue, get_handle, registry, work
+from django_ayework.define.requests import GATE_TYPE
+from django_ayework.models import Work
+from django_ayework.testing import factories, now, time_travel
+from django_ayework.testing.factories import (
+    DeadLetterFactory,
+    EngineFactory,
+    WorkFactory,
+)
+from tests.app.works import add, notify, pay
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+
+
+def test_works_come_oldest_first_whatever_their_status(enqueued: Any, drain: Any) -> None:
+    handles = [enqueue(add(a=1, b=2), id="zz"), enqueue(add(a=3, b=4)), enqueue(notify(order_id=1), id="aa")]
+    drain(limit=1)
+    assert [state.id for state in enqueued()] == [handle.id for handle in handles]
+    assert [state.id for state in enqueued(add)] == [handle.id for handle in handles[:2]]
+    assert enqueued("shop.add") == enqueued(add)
+    assert enqueued("nothing") == []
+
+
+def test_only_the_named_inputs_must_match(enqueued: Any) -> None:
+    first, second = enqueue(add(a=1, b=2)), enqueue(add(a=1, b=3))
+    assert [state.id for state in enqueued(add, a=1)] == [first.id, second.id]
+    assert [state.id for state in enqueued(add, a=1, b=3)] == [second.id]
+    assert enqueued(add, a=2) == []
+    assert enqueued(add, c=None) == []
+    assert [state.id for state in enqueued(b=2)] == [first.id]
+    Work.objects.update(input="garbage")
+    assert enqueued(add, a=1) == []
+    assert len(enqueued(add)) == 2
+
+
+def test_ended_works_are_included_unless_a_status_is_given(enqueued: Any, drain: Any) -> None:
+    ended, scheduled = enqueue(add(a=1, b=2)), enqueue(add(a=3, b=4), delay=60)
+    due = enqueue(notify(order_id=1))
+    drain(limit=1)
+    assert [state.id for state in enqueued(status="success")] == [ended.id]
+    assert [state.id for state in enqueued(status=Status.PENDING)] == [due.id]
+    assert [state.id for state in enqueued(status=["pending", "scheduled"])] == [scheduled.id, due.id]
+    assert [state.id for state in enqueued(status=set(Status) - Status.terminal)] == [scheduled.id, due.id]
+    assert [state.id for state in enqueued(add, status="scheduled", a=3)] == [scheduled.id]
+    assert enqueued(add, status="pending") == []
+
+
+def test_an_unknown_status_is_refused(enqueued: Any) -> None:
+    with pytest.raises(ValueError, match="status=") as refused:
+        enqueued(status="pendng")
+    assert str(refused.value) == (
+        "expected status= to be one of blocked, scheduled, pending, running, success, dead, cancelled, "
+        "got: 'pendng'. Did you mean 'pending'?"
+    )
+
+
+@pytest.mark.parametrize("name", ["assert_enqueued", "assert_not_enqueued"])
+def test_assertions_refuse_what_no_work_can_be(name: str, request: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(registry, "_declared", {"shop.add": add, "shop.pay": pay})
+    assertion = request.getfixturevalue(name)
+    with pytest.raises(UnknownWorkType, match=r"^no work is named 'shop\.ad'\. Did you mean 'shop\.add'\?"):
+        assertion("shop.ad")
+    with pytest.raises(TypeError) as refused:
+        assertion(pay, order=7)
+    assert str(refused.value) == (
+        "expected one of the inputs of shop.pay (order_id), got: 'order'. Did you mean 'order_id'?"
+    )
+    with pytest.raises(TypeError, match=r"^no type of work has an input 'order_idd'\. Did you mean 'order_i"):
+        assertion(order_idd=7)
+    with pytest.raises(TypeError, match=r"^expected a type of work or its name, as in assert_enqueued\("):
+        assertion(add(a=1, b=2))
+
+
+def test_a_type_that_takes_any_input_has_no_unknown_one(assert_enqueued: Any) -> None:
+    @work(name="testing.anything")
+    def anything(**values: int) -> None: ...
+
+    enqueue(anything(a=1))
+    assert_enqueued(anything, a=1)
+    with pytest.raises(AssertionError):
+        assert_enqueued(anything, b=1)
+
+
+def test_the_newest_match_is_returned_also_of_gates_and_of_works_that_wait_for_the_commit(
+    assert_enqueued: Any, assert_not_enqueued: Any
+) -> None:
+    assert_not_enqueued(GATE_TYPE)
+    enqueue(add(a=1, b=2), id="zz")
+    newest = enqueue(add(a=1, b=2), priority=4, id="aa")
+    state = assert_enqueued(add, a=1)
+    assert (state.id, state.priority) == (newest.id, 4)
+    with transaction.atomic():
+        handle = enqueue(add(a=3, b=2), on_commit=True)
+    assert assert_enqueued(add, a=3).id == handle.id
+    gate = enqueue(dependency(["never"], [add(a=1, b=2)]))
+    assert assert_enqueued(GATE_TYPE).id == gate.id
+
+
+def test_messages_name_the_expected_and_the_queued_works(
+    assert_enqueued: Any, assert_not_enqueued: Any
+) -> None:
+    assert_not_enqueued()
+    with pytest.raises(AssertionError) as raised:
+        assert_enqueued(add, a=1)
+    assert str(raised.value) == "expected a work shop.add(a=1) to be queued; nothing is."
+    handle = enqueue(add(a=2, b=2))
+    assert_not_enqueued(add, a=1)
+    assert_not_enqueued(notify)
+    enqueue(notify(order_id=7))
+    with pytest.raises(AssertionError) as raised:
+        assert_enqueued("shop.add", a="one")
+    assert str(raised.value) == (
+        "expected a work shop.add(a='one') to be queued; "
+        'there is: shop.add {"a":2,"b":2}; shop.notify {"order_id":7}.'
+    )
+    with pytest.raises(AssertionError) as raised:
+        assert_not_enqueued(add, a=2)
+    assert str(raised.value) == (
+        f"expected no work shop.add(a=2) to be queued, but there are 1: {handle.id}."
+    )
+
+
+def ahead() -> float:
+    """How many seconds the engine is ahead of this host, to the nearest ten."""
+    return round((now() - datetime.now(UTC)).total_seconds(), -1)
+
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_it_moves_at_once_adds_up_and_is_undone_after_the_test(run: int) -> None:
+    assert ahead() == 0
+    time_travel(3600)
+    assert ahead() == 3600
+    time_travel(HOUR)
+    assert ahead() == 7200
+    time_travel(-HOUR)
+    assert ahead() == 3600
+
+
+def test_a_block_is_undone_at_its_end_and_by_an_error() -> None:
+    time_travel(HOUR)
+    with time_travel(HOUR):
+        assert ahead() == 7200
+        with time_travel(HOUR):
+            assert ahead() == 10_800
+        assert ahead() == 7200
+    assert ahead() == 3600
+    with pytest.raises(ZeroDivisionError), time_travel(HOUR):
+        _ = 1 / 0
+    assert ahead() == 3600
+
+
+@pytest.mark.django_db
+def test_what_is_due_follows_the_clock(drain: Any) -> None:
+    handle = enqueue(add(a=1, b=2), delay=3600)
+    with time_travel(3599):
+        assert drain().ran == 0
+    with time_travel(3601):
+        assert drain().ran == 1
+        state = handle.state()
+        assert state is not None and state.ended_at is not None
+        assert abs((state.ended_at - now()).total_seconds()) < 5
+
+
+@pytest.mark.django_db
+def test_works_are_queued_in_the_present_of_the_clock() -> None:
+    time_travel(timedelta(days=-400))
+    handle = enqueue(add(a=1, b=2))
+    assert abs((Work.objects.get(id=handle.id).queued_at - now()).total_seconds()) < 5
+    assert ahead() == -400 * 86_400
+
+
+@pytest.mark.parametrize("base", [unittest.TestCase, django.test.SimpleTestCase])
+def test_a_test_case_undoes_it_by_itself(base: type[unittest.TestCase]) -> None:
+    seen: list[float] = []
+
+    class Travels(base):  # type: ignore[misc, valid-type]
+        def test_one(self) -> None:
+            time_travel(HOUR)
+            self.helper()
+            seen.append(ahead())
+
+        def test_two(self) -> None:
+            seen.append(ahead())
+
+        def helper(self) -> None:
+            time_travel(HOUR)
+
+        def runTest(self) -> None: ...
+
+    result = unittest.TestResult()
+    unittest.TestSuite([Travels("test_one"), Travels("test_two")]).run(result)
+    assert result.wasSuccessful(), result.errors
+    assert seen == [7200, 0]
+    assert ahead() == 0
+
+
+ALL = [
+    factory
+    for factory in vars(factories).values()
+    if isinstance(factory, type) and issubclass(factory, EngineFactory) and factory is not EngineFactory
+]
+
+
+def test_every_model_has_a_factory() -> None:
+    made = {factory._meta.model for factory in ALL}
+    models = apps.get_app_config("django_ayework").get_models()
+    assert made == {model for model in models if model._meta.managed}
+
+
+@pytest.mark.parametrize("factory", ALL, ids=lambda factory: factory.__name__)
+def test_a_factory_makes_rows_that_are_valid_and_differ(factory: Any) -> None:
+    rows = factory.create_batch(3)
+    for row in rows:
+        try:
+            row.clean_fields()
+        except ValidationError as invalid:
+            pytest.fail(f"{factory.__name__}: {invalid}")
+        assert type(row).objects.get(pk=row.pk) == row
+        assert str(row)
+    assert len({row.pk for row in rows}) == 3
+
+
+def test_a_work_of_a_factory_has_a_state_and_can_be_run(drain: Any) -> None:
+    for status in Status:
+        state = get_handle(WorkFactory(status=status).id).state()
+        assert state is not None and state.status is status
+        assert (state.ended_at is not None) == (status in Status.terminal)
+    state = get_handle(DeadLetterFactory().id).state()
+    assert state is not None
+    assert (state.status, state.reason, state.error) == ("dead", "exhausted", "ValueError: no luck")
+    assert state.ended_at is not None
+    Work.objects.all().delete()
+    row = WorkFactory(input='{"a":3,"b":4}')
+    assert drain().succeeded == 1
+    assert get_handle(row.id).result(timeout=0) == 7

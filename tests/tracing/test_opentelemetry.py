@@ -1,0 +1,276 @@
+"""OpenTelemetry: the spans, what leads from one to another, and their attributes."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
+from opentelemetry.trace import SpanKind, StatusCode, TraceFlags
+
+from django_ayework import dependency, enqueue, enqueue_many, work
+from django_ayework.contrib.opentelemetry import AyeworkInstrumentor
+from django_ayework.flow.options import headers_of
+from django_ayework.models import Work
+from django_ayework.testing import drain, perform, running_worker
+from tests.processes import ROOT
+from tests.tracing import works
+
+pytestmark = pytest.mark.django_db
+
+
+class Spans:
+    """What was exported."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(sampler=ParentBased(sampler))
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.exporter.get_finished_spans() if span.name == name]
+
+    def one(self, name: str) -> Any:
+        [span] = self.named(name)
+        return span
+
+
+@pytest.fixture
+def sampler() -> Sampler:
+    return ALWAYS_ON
+
+
+@pytest.fixture
+def spans(sampler: Sampler) -> Iterator[Spans]:
+    recorded = Spans(sampler)
+    instrumentor = AyeworkInstrumentor()
+    instrumentor.instrument(tracer_provider=recorded.provider)
+    yield recorded
+    instrumentor.uninstrument()
+
+
+def links(span: ReadableSpan) -> dict[Any, list[int]]:
+    """The spans that this one is linked to, by what it says of the link."""
+    found: dict[Any, list[int]] = {}
+    for link in span.links:
+        found.setdefault(link.attributes["ayework.link"], []).append(link.context.span_id)
+    return found
+
+
+def test_an_attempt_continues_the_trace_of_the_request(spans):
+    tracer = spans.provider.get_tracer("shop")
+    with tracer.start_as_current_span("request"):
+        handle = enqueue(works.plain(), queue="mail")
+    drain()
+    request, send, process = map(spans.one, ("request", "send tracing.plain", "process tracing.plain"))
+    assert (send.kind, process.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+    assert send.parent.span_id == request.context.span_id
+    assert process.parent.span_id == send.context.span_id
+    assert process.context.trace_id == request.context.trace_id
+    about = {
+        "messaging.system": "ayework",
+        "messaging.destination.name": "mail",
+        "messaging.message.id": handle.id,
+        "ayework.type": "tracing.plain",
+    }
+    operation = {"messaging.operation.name": "send", "messaging.operation.type": "send"}
+    assert send.attributes == {**about, **operation}
+    assert process.attributes == {
+        **about,
+        **dict.fromkeys(operation, "process"),
+        "messaging.client.id": "drain",
+        "ayework.attempt": 1,
+    }
+    assert process.status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("quick_polls")
+def test_in_a_worker_the_span_is_the_current_one_of_the_handler(spans):
+    tracer = spans.provider.get_tracer("shop")
+
+    def call() -> None:
+        tracer.start_span("call").end()
+
+    @work(name="tracing.calling")
+    def plain() -> None:
+        call()
+
+    @work(name="tracing.acalling")
+    async def asynchronous() -> None:
+        call()
+
+    with running_worker(concurrency=2):
+        for request in (plain(), asynchronous()):
+            enqueue(request).result(20)
+    called = [span.parent.span_id for span in spans.named("call")]
+    assert called == [
+        spans.one(f"process tracing.{name}").context.span_id for name in ("calling", "acalling")
+    ]
+
+
+def test_an_error_is_recorded_with_the_attempt_and_the_reason(spans):
+    enqueue(works.failing())
+    drain(raises=False)
+    first, second = spans.named("process tracing.failing")
+    names = ("ayework.attempt", "ayework.outcome")
+    assert [[span.attributes[name] for name in names] for span in (first, second)] == [
+        [1, "failed"],
+        [2, "died"],
+    ]
+    assert "ayework.reason" not in first.attributes
+    assert second.attributes["ayework.reason"] == "exhausted"
+    assert second.attributes["error.type"] == "builtins.ValueError"
+    assert (second.status.status_code, second.status.description) == (
+        StatusCode.ERROR,
+        "builtins.ValueError: no luck",
+    )
+    [event] = second.events
+    assert event.attributes["exception.message"] == "no luck"
+    assert first.parent == second.parent
+    assert perform(works.failing()).error is not None
+
+
+def test_a_deferral_is_no_error(spans):
+    enqueue(works.deferring())
+    drain()
+    span = spans.one("process tracing.deferring")
+    assert (span.attributes["ayework.outcome"], span.status.status_code) == ("deferred", StatusCode.UNSET)
+
+
+def test_works_that_are_queued_together_have_one_span(spans):
+    enqueue_many([works.plain() for _ in range(5)])
+    drain()
+    send = spans.one("send tracing.plain")
+    assert send.attributes["messaging.batch.message_count"] == 5
+    assert "messaging.message.id" not in send.attributes
+    attempts = spans.named("process tracing.plain")
+    assert [span.parent.span_id for span in attempts] == [send.context.span_id] * 5
+
+
+@pytest.mark.parametrize(("first", "relation"), [(works.parent, "parent"), (works.step, "previous")])
+def test_a_child_and_a_continuation_are_linked_to_the_attempt_before(spans, first, relation):
+    enqueue(first())
+    drain()
+    before = spans.one(f"process {first.name}").context
+    send, after = spans.one("send tracing.plain"), spans.one("process tracing.plain")
+    assert send.parent.span_id == before.span_id
+    assert after.context.trace_id == before.trace_id
+    assert links(after) == {relation: [before.span_id]}
+
+
+def test_a_released_work_is_linked_to_what_its_gate_waited_for(spans):
+    one, two = works.plain(), works.atomic()
+    gate = enqueue(dependency(on=[one, two], queue=[works.last(), works.alast()]))
+    for request in (one, two):
+        enqueue(request)
+    drain()
+    sent = [spans.one(f"send tracing.{name}").context.span_id for name in ("plain", "atomic")]
+    for name in ("last", "alast"):
+        released = spans.one(f"process tracing.{name}")
+        assert {key: sorted(ids) for key, ids in links(released).items()} == {"waited_for": sorted(sent)}
+        finished = spans.exporter.get_finished_spans()
+        [queued] = [span for span in finished if span.context.span_id == released.parent.span_id]
+        assert queued.attributes["messaging.message.id"] == gate.id
+
+
+def test_a_batch_is_one_span_that_is_linked_to_each_work(spans):
+    handles = [enqueue(works.batched(number)) for number in (2, 3)]
+    drain(limit=2, raises=False)
+    sent = [span.context.span_id for span in spans.named("send tracing.batched")]
+    span = spans.one("process tracing.batched")
+    assert span.parent is None
+    assert [(link.context.span_id, link.attributes["messaging.message.id"]) for link in span.links] == [
+        (id, handle.id) for id, handle in zip(sent, handles, strict=True)
+    ]
+    assert (span.attributes["messaging.batch.message_count"], span.attributes["ayework.failed"]) == (2, 1)
+    assert [event.attributes["messaging.message.id"] for event in span.events] == [handles[1].id]
+
+
+def test_baggage_is_stored_and_is_there_in_the_handler(spans):
+    found: list[object] = []
+
+    @work(name="tracing.carrying")
+    def carrying() -> None:
+        found.append(baggage.get_baggage("tenant"))
+
+    token = attach(baggage.set_baggage("tenant", "acme"))
+    enqueue(carrying())
+    detach(token)
+    drain()
+    assert found == ["acme"]
+    assert headers_of(Work.objects.get().options)["baggage"] == "tenant=acme"
+    assert baggage.get_baggage("tenant") is None
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
+def test_what_a_request_does_not_sample_is_not_sampled_later(spans):
+    one = works.plain()
+    enqueue(dependency(on=[one], queue=[works.last()]))
+    enqueue(one)
+    enqueue(works.step())
+    sample_in_the_worker(spans, ParentBased(ALWAYS_ON))
+    drain()
+    assert spans.exporter.get_finished_spans() == ()
+    continued = headers_of(Work.objects.get(chain_index=1).options)
+    assert list(continued) == ["traceparent"]
+    assert not int(continued["traceparent"][-2:], 16) & TraceFlags.SAMPLED
+
+
+@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
+def test_a_work_that_is_not_sampled_has_no_span_but_the_trace_of_its_request(spans):
+    traces: list[int] = []
+
+    @work(name="tracing.asking")
+    def asking() -> None:
+        traces.append(trace.get_current_span().get_span_context().trace_id)
+
+    enqueue(asking())
+    sample_in_the_worker(spans, ALWAYS_ON)
+    drain()
+    assert spans.exporter.get_finished_spans() == ()
+    stored = headers_of(Work.objects.get().options)["traceparent"]
+    assert traces == [int(stored.split("-")[1], 16)]
+
+
+def sample_in_the_worker(spans: Spans, sampler: Sampler) -> None:
+    """Instrument anew, as a process that samples otherwise than the one that has queued."""
+    AyeworkInstrumentor().uninstrument()
+    provider = TracerProvider(sampler=sampler)
+    provider.add_span_processor(SimpleSpanProcessor(spans.exporter))
+    AyeworkInstrumentor().instrument(tracer_provider=provider)
+
+
+def test_without_a_provider_and_without_the_instrumentor_nothing_is_stored():
+    enqueue(works.plain())
+    AyeworkInstrumentor().instrument()
+    enqueue(works.plain())
+    AyeworkInstrumentor().uninstrument()
+    assert [headers_of(text) for text in Work.objects.values_list("options", flat=True)] == [{}, {}]
+
+
+@pytest.mark.parametrize("name", ["opentelemetry", "sentry"])
+def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
+    package = {"opentelemetry": "opentelemetry", "sentry": "sentry_sdk"}[name]
+    for module in [each for each in sys.modules if each.startswith(f"django_ayework.contrib.{name}")]:
+        monkeypatch.delitem(sys.modules, module)
+    for module in [each for each in sys.modules if each.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"pip install django-ayework\[{name}\]"):
+        import_module(f"django_ayework.contrib.{name}")
+
+
+def test_the_entry_point_leads_to_the_instrumentor():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["opentelemetry_instrumentor"]["ayework"].partition(":")
+    assert getattr(import_module(module), name) is AyeworkInstrumentor

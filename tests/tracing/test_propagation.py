@@ -1,0 +1,250 @@
+"""Headers travel with works, and the blocks of propagators surround attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from django_ayework import enqueue, enqueue_many, get_handle, propagation, retry
+from django_ayework.flow.options import decode_options, headers_of
+from django_ayework.models import Work
+from django_ayework.propagation import Propagator, Queueing, RunningAttempt
+from django_ayework.testing import drain, perform, running_worker
+from tests.processes import eventually
+from tests.tracing import works
+
+pytestmark = pytest.mark.django_db
+
+
+class Tag(Propagator):
+    """Stores a text that counts up, and lets handlers see that of their work."""
+
+    def __init__(self) -> None:
+        self.queueings: list[Queueing] = []
+        self.attempts: list[RunningAttempt] = []
+        self.waited_for: list[Any] = []
+
+    def inject(self, queueing: Queueing) -> Mapping[str, str]:
+        self.queueings.append(queueing)
+        return {"tag": f"tag {len(self.queueings)}"}
+
+    def attach(self, attempt: RunningAttempt) -> Any:
+        self.attempts.append(attempt)
+        self.waited_for.append(list(attempt.waited_for(2)))
+        return self.block(attempt)
+
+    @contextmanager
+    def block(self, attempt: RunningAttempt) -> Iterator[None]:
+        token = works.current.set(attempt.headers.get("tag", "no tag"))
+        try:
+            yield
+        finally:
+            works.current.reset(token)
+
+
+@pytest.fixture(autouse=True)
+def seen() -> list[tuple[str, str]]:
+    works.seen.clear()
+    return works.seen
+
+
+@pytest.fixture
+def tag(registered: Any) -> Tag:
+    return registered(Tag())  # type: ignore[no-any-return]
+
+
+def headers() -> dict[str, Any]:
+    """The headers of the works, by type; of those of one type the last."""
+    return {type: headers_of(text) for type, text in Work.objects.values_list("type", "options")}
+
+
+def test_the_handler_runs_in_the_block_in_every_mode(tag, seen):
+    for request in (works.plain(), works.atomic(), works.staged(), works.asynchronous()):
+        enqueue(request)
+    drain()
+    assert seen == [
+        ("plain", "tag 1"),
+        ("atomic", "tag 2"),
+        ("staged, preparing", "tag 3"),
+        ("staged, completing", "tag 3"),
+        ("async", "tag 4"),
+        ("async, in a thread", "tag 4"),
+    ]
+    assert perform(works.plain()).error is None
+    assert seen[-1] == ("plain", "tag 5")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("quick_polls")
+def test_a_worker_runs_handlers_in_the_block_and_nothing_is_left_of_it(tag, seen):
+    with running_worker(concurrency=2):
+        for request in (works.plain(), works.asynchronous(), works.atomic()):
+            enqueue(request).result(20)
+        propagation.unregister(tag)
+        enqueue(works.plain(name="without")).result(20)
+        enqueue(works.asynchronous()).result(20)
+    assert seen == [
+        ("plain", "tag 1"),
+        ("async", "tag 2"),
+        ("async, in a thread", "tag 2"),
+        ("atomic", "tag 3"),
+        ("without", "nothing"),
+        ("async", "nothing"),
+        ("async, in a thread", "nothing"),
+    ]
+
+
+def test_works_that_are_queued_together_are_asked_about_once(tag):
+    ids = [handle.id for handle in enqueue_many([works.plain(), works.plain()])]
+    one = enqueue(works.plain(), queue="mail")
+    [many, single] = tag.queueings
+    assert (many.number, many.id, many.type, many.queue) == (2, None, "tracing.plain", "default")
+    assert (single.number, single.id, single.queue, single.parent) == (1, one.id, "mail", None)
+    texts = Work.objects.filter(id__in=ids).values_list("options", flat=True)
+    assert [headers_of(text) for text in texts] == [{"tag": "tag 1"}] * 2
+
+
+def test_an_outcome_queues_within_the_block_and_says_whose_it_is(tag, seen):
+    child, step, source = enqueue(works.parent()), enqueue(works.step()), enqueue(works.source())
+    drain()
+    found = [(each.type, each.number, each.parent, each.continues) for each in tag.queueings[3:]]
+    assert found == [
+        ("tracing.plain", 1, child.id, False),
+        ("tracing.plain", 1, step.id, True),
+        ("tracing.unit", 2, source.id, False),
+    ]
+    assert dict(seen) == {"child": "tag 4", "next step": "tag 5", "unit": "tag 6"}
+
+
+def test_a_gate_hands_its_headers_on_and_tells_what_its_works_waited_for(tag, seen):
+    enqueue(works.fan())
+    drain()
+    assert dict(seen) == {"one": "tag 2", "two": "tag 2", "last": "tag 2"}
+    assert headers()["tracing.last"] == {"tag": "tag 2"}
+    assert [waited for waited in tag.waited_for if waited] == [[{"tag": "tag 2"}] * 2]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("quick_polls")
+def test_a_blocked_work_on_the_event_loop_tells_what_it_waited_for(tag):
+    with running_worker(concurrency=1):
+        blocker = enqueue(works.plain())
+        enqueue(works.asynchronous(), blockers=[blocker.id]).result(20)
+    assert tag.waited_for == [[], [{"tag": "tag 1"}]]
+
+
+def test_headers_stay_when_a_work_is_retried_or_run_again(tag, seen):
+    failed, succeeded = enqueue(works.aborting()), enqueue(works.plain())
+    drain(raises=False)
+    retry(failed.id)
+    again = retry(succeeded.id, again=True)
+    drain(raises=False)
+    assert [each.works[0].headers for each in tag.attempts] == [
+        {"tag": "tag 1"},
+        {"tag": "tag 2"},
+        {"tag": "tag 1"},
+        {"tag": "tag 2"},
+    ]
+    assert get_handle(again.id).state().parent == succeeded.id
+    assert len(tag.queueings) == 2
+
+
+def test_the_end_of_the_block_knows_how_the_attempt_ended(tag):
+    for request in (works.plain(), works.failing(), works.aborting(), works.deferring()):
+        enqueue(request)
+    drain(raises=False)
+    ends = [
+        (attempt.type, attempt.works[0].attempt, each.outcome, each.reason, type(each.error).__name__)
+        for attempt in tag.attempts
+        for each in attempt.failures
+    ]
+    assert sorted(ends) == [
+        ("tracing.aborting", 1, "died", "aborted", "Abort"),
+        ("tracing.deferring", 1, "deferred", "", "Defer"),
+        ("tracing.failing", 1, "failed", "", "ValueError"),
+        ("tracing.failing", 2, "died", "exhausted", "ValueError"),
+    ]
+    assert perform(works.failing()).error is not None
+    assert tag.attempts[-1].failures[0].outcome is None
+
+
+def test_a_batch_is_one_attempt_of_many_works(tag, seen):
+    handles = enqueue_many([works.batched(number) for number in (1, 2, 3)])
+    drain(limit=3, raises=False)
+    [attempt] = tag.attempts
+    assert attempt.is_batch
+    assert [work.id for work in attempt.works] == [handle.id for handle in handles]
+    assert [each.work.id for each in attempt.failures] == [handles[0].id, handles[2].id]
+    assert seen == [("batch", "tag 1")]
+
+
+def test_the_input_is_told_as_people_are_shown_it(tag):
+    enqueue(works.failing(pin="1234", order=7))
+    drain(raises=False)
+    assert tag.attempts[0].shown_input() == {"pin": "••••", "order": 7}
+
+
+class Broken(Propagator):
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def inject(self, queueing: Queueing) -> Mapping[str, str]:
+        if self.place == "inject":
+            raise RuntimeError(self.place)
+        return {"n": 7} if self.place == "values" else {}  # type: ignore[dict-item]
+
+    def attach(self, attempt: RunningAttempt) -> Any:
+        if self.place == "attach":
+            raise RuntimeError(self.place)
+        return self.block()
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        if self.place == "enter":
+            raise RuntimeError(self.place)
+        yield
+        if self.place == "leave":
+            raise RuntimeError(self.place)
+
+
+@pytest.mark.parametrize("place", ["inject", "values", "attach", "enter", "leave"])
+def test_a_propagator_that_raises_is_reported_and_disturbs_nothing(place, registered, settings, seen):
+    reported: list[tuple[str, str]] = []
+    settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append((str(error), phase))}
+    registered(Broken(place))
+    registered(Tag())
+    enqueue(works.plain())
+    assert drain().succeeded == 1
+    assert seen == [("plain", "tag 1")]
+    [(error, phase)] = reported
+    expected = "expected inject() to return a mapping of texts" if place == "values" else place
+    assert (error.startswith(expected), phase) == (True, "hook")
+
+
+def test_what_is_no_propagator_is_refused(registered):
+    with pytest.raises(TypeError, match=r"expected a propagator, got: <class .*Tag'>; make an instance"):
+        registered(Tag)
+    assert registered(tag := Tag()) is registered(tag)
+    assert propagation.propagators.count(tag) == 1
+
+
+def test_headers_are_no_part_of_the_options(tag):
+    enqueue(works.failing(), timeout=5)
+    with_headers = Work.objects.get().options
+    propagation.unregister(tag)
+    Work.objects.all().delete()
+    enqueue(works.failing(), timeout=5)
+    without = Work.objects.get().options
+    assert with_headers == without[:-1] + ',"headers":{"tag":"tag 1"}}'
+    assert decode_options(with_headers) == decode_options(without)
+    assert headers_of(without) == {}
+    assert headers_of(with_headers[:-3]) == {}
+
+
+@pytest.mark.usefixtures("intake")
+def test_a_work_that_skips_the_queue_runs_in_the_block(tag, seen):
+    enqueue(works.plain(), skip_queue=True).result(20)
+    eventually(lambda: seen == [("plain", "tag 1")])

@@ -1,0 +1,115 @@
+"""The comparison of two versions names what is lost, doubled or run by the wrong one; it chooses a commit."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.upgrade.__main__ import Skipped, check_migrations, commit_of
+from tests.upgrade.checking import GATE, Queued, Report, findings
+
+QUEUED = [Queued("a", "plain", 7), Queued("b", "fan_out", 3, frozenset({"new"}))]
+WORKS = [
+    ("a", "upgraded.plain", "success", 2),
+    ("b", "upgraded.fan_out", "success", 1),
+    ("gate", GATE, "success", 0),
+]
+RUNS = [("a", 1, "old"), ("a", 2, "old"), ("b", 1, "new")]
+
+
+def found(queued=QUEUED, works=WORKS, runs=RUNS, values=(7, 3)):
+    return list(findings(queued, Report(works, runs, values), ["old", "new"]))
+
+
+def test_nothing_is_found_when_all_is_well():
+    assert found() == []
+
+
+def test_a_work_that_is_not_there_is_found_and_so_is_a_run_without_a_work():
+    assert found(works=WORKS[1:]) == ["plain a was queued and is not there", "a ran and is not there"]
+
+
+def test_a_wrong_value_is_found():
+    assert found(values=(8, 3)) == ["plain a: expected 7, got 8"]
+
+
+def test_a_work_that_ran_twice_in_one_attempt_is_found():
+    assert found(runs=[*RUNS, ("b", 1, "new")]) == ["upgraded.fan_out b has 1 attempts, and ran 2 times"]
+
+
+def test_an_attempt_that_did_not_run_is_found():
+    assert found(runs=RUNS[1:]) == ["upgraded.plain a has 2 attempts, and ran 1 times"]
+
+
+def test_a_work_that_did_not_succeed_is_found():
+    assert found(works=[*WORKS[:2], ("gate", GATE, "blocked", 0)]) == [f"{GATE} gate is blocked"]
+
+
+def test_a_run_by_a_release_without_a_worker_is_found():
+    runs = [("a", 1, "new"), ("a", 2, "new"), ("b", 1, "old")]
+    assert found(runs=runs) == ["fan_out b was run by old, which had no worker"]
+
+
+def test_a_release_that_ran_nothing_is_found():
+    assert found([QUEUED[0]], WORKS[:1], RUNS[:2], [7]) == ["no work was run by the new release"]
+
+
+@pytest.fixture
+def repository(tmp_path):
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    run(tmp_path, "init", "--quiet")
+    commit(tmp_path, "first")
+    return tmp_path
+
+
+def run(folder, *arguments):
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder, message):
+    run(folder, "commit", "--quiet", "--allow-empty", "--message", message)
+    return run(folder, "rev-parse", "HEAD")
+
+
+def test_the_newest_tag_that_is_not_head_is_chosen_else_the_commit_before(repository):
+    first = run(repository, "rev-parse", "HEAD")
+    second = commit(repository, "second")
+    assert commit_of(repository, "") == first
+    run(repository, "tag", "v0.9.0", first)
+    run(repository, "tag", "v0.10.0", second)
+    third = commit(repository, "third")
+    commit(repository, "fourth")
+    assert commit_of(repository, "") == second
+    run(repository, "tag", "v0.11.0")
+    assert commit_of(repository, "") == second
+    assert commit_of(repository, third[:12]) == third
+
+
+def test_a_migration_that_was_changed_after_its_release_is_refused_and_a_new_one_is_not(repository):
+    migrations = repository / "django_ayework" / "migrations"
+    migrations.mkdir(parents=True)
+    (migrations / "0001_initial.py").write_text("first\n")
+    run(repository, "add", ".")
+    old = commit(repository, "a migration")
+    (migrations / "0002_more.py").write_text("second\n")
+    run(repository, "add", ".")
+    check_migrations(repository, old, is_release=True)
+    (migrations / "0001_initial.py").write_text("changed\n")
+    with pytest.raises(SystemExit, match=r"changed after their release: .*0001_initial"):
+        check_migrations(repository, old, is_release=True)
+    with pytest.raises(Skipped, match="none of both is released"):
+        check_migrations(repository, old, is_release=False)
+
+
+def test_without_an_older_commit_it_is_skipped_and_an_unknown_name_is_refused(repository, tmp_path_factory):
+    with pytest.raises(Skipped, match="no commit before HEAD"):
+        commit_of(repository, "")
+    with pytest.raises(Skipped, match="no checkout of git"):
+        commit_of(tmp_path_factory.mktemp("plain"), "")
+    with pytest.raises(SystemExit, match=r"got: v7\.0"):
+        commit_of(repository, "v7.0")

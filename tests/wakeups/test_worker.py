@@ -1,0 +1,230 @@
+"""What a worker does with messages."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from django_ayework import enqueue, limit, work
+from django_ayework.define.context import AbortReason
+from django_ayework.flow.context_services import EngineServices
+from django_ayework.rules.controls import Scope
+from django_ayework.rules.notifications import ANYTHING, Due, due_to_text, ids_to_text
+from django_ayework.testing import now, running_worker
+from django_ayework.worker import claimer as module
+from django_ayework.worker import maintenance
+from django_ayework.worker.claimer import Claimer
+from django_ayework.worker.in_flight import InFlight
+from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.wakeups import DueInbox, Fleet, WakeUps
+from tests.app.works import add
+from tests.processes import PATIENCE, eventually
+
+transactional = pytest.mark.django_db(transaction=True)
+MAIL = Due(frozenset({("mail", "send")}))
+SHOP = Due(frozenset({("default", "shop.add")}))
+
+
+@pytest.fixture
+def claimer(carrier: Any) -> Claimer:
+    return Claimer("w", Scope())
+
+
+@pytest.fixture
+def polls(claimer: Claimer, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One entry per poll."""
+    polls: list[None] = []
+    poll = claimer.poll
+    monkeypatch.setattr(claimer, "poll", lambda: (polls.append(None), poll()))
+    return polls
+
+
+def test_the_inbox_keeps_what_concerns_the_worker_until_it_is_taken():
+    inbox = DueInbox(Scope(queues=("mail",), exclude_types=("draw",)))
+    assert not inbox.add(Due(frozenset({("default", "send"), ("mail", "draw")}))), "not served"
+    assert inbox.add(MAIL)
+    assert not inbox.add(MAIL), "already known"
+    start = now().timestamp()
+    assert inbox.add(Due(start=start))
+    assert inbox.take() == MAIL | Due(start=start)
+    assert not inbox.take()
+    assert inbox.add(MAIL)
+    assert inbox.add(ANYTHING)
+
+
+@pytest.mark.parametrize(("interval", "wakes"), [(0.1, False), (20.0, True)])
+def test_a_worker_wakes_for_a_start_that_its_own_interval_would_miss(settings, interval, wakes):
+    settings.AYEWORK = {"POLL_INTERVAL": interval}
+    assert DueInbox(Scope()).add(Due(start=now().timestamp() + 10)) is wakes
+
+
+@transactional
+@pytest.mark.parametrize(("message", "count"), [(SHOP, 0), (ANYTHING, 1)], ids=["known place", "anything"])
+def test_a_message_of_a_known_place_is_claimed_without_a_poll(claimer, polls, message, count):
+    claimer.claim(1)
+    handle = enqueue(add(a=1, b=2))
+    if message is SHOP:
+        assert claimer.claim(0) == []
+    claimer.inbox.add(message)
+    polls.clear()
+    assert [delivery.row.id for delivery in claimer.claim(8)] == [handle.id]
+    assert len(polls) == count
+    assert claimer.is_idle(), "no more than that is due"
+
+
+@transactional
+def test_a_poll_that_is_due_by_time_is_put_off_once(claimer, polls, monkeypatch):
+    claimer.claim(1)
+    monkeypatch.setattr(claimer, "poll_is_due", lambda: True)
+    polls.clear()
+    for expected in (0, 1, 1, 2):
+        claimer.inbox.add(SHOP)
+        claimer.claim(1)
+        assert len(polls) == expected
+
+
+@transactional
+def test_a_busy_worker_polls_for_anything_only_now_and_then(claimer, polls, monkeypatch):
+    monkeypatch.setattr(module, "POLL_AGAIN_AFTER", 1000.0)
+    for number in range(3):
+        enqueue(add(a=number, b=2))
+    assert len(claimer.claim(1)) == 1
+    polls.clear()
+    claimer.inbox.add(ANYTHING)
+    assert len(claimer.claim(1)) == 1
+    assert polls == []
+    monkeypatch.setattr(module, "POLL_AGAIN_AFTER", 0.0)
+    assert len(claimer.claim(1)) == 1
+    assert polls == [None], "it has not forgotten"
+
+
+@transactional
+def test_a_busy_worker_adds_a_published_place_to_its_claim_groups(claimer):
+    enqueue(add(a=1, b=2))
+    claimer.claim(0)
+    before = claimer.claim_groups
+    claimer.note_due(Due(frozenset({("mail", "shop.add")})))
+    assert {(share.queue, share.types) for share in claimer.claim_groups} == {
+        *((share.queue, share.types) for share in before),
+        ("mail", ("shop.add",)),
+    }
+
+
+@transactional
+def test_a_published_place_that_is_paused_or_at_its_limit_is_not_claimed(claimer):
+    from django_ayework import pause
+
+    pause(queue="mail")
+    claimer.claim(1)
+    claimer.held_back = {"shop.fail"}
+    claimer.note_due(Due(frozenset({("mail", "shop.add"), ("default", "shop.fail")})))
+    assert claimer.claim_groups == []
+
+
+def test_the_next_start_is_the_earliest_published(claimer):
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for start, expected in (
+        (noon, noon),
+        (noon + timedelta(hours=1), noon),
+        (noon - timedelta(hours=1),) * 2,
+    ):
+        claimer.note_due(Due(start=start.timestamp()))
+        assert claimer.next_start == expected
+
+
+@transactional
+@pytest.mark.parametrize(
+    ("is_live", "lease", "factor"),
+    [(False, 600, 1), (True, 600, module.LONG_REST), (True, 24, 2), (True, 6, 1)],
+)
+def test_a_worker_with_messages_polls_less_often_but_often_enough_for_leases(
+    carrier, settings, claimer, is_live, lease, factor
+):
+    settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 2.0, "LEASE": lease}
+    carrier.is_live = is_live
+    claimer.held_back = {"shop.add"}
+    assert claimer.pause() <= 2.2, "it waits for capacity"
+    claimer.held_back = set()
+    claimer.claim(1)
+    assert 0.9 * 2.0 * factor <= claimer.pause() <= 1.1 * 2.0 * factor
+    claimer.next_start = now() + timedelta(seconds=0.5)
+    assert claimer.pause() <= 0.5
+
+
+@transactional
+def test_a_worker_listens_from_open_until_close(carrier):
+    inbox, wake, revoked = DueInbox(Scope()), threading.Event(), []
+    wake_ups = WakeUps(inbox, Fleet("w"), wake, revoked.append)
+    wake_ups.open()
+    carrier.deliver("due", due_to_text(MAIL, "elsewhere"))
+    carrier.deliver("revoked", ids_to_text(["a"], "elsewhere"))
+    assert (wake.is_set(), inbox.take(), revoked) == (True, MAIL, [frozenset({"a"})])
+    wake_ups.close()
+    wake.clear()
+    carrier.deliver("due", due_to_text(MAIL, "elsewhere"))
+    enqueue(add(a=1, b=2))
+    assert (wake.is_set(), revoked) == (False, [frozenset({"a"})])
+    assert carrier._listeners.channels() == set()
+
+
+@transactional
+def test_a_revocation_is_checked_against_the_database(carrier, monkeypatch):
+    """A message may be late or wrong: a work that is still leased runs on."""
+    stage = threading.Event()
+    seen: list[AbortReason | None] = []
+
+    @work(name="wakeups.doubted")
+    def doubted(ctx):
+        eventually(stage.is_set)
+        seen.append(ctx.signal.reason)
+
+    with running_worker():
+        handle = enqueue(doubted())
+        eventually(lambda: handle.state().status == "running")
+        looked: list[int] = []
+        abort_lost = maintenance.abort_lost
+        monkeypatch.setattr(
+            maintenance, "abort_lost", lambda found: (looked.append(len(found)), abort_lost(found))
+        )
+        carrier.deliver("revoked", ids_to_text([handle.id], "elsewhere"))
+        eventually(lambda: 1 in looked)
+        carrier.deliver("revoked", "scribble")
+        eventually(lambda: looked.count(1) > 1)
+        stage.set()
+        handle.result(timeout=PATIENCE)
+    assert seen == [None]
+
+
+def test_maintenance_is_woken_by_works_in_flight_only(carrier, monkeypatch):
+    thread = MaintenanceThread("w", InFlight(lambda: None), EngineServices())
+    monkeypatch.setattr(thread.in_flight, "ids", lambda: {"ours"})
+    thread.check_revoked(frozenset({"ours"}))
+    assert thread.wake.is_set()
+    assert thread._revoked == {"ours"}
+    thread.wake.clear()
+    thread.check_revoked(frozenset({"another's"}))
+    assert not thread.wake.is_set()
+    thread.check_revoked(None)
+    assert not thread.wake.is_set(), "anything may have happened: it polls at its next turn"
+    assert thread._revoked is None
+
+
+@transactional
+def test_a_stopped_worker_leaves_no_threads(settings):
+    settings.AYEWORK = {}
+    before = set(threading.enumerate())
+    with running_worker():
+        enqueue(add(a=1, b=2)).result(timeout=PATIENCE)
+    names = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not {name for name in names if name.startswith("ayework-") and name != "ayework-direct"}
+
+
+@transactional
+def test_a_change_of_limits_is_seen_at_once(carrier, settings):
+    with running_worker() as worker:
+        eventually(lambda: worker._claimer._controls_version is not None)
+        limit("shop.add", max_running=3)
+        eventually(lambda: worker._claimer.controls.of("shop.add").max_running == 3)

@@ -1,0 +1,171 @@
+"""Workers whose connections are cut or do not answer: for a moment, for longer than leases, or for good."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from django_ayework import enqueue, enqueue_many
+from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.testing import now
+from tests.processes import ended, eventually, get, health_address, worker_process
+from tests.proxies import Proxy
+from tests.worker.works import at, quick, until_aborted_at
+
+pytestmark = pytest.mark.vendors("postgresql", "mysql")
+
+
+def running(handles) -> bool:
+    return Work.objects.filter(id__in=[handle.id for handle in handles], status="running").count() == len(
+        handles
+    )
+
+
+def test_a_worker_cut_off_for_a_moment_carries_on_and_loses_nothing(
+    cut_off_env, proxy: Proxy, tmp_path: Path
+):
+    handles = enqueue_many([at(place=str(tmp_path), number=number) for number in range(4)])
+    with worker_process(cut_off_env, "--concurrency", "4", "--max-works", "10") as process:
+        eventually(lambda: all((tmp_path / f"started-{number}").exists() for number in range(4)))
+        proxy.cut()
+        (tmp_path / "go").touch()  # what they return waits for the database
+        more = enqueue_many([quick(number=number) for number in range(6)])
+        assert running(handles)
+        proxy.mend()
+        assert [handle.result(timeout=30) for handle in handles] == ["attempt 1"] * 4
+        for handle in more:
+            handle.result(timeout=30)
+        status, output = ended(process)
+    assert status == 0, output
+    assert set(Work.objects.values_list("attempt", "delivery")) == {(1, 1)}
+    assert not Attempt.objects.exists()
+
+
+def test_a_worker_cut_off_for_longer_than_its_leases_gives_up_what_another_has_taken(
+    cut_off_env, short_lease_env, proxy: Proxy, tmp_path: Path
+):
+    handle = enqueue(until_aborted_at(place=str(tmp_path)))
+    with worker_process(cut_off_env | {"TEST_LEASE": "1"}, "--concurrency", "1") as lonely:
+        eventually(lambda: (tmp_path / "started-1").exists())
+        proxy.cut()
+        with worker_process(short_lease_env) as other:
+            assert handle.result(timeout=30) == "attempt 2"
+            other.send_signal(signal.SIGTERM)
+            ended(other)
+        before = list(Work.objects.values())
+        proxy.mend()
+        eventually(lambda: (tmp_path / "reason").exists() and (tmp_path / "reason").read_text())
+        lonely.send_signal(signal.SIGTERM)
+        status, output = ended(lonely)
+    # Which one depends on whether it could ask again when it noticed.
+    assert (tmp_path / "reason").read_text() in ("error", "taken_by_another_worker", "already_completed")
+    assert status == 0, output
+    assert f"The outcome of work {handle.id} came too late" in output
+    assert list(Work.objects.values()) == before, "the late outcome changed something"
+
+
+def test_workers_cut_off_together_take_nothing_from_one_another(cut_off_env, proxy: Proxy, tmp_path: Path):
+    """The database was away for all of them, for longer than any lease: nobody was lost."""
+    env = cut_off_env | {"TEST_LEASE": "1"}
+    handles = enqueue_many([at(place=str(tmp_path), number=number) for number in range(4)])
+    with worker_process(env, "--concurrency", "2"), worker_process(env, "--concurrency", "2"):
+        eventually(lambda: all((tmp_path / f"started-{number}").exists() for number in range(4)))
+        proxy.cut()
+        lapsed = Work.objects.order_by("-leased_until").values_list("leased_until", flat=True)[0]
+        eventually(lambda: now() > lapsed)
+        proxy.mend()
+        eventually(lambda: not Work.objects.filter(leased_until__lte=lapsed).exists())
+        (tmp_path / "go").touch()
+        assert [handle.result(timeout=30) for handle in handles] == ["attempt 1"] * 4
+
+
+@pytest.mark.parametrize("loss", [Proxy.cut, Proxy.hush])
+def test_a_worker_that_stops_does_not_wait_for_its_database_for_ever(
+    cut_off_env, proxy: Proxy, tmp_path: Path, loss
+):
+    handle = enqueue(at(place=str(tmp_path)))
+    with worker_process(cut_off_env) as process:
+        eventually(lambda: (tmp_path / "started-0").exists())
+        loss(proxy)
+        (tmp_path / "go").touch()
+        process.send_signal(signal.SIGTERM)
+        status, output = ended(process)
+    assert status == 1
+    assert "run again once" in output
+    assert Work.objects.get(id=handle.id).status == "running"
+
+
+def test_a_worker_without_anything_in_hand_stops_at_once_without_its_database(cut_off_env, proxy: Proxy):
+    with worker_process(cut_off_env) as process:
+        eventually(lambda: WorkerProcess.objects.exists())
+        proxy.cut()
+        process.send_signal(signal.SIGTERM)
+        status, output = ended(process)
+    assert status == 0, output
+    assert "could not note that it stopped" in output
+
+
+def test_a_worker_that_starts_without_its_database_waits_for_it(cut_off_env, proxy: Proxy):
+    handle = enqueue(quick())
+    proxy.cut()
+    with worker_process(cut_off_env, "--burst") as process:
+        eventually(lambda: proxy.refused)
+        proxy.mend()
+        handle.result(timeout=30)
+        status, output = ended(process)
+    assert status == 0, output
+
+
+#: What the statement says that gets no answer, by the thread that sends it.
+STATEMENTS = {
+    "claiming": b"SKIP LOCKED",
+    "settling": b"completed_by` = " if connection.vendor == "mysql" else b"completed_by",
+}
+
+
+@pytest.mark.parametrize("thread", ["claiming", "settling"])
+def test_a_connection_that_does_not_answer_is_replaced_and_no_outcome_is_lost(
+    cut_off_env, proxy: Proxy, thread: str
+):
+    proxy.hush_one(STATEMENTS[thread])
+    with worker_process(cut_off_env | {"TEST_STATEMENT_TIMEOUT": "1"}, "--concurrency", "2") as process:
+        handles = enqueue_many([quick(number=number) for number in range(20)])
+        eventually(lambda: proxy.hushed)
+        for handle in handles:
+            handle.result(timeout=40)
+        process.send_signal(signal.SIGTERM)
+        status, output = ended(process)
+    assert status == 0, output
+    assert f"The database has not answered the thread '{thread}'" in output
+    assert set(Work.objects.values_list("attempt", flat=True)) == {1}
+    assert not Attempt.objects.exists()
+
+
+def test_health_names_the_thread_while_its_connection_does_not_answer(cut_off_env, proxy: Proxy):
+    """Here the server is given up after a minute, and health is asked with a bound of half a second."""
+    env = cut_off_env | {"TEST_STATEMENT_TIMEOUT": "60", "TEST_STALL": "0.5"}
+    proxy.hush_one(STATEMENTS["settling"])
+    with worker_process(env, "--health-port", "0") as process:
+        url = health_address(process)
+        enqueue(quick())
+        eventually(lambda: get(f"{url}/live")[0] == 503)
+        [reason] = get(f"{url}/live")[1]["reasons"]
+        assert reason.startswith("the thread 'settling' has made no progress for")
+        assert get(f"{url}/ready")[0] == 503
+
+
+def test_a_worker_whose_thread_cannot_be_brought_back_ends_with_a_status_of_its_own(
+    cut_off_env, proxy: Proxy
+):
+    """A service manager starts it again. Here nothing is cut, as if the driver did not return from that."""
+    env = cut_off_env | {"TEST_STATEMENT_TIMEOUT": "0.5", "TEST_STALL": "0.5", "TEST_NO_CUT": "1"}
+    proxy.hush_one(STATEMENTS["settling"])
+    with worker_process(env) as process:
+        handle = enqueue(quick())
+        status, output = ended(process)
+    assert status == 70, output
+    assert "The thread 'settling' has not come back" in output
+    assert handle.state().status == "running", "it is left to its lease"
