@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.define.context import AbortReason
+from django_ayework.flow.delivery import push_staged
 from django_ayework.flow.events import report
 from django_ayework.flow.sending import Sender
 from django_ayework.heartbeat import Heartbeat
@@ -220,9 +221,14 @@ sender = NotificationSender()
 
 
 def publish_released(works: Iterable[WorkRow]) -> None:
-    """Notify workers of other processes of works that this process gives back: they are due again."""
-    places = [(row.queue, row.type) for row in works]
-    sender.publish(Notification(Due(frozenset(places), works=len(places))))
+    """Notify workers of other processes of works that this process releases: they are due again.
+
+    Their ids are pushed again, as the claim has dropped those that were delivered.
+    """
+    released = [(row.id, row.queue, row.type) for row in works]
+    push_staged(released)
+    places = frozenset((queue, type) for _, queue, type in released)
+    sender.publish(Notification(Due(places, works=len(released))))
 
 
 Unsubscribe: TypeAlias = Callable[[], None]

@@ -230,8 +230,8 @@ class WorkerRegistration:
 
     def register_once_ready(
         self, stopping: threading.Event, on_try: Callable[[Exception | None], object]
-    ) -> None:
-        """Register once the database answers; give up when the worker is asked to stop.
+    ) -> bool:
+        """Register once the database answers; return False if the worker is asked to stop before that.
 
         Raises ImproperlyConfigured for a database on which workers cannot run.
         """
@@ -242,7 +242,7 @@ class WorkerRegistration:
                 clock.synchronise()
                 self.register()
                 on_try(None)
-                return
+                return True
             except ImproperlyConfigured:
                 connections.close_all()
                 raise
@@ -251,6 +251,7 @@ class WorkerRegistration:
                 connections.close_all()
                 on_try(error)
             stopping.wait(recovery.fail())
+        return False
 
     def register(self, running: int = 0) -> None:
         """Insert the row."""

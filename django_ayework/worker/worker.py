@@ -163,6 +163,7 @@ class Worker(Engine):
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._is_registered = False
         self._limits = Limits(max_works, max_memory)
         self._build(Scope(self.queues, self.types, self.exclude_types))
 
@@ -311,7 +312,7 @@ class Worker(Engine):
         self._dispatcher.close()
         revoked_works.unsubscribe(self._in_flight.abort)
         self._stopping.set()
-        if self._error is not None:  # no other thread was started
+        if self._error is not None or not self._is_registered:  # no other thread was started
             return
         self._dispatcher.hand_out_rest()
         self.health.enter(Phase.STOPPING)
@@ -326,7 +327,9 @@ class Worker(Engine):
     def _serve(self, heartbeat: Heartbeat) -> None:
         """Register this worker, start its other threads, then claim until it is time to stop."""
         try:
-            self._registration.register_once_ready(self._stopping, self.health.note)
+            if not self._registration.register_once_ready(self._stopping, self.health.note):
+                return
+            self._is_registered = True
             self._start_threads()
             if self._arrivals is not None:
                 self._arrivals.start()

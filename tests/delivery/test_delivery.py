@@ -9,8 +9,12 @@ from django.db import transaction
 
 from django_ayework import cancel, enqueue, enqueue_many, limit, pause, resume
 from django_ayework.models import Work
+from django_ayework.rules.durations import later
 from django_ayework.store import claims
+from django_ayework.store.clock import clock
 from django_ayework.testing import running_worker, time_travel
+from django_ayework.worker.claimer import deliveries_of
+from django_ayework.worker.in_flight import give_back
 from tests.app.works import add
 from tests.delivery.works import batch, count, hold, limited
 from tests.processes import PATIENCE, eventually
@@ -123,6 +127,16 @@ def test_a_worker_that_stops_gives_ids_back(queue, stage):
         stage.go.set()
     with running_worker(concurrency=1):
         eventually(all_have_succeeded)
+
+
+def test_works_that_a_worker_releases_are_delivered_again(queue):
+    handle = enqueue(count(number=1))
+    now = clock.now()
+    rows = claims.claim_delivered([handle.id], ["bulk"], ["delivery.count"], "one", now, later(now, 60))
+    assert give_back("one", deliveries_of(rows))
+    assert queue.pushed == [handle.id] * 2
+    with running_worker(concurrency=1):
+        assert handle.result(timeout=PATIENCE) == 1
 
 
 def test_a_delayed_work_is_delivered_when_it_is_due(queue, polls):
