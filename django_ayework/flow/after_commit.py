@@ -96,7 +96,7 @@ class Effects:
 
     def awaits_worker(self, row: WorkRow) -> None:
         """Record a work that workers may claim now, or later."""
-        if row.status == Status.PENDING and is_delivered(row.queue, row.type):
+        if row.status == Status.PENDING and get_settings().queues and is_delivered(row.queue, row.type):
             self.delivered.setdefault(row.queue, []).append(row.id)
         elif row.status == Status.PENDING:
             self.places.add((row.queue, row.type))
@@ -163,9 +163,10 @@ class Effects:
         """Notify workers and waiting callers; in a test, where ``drain`` calls this, nothing is committed."""
         start = None if self.start is None else self.start.timestamp()
         due = Due(None if self.wakes else frozenset(self.places), start, self.due_works)
-        if due:
+        if self.wakes or self.places or start is not None:
             due_works.publish(due)
-        ended_works.publish(self.ended)
+        if self.ended:
+            ended_works.publish(self.ended)
         if not in_transaction():
             sender.publish(Notification(due, self.ended, self.revoked))
             if self.delivered:

@@ -30,7 +30,7 @@ from django_ayework.flow.identity import find_originals, leave_existing, place_u
 from django_ayework.flow.new_works import NewWork, build_new_works
 from django_ayework.flow.payloads import arguments_for_people
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.store.database import in_own_transaction
+from django_ayework.store.database import in_own_transaction, in_transaction
 from django_ayework.store.insert import insert_works
 from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
 
@@ -69,10 +69,11 @@ def enqueue_requests(
     """
     given = dict(options)
     on_commit = given.pop("on_commit", False)
-    options = checked(given)
+    options = checked(given) if given else given
     new_works = build_new_works(requests, given=options)
     for request, new_work in zip(requests, new_works, strict=True):
-        require_identity_fits(new_work, on_commit)
+        if not new_work.is_plain:
+            require_identity_fits(new_work, on_commit)
         if new_work.skips_queue:
             require_immediate_start(request, options)
     if not on_commit:
@@ -101,7 +102,8 @@ def insert_plain(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
             raise taken_id(own_id)
         leave_existing([row])
         return existing_handle(row.id)
-    remember_uncommitted([row.id])
+    if in_transaction():
+        remember_uncommitted([row.id])
     effects = Effects(row.queued_at)
     effects.queued(row)
     effects.release_on_commit()

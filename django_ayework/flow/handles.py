@@ -336,13 +336,15 @@ _uncommitted: WeakKeyDictionary[BaseDatabaseWrapper, Uncommitted] = WeakKeyDicti
 
 
 def remember_uncommitted(ids: Collection[str]) -> None:
-    """Note works that no other transaction can see before the commit, if Django calls back after that."""
-    if in_transaction() and not is_manual(connection()):
-        known, block = _uncommitted.get(connection()), outermost_block()
-        if known is None or known.block is not block:
-            known = _uncommitted[connection()] = Uncommitted(block)
-        known.ids.update(ids)
-        on_commit(partial(forget_committed, known, ids))
+    """Note works that the open transaction has inserted, if Django calls back after its commit."""
+    database = connection()
+    if is_manual(database):
+        return
+    known, block = _uncommitted.get(database), outermost_block()
+    if known is None or known.block is not block:
+        known = _uncommitted[database] = Uncommitted(block)
+    known.ids.update(ids)
+    on_commit(partial(forget_committed, known, ids))
 
 
 def forget_committed(known: Uncommitted, ids: Collection[str]) -> None:

@@ -142,13 +142,16 @@ class RowTemplate:
         start = self.start
         run_at = start or now if isinstance(start, datetime | None) else later(now, start)
         dedup_key, dedup_type = lineage.dedup_of(self.row.type, self.dedup)
+        deadline = self.deadline
+        if self.expires is not None:
+            deadline = resolve_deadline(now, self.expires, deadline)
         return self.row._replace(
             status=Status.PENDING if run_at <= now else Status.SCHEDULED,
             group_id=lineage.group_id,
             parent_id=lineage.parent_id,
             chain_id=lineage.chain_id,
             chain_index=lineage.chain_index,
-            deadline=resolve_deadline(now, self.expires, self.deadline),
+            deadline=deadline,
             queued_at=now,
             run_at=run_at,
             dedup_key=dedup_key,

@@ -38,21 +38,22 @@ def encoded_input(request: WorkRequest[Any, Any], codec: Codec | None = None) ->
 
 def encode_input(type: str, arguments: Mapping[str, Any], codec: Codec) -> str:
     """Encode a call's arguments. Raises NotEncodable naming the argument, or PayloadTooLarge."""
-    return sized(encoded(dict(arguments), codec, "input", type), "the input of", type)
+    return encoded(type, "input", dict(arguments), codec)
 
 
 def encode_result(type: str, value: Any, codec: Codec) -> str:
     """Encode a result. Raises NotEncodable or PayloadTooLarge."""
-    return sized(encoded(value, codec, "result", type), "the result of", type)
+    return encoded(type, "result", value, codec)
 
 
-def encoded(value: Any, codec: Codec, part: str, type: str) -> str:
-    """Encode, saying whose value it was when it cannot be."""
+def encoded(type: str, part: str, value: Any, codec: Codec) -> str:
+    """Encode a part of a work. Errors name the part and the type."""
     try:
-        return codec.encode(value, part) if isinstance(codec, RichJSON) else codec.encode(value)
+        text = codec.encode(value, part) if isinstance(codec, RichJSON) else codec.encode(value)
     except NotEncodable as error:
         why = f"{HIDDEN} at {error.path or part}" if part == "input" and redacts(type) else error
         raise NotEncodable(f"the {part} of {type!r} cannot be stored: {why}", path=error.path) from None
+    return sized(text, f"the {part} of", type)
 
 
 def redacts(type: str) -> bool:

@@ -172,7 +172,7 @@ def alias() -> str:
 
 def connection() -> BaseDatabaseWrapper:
     """Return this thread's connection to the queue's database."""
-    return connections[alias()]
+    return connections[get_settings().database]
 
 
 def rows(model: type[M]) -> Manager[M]:
@@ -216,7 +216,7 @@ def open_transactions() -> int:
 
 def dialect() -> Dialect:
     """Return the dialect of the queue's database. Its settings tell, without a connection of this thread."""
-    return dialect_of(connections.settings[alias()]["ENGINE"])
+    return dialect_of(connections.settings[get_settings().database]["ENGINE"])
 
 
 def stored_moment(moment: datetime | None) -> Any:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.db import IntegrityError
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_ayework.models import Work
@@ -88,7 +89,7 @@ def with_turns(works: Sequence[WorkRow]) -> Sequence[WorkRow]:
 
 def place_of(work: WorkRow) -> Place | None:
     """Return where a new work is to wait in turn; None for one that does not."""
-    return work.place if work.status == Status.PENDING else None
+    return work.place if work.fairness and work.status == Status.PENDING else None
 
 
 def insert_rows(
@@ -107,13 +108,15 @@ def insert_rows(
 
 def insert_one(work: WorkRow) -> int:
     """Insert a work; return how many rows that made, which is 0 when the id is taken."""
-    adapt = connection().ops.adapt_datetimefield_value
+    database, kind = connection(), dialect()
+    adapt = database.ops.adapt_datetimefield_value
     place = place_of(work)
     values = work._replace(sort_key="") if place else work
     params: list[Any] = [adapt(v) if isinstance(v, datetime) else v for v in values if v]
     params += params_of(place, int(work.sort_key)) if place else ()
     filled = tuple([True if value else value for value in values])
-    return rows_made(statement(dialect(), filled, bool(place)), [params], needs_plan=bool(place))
+    sql = statement(kind, filled, bool(place))
+    return rows_made(database, kind, sql, [params], needs_plan=bool(place))
 
 
 @lru_cache(maxsize=256)
@@ -152,12 +155,15 @@ def by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn
 def insert_together(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
     """Insert rows, each with the values of these columns; return how many that made."""
     shared, varying = by_column(names, rows)
-    sql = insertion(dialect(), model, tuple(shared), tuple(varying))
+    database, kind = connection(), dialect()
+    sql = insertion(kind, model, tuple(shared), tuple(varying))
     alike = adapted_values(model, shared)
     columns = [adapted(model, name, column) for name, column in varying.items()]
-    if dialect().reads_rows:
-        return rows_made(sql, [[*alike, *dialect().source_params(columns)]])
-    return rows_made(sql, [[*alike, *row] for row in zip(*columns, strict=True)])
+    if kind.reads_rows:
+        params = [[*alike, *kind.source_params(columns)]]
+    else:
+        params = [[*alike, *row] for row in zip(*columns, strict=True)]
+    return rows_made(database, kind, sql, params)
 
 
 @lru_cache(maxsize=256)
@@ -179,11 +185,16 @@ def into(dialect: Dialect, model: type[Model], names: Iterable[str]) -> str:
     return f"{dialect.quoted(model._meta.db_table)} ({columns})"
 
 
-def rows_made(sql: str, params: Sequence[Sequence[Any]], needs_plan: bool = False) -> int:
+def rows_made(
+    database: BaseDatabaseWrapper,
+    kind: Dialect,
+    sql: str,
+    params: Sequence[Sequence[Any]],
+    needs_plan: bool = False,
+) -> int:
     """Run an INSERT for each row of parameters; return how many it made. On MySQL: none if an id is taken."""
-    database = connection()
     try:
-        if dialect().has_arrays:
+        if kind.has_arrays:
             return executed_on_postgresql(database, sql, params[0], needs_plan)
         with database.cursor() as cursor:
             cursor.execute(sql, params[0]) if len(params) == 1 else cursor.executemany(sql, params)
