@@ -1,39 +1,32 @@
-"""RichJSON, the default codec: the walk through nested values, the reader, and advice on refused values."""
+"""RichJSON, the default codec: the test for plain values, the walk through others, and the reader."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
 from json import JSONDecoder
-from pathlib import PurePath
+from math import isfinite
 from types import NoneType
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from django_ayework.documentation import documented
 from django_ayework.errors import NotDecodable
+from django_ayework.rules.codec.refusals import KEY, MEMBER, Refusal, message_of, quoted, unsupported
 from django_ayework.rules.codec.text import (
-    KEY,
-    MAX_DEPTH,
-    MEMBER,
+    BIG,
     NOT_FINITE,
     SCALARS,
     TAG,
     VALUE,
     CustomType,
-    Refusal,
     UnknownTag,
     float_to_plain,
     has_surrogates,
     int_from_text,
     int_to_plain,
-    is_plain,
-    message_of,
     pieces,
-    quoted,
     tagged,
     text_to_plain,
     write,
@@ -76,7 +69,7 @@ class RichJSON:
         try:
             if is_plain(value):  # the short cut
                 text = write(value)
-                if not has_surrogates(text):
+                if text.isascii() or not has_surrogates(text):
                     return text
             plain = Walk(self._writers, self._readers.keys()).plain(value)
         except Refusal as refusal:
@@ -139,6 +132,46 @@ def require_distinct(extra: Iterable[CustomType[Any]]) -> None:
 def refuse_constant(name: str) -> NoReturn:
     """Refuse NaN and Infinity, which are no JSON."""
     raise NotDecodable(f"expected JSON text, got: {name}, which JSON does not have")
+
+
+#: Containers may be nested this deep. A fixed limit, well inside Python's own, means that every process can
+#: read what another process has written, whatever the depth of its stack.
+MAX_DEPTH = 100
+
+TEXT_ONLY = frozenset({str})
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether ``json`` alone would bring ``value`` back unchanged.
+
+    >>> is_plain({"a": [1, None, "x"]}), is_plain({"a": (1,)}), is_plain({1: "a"})
+    (True, False, False)
+    """
+    return all_plain((value,), MAX_DEPTH)
+
+
+def all_plain(values: Iterable[Any], levels: int) -> bool:
+    """Tell whether all ``values`` are plain and nested at most ``levels`` deep."""
+    for value in values:
+        kind = type(value)
+        if kind is str or kind is bool or value is None:
+            continue
+        if kind is int:
+            plain = -BIG < value < BIG
+        elif kind is float:
+            plain = isfinite(value)
+        elif kind is list:
+            plain = levels > 0 and all_plain(value, levels - 1)
+        else:
+            plain = kind is dict and levels > 0 and has_names(value) and all_plain(value.values(), levels - 1)
+        if not plain:
+            return False
+    return True
+
+
+def has_names(value: dict[Any, Any]) -> bool:
+    """Tell whether all keys of a dict are text, none of them our tag."""
+    return TAG not in value and TEXT_ONLY.issuperset(map(type, value))
 
 
 class Walk:
@@ -383,58 +416,6 @@ READERS: Mapping[str, FromPlain] = {
     "frozenset": lambda plain: frozenset(require_list(plain)),
     "dict": read_dict,
 }
-
-
-class Remedy(NamedTuple):
-    """A kind of value that cannot be stored, and the value to pass instead."""
-
-    fits: Callable[[Any], bool]
-    kind: str
-    advice: str
-
-
-REMEDIES = (
-    Remedy(lambda v: isinstance(v, type), "a class", "pass its dotted name"),
-    Remedy(
-        # A lazy object fakes __class__, and counts as the row it stands for.
-        lambda v: hasattr(v.__class__, "_meta") and hasattr(v.__class__, "pk"),
-        "a model instance",
-        "pass its primary key (.pk) and load it in the handler",
-    ),
-    Remedy(
-        lambda v: hasattr(v, "model") and hasattr(v, "query"),
-        "a queryset",
-        "pass a list of primary keys and load them in the handler",
-    ),
-    Remedy(lambda v: isinstance(v, Enum), "an enum member", "pass its .value"),
-    Remedy(
-        lambda v: dataclasses.is_dataclass(type(v)),
-        "a dataclass",
-        "pass dataclasses.asdict(…) of it, or describe it in a CustomType",
-    ),
-    Remedy(lambda v: hasattr(v, "model_dump"), "a pydantic model", "pass its model_dump()"),
-    Remedy(lambda v: isinstance(v, PurePath), "a path", "pass str(…) of it"),
-    Remedy(lambda v: hasattr(v, "read"), "a file", "save it and pass its name"),
-    Remedy(lambda v: isinstance(v, Awaitable), "an awaitable", "await it first"),
-    Remedy(lambda v: isinstance(v, Iterable), "an iterable", "pass list(…) of it"),
-    Remedy(callable, "a callable", "pass its dotted name"),
-)
-
-
-def unsupported(value: Any) -> Refusal:
-    """Return the refusal of ``value``.
-
-    >>> str(unsupported(range(3)).error("rows"))
-    'expected a value that can be stored, got: range (an iterable) at rows; pass list(…) of it'
-    """
-    expected, name = "a value that can be stored", type(value).__name__
-    for remedy in REMEDIES:
-        with suppress(Exception):  # a foreign object may fail to answer
-            if remedy.fits(value):
-                return Refusal(expected=expected, got=f"{name} ({remedy.kind})", advice=remedy.advice)
-    return Refusal(
-        expected=expected, got=name, advice="pass plain data, or describe its class in a CustomType"
-    )
 
 
 DEFAULT = RichJSON()

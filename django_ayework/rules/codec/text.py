@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, InvalidOperation
@@ -20,26 +20,16 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from django_ayework.documentation import documented
-from django_ayework.errors import NotEncodable
+from django_ayework.rules.codec.refusals import Refusal, message_of
 
 TAG = "$ayework"
 VALUE = "value"
 
-#: Containers may be nested this deep. A fixed limit, well inside Python's own, means that every process can
-#: read what another process has written, whatever the depth of its stack.
-MAX_DEPTH = 100
-
 #: Whole numbers of this size and beyond are tagged: many JSON readers would round them.
 BIG = 2**53
 
-TEXT_ONLY = frozenset({str})
-
 #: The place between the two halves of a surrogate pair that a text has as two characters.
 SPLIT_PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
-
-LONGEST_PATH = 200
-#: Steps of a path that are no subscripts.
-KEY, MEMBER = "key of ", "{…}"
 
 T = TypeVar("T")
 
@@ -114,40 +104,6 @@ class UnknownTag(dict[str, Any]):
     __slots__ = ()
 
 
-class Refusal(Exception):
-    """A value cannot be stored. The path to the value is collected while the call stack unwinds.
-
-    So paths cost nothing unless a value is refused.
-    """
-
-    def __init__(self, *, expected: str, got: str, advice: str) -> None:
-        super().__init__(expected, got, advice)
-        self.expected = expected
-        self.got = got
-        self.advice = advice
-        self.steps: list[str] = []
-
-    def error(self, root: str) -> NotEncodable:
-        """Return the error to show to the caller."""
-        path = located(root, self.steps)
-        return NotEncodable(f"expected {self.expected}, got: {self.got} at {path}; {self.advice}", path=path)
-
-
-def located(root: str, steps: list[str]) -> str:
-    """Return the path to a value, given the steps from the value up to the root.
-
-    >>> located("order", ["[2]", "['lines']"])
-    "order['lines'][2]"
-    >>> located("order", [KEY, "['lines']"])
-    "key of order['lines']"
-    """
-    prefix = ""
-    while KEY in steps:
-        prefix, steps = KEY, steps[steps.index(KEY) + 1 :]
-    path = root + "".join(reversed(steps))
-    return prefix + (path if len(path) <= LONGEST_PATH else f"{path[:120]}…{path[-60:]}")
-
-
 def tagged(tag: str, value: Any) -> dict[str, Any]:
     """Wrap ``value``.
 
@@ -170,8 +126,6 @@ write_escaped: Callable[[Any], str] = JSONEncoder(
 
 def has_surrogates(text: str) -> bool:
     """Tell whether ``text`` holds characters that UTF-8 cannot express."""
-    if text.isascii():
-        return False
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -186,52 +140,6 @@ def pieces(text: str) -> list[str]:
     ['tea']
     """
     return SPLIT_PAIR.split(text) if has_surrogates(text) else [text]
-
-
-def quoted(value: Any, limit: int = 60) -> str:
-    """Return the ``repr`` of ``value``, shortened, whatever ``value`` is.
-
-    >>> quoted("tea"), quoted("x" * 100, limit=10)
-    ("'tea'", "'xxxxxxxx…")
-    """
-    try:
-        text = repr(str.__str__(value) if isinstance(value, str) else value)
-    except Exception:  # a foreign __repr__, or a number with too many digits
-        return f"<{type(value).__name__}>"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def is_plain(value: Any) -> bool:
-    """Tell whether ``json`` alone would bring ``value`` back unchanged.
-
-    >>> is_plain({"a": [1, None, "x"]}), is_plain({"a": (1,)}), is_plain({1: "a"})
-    (True, False, False)
-    """
-    return all_plain((value,), MAX_DEPTH)
-
-
-def all_plain(values: Iterable[Any], levels: int) -> bool:
-    """Tell whether all ``values`` are plain and nested at most ``levels`` deep."""
-    for value in values:
-        kind = type(value)
-        if kind is str or kind is bool or value is None:
-            continue
-        if kind is int:
-            plain = -BIG < value < BIG
-        elif kind is float:
-            plain = isfinite(value)
-        elif kind is list:
-            plain = levels > 0 and all_plain(value, levels - 1)
-        else:
-            plain = kind is dict and levels > 0 and has_names(value) and all_plain(value.values(), levels - 1)
-        if not plain:
-            return False
-    return True
-
-
-def has_names(value: dict[Any, Any]) -> bool:
-    """Tell whether all keys of a dict are text, none of them our tag."""
-    return TAG not in value and TEXT_ONLY.issuperset(map(type, value))
 
 
 HEX = re.compile("-?0x[0-9a-f]+")
@@ -391,14 +299,6 @@ def exception_to_plain(error: BaseException) -> dict[str, str]:
     if isinstance(error, StoredException):
         return {"name": error.name, "message": error.message}
     return {"name": type(error).__name__, "message": message_of(error)}
-
-
-def message_of(error: BaseException) -> str:
-    """Return ``str(error)``, or a note if even that fails."""
-    try:
-        return str(error)
-    except Exception:
-        return "<its message cannot be read>"
 
 
 def exception_from_plain(plain: Any) -> StoredException:
