@@ -11,7 +11,7 @@ from functools import cached_property
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AyeworkError
 from django_ayework.flow.maintenance import sweep
-from django_ayework.flow.releases import decode_releases, stored_release_ids
+from django_ayework.flow.payloads import decode_releases, stored_release_ids
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide, tally
 from django_ayework.rules.states import LIVE, Status, is_terminal

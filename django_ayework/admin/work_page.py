@@ -20,8 +20,13 @@ from django_ayework.define.types import registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import explain_row
 from django_ayework.flow.options import StoredOptions, decode_options
-from django_ayework.flow.payloads import StoredRequest, codec_of, input_for_people, releases_for_people
-from django_ayework.flow.releases import decode_releases
+from django_ayework.flow.payloads import (
+    StoredRequest,
+    codec_of,
+    decode_releases,
+    input_for_people,
+    releases_for_people,
+)
 from django_ayework.flow.words import in_words
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS

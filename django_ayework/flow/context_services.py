@@ -11,14 +11,17 @@ from functools import cached_property
 from typing import Any
 
 from django_ayework.define.context import Assignment
+from django_ayework.define.types import registry
 from django_ayework.flow.options import decode_options
-from django_ayework.flow.releases import blockers_of
+from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import dependents_of
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import Status
 from django_ayework.store import locks
 from django_ayework.store.clock import clock
 from django_ayework.store.connections import read
+from django_ayework.store.dependencies import watched_by_all
+from django_ayework.store.groups import last_steps
 from django_ayework.store.rows import WorkRow, statuses_of
 
 # The facts of a work that a context shows.
@@ -41,6 +44,14 @@ class WaitedFor:
         if not decode_options(self._row.options).blocked:
             return ()
         return read(lambda: blockers_of([self._row.id])[self._row.id])
+
+
+def blockers_of(waiters: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """Return the results of each work's blockers, in the order they were given."""
+    watching = watched_by_all(waiters)
+    steps = last_steps({id for ids in watching.values() for id in ids})
+    results = {id: decode_value(row.result, codec_of(registry.find(row.type))) for id, row in steps.items()}
+    return {waiter: tuple(results.get(id) for id in ids) for waiter, ids in watching.items()}
 
 
 def assignment_of(row: WorkRow) -> Assignment:

@@ -118,7 +118,7 @@ def insert_all(new_works: Sequence[NewWork], together: bool, own_id: str | None)
     Locks on dedup keys and units last until its end.
     """
     unit_of_work = UnitOfWork(new_works[0].row.queued_at)
-    placed = place_units(unit_of_work, new_works)
+    placed = place_units(unit_of_work.effects, new_works)
     existing = {**find_originals(placed.fresh), **placed.existing}
     fresh: Sequence[NewWork] = [new_work for new_work in placed.fresh if new_work.row.id not in existing]
     if together:

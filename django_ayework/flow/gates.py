@@ -25,10 +25,9 @@ from django.db import Error
 
 from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.flow.identity import insert_outputs
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
 from django_ayework.flow.options import decode_options, headers_of
-from django_ayework.flow.releases import decode_releases, gate_timeout, stored_release_ids
+from django_ayework.flow.payloads import decode_releases, gate_timeout, stored_release_ids
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
@@ -70,7 +69,7 @@ LONGEST_ISOLATION = 2.0
 
 def flush(unit_of_work: UnitOfWork) -> None:
     """Queue outputs, decide waiters, write groups and attempts; effects are carried out after the commit."""
-    insert_outputs(unit_of_work)
+    unit_of_work.insert_outputs()
     while unit_of_work.outcomes or unit_of_work.chain_outcomes or unit_of_work.undecided:
         decide_wave(unit_of_work)
     unit_of_work.groups.close(unit_of_work.effects)

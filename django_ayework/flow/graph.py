@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import InvalidWorkId, NotDecodable, WorkNotFound
 from django_ayework.flow.explain import condition_of, explain_row
-from django_ayework.flow.releases import parsed
+from django_ayework.flow.payloads import parsed
 from django_ayework.rules.conditions import requirement
 from django_ayework.rules.explain import Explanation
 from django_ayework.rules.identity import require_work_id

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from django_ayework.define.requests import GATE_TYPE, providers
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented
 from django_ayework.errors import InvalidWorkId, NotRetryable
+from django_ayework.flow.after_commit import Effects
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import codec_of
 from django_ayework.rules.durations import seconds
@@ -28,9 +29,6 @@ from django_ayework.store.clock import clock
 from django_ayework.store.identity import Search, find_live_units, lock_live_units, newest_matches
 from django_ayework.store.locks import lock_keys
 from django_ayework.store.rows import WorkRow, find_rows, statuses_of
-
-if TYPE_CHECKING:
-    from django_ayework.flow.unit_of_work import UnitOfWork
 
 logger = logging.getLogger("django_ayework")
 
@@ -213,18 +211,19 @@ class Placed:
     existing: Mapping[str, str]
 
 
-def place_units(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Placed:
+def place_units(effects: Effects, new_works: Sequence[NewWork], ended: Collection[str] = ()) -> Placed:
     """Lock the units of new works, and find live works of them. A waiting one is given the new input.
 
-    Of several new works of one unit the first gives the id and the last everything else.
+    ``ended`` are works and chains that the transaction has ended. Of several new works of one unit the first
+    gives the id and the last everything else.
     """
     keyed = [new_work for new_work in new_works if new_work.row.unit is not None]
     if not keyed:
         return Placed(new_works, {})
     newest = {unit_of(new_work.row): new_work for new_work in keyed}
-    lock_units(unit_of_work, newest)
-    live = lock_live_units(sorted(newest), {*unit_of_work.outcomes, *unit_of_work.chain_outcomes})
-    give_new_inputs(unit_of_work, live, newest)
+    lock_units(newest, effects.now)
+    live = lock_live_units(sorted(newest), ended)
+    give_new_inputs(effects, live, newest)
     ids = {unit_of(new_work.row): new_work.row.id for new_work in reversed(keyed)}
     ids.update((pair, row.id) for pair, row in live.items())
     fresh: list[NewWork] = []
@@ -241,26 +240,17 @@ def place_units(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Place
     return Placed(fresh, existing)
 
 
-def insert_outputs(unit_of_work: UnitOfWork) -> None:
-    """Insert the outputs of the settled works all at once, so that their units are locked in one order."""
-    if unit_of_work.outputs:
-        new_works, unit_of_work.outputs = unit_of_work.outputs, []
-        unit_of_work.insert(place_units(unit_of_work, new_works).fresh)
-
-
 def unit_of(row: WorkRow) -> Pair:
     """Return the type and unit of a work."""
     return row.type, row.unit or ""
 
 
-def lock_units(unit_of_work: UnitOfWork, pairs: Iterable[Pair]) -> None:
+def lock_units(pairs: Iterable[Pair], now: datetime) -> None:
     """Lock units until the end of the transaction."""
-    lock_keys((("unit", *pair) for pair in pairs), unit_of_work.now + LOCKS_KEPT)
+    lock_keys((("unit", *pair) for pair in pairs), now + LOCKS_KEPT)
 
 
-def give_new_inputs(
-    unit_of_work: UnitOfWork, live: Mapping[Pair, WorkRow], newest: Mapping[Pair, NewWork]
-) -> None:
+def give_new_inputs(effects: Effects, live: Mapping[Pair, WorkRow], newest: Mapping[Pair, NewWork]) -> None:
     """Write the newest input, priority and start to works that wait; running ones keep theirs."""
     renewed: list[tuple[WorkRow, WorkRow]] = []
     for pair, row in sorted(live.items()):
@@ -271,15 +261,15 @@ def give_new_inputs(
     transitions.renew(renewed)
     for row, new in renewed:
         if row.status != Status.BLOCKED:
-            unit_of_work.effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
+            effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
 
 
-def require_free_unit(unit_of_work: UnitOfWork, row: WorkRow) -> None:
+def require_free_unit(row: WorkRow, now: datetime) -> None:
     """Lock the unit of an ended work. Raises NotRetryable when a live work has this unit."""
     if row.unit is None:
         return
     pair = unit_of(row)
-    lock_units(unit_of_work, [pair])
+    lock_units([pair], now)
     live = find_live_units([pair]).get(pair)
     if live is not None:
         raise NotRetryable(

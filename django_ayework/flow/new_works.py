@@ -24,9 +24,8 @@ from django_ayework.flow.options import (
     start_of,
     with_headers,
 )
-from django_ayework.flow.payloads import codec_of, encoded_input
+from django_ayework.flow.payloads import codec_of, encode_releases, encoded_input
 from django_ayework.flow.propagation import headers_for
-from django_ayework.flow.releases import encode_releases
 from django_ayework.propagation import Queueing, propagators
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import first_turn, turn_text

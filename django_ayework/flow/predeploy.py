@@ -17,8 +17,7 @@ from django_ayework.define.schedules import schedules
 from django_ayework.define.types import AnyWorkType, BatchType, argument_differences, registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import condition_of, live_workers
-from django_ayework.flow.payloads import encoded_input, read_input
-from django_ayework.flow.releases import decode_releases
+from django_ayework.flow.payloads import decode_releases, encoded_input, read_input
 from django_ayework.flow.schedules import is_orphan
 from django_ayework.flow.startup_checks import queues_of_types
 from django_ayework.models import Schedule

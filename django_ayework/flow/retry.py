@@ -48,7 +48,7 @@ def retry(id: str, input: Any = None, again: bool = False, by: str = "") -> Hand
     row, waiter = lock_work(id, "retried")
     require_retryable(row, again)
     unit_of_work = UnitOfWork(clock.now())
-    require_free_unit(unit_of_work, row)
+    require_free_unit(row, unit_of_work.now)
     if row.status == Status.SUCCESS:
         return run_again(unit_of_work, row, input)
     if input is not None:

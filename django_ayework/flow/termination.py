@@ -20,7 +20,7 @@ from django_ayework.errors import AlreadyCompleted, BlockerReference, WorkNotFou
 from django_ayework.flow.context_services import EngineServices, assignment_of
 from django_ayework.flow.gates import fire, flush, read, unreleased_ids
 from django_ayework.flow.outcomes import success_from
-from django_ayework.flow.releases import stored_release_ids
+from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work

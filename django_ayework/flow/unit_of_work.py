@@ -11,14 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, TypeAlias
 
 from django_ayework.conf import get_settings
+from django_ayework.define.requests import GateRequest
+from django_ayework.errors import ChainNotFound
 from django_ayework.flow.after_commit import Effects
 from django_ayework.flow.events import group_done_has_receivers
-from django_ayework.flow.identity import leave_existing, one_per_id
+from django_ayework.flow.identity import leave_existing, one_per_id, place_units
 from django_ayework.flow.new_works import NewWork
-from django_ayework.flow.payloads import decode_value
-from django_ayework.flow.releases import Watches, blocked, release_ids, watched_by_gates
+from django_ayework.flow.payloads import decode_value, release_ids
 from django_ayework.flow.states import readable_result
 from django_ayework.rules.conditions import (
     Condition,
@@ -34,6 +36,7 @@ from django_ayework.store.attempts import AttemptRow
 from django_ayework.store.dependencies import WaiterRow, Watch, insert_waiters
 from django_ayework.store.groups import (
     GroupRow,
+    chain_ends,
     count_in_group,
     delete_emptied,
     insert_groups,
@@ -41,7 +44,7 @@ from django_ayework.store.groups import (
     write_groups,
 )
 from django_ayework.store.insert import insert_works
-from django_ayework.store.rows import WorkRow
+from django_ayework.store.rows import WorkRow, statuses_of
 
 
 class ContributionFailed(Exception):
@@ -178,6 +181,9 @@ class GroupChanges:
         return gained._replace(value=value.value, final=value.final)
 
 
+#: What each waiter watches, by its id.
+Watches: TypeAlias = dict[str, tuple[Watch, ...]]
+
 #: The condition of a work with blockers, and its status when that cannot be met.
 OF_BLOCKERS: tuple[Condition, str] = ("all-success", "dead")
 
@@ -204,7 +210,7 @@ class UnitOfWork:
         #: Works that others may have begun to watch unseen: their watchers are rechecked after commit.
         self.unresolved: set[str] = set()
         self.attempts: list[AttemptRow] = []
-        #: Works that settled works have output, inserted together by flush().
+        #: Works that settled works have output; see insert_outputs().
         self.outputs: list[NewWork] = []
 
     def ended(self, row: WorkRow, status: Status, continues: bool = False) -> None:
@@ -267,6 +273,13 @@ class UnitOfWork:
         self.insert_waiters(new_works, watches)
         return taken
 
+    def insert_outputs(self) -> None:
+        """Insert the outputs of settled works all at once, so that their units are locked in one order."""
+        if self.outputs:
+            new_works, self.outputs = self.outputs, []
+            ended = {*self.outcomes, *self.chain_outcomes}
+            self.insert(place_units(self.effects, new_works, ended).fresh)
+
     def insert_waiters(self, new_works: Sequence[NewWork], watches: Watches) -> None:
         """Insert the waiters of new gates and of new works with blockers.
 
@@ -312,3 +325,71 @@ def waiter_row(
         missed=0,
         recheck=any(not watch.outcome and watch.id not in private for watch in watching),
     )
+
+
+# A waiter is a gate, which watches works, or a work with blockers: chains that must succeed before it may
+# start, and whose results it is given.
+
+
+def blocked(
+    new_works: Sequence[NewWork], continuing: Collection[str] = (), released: bool = False
+) -> tuple[list[NewWork], Watches]:
+    """Return the works with those that must wait as blocked, and what each work with blockers watches.
+
+    ``continuing`` are chains whose last work has ended, and whose next is not inserted yet: they have not
+    ended.
+
+    Raises ChainNotFound for a blocker that neither exists nor is inserted with them. Not for works that a
+    gate has ``released``: their blockers may have been deleted since, which count as cancelled (a recheck
+    finds that), and the settlement that opens the gate must not fail for that.
+    """
+    wanted = {id for new_work in new_works for id in new_work.blockers}
+    if not wanted:
+        return list(new_works), {}
+    ends = {**chain_ends(wanted), **dict.fromkeys(wanted.intersection(continuing), Status.PENDING)}
+    if not released:
+        require_chains(new_works, {new_work.row.id for new_work in new_works}.union(ends))
+    watches = {new_work.row.id: watched(new_work, ends) for new_work in new_works if new_work.blockers}
+    return [waiting(new_work, watches.get(new_work.row.id, ())) for new_work in new_works], watches
+
+
+def require_chains(new_works: Sequence[NewWork], known: set[str]) -> None:
+    """Raise unless every blocker is known."""
+    for new_work in new_works:
+        for id in new_work.blockers:
+            if id not in known:
+                raise ChainNotFound(
+                    f"expected the blockers of {new_work.row.type!r} to be chains that exist, got: {id!r}; "
+                    "queue it first, or use a gate, which may watch ids that do not exist yet.",
+                    id=id,
+                )
+
+
+def watched(new_work: NewWork, ends: dict[str, Status]) -> tuple[Watch, ...]:
+    """Return what a work watches, with the outcomes of chains that have succeeded.
+
+    A chain that has ended otherwise may be retried in another transaction right now: the recheck decides.
+    """
+    succeeded = {id for id in new_work.blockers if ends.get(id) is Status.SUCCESS}
+    return tuple(Watch(id, True, str(Status.SUCCESS) if id in succeeded else "") for id in new_work.blockers)
+
+
+def watched_by_gates(gates: Iterable[GateRequest[Any]], private: Collection[str]) -> Watches:
+    """Return what gates watch, with the outcomes of works that have succeeded, as for blockers.
+
+    Works that are ``private`` to the transaction need no query: they cannot have run yet.
+    """
+    watched = {gate.id: gate.watched for gate in gates}
+    statuses = statuses_of({id for ids in watched.values() for id in ids if id not in private})
+    succeeded = {id for id, status in statuses.items() if status is Status.SUCCESS}
+    return {
+        gate: tuple(Watch(id, outcome=str(Status.SUCCESS) if id in succeeded else "") for id in ids)
+        for gate, ids in watched.items()
+    }
+
+
+def waiting(new_work: NewWork, watches: Iterable[Watch]) -> NewWork:
+    """Return the work as blocked, unless all it watches has succeeded."""
+    if all(watch.outcome == Status.SUCCESS for watch in watches):
+        return new_work
+    return new_work._replace(row=new_work.row._replace(status=Status.BLOCKED))
