@@ -17,7 +17,6 @@ from django_ayework.define.options import combined
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.types import registry
 from django_ayework.errors import InvalidOption, NotEnqueued
-from django_ayework.flow.delivery import id_sender, is_delivered
 from django_ayework.flow.events import (
     EventBatch,
     Happened,
@@ -38,6 +37,7 @@ from django_ayework.flow.notify import (
     settled_groups,
 )
 from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.flow.sending import id_sender, is_delivered
 from django_ayework.flow.states import state_of
 from django_ayework.models import Work
 from django_ayework.rules.notifications import Due, Place

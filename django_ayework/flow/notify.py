@@ -17,9 +17,8 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.define.context import AbortReason
-from django_ayework.flow.delivery import push_staged
 from django_ayework.flow.events import report
-from django_ayework.flow.sending import Sender
+from django_ayework.flow.sending import Sender, push_staged
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others

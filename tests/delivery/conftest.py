@@ -27,7 +27,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def queue(settings: Any) -> Iterator[Any]:
     """What delivers the ids of "bulk" in this process, where no worker polls before the test is over."""
-    from django_ayework.flow.delivery import id_sender
+    from django_ayework.flow.sending import id_sender
     from tests.delivery.kit import Carrier
 
     carrier = Carrier()

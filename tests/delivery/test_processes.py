@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from django_ayework import enqueue_many
-from django_ayework.flow.delivery import id_sender
+from django_ayework.flow.sending import id_sender
 from django_ayework.models import Work, WorkerProcess
 from tests.app.models import Order
 from tests.delivery.works import once
