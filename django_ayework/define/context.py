@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, Unpack
 
-from django_ayework.define.instructions import NOTHING, Continue, Instruction, Queue, Result, Void, invalid
+from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
 from django_ayework.define.typevars import C, T, TypeVar
@@ -27,6 +27,8 @@ H = TypeVar("H")
 N = TypeVar("N", bound=Instruction[Any, Any])
 
 NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
+#: The handler gave no output; None would be one, though a bad one.
+NOTHING: Final = object()
 
 
 class AbortReason(StrEnum):
@@ -330,6 +332,11 @@ class Context:
     def _build(self, node: N) -> N:
         self.built.append(node)
         return node
+
+
+def invalid(context: Context, problem: str, *, code: str) -> InvalidInstruction:
+    """Return the error of a handler, given the wrong act in words."""
+    return InvalidInstruction(f"the handler of {context.type!r} {problem}", id=context.id, code=code)
 
 
 #: The context's own attributes; no extra has one of these names.

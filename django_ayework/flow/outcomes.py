@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.instructions import NOTHING, Plan
+from django_ayework.define.context import NOTHING
+from django_ayework.define.plans import Plan
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.documentation import logged
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works

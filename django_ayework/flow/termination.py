@@ -14,7 +14,7 @@ from typing import Any
 
 from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.handles import Handle, Kind
-from django_ayework.define.instructions import Plan, plan_of, root_of
+from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE, WorkRequest
 from django_ayework.errors import AlreadyCompleted, BlockerReference, WorkNotFound
 from django_ayework.flow.context_services import EngineServices, assignment_of

@@ -19,8 +19,8 @@ from django.db import Error, connections
 from django_ayework.compat import blocks_of, frames_of_thread, set_async_exception
 from django_ayework.conf import get_settings, imported
 from django_ayework.define.context import AbortReason, AbortSignal, Context, enrich
-from django_ayework.define.instructions import forgetting, is_all_it_says, plan_of
 from django_ayework.define.options import Middleware
+from django_ayework.define.plans import forgetting, is_all_it_says, plan_of
 from django_ayework.define.requests import watch
 from django_ayework.define.types import AnyWorkType
 from django_ayework.documentation import logged

@@ -16,7 +16,7 @@ from django.db import Error, InterfaceError, OperationalError
 
 from django_ayework.compat import blocks_of, take_commit_callbacks
 from django_ayework.define.context import AbortReason, Context
-from django_ayework.define.instructions import forgetting, root_of
+from django_ayework.define.plans import forgetting, root_of
 from django_ayework.define.types import AnyWorkType
 from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.context_services import EngineServices

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from django_ayework import Aborted, work
 from django_ayework.define.context import AbortReason
-from django_ayework.define.instructions import EMPTY, Plan
+from django_ayework.define.plans import EMPTY, Plan
 from django_ayework.define.types import WorkType
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.new_works import Lineage, build_new_work

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from django_ayework import Count, Retry, dependency
-from django_ayework.define.instructions import Instruction, plan_of
+from django_ayework.define.instructions import Instruction
+from django_ayework.define.plans import plan_of
 from django_ayework.define.requests import GateRequest
 from django_ayework.errors import AyeworkError, InvalidInstruction
 from tests.define.declared import context, step

@@ -136,7 +136,7 @@ def test_every_error_and_record_of_the_source_leads_to_an_entry():
         if not message.code and not any(each in WITHOUT_LINK for each in message.templates)
     ]
     # Helpers get the code from those who call them.
-    assert {message.place.split(":")[0] for message in aimless} <= {"define/instructions.py"}
+    assert {message.place.split(":")[0] for message in aimless} <= {"define/context.py"}
     assert [name for name in INSTRUCTIONS if OWN[name].entry] == []
 
 
