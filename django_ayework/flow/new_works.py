@@ -13,15 +13,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_ayework.conf import Settings, get_settings
+from django_ayework.define.options import combined
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.options import (
     DEFAULT_QUEUE,
     StoredOptions,
-    deadline_of,
     encode_options,
-    start_of,
     with_headers,
 )
 from django_ayework.flow.payloads import codec_of, encode_releases, encoded_input
@@ -315,14 +314,12 @@ def new_template(type: str, own: Mapping[str, Any], given: Mapping[str, Any], re
     """Make the template of works of a type with these options; a gate has no type."""
     work_type = registry.find(type)
     constants: Mapping[str, Any] = work_type.constants if work_type is not None else {}
-    levels = (given, own, constants)
-    options: dict[str, Any] = {"skip_queue": skips_queue(work_type), **constants, **own, **given}
-    deadline, expires = deadline_of(levels)
+    options: dict[str, Any] = {**combined(given, combined(own, constants))}
     stored = StoredOptions(
-        retry=RetryPolicy.resolve(*(level.get("retry") for level in levels), get_settings().retry),
+        retry=RetryPolicy.resolve(options.get("retry"), get_settings().retry),
         timeout=options.get("timeout"),
-        expires=expires,
-        explicit_deadline=deadline is not None,
+        expires=options.get("expires"),
+        explicit_deadline="deadline" in options,
         lease=options.get("lease"),
         released=released,
         blocked=bool(options.get("blockers")),
@@ -331,12 +328,12 @@ def new_template(type: str, own: Mapping[str, Any], given: Mapping[str, Any], re
     return RowTemplate(
         row=new_row(type, options, encode_options(stored)),
         codec=codec_of(work_type),
-        start=start_of(levels),
-        expires=expires,
-        deadline=deadline,
+        start=options.get("run_at", options.get("delay")),
+        expires=options.get("expires"),
+        deadline=options.get("deadline"),
         blockers=tuple(options.get("blockers", ())),
         dedup=options.get("dedup"),
-        skips_queue=options["skip_queue"],
+        skips_queue=options.get("skip_queue", skips_queue(work_type)),
         goes_by_unit=registry.order_of(type) == "unit",
     )
 

@@ -1,4 +1,4 @@
-"""The options of works, merged from several levels and stored with each: every worker applies the same."""
+"""The options that are stored with each work, so that every worker applies the same, and its headers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
-from typing import Any, TypeAlias
 
 from django_ayework.conf import get_settings
 from django_ayework.rules.retry import RetryPolicy
@@ -18,9 +16,6 @@ DEFAULT_QUEUE = "default"
 HEADERS = ',"headers":'
 headers_encoder = json.JSONEncoder(separators=(",", ":"))
 headers_decoder = json.JSONDecoder()
-
-#: Checked options by level; those of an earlier level win.
-Levels: TypeAlias = tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,24 +31,6 @@ class StoredOptions:
     released_by: str | None = None  # that gate, where the work has another parent
     blocked: bool = False  # has blockers, whose results its context shows
     redact: tuple[str, ...] = ()  # dotted paths into the input that people are not shown
-
-
-def start_of(levels: Levels) -> datetime | float | None:
-    """Return when the work may start: of the first level that says so, ``run_at`` before ``delay``."""
-    for level in levels:
-        if "run_at" in level:
-            return level["run_at"]  # type: ignore[no-any-return]  # checked when it was given
-        if "delay" in level:
-            return float(level["delay"])
-    return None
-
-
-def deadline_of(levels: Levels) -> tuple[datetime | None, float | None]:
-    """Return the deadline and the ``expires`` of the first level that gives either."""
-    for level in levels:
-        if "deadline" in level or "expires" in level:
-            return level.get("deadline"), level.get("expires")
-    return None, None
 
 
 @functools.lru_cache(maxsize=1024)
