@@ -54,14 +54,13 @@ html_theme_options = {
 }
 
 html_search_scorer = str(HERE / "search_scorer.js")
-#: The words of a question. The search passes over them, because it shows pages that have all words of a search.
-QUESTION_WORDS = """
-after all am another any before can do does doing each get has have how i it's its just me my need one only our own
-several should so some someone than them too until use using want we what when where which while who why without you
-your
+#: Words that nearly all pages have, or that other packages have for them, and words of questions that
+#: Sphinx keeps. The search ignores them, because it shows only pages that have all words of a search.
+COMMON_WORDS = """
+job jobs task tasks work works another can get just need one several someone use using want without
 """
 #: Words of other packages, and the words of this one that stand for them.
-OTHER_WORDS = {"work": ("job", "task"), "works": ("job", "task"), "enqueue": ("submit",), "dead": ("failed",)}
+OTHER_WORDS = {"enqueue": ("submit",), "dead": ("failed",)}
 #: Words of readers that a page does not use, by page.
 SEARCH_WORDS = tomllib.loads((HERE / "search_words.toml").read_text())
 
@@ -69,7 +68,7 @@ SEARCH_WORDS = tomllib.loads((HERE / "search_words.toml").read_text())
 class ReadersEnglish(SearchEnglish):
     """The search of the site, for questions in the words of other packages."""
 
-    stopwords = SearchEnglish.stopwords | set(QUESTION_WORDS.split())
+    stopwords = SearchEnglish.stopwords | set(COMMON_WORDS.split())
 
     def split(self, input: str) -> list[str]:
         words = super().split(input)

@@ -2,8 +2,8 @@
 // users, then those about the inside and the lists of names. Sphinx puts this into language_data.js, and calls score.
 var Scorer = (function () {
   const order = [
-    [/^(guides|operations|faq$)/, 4],
-    [/^(tutorial|troubleshooting|coming-from|explanation\/lifecycle)/, 2],
+    [/^(guides|operations|troubleshooting|faq$)/, 4],
+    [/^(tutorial|coming-from|explanation\/lifecycle)/, 2],
     [/^explanation\/(architecture|performance-notes)|^(changelog|style|index)$/, -6],
   ];
 
@@ -15,11 +15,11 @@ var Scorer = (function () {
 
   function score([page, title, anchor, descr, score, file, kind]) {
     const query = stems(new URLSearchParams(window.location.search).get("q") || "");
+    if (kind === "object") return query.length > 1 || /attribute|property/.test(descr) ? 0 : score;
     const titled = new Set(stems(title));
     const share = query.length ? query.filter((word) => titled.has(word)).length / query.length : 0;
     const place = order.find(([pattern]) => pattern.test(page));
-    const named = kind === "object" && query.length !== 1 ? -6 : 0;
-    return score + 20 * share + (place ? place[1] : 0) + named;
+    return score + 20 * share + (place ? place[1] : 0);
   }
 
   return {
