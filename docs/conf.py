@@ -8,8 +8,12 @@ import tomllib
 from pathlib import Path
 
 import django
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 django.setup()
@@ -48,3 +52,35 @@ html_theme_options = {
     "source_branch": "main",
     "source_directory": "docs/",
 }
+
+html_search_scorer = str(HERE / "search_scorer.js")
+#: Words that nearly all pages have, or that other packages have for them, and words of questions that
+#: Sphinx keeps. The search ignores them, because it shows only pages that have all words of a search.
+COMMON_WORDS = """
+job jobs task tasks work works another can get just need one several someone use using want without
+"""
+#: Words of other packages, and the words of this one that stand for them.
+OTHER_WORDS = {"enqueue": ("submit",), "dead": ("failed",)}
+#: Words of readers that a page does not use, by page.
+SEARCH_WORDS = tomllib.loads((HERE / "search_words.toml").read_text())
+
+
+class ReadersEnglish(SearchEnglish):
+    """The search of the site, for questions in the words of other packages."""
+
+    stopwords = SearchEnglish.stopwords | set(COMMON_WORDS.split())
+
+    def split(self, input: str) -> list[str]:
+        words = super().split(input)
+        return [*words, *(other for word in words for other in OTHER_WORDS.get(word.lower(), ()))]
+
+
+def add_search_words(app: Sphinx, doctree: nodes.document) -> None:
+    """Give a page the keywords by which the search finds it."""
+    if words := SEARCH_WORDS.get(app.env.docname):
+        doctree.append(nodes.meta(name="keywords", content=", ".join(words.split())))
+
+
+def setup(app: Sphinx) -> None:
+    app.add_search_language(ReadersEnglish)
+    app.connect("doctree-read", add_search_words)

@@ -55,8 +55,8 @@ def described(taken: Sequence[Mapping[str, Any]]) -> str:
     for file in taken:
         versions |= file.get("machine", {})
     cores = versions.pop("cores", "?")
-    tools = ", ".join(f"{name} {number}" for name, number in versions.items())
-    lines = [f"Taken on {' and '.join(days)}, {cores} cores: {tools}."]
+    tools = ", ".join(f"`{name} {number}`" for name, number in versions.items())
+    lines = [f"Taken on {' and '.join(days)} on {cores} cores, with {tools}."]
     if scales != [1.0]:
         lines.append(f"**Counts were multiplied by {', '.join(f'{scale:g}' for scale in scales)}.**")
     return "\n".join(lines) + "\n"

@@ -179,7 +179,7 @@ def test_the_pages_have_their_marks(page):
 
 def test_figures_at_another_scale_say_so():
     about = {"taken": "2030-01-02T03:04:05", "machine": {"cores": "2", "python": "3.13.0"}}
-    assert described([about | {"scale": 1}]) == "Taken on 2030-01-02, 2 cores: python 3.13.0.\n"
+    assert described([about | {"scale": 1}]) == "Taken on 2030-01-02 on 2 cores, with `python 3.13.0`.\n"
     assert "multiplied by 0.1" in described([about | {"scale": 0.1}])
 
 

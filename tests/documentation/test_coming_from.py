@@ -107,7 +107,7 @@ def test_the_comparison_names_the_versions_of_the_other_pages_and_of_the_measure
     compared = {row[0]: row[1] for row in rows}
     described = {re.match(r"[\w-]+", row[0])[0]: row[1] for row in tables(INDEX.read_text())[0]}
     assert described.items() <= compared.items()
-    measured = dict(re.findall(r"(\S+) (\d+\.\d+\.\d+)[,.]", MEASURED.read_text()))
+    measured = dict(re.findall(r"`(\S+) (\d+\.\d+\.\d+)`", MEASURED.read_text()))
     known = {name.lower(): version for name, version in compared.items()}
     assert {name: known[name] for name in known.keys() & measured.keys()} == {
         name: measured[name] for name in known.keys() & measured.keys()

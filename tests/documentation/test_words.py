@@ -23,8 +23,6 @@ ALLOWED = {
     "docs/explanation/reliability.md": frozenset({"ledger"}),
     "docs/tutorial/7-tests.md": frozenset({"outbox"}),  # that of Django's mail
 }
-#: The page that lists what was renamed.
-RENAMED = "CHANGELOG.md"
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -32,7 +30,7 @@ def files() -> Iterator[Path]:
     """Return the package's sources and the pages of the documentation."""
     yield from (ROOT / "django_ayework").rglob("*.py")
     yield from (ROOT / "docs").rglob("*.md")
-    yield from (page for page in ROOT.glob("*.md") if page.name != RENAMED)
+    yield from ROOT.glob("*.md")
 
 
 def banned_in(path: Path) -> list[str]:
