@@ -59,17 +59,6 @@ def test_a_retry_that_would_start_too_late_expires_instead(events):
     assert Attempt.objects.get().traceback
 
 
-@pytest.mark.parametrize(
-    ("attempts", "pause", "status", "reason"),
-    [(5, 50, "scheduled", None), (1, 100, "dead", "exhausted")],
-    ids=["within", "no attempts left"],
-)
-def test_a_failure_that_a_deadline_does_not_expire(attempts, pause, status, reason):
-    handle = enqueue(fail(), expires=60, retry=Retry(attempts=attempts, base=pause, max=pause, jitter=0))
-    drain(raises=False)
-    assert (handle.state().status, handle.state().reason) == (status, reason)
-
-
 def test_a_running_attempt_is_never_stopped_by_a_deadline():
     @work(name="t.deadlines.late")
     def late(ctx: Context) -> bool:

@@ -104,13 +104,6 @@ def test_works_of_several_types_go_together_with_options_for_each():
     assert len({row.run_at for row in stored.values()}) == 1
 
 
-def test_ten_thousand_works_at_once():
-    handles = enqueue_many([add(a=n, b=0) for n in range(10_000)])
-    assert len({handle.id for handle in handles}) == 10_000
-    assert Work.objects.filter(status="pending").count() == 10_000
-    assert Work.objects.get(id=handles[9_999].id).input == '{"a":9999,"b":0}'
-
-
 @pytest.mark.parametrize("count", [1, MANY])
 def test_nothing_is_queued_when_one_cannot_be_and_the_bad_one_is_named(count):
     works, more = [add(a=n, b=0) for n in range(count)], [add(a=0, b=0)] * (count > 1)
