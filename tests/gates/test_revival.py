@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db import transaction
 
 from django_ayework import Count, NotRetryable, Status, dependency, enqueue, retry
 from django_ayework.models import Group, Work
@@ -142,8 +143,6 @@ def test_a_gate_dead_of_bad_input_opens_once_its_input_is_mended():
 
 
 def test_a_retry_rolled_back_leaves_the_chain_closed():
-    from django.db import transaction
-
     BROKEN.add("a")
     handle = enqueue(flow(links=[["a"], ["b"]]))
     drain()
