@@ -5,7 +5,8 @@ import dataclasses
 import inspect
 import pickle
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +14,6 @@ from django_ayework import Retry, work
 from django_ayework.define.options import checked
 from django_ayework.errors import AyeworkError, ImproperWork, InvalidOption
 from tests.define.declared import step
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def declare(**options):
@@ -68,23 +67,26 @@ def test_a_retry_policy_is_copied_and_pickled():
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("option", "values"),
     [
-        ("queue", ""),
-        ("queue", "q" * 65),
-        ("queue", 5),
-        ("fairness", "nul\x00"),
-        ("priority", 1.5),
-        ("priority", True),
-        ("priority", 2**31),
-        ("retry", {"attempts": 3}),
+        ("queue", ["", "q" * 65, 5]),
+        ("fairness", ["nul\x00"]),
+        ("priority", [1.5, True, 2**31]),
+        ("retry", [{"attempts": 3}]),
     ],
 )
-def test_values_of_options_are_checked_at_decoration(option, value):
-    with pytest.raises(InvalidOption, match=f"expected {option} to be .* got: ") as refusal:
-        step(**{option: value})
-    assert isinstance(refusal.value, AyeworkError)
-    assert isinstance(refusal.value, ValueError)
+def test_values_of_options_are_checked_at_decoration(option, values):
+    for value in values:
+        with pytest.raises(InvalidOption, match=f"expected {option} to be .* got: ") as refusal:
+            step(**{option: value})
+        assert isinstance(refusal.value, AyeworkError)
+        assert isinstance(refusal.value, ValueError)
+
+
+def test_checked_options_may_be_checked_again():
+    saved = SimpleNamespace(pk=7, _meta=SimpleNamespace(label_lower="shop.order"))
+    given = checked({"about": saved, "delay": 5, "queue": None})
+    assert checked(given) == given == {"about": ("shop.order", "7"), "delay": 5.0}
 
 
 @pytest.mark.parametrize("option", ["timeout", "expires", "lease", "retention['dead']"])

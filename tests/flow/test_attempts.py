@@ -202,43 +202,28 @@ def test_the_type_decides_first(configure):
 LUCK = "RuntimeError: no luck"
 
 
+UNUSABLE = "ValueError: expected Defer(delay=) to be 0 seconds or more, got: -5."
+
+
 @pytest.mark.parametrize(
-    ("hook", "status", "reason", "error"),
+    ("hook", "status", "reason", "attempt", "error"),
     [
-        (lambda error, info: "abort", "dead", "aborted", LUCK),
-        ("tests.flow.kit.always_abort", "dead", "aborted", LUCK),
-        (lambda error, info: "retry", "scheduled", None, LUCK),
-        (lambda error, info: None, "scheduled", None, LUCK),
-        (
-            lambda error, info: Defer(delay=-5),
-            "scheduled",
-            None,
-            "ValueError: expected Defer(delay=) to be 0 seconds or more, got: -5.",
-        ),
+        (lambda error, info: "abort", "dead", "aborted", 1, LUCK),
+        ("tests.flow.kit.always_abort", "dead", "aborted", 1, LUCK),
+        (lambda error, info: "retry", "dead", "exhausted", 1, LUCK),
+        (lambda error, info: None, "dead", "exhausted", 1, LUCK),
+        (lambda error, info: Defer(delay=15), "scheduled", None, 0, None),
+        (lambda error, info: Defer(delay=-5), "dead", "exhausted", 1, UNUSABLE),
     ],
-    ids=["abort", "dotted path", "retry", "none", "no sense"],
+    ids=["abort", "dotted path", "retry", "none", "defer", "no sense"],
 )
-def test_the_advice_of_the_system(outcome, configure, hook, status, reason, error):
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_the_advice_of_the_system(outcome, configure, hook, status, reason, attempt, error, attempts):
     configure(ON_FAILURE=hook)
-    state = outcome(fail(), retry=Retry(attempts=2))
-    assert (state.status, state.reason, state.attempt, state.last_error) == (status, reason, 1, error)
-
-
-def test_advice_can_defer_without_using_attempts(configure):
-    seen: list[int] = []
-
-    def wait(error: Exception, info: Any) -> Any:
-        seen.append(info.attempt)
-        return Defer(delay=15) if len(seen) < 4 else None
-
-    configure(ON_FAILURE=wait)
-    handle = enqueue(fail(), retry=ONCE)
-    for _ in range(4):
-        drain(raises=False)
-        time_travel(16)
-    assert seen == [1, 1, 1, 1]
-    state = handle.state()
-    assert state.reason == "exhausted"
+    state = outcome(fail(), retry=Retry(attempts=attempts))
+    if reason == "exhausted" and attempts > 1:
+        status, reason = "scheduled", None
+    assert (state.status, state.reason, state.attempt, state.last_error) == (status, reason, attempt, error)
 
 
 @pytest.mark.parametrize(

@@ -142,17 +142,6 @@ def test_the_last_to_finish_wins():
     assert handles[0].group(timeout=0) == 1
 
 
-def test_a_none_that_was_contributed_is_there_for_append_to_see():
-    seen: list[Any] = []
-
-    @work(name="t.values.sees")
-    def sees(ctx: Context):
-        return ctx.queue([ctx.result(None), ctx.result(0, append=lambda existing: seen.append(existing))])
-
-    assert value_of(sees()) is None
-    assert seen == [None]
-
-
 def test_a_work_alone_is_its_own_group_and_has_a_row_once_it_appends():
     handle, dead = enqueue(add(a=1, b=2)), enqueue(fail(message="no luck"), retry=ONCE)
     drain(raises=False)
@@ -168,17 +157,6 @@ def test_a_work_alone_is_its_own_group_and_has_a_row_once_it_appends():
     group = Group.objects.get()
     assert (group.open, group.total, group.dead) == (0, 1, 0)
     assert group.done_at is not None
-
-
-def test_the_parents_value_in_its_tree_can_be_final():
-    @work(name="t.values.parent")
-    def parent(ctx: Context):
-        return ctx.queue([add(a=1, b=1), ctx.result({"by": "parent"}, final=True)])
-
-    handle = enqueue(parent())
-    drain()
-    assert handle.group(timeout=0) == {"by": "parent"}
-    assert handle.result(timeout=0) is None
 
 
 def test_a_retried_member_opens_the_group_again_and_may_change_its_value():

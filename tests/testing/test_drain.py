@@ -71,18 +71,6 @@ def test_a_limit_counts_attempts(drain: Any) -> None:
     assert drain(limit=9).ran == 3
 
 
-def test_works_of_every_queue_run_and_so_do_those_that_they_queue(drain: Any) -> None:
-    @work(name="testing.tree", queue="a")
-    def tree(ctx: Context, depth: int):
-        if depth == 0:
-            return ctx.result("leaf")
-        return ctx.queue([tree(depth=depth - 1), tree(depth=depth - 1)], queue=f"q{depth}")
-
-    handle = enqueue(tree(depth=3))
-    assert drain().succeeded == 15
-    assert handle.group(timeout=0) == "leaf"
-
-
 def test_works_run_in_the_thread_and_the_transaction_of_the_test(drain: Any) -> None:
     @work(name="testing.thread")
     def where() -> str:
