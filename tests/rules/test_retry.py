@@ -132,22 +132,6 @@ def test_an_instruction_that_the_handler_raised_wins_over_all_advice(raised, out
     assert verdict.status is (Status.DEAD if reason else Status.SCHEDULED)
 
 
-def test_on_failure_may_abort_or_defer_and_the_failure_is_recorded():
-    verdict = decide_failure(ERROR, "abort", FIRST)
-    assert (verdict.status, verdict.reason) == (Status.DEAD, Reason.ABORTED)
-    assert (verdict.outcome, verdict.error) == (Outcome.DIED, "ValueError: no")
-    verdict = decide_failure(ERROR, Defer(delay=15), LAST)
-    assert (verdict.outcome, verdict.counts) == (Outcome.DEFERRED, False)
-    assert (verdict.run_at, verdict.error) == (NOON + timedelta(seconds=15), "ValueError: no")
-
-
-def test_a_deferral_gives_the_attempt_back_whatever_the_attempts_and_the_deadline():
-    verdict = decide_failure(Defer(delay=10), None, replace(LAST, attempt=99))
-    assert (verdict.status, verdict.counts, verdict.will_retry) == (Status.SCHEDULED, False, True)
-    near = replace(FIRST, deadline=NOON + MICROSECOND)
-    assert decide_failure(Defer(delay=10), None, near).outcome is Outcome.DEFERRED
-
-
 @pytest.mark.parametrize(
     ("instruction", "run_at"),
     [
