@@ -29,6 +29,8 @@ from tests.batches.clocks import Ticks
 from tests.batches.works import hundred, single, three
 from tests.races.rivals import claim_all
 
+pytestmark = pytest.mark.django_db
+
 
 @pytest.fixture
 def ticks() -> Ticks:
@@ -46,23 +48,19 @@ def deliveries(number: int, kind=three) -> list[Delivery]:
     return [Delivery(row, 30.0) for row in claim_all().values()]
 
 
+@pytest.fixture
+def both() -> None:
+    """Nine works of each type wait."""
+    enqueue_many([three(number) for number in range(9)])
+    enqueue_many([single(number=number) for number in range(9)])
+
+
 def add(gathering: Gathering, delivery: Delivery):
     batch_type = registry.batch(delivery.type)
     assert batch_type is not None
     return gathering.add(delivery, batch_type)
 
 
-@pytest.mark.django_db
-def test_a_batch_is_full_with_its_size(gathering):
-    works = deliveries(7)
-    full = [batch for each in works if (batch := add(gathering, each))]
-    assert [list(batch.deliveries) for batch in full] == [works[0:3], works[3:6]]
-    assert gathering.room() == {three.name: 2}
-    assert [list(batch.deliveries) for batch in gathering.all()] == [works[6:]]
-    assert gathering.room() == {}
-
-
-@pytest.mark.django_db
 def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
     first, second, third = deliveries(3, hundred)
     add(gathering, first)
@@ -79,7 +77,6 @@ def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
     assert gathering.pause() == pytest.approx(0.025)
 
 
-@pytest.mark.django_db
 def test_each_type_gathers_by_itself(gathering, ticks):
     [one] = deliveries(1, three)
     [other] = deliveries(1, hundred)
@@ -92,7 +89,6 @@ def test_each_type_gathers_by_itself(gathering, ticks):
     assert [batch.type for batch in gathering.due()] == [three.name]
 
 
-@pytest.mark.django_db
 def test_a_batch_starts_once_and_without_what_was_given_back_or_lost(gathering):
     given_back, lost, kept = deliveries(3)
     given_back.withdraw()
@@ -149,21 +145,15 @@ def test_how_many_slots_so_many_works_take(works, room, slots):
     assert slots_of(three.name, works, room) == slots
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("turn", [0, 1])
-def test_a_claim_shares_the_slots_among_batches_and_others(turn):
-    enqueue_many([three(number) for number in range(9)])
-    enqueue_many([single(number=number) for number in range(9)])
+def test_a_claim_shares_the_slots_among_batches_and_others(turn, both):
     claimer = Claimer("w", Scope())
     claimer._turn = turn
     claimed = Counter(delivery.type for delivery in claimer.claim(2))
     assert claimed == {three.name: 3, single.name: 1}
 
 
-@pytest.mark.django_db
-def test_without_a_free_slot_only_the_batches_that_gather_are_filled():
-    enqueue_many([three(number) for number in range(9)])
-    enqueue_many([single(number=number) for number in range(9)])
+def test_without_a_free_slot_only_the_batches_that_gather_are_filled(both):
     claimed = Claimer("w", Scope()).claim(0, {three.name: 2})
     assert [delivery.type for delivery in claimed] == [three.name] * 2
 
@@ -174,7 +164,6 @@ def claimed(controls: Controls, slots: int, room: dict[str, int] | None = None) 
     return claim_of(Claim(both, slots, "w", now, later(now, 60), room or {}), controls)
 
 
-@pytest.mark.django_db
 def test_where_weights_decide_they_divide_slots():
     enqueue_many([three(number) for number in range(60)])
     enqueue_many([single(number=number) for number in range(60)])
@@ -185,17 +174,13 @@ def test_where_weights_decide_they_divide_slots():
     assert [row.type for row in rows] == [three.name] * 12
 
 
-@pytest.mark.django_db
-def test_where_weights_decide_the_batch_that_gathers_is_filled_besides():
-    enqueue_many([three(number) for number in range(9)])
-    enqueue_many([single(number=number) for number in range(9)])
+def test_where_weights_decide_the_batch_that_gathers_is_filled_besides(both):
     controls = Controls({single.name: TypeControl(priority=1)})
     rows = claimed(controls, slots=2, room={three.name: 2}).rows
     assert Counter(row.type for row in rows) == {single.name: 2, three.name: 2}
     assert [row.type for row in claimed(controls, slots=0, room={three.name: 1}).rows] == [three.name]
 
 
-@pytest.mark.django_db
 def test_a_limit_of_a_type_counts_works():
     enqueue_many([three(number) for number in range(9)])
     controls = Controls({three.name: TypeControl(max_running=4, priority=1)})

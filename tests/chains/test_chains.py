@@ -1,16 +1,21 @@
-"""A chain: each work hands over to the next as it ends."""
+"""A chain: each work hands over to the next as it ends; completing it without a worker, and its state."""
 
 from __future__ import annotations
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ayework import (
+    AlreadyCompleted,
     Context,
     Retry,
     WaitInTransaction,
     WorkFailed,
+    WorkNotFound,
+    cancel,
+    complete,
     completing,
     dependency,
     enqueue,
@@ -19,12 +24,14 @@ from django_ayework import (
     retry,
     work,
 )
-from django_ayework.errors import InvalidInstruction
+from django_ayework.errors import InvalidOption
+from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Group, Work
-from django_ayework.testing import drain, perform
-from django_ayework.testing.factories import WorkFactory
-from tests.app.works import add
-from tests.chains.kit import SEEN, count, steps_of
+from django_ayework.testing import drain
+from tests.app.works import add, fail
+from tests.chains.kit import SEEN, count, gather, onward, steps_of
+from tests.invariants import assert_consistent
+from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 
@@ -149,55 +156,226 @@ def test_a_gate_watches_the_step_and_not_the_chain():
     assert gate.state().status == "success"
 
 
-def test_continuing_twice_fails_the_attempt():
-    handle = enqueue(twice())
-    drain(raises=False)
-    state = handle.state()
-    assert (state.status, state.error.partition(";")[0]) == (
-        "dead",
-        "InvalidInstruction: the handler of 't.chain.twice' called ctx.continue_with(…) twice",
-    )
-    assert Work.objects.count() == 1
-
-
-def test_a_continuation_that_was_queued_before_fails_the_attempt():
+@pytest.mark.parametrize(
+    ("type_", "error"),
+    [
+        (twice, "InvalidInstruction: the handler of 't.chain.twice' called ctx.continue_with(…) twice;"),
+        (reuse, "was queued before"),
+        (to_gate, "TypeError: expected ctx.continue_with"),
+    ],
+    ids=["twice", "queued before", "gate"],
+)
+def test_a_continuation_that_cannot_be_fails_the_attempt(type_, error):
     enqueue(QUEUED_BEFORE)
-    handle = enqueue(reuse())
+    handle = enqueue(type_())
     drain(raises=False)
-    assert "was queued before" in handle.state().error
+    assert handle.state().status == "dead"
+    assert error in handle.state().error
     assert Work.objects.count() == 2
 
 
-def test_a_gate_cannot_continue_a_chain():
-    error = perform(to_gate()).error
-    assert isinstance(error, TypeError)
-    assert "got a gate" in str(error)
+# --- completing without a worker: the id of a chain stands for its current step -------------------------
 
 
-def test_a_continuation_that_is_not_returned_fails_the_attempt():
-    @work(name="t.chain.forgotten")
-    def forgotten(ctx: Context):
-        ctx.continue_with(add(a=1, b=1))
-
-    error = perform(forgotten()).error
-    assert isinstance(error, InvalidInstruction)
-    assert "return ctx.continue_with(…)" in str(error)
-
-
-def test_a_chain_can_be_walked_without_a_worker():
-    SEEN.clear()
-    handle = enqueue(count(n=0, until=9), delay=60)
-    with completing(handle.id) as ctx:
-        ctx.continue_with(count(n=8, until=9), delay=60)
-    assert Work.objects.filter(chain_id=handle.id).count() == 2
-    with completing(steps_of(handle.id)[-1].id) as ctx:
-        ctx.result("enough")
-    assert (handle.chain(), SEEN) == ("enough", [])
+def test_completing_a_chain_acts_on_the_step_it_is_at():
+    handle = enqueue(count(n=0, until=9))
+    drain(limit=2)
+    for index, n in ((2, 7), (3, 8)):
+        with completing(handle.chain_id) as ctx:
+            assert (ctx.id, ctx.chain_id) == (steps_of(handle.id)[index].id, handle.id)
+            ctx.continue_with(count(n=n, until=9))
+    complete(handle.chain_id, "enough")
+    assert handle.chain() == "enough"
+    assert [step.status for step in steps_of(handle.id)] == ["success"] * 5
+    assert_consistent()
 
 
-def test_no_step_has_two_continuations_whatever_happens():
-    WorkFactory(chain_id="c", chain_index=1)
-    with pytest.raises(IntegrityError), transaction.atomic():
-        WorkFactory(chain_id="c", chain_index=1)
-    WorkFactory.create_batch(2, chain_id=None)
+def test_several_steps_of_a_chain_are_completed_in_one_transaction():
+    handle = enqueue(count(n=0, until=9))
+    with transaction.atomic():
+        for n in (1, 2):
+            with completing(handle.id) as ctx:
+                ctx.continue_with(count(n=n, until=9))
+        complete(handle.id, n)
+    assert handle.chain() == 2
+
+
+def test_the_running_step_of_a_chain_is_completed_and_its_late_result_refused():
+    handle = enqueue(count(n=0, until=9))
+    drain(limit=1)
+    [row] = claim_all().values()
+    complete(handle.id, "enough")
+    assert settle([Settlement(row, Success("1"))]).refused == [row.id]
+    assert handle.chain() == "enough"
+
+
+def test_the_blocked_step_of_a_chain_is_completed_and_what_the_chain_blocks_runs():
+    blocker = enqueue(add(a=1, b=1), delay=60)
+    handle = enqueue(onward(of=[blocker.id]))
+    behind = enqueue(gather(), blockers=[handle])
+    drain()
+    assert steps_of(handle.id)[-1].status == "blocked"
+    complete(handle.id, "done")
+    drain()
+    assert behind.result() == ["done"]
+    assert_consistent()
+
+
+def test_a_chain_or_step_that_has_ended_is_not_completed_again():
+    handle = enqueue(count(n=0, until=2))
+    drain(limit=2)
+    _, second, last = steps_of(handle.id)
+    drain()
+    with pytest.raises(AlreadyCompleted) as error:
+        complete(handle.id)
+    assert str(error.value) == (
+        f"the chain {handle.id} has ended already: its last step {last.id} (t.chain.count) is success, "
+        "so it cannot be completed."
+    )
+    assert error.value.id == handle.id
+    for step in (second, last):
+        with pytest.raises(AlreadyCompleted, match=f"the work {step.id} .* has ended already: it is success"):
+            complete(step.id)
+    with pytest.raises(WorkNotFound) as missing:
+        complete("nobody")
+    assert str(missing.value) == "no work has the id 'nobody', so it cannot be completed."
+
+
+def test_a_later_work_that_has_handed_over_is_no_chain():
+    handle = enqueue(count(n=0, until=9))
+    drain(limit=2)
+    step = steps_of(handle.id)[1]
+    with pytest.raises(AlreadyCompleted, match=f"the work {step.id}"):
+        complete(step.id)
+
+
+def test_a_chain_without_its_first_work_is_completed_all_the_same():
+    handle = enqueue(count(n=0, until=9))
+    drain(limit=1)
+    Work.objects.filter(id=handle.id).delete()
+    complete(handle.id, "enough")
+    [last] = Work.objects.filter(chain_id=handle.id)
+    assert last.status == "success"
+    Group.objects.all().delete()  # it still counts the deleted work
+    last.delete()
+
+
+def test_completing_a_work_takes_no_statement_more_for_chains():
+    handle = enqueue(add(a=1, b=1))
+    with CaptureQueriesContext(connection) as seen, completing(handle.id):
+        pass
+    read = [query["sql"] for query in seen if query["sql"].startswith("SELECT")]
+    assert len(read) == 2, "what it waits for, and its row"
+
+
+# --- the state of a chain -------------------------------------------------------------------------------
+
+
+def indexes(chain) -> list[int]:
+    return [step.chain_index for step in chain.steps]
+
+
+def test_it_shows_the_entry_the_steps_and_the_output_of_the_last():
+    handle = enqueue(count(n=0, until=2))
+    drain()
+    chain = handle.chain_state()
+    assert (chain.id, chain.type, chain.input) == (handle.id, "t.chain.count", {"n": 0, "until": 2})
+    assert (chain.status, chain.output, chain.error, chain.length) == ("success", 2, None, 3)
+    assert [step.result for step in chain.steps] == [None, None, 2]
+    assert chain.steps == tuple(get_handle(step.id).state() for step in chain.steps)
+    assert (chain.queued_at, chain.ended_at) == (chain.steps[0].queued_at, chain.steps[-1].ended_at)
+    assert chain.next_start is None
+    assert all(get_handle(step.id).chain_state() == chain for step in chain.steps)
+    assert async_to_sync(handle.achain_state)(start=1, limit=1) == handle.chain_state(start=1, limit=1)
+
+
+def test_its_status_is_that_of_the_step_it_is_at():
+    handle = enqueue(count(n=0, until=2))
+    assert (handle.chain_state().status, handle.chain_state().length) == ("pending", 1)
+    drain(limit=1)
+    chain = handle.chain_state()
+    assert [step.status for step in chain.steps] == ["success", "pending"]
+    assert (chain.status, chain.output, chain.ended_at) == ("pending", None, None)
+    cancel(chain.steps[-1].id)
+    assert (handle.chain_state().status, handle.chain_state().ended_at is None) == ("cancelled", False)
+
+
+def test_a_chain_of_one_and_a_chain_of_none():
+    dead, done = enqueue(fail(), retry=Retry(attempts=1)), enqueue(add(a=1, b=2))
+    gate = enqueue(dependency(on=["x"], queue=[add(a=1, b=1)]))
+    drain(raises=False)
+    chain = dead.chain_state()
+    assert (chain.status, chain.error, chain.output) == ("dead", dead.state().error, None)
+    assert chain.error
+    chain = done.chain_state()
+    assert (chain.type, chain.input, chain.output) == ("shop.add", {"a": 1, "b": 2}, 3)
+    assert (chain.steps, chain.length) == ((done.state(),), 1)
+    assert (gate.chain_state().input, gate.chain_state().status) == (None, "blocked")
+    assert get_handle("nobody").chain_state() is None
+    Work.objects.update(input="no json")
+    assert done.chain_state().input == "no json", "it cannot be read"
+
+
+def test_the_steps_come_page_by_page():
+    handle = enqueue(count(n=0, until=4))
+    drain()
+    whole = handle.chain_state()
+    pages, start = [], 0
+    while start is not None:
+        page = handle.chain_state(start=start, limit=2)
+        assert (page.status, page.output, page.length, page.input) == ("success", 4, 5, whole.input)
+        pages.append(page)
+        start = page.next_start
+    assert [indexes(page) for page in pages] == [[0, 1], [2, 3], [4]]
+    assert tuple(step for page in pages for step in page.steps) == whole.steps
+    assert handle.chain_state(start=5).steps == ()
+    assert handle.chain_state(limit=5).next_start is None
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ({"limit": 0}, "expected limit to be a whole number, from 1 to 1000, got: 0."),
+        ({"limit": 1001}, "expected limit to be a whole number, from 1 to 1000, got: 1001."),
+        ({"start": -1}, "expected start to be a whole number, 0 or more, got: -1."),
+        ({"start": "x"}, "expected start to be a whole number, 0 or more, got: 'x'."),
+    ],
+)
+def test_a_page_that_cannot_be_is_refused(page, message):
+    with pytest.raises(InvalidOption) as error:
+        get_handle("any").chain_state(**page)
+    assert str(error.value) == message
+
+
+def test_the_steps_show_what_they_wait_or_had_waited_for():
+    blocker = enqueue(add(a=1, b=1))
+    member = enqueue(add(a=2, b=2))
+    first = onward(of=[blocker.id])
+    enqueue(dependency(on=[member], queue=[first]))
+    drain()
+    chain = get_handle(first.id).chain_state()
+    assert [step.dependents for step in chain.steps] == [(member.id,), ()]
+    assert [step.blockers for step in chain.steps] == [(), (blocker.id,)]
+    assert chain.steps == tuple(get_handle(step.id).state() for step in chain.steps)
+
+
+def test_a_chain_of_many_steps_costs_a_few_statements():
+    handle = enqueue(count(n=0, until=30))
+    drain()
+    with CaptureQueriesContext(connection) as seen:
+        assert len(handle.chain_state().steps) == 31
+    assert len(seen) == 2
+    with CaptureQueriesContext(connection) as seen:
+        assert indexes(handle.chain_state(start=20, limit=5)) == [20, 21, 22, 23, 24]
+    assert len(seen) == 4
+
+
+def test_a_chain_without_its_first_work_shows_what_is_left():
+    handle = enqueue(count(n=0, until=2))
+    drain()
+    Work.objects.filter(id=handle.id).delete()
+    chain = handle.chain_state()
+    assert (chain.id, chain.type, chain.input, chain.queued_at) == (handle.id, None, None, None)
+    assert (indexes(chain), chain.length, chain.output) == ([1, 2], 3, 2)
     Work.objects.all().delete()
+    Group.objects.all().delete()  # it still counts the deleted work

@@ -10,7 +10,6 @@ import pytest
 
 import django_ayework
 from django_ayework import Context, UnknownWorkType, batch_work, registry, work
-from django_ayework.define.context import Context as SameContext
 from django_ayework.define.types import Registry
 from django_ayework.errors import AyeworkError, ImproperWork
 
@@ -215,7 +214,6 @@ def annotated(annotation, name="c"):
     "annotation",
     [
         Context,
-        SameContext,
         "Context",
         "'Context'",
         "django_ayework.Context",

@@ -40,20 +40,6 @@ def test_an_id_is_a_uuid7_of_now():
     assert before <= milliseconds(made) <= time.time_ns() // 1_000_000 + 1
 
 
-def test_ids_are_ever_greater():
-    made = [new_uuid7() for _ in range(5000)]
-
-    assert made == sorted(made)
-    assert len(set(made)) == len(made)
-
-
-def test_ids_grow_while_the_clock_stands_still(clock):
-    made = clock(*[1_700_000_000_000_000_000] * 10_000)  # two and a half milliseconds' worth
-
-    assert made == sorted(made)
-    assert len(set(made)) == len(made)
-
-
 def test_ids_grow_while_the_clock_goes_back(clock):
     start = 1_700_000_000_000_000_000
     made = clock(*[start - second * 10**9 for second in range(100)])
@@ -99,39 +85,27 @@ def test_ids_of_a_fork_are_its_own():
     assert theirs.isdisjoint(made)
 
 
-def in_threads(count, make):
-    """What each of the threads made, all starting at once."""
-    made, ready = [], threading.Barrier(count)
+def test_no_two_threads_share_a_tick(monkeypatch):
+    ready, made = threading.Barrier(8), []
 
     def run():
         ready.wait()
-        made.append(make())
+        made.append([requests.next_tick() for _ in range(2000)])
 
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return made
-
-
-def test_ids_of_many_threads_are_unique_and_grow_within_each():
-    made = in_threads(8, lambda: [new_uuid7() for _ in range(2000)])
-
-    assert all(some == sorted(some) for some in made)
-    assert len({id for some in made for id in some}) == 16_000
-
-
-def test_no_two_threads_share_a_tick(monkeypatch):
     monkeypatch.setattr(requests.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    threads = [threading.Thread(target=run) for _ in range(8)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        ticks = in_threads(8, lambda: [requests.next_tick() for _ in range(2000)])
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     finally:
         sys.setswitchinterval(interval)
 
-    assert len({tick for some in ticks for tick in some}) == 16_000
+    assert all(some == sorted(some) for some in made)
+    assert len({tick for some in made for tick in some}) == 16_000
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=2, max_size=20))

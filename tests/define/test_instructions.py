@@ -7,8 +7,6 @@ import pytest
 from django_ayework import Count, Retry, dependency
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.plans import plan_of
-from django_ayework.define.requests import GateRequest
-from django_ayework.errors import AyeworkError, InvalidInstruction
 from tests.define.declared import context, step
 
 
@@ -16,14 +14,6 @@ def test_a_context_remembers_what_it_built_in_order(ctx, build):
     built = [ctx.result(1), ctx.queue([build()]), ctx.void()]
     assert ctx.built == built
     assert all(isinstance(node, Instruction) for node in built)
-
-
-def test_a_context_tells_the_facts_of_the_attempt():
-    ctx = context(attempt=2, parent="p", dependents=("a", "b"), last_error="ValueError: no")
-    assert (ctx.id, ctx.type, ctx.group_id, ctx.chain_id) == ("me", "shop.me", "us", "me")
-    assert (ctx.attempt, ctx.parent, ctx.dependents) == (2, "p", ("a", "b"))
-    assert (ctx.last_error, ctx.deadline) == ("ValueError: no", None)
-    assert not ctx.signal.aborted
 
 
 def test_works_may_be_given_alone_in_lists_in_nested_lists_and_by_generators(ctx, build):
@@ -140,17 +130,6 @@ def test_contributions_and_works_are_in_list_order_however_deep(ctx, build):
     assert ids(plan.works) == ids([a, b, c, d])
 
 
-def test_each_link_is_a_gate_on_the_works_of_the_link_before(ctx, build):
-    a, b, c, d = (build() for _ in range(4))
-    plan = planned(ctx, ctx.queue([a, b]).next([c], Count(1)).next([d], "all-done"))
-    first, second = plan.works[2:]
-    assert ids(plan.works[:2]) == [a.id, b.id]
-    assert isinstance(first, GateRequest)
-    assert (first.watched, ids(first.releases), first.condition) == ((a.id, b.id), [c.id], Count(1))
-    assert (second.watched, ids(second.releases), second.condition) == ((c.id,), [d.id], "all-done")
-    assert first.timeout is second.timeout is None
-
-
 def test_a_link_watches_the_works_of_nested_instructions_and_of_their_links(ctx, build):
     a, b, c, d = (build() for _ in range(4))
     nested = ctx.queue([b]).next([c])
@@ -162,70 +141,13 @@ def test_a_link_watches_the_works_of_nested_instructions_and_of_their_links(ctx,
     assert (outer.watched, ids(outer.releases)) == ((a.id, b.id, c.id), [d.id])
 
 
-def test_options_of_queue_reach_its_own_works_only(ctx, build):
-    direct, listed, nested, after = (build() for _ in range(4))
-    node = ctx.queue([direct, [listed], ctx.queue([nested])], priority=5).next([after])
-    *works, gate = planned(ctx, node).works
-    assert [work.options for work in works] == [{"priority": 5}, {"priority": 5}, {}]
-    assert (gate.options, gate.releases[0].options) == ({}, {})
-    assert direct.options == {}, "the request itself is not changed"
-
-
-def test_options_of_next_reach_the_next_works_rather_than_the_gate(ctx, build):
-    node = ctx.queue([build()]).next([build()], priority=3, delay=5).next([build()], queue="mail")
-    first, gate, other_gate = planned(ctx, node).works
-    assert (first.options, gate.options, other_gate.options) == ({}, {}, {})
-    assert gate.releases[0].options == {"priority": 3, "delay": 5.0}
-    assert other_gate.releases[0].options == {"queue": "mail"}
-
-
 def test_options_given_when_queueing_win_over_those_a_type_computes(ctx):
     build = step(options=lambda **given: {"priority": 1, "run_at": NOON, "retry": Retry(base=9, jitter=0)})
     given = {"priority": 5, "delay": 2, "retry": Retry(jitter=1)}
     expected = {"priority": 5, "delay": 2.0, "retry": Retry(base=9, jitter=1)}
-    queued, gate = planned(ctx, ctx.queue([build()], **given).next([build()], **given)).works
+    request = build()
+    before = dict(request.options)
+    queued, gate = planned(ctx, ctx.queue([request], **given).next([build()], **given)).works
+    assert request.options == before, "the request itself is not changed"
     assert queued.options == expected
     assert gate.releases[0].options == expected
-
-
-@pytest.mark.parametrize(
-    ("create", "remedy"),
-    [
-        (lambda ctx, build: ctx.queue([build()]), "return ctx.queue(…)"),
-        (lambda ctx, build: ctx.result(1), "return ctx.result(…)"),
-        (lambda ctx, build: ctx.void(), "return ctx.void(…)"),
-    ],
-)
-@pytest.mark.parametrize("returned", [None, 5])
-def test_an_instruction_that_was_not_returned_fails_the_attempt(ctx, build, create, remedy, returned):
-    create(ctx, build)
-    with pytest.raises(InvalidInstruction) as failure:
-        planned(ctx, returned)
-    assert "not returned" in str(failure.value)
-    assert remedy in str(failure.value)
-    assert "'shop.me'" in str(failure.value)
-    assert failure.value.id == "me"
-    assert isinstance(failure.value, AyeworkError)
-    with pytest.raises(InvalidInstruction, match=r"not returned"):
-        planned(ctx, ctx.result(1))
-
-
-def test_in_loose_mode_what_was_not_returned_does_not_run(ctx, build):
-    ctx.queue([build()])
-    assert planned(ctx, 5, strict=False).works == ()
-    assert planned(ctx, ctx.void(), strict=False).contributions == ()
-
-
-@pytest.mark.parametrize("strict", [True, False])
-def test_an_instruction_of_another_context_is_refused_wherever_it_stands(ctx, build, strict):
-    foreign = context().queue([build()])
-    for returned in (foreign, ctx.queue([foreign]), ctx.queue([ctx.queue([foreign])])):
-        with pytest.raises(InvalidInstruction, match="an instruction of another context") as failure:
-            planned(ctx, returned, strict)
-        assert failure.value.id == "me"
-
-
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_work_that_was_returned_rather_than_queued_is_refused(ctx, build, strict):
-    with pytest.raises(InvalidInstruction, match=r"the work 'step' itself; return ctx.queue\(\[...\]\)"):
-        planned(ctx, build(), strict)

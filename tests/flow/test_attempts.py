@@ -66,12 +66,6 @@ def test_jitter_shortens_the_wait_at_random():
     assert all(499 <= wait <= 1001 for wait in waits)
 
 
-def test_one_attempt_is_one_attempt():
-    handle = enqueue(fail(), retry=ONCE)
-    drain(raises=False)
-    assert (handle.state().status, handle.state().attempt) == ("dead", 1)
-
-
 def test_the_next_attempt_is_given_the_last_error_and_success_forgets_it():
     seen = []
 
@@ -111,39 +105,6 @@ def test_a_deferral_uses_no_attempt_however_often():
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"deferred"}
 
 
-def test_a_deferral_between_failures_leaves_the_count_alone():
-    seen = []
-
-    @work(name="t.attempts.mixed", retry=Retry(attempts=2))
-    def mixed(ctx: Context) -> None:
-        seen.append(ctx.attempt)
-        raise Defer(delay=1) if len(seen) == 2 else ValueError("no")
-
-    handle = enqueue(mixed())
-    run()
-    assert seen == [1, 2, 2]
-    assert handle.state().reason == "exhausted"
-
-
-@pytest.mark.parametrize("offset", [timedelta(minutes=5), timedelta(minutes=-5)])
-def test_a_deferral_names_its_moment_and_the_past_means_now(offset):
-    moment, ran = now() + offset, []
-
-    @work(name="t.attempts.until")
-    def until() -> None:
-        ran.append(True)
-        if len(ran) == 1:
-            raise Defer(run_at=moment)
-
-    handle = enqueue(until())
-    drain()
-    if offset > timedelta():
-        assert (handle.state().status, handle.state().start_at) == ("scheduled", moment)
-    else:
-        assert handle.state().status == "success"
-        assert handle.state().start_at > moment
-
-
 @pytest.mark.parametrize(
     ("cause", "error"),
     [
@@ -161,7 +122,8 @@ def test_giving_up_is_the_end_at_once(cause, error):
     handle = enqueue(give_up())
     assert drain().dead == 1
     state = handle.state()
-    assert (state.status, state.reason, state.attempt, state.error) == ("dead", "aborted", 1, error)
+    assert (state.status, state.reason, state.attempt, state.completed_by) == ("dead", "aborted", 1, "drain")
+    assert (state.result, state.error, state.last_error) == (None, error, error)
 
 
 def test_a_rescheduling_is_a_retry_at_an_exact_time_and_counts():
@@ -240,43 +202,28 @@ def test_the_type_decides_first(configure):
 LUCK = "RuntimeError: no luck"
 
 
+UNUSABLE = "ValueError: expected Defer(delay=) to be 0 seconds or more, got: -5."
+
+
 @pytest.mark.parametrize(
-    ("hook", "status", "reason", "error"),
+    ("hook", "status", "reason", "attempt", "error"),
     [
-        (lambda error, info: "abort", "dead", "aborted", LUCK),
-        ("tests.flow.kit.always_abort", "dead", "aborted", LUCK),
-        (lambda error, info: "retry", "scheduled", None, LUCK),
-        (lambda error, info: None, "scheduled", None, LUCK),
-        (
-            lambda error, info: Defer(delay=-5),
-            "scheduled",
-            None,
-            "ValueError: expected Defer(delay=) to be 0 seconds or more, got: -5.",
-        ),
+        (lambda error, info: "abort", "dead", "aborted", 1, LUCK),
+        ("tests.flow.kit.always_abort", "dead", "aborted", 1, LUCK),
+        (lambda error, info: "retry", "dead", "exhausted", 1, LUCK),
+        (lambda error, info: None, "dead", "exhausted", 1, LUCK),
+        (lambda error, info: Defer(delay=15), "scheduled", None, 0, None),
+        (lambda error, info: Defer(delay=-5), "dead", "exhausted", 1, UNUSABLE),
     ],
-    ids=["abort", "dotted path", "retry", "none", "no sense"],
+    ids=["abort", "dotted path", "retry", "none", "defer", "no sense"],
 )
-def test_the_advice_of_the_system(outcome, configure, hook, status, reason, error):
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_the_advice_of_the_system(outcome, configure, hook, status, reason, attempt, error, attempts):
     configure(ON_FAILURE=hook)
-    state = outcome(fail(), retry=Retry(attempts=2))
-    assert (state.status, state.reason, state.attempt, state.last_error) == (status, reason, 1, error)
-
-
-def test_advice_can_defer_without_using_attempts(configure):
-    seen: list[int] = []
-
-    def wait(error: Exception, info: Any) -> Any:
-        seen.append(info.attempt)
-        return Defer(delay=15) if len(seen) < 4 else None
-
-    configure(ON_FAILURE=wait)
-    handle = enqueue(fail(), retry=ONCE)
-    for _ in range(4):
-        drain(raises=False)
-        time_travel(16)
-    assert seen == [1, 1, 1, 1]
-    state = handle.state()
-    assert state.reason == "exhausted"
+    state = outcome(fail(), retry=Retry(attempts=attempts))
+    if reason == "exhausted" and attempts > 1:
+        status, reason = "scheduled", None
+    assert (state.status, state.reason, state.attempt, state.last_error) == (status, reason, attempt, error)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from django_ayework import Retry, dependency, enqueue, retry, work
 from django_ayework.models import Attempt, Work
-from django_ayework.testing import drain, now, running_worker, time_travel
-from django_ayework.testing.factories import WorkFactory
+from django_ayework.testing import drain
 from tests.app.works import add
-from tests.flow.kit import stated
 
 pytestmark = pytest.mark.django_db
 
@@ -114,42 +111,3 @@ def test_a_gate_whose_releases_cannot_be_read_dies_and_says_so():
     state = gate.state()
     assert (state.status, state.reason) == ("dead", "bad_input")
     assert "expected the stored input of a gate" in (state.error or "")
-
-
-def test_an_unknown_type_waits_for_a_worker_that_knows_it():
-    row = WorkFactory(type="t.bad.unknown_yet")
-    assert drain().ran == 0
-    state = stated(row.id)
-    assert (state.status, state.attempt, state.reason) == ("scheduled", 0, None)
-    assert state.last_error.startswith("no worker here knows this type, since ")
-    assert timedelta(seconds=4) < state.start_at - now() <= timedelta(seconds=5)
-    work(name="t.bad.unknown_yet")(lambda a, b: a * b)
-    time_travel(5.1)
-    assert drain().succeeded == 1
-    assert (stated(row.id).result, stated(row.id).attempt) == (2, 1)
-
-
-def test_an_unknown_type_is_given_up_after_the_grace(configure):
-    configure(UNKNOWN_TYPE_GRACE=12)
-    row = WorkFactory(type="t.bad.unknown")
-    for _ in range(3):
-        assert drain().ran == 0
-        time_travel(5.1)
-    assert drain().dead == 1
-    state = stated(row.id)
-    assert (state.status, state.reason, state.attempt) == ("dead", "unknown_type", 0)
-    assert state.error.startswith(
-        "unknown work type: no worker knew 't.bad.unknown' within AYEWORK['UNKNOWN_TYPE_GRACE']; "
-        "install the app that defines it, then retry this work. "
-    )
-    retry(row.id)
-    assert drain().ran == 0
-    assert stated(row.id).status == "scheduled"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_unknown_type_holds_up_no_other_work():
-    row = WorkFactory(type="t.bad.unknown", priority=9)
-    with running_worker(concurrency=1):
-        assert enqueue(add(a=1, b=2)).result(timeout=20) == 3
-    assert (stated(row.id).status, stated(row.id).attempt) == ("scheduled", 0)

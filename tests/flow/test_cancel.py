@@ -19,6 +19,8 @@ from django_ayework import (
     acancel,
     aretry,
     cancel,
+    complete,
+    delete_chains,
     dependency,
     enqueue,
     enqueue_many,
@@ -28,7 +30,7 @@ from django_ayework import (
 )
 from django_ayework.flow import termination
 from django_ayework.flow.settle import Settlement, Success, settle
-from django_ayework.models import Group, Work
+from django_ayework.models import Attempt, Group, Work
 from django_ayework.testing import assert_not_enqueued, drain
 from tests.app.works import add, fail
 from tests.flow.kit import Oops
@@ -83,13 +85,23 @@ def test_a_waiting_work_ends_at_once_and_never_runs(options, events):
     assert [event.kind for event in events if event.id == handle.id][-1] == "cancelled"
 
 
-def test_the_late_result_of_a_running_work_is_refused():
+@pytest.mark.parametrize(
+    ("act", "left"),
+    [
+        (cancel, ("cancelled", None, "")),
+        (lambda id: complete(id, 99), ("success", "99", "")),
+        (delete_chains, None),
+    ],
+    ids=["cancel", "complete", "delete"],
+)
+def test_the_late_result_of_a_running_work_is_refused(act, left):
     handle = enqueue(add(a=1, b=2))
     [row] = claim_all().values()
-    cancel(handle.id)
+    act(handle.id)
     assert settle([Settlement(row, Success("3"))]).refused == [handle.id]
-    state = handle.state()
-    assert (state.status, state.result, state.worker) == ("cancelled", None, None)
+    assert Work.objects.values_list("status", "result", "error").first() == left
+    assert not Work.objects.exclude(worker=None).exists()
+    assert not Attempt.objects.filter(outcome="success").exists()
 
 
 def test_a_work_that_has_ended_is_left_alone_and_an_unknown_one_is_refused():

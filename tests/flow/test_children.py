@@ -145,13 +145,3 @@ def test_a_gate_over_nothing_but_them_needs_no_recheck(rechecks):
     assert list(Edge.objects.order_by("position").values_list("position", flat=True)) == list(range(CHILDREN))
     drain()
     assert set(Work.objects.values_list("status", flat=True)) == {"success"}
-
-
-def test_one_that_cannot_be_stored_fails_the_attempt_and_none_is_queued(configure):
-    asked: list[str] = []
-    configure(ON_FAILURE=lambda error, info: asked.append(type(error).__name__))
-    row = queued_by(lambda ctx: ctx.queue([add(a=object(), b=0), *adds()]))
-    assert row.status == "dead"
-    assert "the input of 'shop.add' cannot be stored" in row.error
-    assert asked == ["NotEncodable"]
-    assert Work.objects.count() == 1

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from django_ayework import Context, Defer, Retry, enqueue, get_handle, work
+from django_ayework import Context, Defer, Retry, enqueue, work
 from django_ayework.models import Work
-from django_ayework.testing import drain, enqueued, now, perform, running_worker, time_travel
+from django_ayework.testing import drain, now, perform, running_worker, time_travel
 from tests.app.works import add, fail
+from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -35,27 +35,6 @@ def test_a_handler_knows_its_identity():
     drain()
     row = Work.objects.get(type="t.context.child")
     assert seen == [(row.id, "t.context.child", handle.id, row.id, 1, handle.id, deadline)]
-
-
-def test_a_released_work_knows_what_its_gate_had_waited_for():
-    seen: list[Any] = []
-
-    @work(name="t.context.last")
-    def last(ctx: Context) -> None:
-        seen.append((ctx.dependents, ctx.parent))
-
-    @work(name="t.context.chain")
-    def chain(ctx: Context):
-        return ctx.queue([add(a=1, b=0), add(a=2, b=0)]).next([last()])
-
-    enqueue(chain())
-    drain()
-    watched = tuple(state.id for state in enqueued(add))
-    gate = Work.objects.get(type="@work/dependency")
-    assert seen == [(watched, gate.id)]
-    [state] = enqueued(last)
-    assert (state.parent, state.dependents) == (gate.id, watched)
-    assert get_handle(state.id).state().dependents == watched
 
 
 def test_a_key_is_claimed_once():
@@ -133,12 +112,8 @@ def test_progress_shows_while_the_work_runs():
         seen.wait(20)
 
     handle = enqueue(progresses())
-    shown = None
     with running_worker(concurrency=1):
-        until = time.monotonic() + 20
-        while shown is None and time.monotonic() < until:
-            time.sleep(0.02)
-            state = handle.state()
-            shown = state.progress if state and state.status == "running" else None
+        eventually(lambda: handle.state().progress)
+        state = handle.state()
         seen.set()
-    assert shown == {"done": 3, "total": 10, "note": ""}
+    assert (state.status, state.progress) == ("running", {"done": 3, "total": 10, "note": ""})

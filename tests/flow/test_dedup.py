@@ -54,13 +54,6 @@ def choosy(ctx: Context, past: list[str]):
     return ctx.result(past)
 
 
-@work(name="t.dedup.tick")
-def tick(ctx: Context, runs: int):
-    if runs > 1:
-        enqueue(tick(runs=runs - 1), dedup=Dedup("tick", exclude=[ctx.id]), delay=60)
-    return ctx.result(runs)
-
-
 @work(name="t.dedup.parent")
 def parent(ctx: Context, how: str):
     if how == "queue option":
@@ -341,15 +334,6 @@ def test_many_keys_take_few_statements():
 
 
 # --- a work that queues its own next run under a key ----------------------------------------------------
-
-
-def test_a_work_that_recurs_runs_once_per_round():
-    enqueue(tick(runs=3), dedup=Dedup("tick"))
-    for _ in range(5):
-        drain()
-        assert Work.objects.filter(status="scheduled").count() <= 1
-        time_travel(61)
-    assert sorted(Work.objects.values_list("status", "result")) == [("success", str(n)) for n in (1, 2, 3)]
 
 
 failing = {"now": False}

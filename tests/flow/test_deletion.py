@@ -22,15 +22,13 @@ from django_ayework import (
     work,
 )
 from django_ayework.define.handles import Kind
-from django_ayework.flow.settle import Settlement, Success, settle
-from django_ayework.models import Attempt, Edge, Group, Waiter, Work
+from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.store.deletion import erase
 from django_ayework.testing import drain
 from django_ayework.testing.running import run_commit_callbacks
 from tests.app.works import add, fail
 from tests.chains.kit import gather
 from tests.flow.kit import Oops
-from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 
@@ -195,14 +193,6 @@ def test_a_group_goes_with_its_last_work_and_sends_nothing(events, pruned):
 
 
 # --- running works --------------------------------------------------------------------------------------
-
-
-def test_the_late_outcome_of_a_running_work_writes_nothing():
-    handle = enqueue(add(a=1, b=1))
-    [row] = claim_all().values()
-    delete_chains(handle)
-    assert settle([Settlement(row, Success("3"))]).refused == [handle.id]
-    assert (Work.objects.count(), Attempt.objects.count()) == (0, 0)
 
 
 def test_a_work_may_delete_chains_in_its_own_transaction():

@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django_ayework import Context, NotEncodable, aenqueue_many, dependency, enqueue, enqueue_many, work
 from django_ayework.models import Group, Work
 from django_ayework.store.insert import PIECE
-from django_ayework.testing import drain, time_travel
+from django_ayework.testing import drain
 from tests.app.models import Order
-from tests.app.works import add, fail, notify
+from tests.app.works import add, notify
 
 pytestmark = pytest.mark.django_db
 
@@ -104,13 +104,6 @@ def test_works_of_several_types_go_together_with_options_for_each():
     assert len({row.run_at for row in stored.values()}) == 1
 
 
-def test_ten_thousand_works_at_once():
-    handles = enqueue_many([add(a=n, b=0) for n in range(10_000)])
-    assert len({handle.id for handle in handles}) == 10_000
-    assert Work.objects.filter(status="pending").count() == 10_000
-    assert Work.objects.get(id=handles[9_999].id).input == '{"a":9999,"b":0}'
-
-
 @pytest.mark.parametrize("count", [1, MANY])
 def test_nothing_is_queued_when_one_cannot_be_and_the_bad_one_is_named(count):
     works, more = [add(a=n, b=0) for n in range(count)], [add(a=0, b=0)] * (count > 1)
@@ -190,32 +183,10 @@ def test_together_makes_one_group_that_is_done_when_all_have_ended():
     assert [handle.result(timeout=0) for handle in handles] == [1, 2, 3]
 
 
-def test_together_counts_the_dead_and_the_children():
-    handles = enqueue_many([branch(n=5), fail()], together=True)
-    drain(raises=False)
-    for _ in range(3):
-        time_travel(60)
-        drain(raises=False)
-    group = Group.objects.get()
-    assert (group.open, group.total, group.dead) == (0, 3, 1)
-    assert handles[1].group(timeout=0) == 5
-
-
 def test_a_single_work_together_is_a_plain_work():
     enqueue_many([add(a=1, b=0)], together=True)
     assert Group.objects.count() == 0
     assert Work.objects.get().group_id is None
-
-
-def test_queueing_a_group_again_changes_nothing():
-    requests = [add(a=1, b=0), add(a=2, b=0)]
-    enqueue_many(requests, together=True)
-    again = enqueue_many(requests, together=True)
-    assert [handle.deduplicated for handle in again] == [True, True]
-    assert {handle.group_id for handle in again} == {requests[0].id}
-    assert Group.objects.get().total == 2
-    drain()
-    assert again[0].group(timeout=0) == 2
 
 
 def test_a_group_forms_without_the_works_that_were_queued_before():

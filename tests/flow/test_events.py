@@ -1,4 +1,4 @@
-"""Events and signals: their order, their fields, and that receivers cannot disturb the engine."""
+"""Events, signals and batches of events: their order, their fields, and receivers that raise."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from django_ayework import (
     work,
 )
 from django_ayework.define.handles import WorkEvent
+from django_ayework.flow.events import EventBatch
 from django_ayework.models import Work
 from django_ayework.testing import drain, enqueued, now, running_worker, time_travel
 from tests.app.works import add, fail
@@ -62,11 +63,20 @@ def signalled() -> Iterator[list[tuple[str, Any, dict[str, Any]]]]:
     def receiver(signal: Signal, sender: Any, **keywords: Any) -> None:
         seen.append((NAMES[signal], sender, keywords))
 
-    for signal in NAMES:
-        signal.connect(receiver)
-    yield seen
-    for signal in NAMES:
-        signal.disconnect(receiver)
+    with connected(receiver, *NAMES):
+        yield seen
+
+
+@pytest.fixture
+def batches() -> Iterator[list[EventBatch[Any]]]:
+    """The batches that were announced."""
+    seen: list[EventBatch[Any]] = []
+
+    def receiver(batch: EventBatch[Any], **keywords: Any) -> None:
+        seen.append(batch)
+
+    with connected(receiver, signals.batch_announced):
+        yield seen
 
 
 def named(events: list[WorkEvent], names: dict[str, str]) -> list[str]:
@@ -316,17 +326,25 @@ def test_an_error_hook_that_raises_is_ignored(configure):
     assert handle.result(timeout=0) == 3
 
 
-def test_a_receiver_that_raises_is_reported_and_the_others_are_called(signalled, reported):
+@pytest.mark.parametrize(
+    ("receiving", "calls"),
+    [((signals.work_queued, signals.work_succeeded), 2), ((signals.batch_announced,), 3)],
+    ids=["single", "batches"],
+)
+def test_a_receiver_that_raises_is_reported_and_the_others_are_called(
+    signalled, batches, reported, receiving, calls
+):
     def broken(**keywords: Any) -> None:
         raise LookupError("receiver down")
 
-    with connected(broken, signals.work_queued, signals.work_succeeded):
+    with connected(broken, *receiving):
         handle = enqueue(add(a=1, b=2))
         report = drain()
     assert (report.succeeded, report.dead, report.retried) == (1, 0, 0)
     assert handle.result(timeout=0) == 3
-    assert reported == [("receiver down", "hook")] * 2
+    assert reported == [("receiver down", "hook")] * calls
     assert [name for name, _, _ in signalled] == ["queued", "started", "succeeded", "group_done"]
+    assert [str(batch.kind) for batch in batches] == ["queued", "started", "succeeded"]
 
 
 def test_a_hook_may_queue_works(configure):
@@ -378,3 +396,50 @@ def test_a_worker_signals_that_it_starts_and_stops():
         with running_worker(concurrency=1) as worker:
             enqueue(add(a=1, b=2)).result(timeout=20)
         assert seen == [(signals.worker_started, worker), (signals.worker_stopped, worker)]
+
+
+# --- batches of events ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def singles() -> Iterator[list[tuple[str, WorkState]]]:
+    """The kinds and works of single events; no signal of groups has receivers."""
+    seen: list[tuple[str, WorkState]] = []
+
+    def receiver(signal: Any, work: WorkState, **keywords: Any) -> None:
+        seen.append((NAMES[signal], work))
+
+    with connected(receiver, *(signal for signal in NAMES if signal is not signals.group_done)):
+        yield seen
+
+
+def test_a_batch_has_the_events_of_a_transaction(batches: list[EventBatch[Any]]) -> None:
+    handles = enqueue_many([add(a=1, b=1), fail(), add(a=2, b=2)])
+    drain(raises=False, limit=0)
+    [batch] = batches
+    assert (batch.kind, [event.id for event in batch]) == ("queued", [handle.id for handle in handles])
+    assert [item.row.type for item in batch.items] == ["shop.add", "shop.fail", "shop.add"]
+
+
+def test_batches_have_the_events_that_single_receivers_get(
+    batches: list[EventBatch[Any]], singles: list[tuple[str, WorkState]]
+) -> None:
+    first = enqueue(add(a=1, b=1))
+    enqueue(add(a=2, b=2), blockers=[first])
+    enqueue(fail(), retry=ONCE)
+    drain(raises=False)
+    together = [(str(event.kind), event.work) for batch in batches for event in batch if event.work]
+    assert sorted(together, key=key_of) == sorted(singles, key=key_of)
+    assert {kind for kind, _ in together} == {"queued", "started", "unblocked", "succeeded", "failed"}
+
+
+def key_of(event: tuple[str, WorkState]) -> tuple[str, str]:
+    return event[1].id, event[0]
+
+
+def test_an_item_says_how_long_its_handler_ran(batches: list[EventBatch[Any]]) -> None:
+    enqueue(add(a=1, b=2))
+    drain()
+    queued, _, succeeded = (item for batch in batches for item in batch.items)
+    assert queued.seconds is None
+    assert 0 < succeeded.seconds < 60

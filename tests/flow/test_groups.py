@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from django_ayework import (
     Context,
@@ -24,12 +22,7 @@ from django_ayework import (
     retry,
     work,
 )
-from django_ayework.flow.after_commit import Effects
-from django_ayework.flow.unit_of_work import ContributionFailed, GroupChanges
 from django_ayework.models import Group, Work
-from django_ayework.rules.conditions import Contribution, GroupValue, fold
-from django_ayework.store.clock import clock
-from django_ayework.store.groups import GroupRow, find_group, insert_groups
 from django_ayework.testing import drain, running_worker
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE
@@ -149,17 +142,6 @@ def test_the_last_to_finish_wins():
     assert handles[0].group(timeout=0) == 1
 
 
-def test_a_none_that_was_contributed_is_there_for_append_to_see():
-    seen: list[Any] = []
-
-    @work(name="t.values.sees")
-    def sees(ctx: Context):
-        return ctx.queue([ctx.result(None), ctx.result(0, append=lambda existing: seen.append(existing))])
-
-    assert value_of(sees()) is None
-    assert seen == [None]
-
-
 def test_a_work_alone_is_its_own_group_and_has_a_row_once_it_appends():
     handle, dead = enqueue(add(a=1, b=2)), enqueue(fail(message="no luck"), retry=ONCE)
     drain(raises=False)
@@ -175,17 +157,6 @@ def test_a_work_alone_is_its_own_group_and_has_a_row_once_it_appends():
     group = Group.objects.get()
     assert (group.open, group.total, group.dead) == (0, 1, 0)
     assert group.done_at is not None
-
-
-def test_the_parents_value_in_its_tree_can_be_final():
-    @work(name="t.values.parent")
-    def parent(ctx: Context):
-        return ctx.queue([add(a=1, b=1), ctx.result({"by": "parent"}, final=True)])
-
-    handle = enqueue(parent())
-    drain()
-    assert handle.group(timeout=0) == {"by": "parent"}
-    assert handle.result(timeout=0) is None
 
 
 def test_a_retried_member_opens_the_group_again_and_may_change_its_value():
@@ -231,69 +202,6 @@ def test_the_groups_value_is_encoded_by_the_settings_even_where_a_type_has_a_cod
 
 
 # --- the changes of one transaction ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["b", "c", "a"]])
-def test_every_group_whose_members_end_counts_them(names):
-    changes, effects = GroupChanges(clock.now()), Effects(clock.now())
-    insert_groups(GroupRow(name, open=place + 2, total=5) for place, name in enumerate("abc"))
-    for name in names:
-        changes.member_ended(name, dead=name == "b")
-        changes.member_ended(name, dead=False)
-    changes.close(effects)
-    groups = {name: find_group(name) for name in "abc"}
-    assert {name: (row.open, row.dead) for name, row in groups.items() if name in names} == {
-        name: {"a": (0, 0), "b": (1, 1), "c": (2, 0)}[name] for name in names
-    }
-    assert all(groups[name].open == "abc".index(name) + 2 for name in set("abc").difference(names))
-    assert [name for name in "abc" if groups[name].done_at] == ["a"]
-    assert [id for id in effects.ended if id in groups] == ["a"]
-
-
-def test_a_group_that_is_gone_changes_nothing():
-    changes, effects = GroupChanges(clock.now()), Effects(clock.now())
-    changes.member_ended("gone", dead=False)
-    changes.close(effects)
-    assert effects.ended == []
-
-
-def added(existing: str | None) -> str:
-    return f"{existing or ''}+"
-
-
-contributions = st.builds(
-    Contribution,
-    st.sampled_from(["a", "b"]),
-    final=st.sampled_from([False, False, True]),
-    append=st.sampled_from([None, None, added]),
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
-@given(transactions=st.lists(st.lists(contributions, max_size=5), max_size=3))
-def test_the_value_is_what_folding_every_contribution_gives(transactions):
-    Group.objects.all().delete()
-    insert_groups([GroupRow("g", open=9)])
-    expected = GroupValue()
-    for said in transactions:
-        changes = GroupChanges(clock.now())
-        for one in said:
-            changes.contributed("g", "w", [one])
-        changes.close(Effects(clock.now()))
-        expected = fold(expected, said)
-        group = find_group("g")
-        assert (group.value, group.final) == (expected.value, expected.final)
-
-
-def test_a_function_that_raises_is_blamed_on_the_work_that_brought_it():
-    insert_groups([GroupRow("g", open=9)])
-    changes = GroupChanges(clock.now())
-    changes.contributed("g", "w1", [Contribution("a")])
-    changes.contributed("g", "w2", [Contribution(None, append=lambda existing: 1 / 0)])
-    changes.contributed("g", "w3", [Contribution("b")])
-    with pytest.raises(ContributionFailed) as failure:
-        changes.close(Effects(clock.now()))
-    assert failure.value.work_id == "w2"
 
 
 def test_members_that_end_together_are_counted_each():

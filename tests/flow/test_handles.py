@@ -16,7 +16,6 @@ from django_ayework import (
     Status,
     WaitInTransaction,
     WaitTimeout,
-    WorkFailed,
     WorkNotFound,
     WorkState,
     enqueue,
@@ -81,23 +80,6 @@ def test_state_result_and_group_of_a_success():
     assert state.started_at and state.ended_at and state.started_at <= state.ended_at
     assert state.queued_at.utcoffset() is not None
     assert (no_value.result(timeout=0), no_value.group(timeout=0)) == (None, None)
-
-
-def test_state_result_and_group_of_a_dead_work():
-    handle = enqueue(give_up())
-    drain()
-    state = handle.state()
-    assert (state.status, state.reason, state.error, state.last_error) == (
-        Status.DEAD,
-        "aborted",
-        "no card",
-        "no card",
-    )
-    assert (state.result, state.completed_by) == (None, "drain")
-    with pytest.raises(WorkFailed, match="no card") as raised:
-        handle.result(timeout=0)
-    assert raised.value.id == handle.id
-    assert handle.group(timeout=0) is None
 
 
 def test_a_delegating_work_has_no_result_of_its_own_and_is_the_parent_of_its_children():

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from django_ayework import Context, InvalidWorkId, Retry, dependency, enqueue, enqueue_many, get_handle, work
 from django_ayework.define.requests import WorkRequest
-from django_ayework.models import Edge, Waiter, Work
+from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.app.models import Order
 from tests.app.works import add, fail
@@ -87,13 +87,6 @@ def test_the_handle_of_a_request_queued_again_knows_its_group():
     requests = [add(a=1, b=1), add(a=2, b=2)]
     enqueue_many(requests, together=True)
     assert enqueue(requests[1]).group_id == requests[0].id
-
-
-def test_queueing_a_gate_again_adds_no_edges():
-    gate = dependency([add(a=1, b=1)], [add(a=2, b=2)])
-    enqueue(gate)
-    assert enqueue(gate).deduplicated
-    assert (Waiter.objects.count(), Edge.objects.count()) == (1, 1)
 
 
 # --- AYEWORK["ID"] makes an id twice --------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from django_ayework import Context, Retry, enqueue, work
 from django_ayework.rules.retry import RetryPolicy
 from django_ayework.testing import drain, enqueued, now
+from tests.app.models import Order
 from tests.app.works import add
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +77,9 @@ MOMENT = now() + timedelta(days=1)
 MOMENTS: dict[str, tuple[Any, dict[str, Any], Any, Any]] = {
     "computed": (later, {}, 300, 600),
     "given over computed": (later, {"delay": 7}, 7, 600),
+    "run_at over a computed delay": (later, {"run_at": MOMENT}, MOMENT, 600),
+    "deadline over a computed expires": (later, {"deadline": MOMENT}, 300, MOMENT),
+    "timedelta": (add, {"delay": timedelta(minutes=1)}, 60, None),
     "run_at over delay": (add, {"delay": 5, "run_at": MOMENT}, MOMENT, None),
     "deadline over expires": (add, {"expires": 5, "deadline": MOMENT}, 0, MOMENT),
     "expires counts from the queueing": (add, {"expires": timedelta(minutes=1), "delay": 30}, 30, 60),
@@ -99,38 +103,39 @@ def test_a_start_in_the_past_is_kept_and_the_work_runs_at_once():
     assert handle.state().start_at == past
 
 
-@pytest.mark.parametrize("name", ["run_at", "deadline"])
-def test_naive_moments_are_refused(name):
-    with pytest.raises(ValueError, match=f"expected {name} to be an aware datetime, got the naive"):
-        enqueue(add(a=1, b=2), **{name: datetime(2030, 1, 1)})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dealy": 5}, "'dealy' is not a queueing option. Did you mean 'delay'?"),
-        ({"delay": -1}, "expected delay to be 0 seconds or more, got: -1."),
-        ({"delay": "5"}, "expected delay to be seconds (a number) or a timedelta, got: '5' (str)."),
-        ({"expires": float("nan")}, "expected expires to be 0 seconds or more, got: nan."),
-        ({"timeout": True}, "expected timeout to be seconds (a number) or a timedelta, got: True (bool)."),
-        (
-            {"priority": 1.5},
-            "expected priority to be a whole number from -2147483647 to 2147483647, got: 1.5.",
-        ),
-        (
-            {"priority": 2**31},
-            "expected priority to be a whole number from -2147483647 to 2147483647, got: 2147483648.",
-        ),
-        ({"retry": {"attempts": 2}}, "expected retry to be a Retry(...), got: {'attempts': 2}."),
-        ({"queue": ""}, "expected queue to be a text of 1 to 64 printable characters, got: ''."),
-        ({"run_at": "noon"}, "expected run_at to be an aware datetime, got: 'noon' (str)."),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+WHOLE = "to be a whole number from -2147483647 to 2147483647, got:"
+TEXT = "to be a text of 1 to 64 printable characters, got:"
+NAIVE = (
+    "to be an aware datetime, got the naive datetime.datetime(2030, 1, 1, 0, 0); "
+    "use django.utils.timezone.now() or make_aware()."
 )
-def test_options_that_cannot_be_used_are_refused_in_one_sentence(options, message):
+#: An option, a value that cannot be used, and what is expected of it.
+REFUSED = [
+    ("delay", -1, "to be 0 seconds or more, got: -1."),
+    ("delay", "5", "to be seconds (a number) or a timedelta, got: '5' (str)."),
+    ("expires", float("nan"), "to be 0 seconds or more, got: nan."),
+    ("timeout", True, "to be seconds (a number) or a timedelta, got: True (bool)."),
+    ("priority", 1.5, f"{WHOLE} 1.5."),
+    ("priority", "high", f"{WHOLE} 'high'."),
+    ("priority", 2**31, f"{WHOLE} 2147483648."),
+    ("retry", {"attempts": 2}, "to be a Retry(...), got: {'attempts': 2}."),
+    ("queue", "", f"{TEXT} ''."),
+    ("queue", ["mail"], f"{TEXT} ['mail']."),
+    ("fairness", "", f"{TEXT} ''."),
+    ("run_at", "noon", "to be an aware datetime, got: 'noon' (str)."),
+    ("run_at", datetime(2030, 1, 1), NAIVE),
+    ("deadline", datetime(2030, 1, 1), NAIVE),
+    ("about", 7, "to be a saved model object, got: 7."),
+    ("about", Order(reference="A1"), "to be a saved model object, got: <Order: A1>."),
+    ("about", Order(pk="x" * 65, reference="A1"), "to have a primary key of at most 64 characters."),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "expected"), REFUSED)
+def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(option, value, expected):
     with pytest.raises((TypeError, ValueError)) as raised:
-        enqueue(add(a=1, b=2), **options)
-    assert str(raised.value) == message
+        enqueue(add(a=1, b=2), **{option: value})
+    assert str(raised.value) == f"expected {option} {expected}"
 
 
 def test_options_are_decided_when_the_work_is_queued(configure):

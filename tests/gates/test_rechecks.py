@@ -1,4 +1,4 @@
-"""Rechecks of waiters queued while what they watch was settled, and the sweep of those left behind."""
+"""Outcomes known when a gate is queued, rechecks of those settled meanwhile, and the sweep of the rest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
-from django_ayework import Context, Status, dependency, enqueue, enqueue_many, retry, work
+from django_ayework import Context, Count, Status, complete, dependency, enqueue, enqueue_many, retry, work
 from django_ayework.flow import gates as flow_gates
 from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.maintenance import sweep, sweep_page
@@ -18,7 +20,7 @@ from django_ayework.store.clock import clock
 from django_ayework.store.dependencies import Ends
 from django_ayework.testing import drain
 from django_ayework.testing.running import run_commit_callbacks
-from tests.gates.works import BROKEN, gate_over, labels, step
+from tests.gates.works import BROKEN, gate_over, labels, standing, step
 
 
 @pytest.fixture
@@ -236,3 +238,69 @@ def test_a_sweep_of_few_blocked_works_takes_few_statements(blocked, django_asser
     drain()
     with django_assert_max_num_queries(12):
         assert sweep() == 0
+
+
+# --- outcomes that are known when a gate is queued ------------------------------------------------------
+
+
+@work(name="gates.queues_a_gate")
+def queues_a_gate(ctx: Context, on: list[str]):
+    """Queue a gate over works of others."""
+    return ctx.queue([dependency(on, [step(label="after")])])
+
+
+@pytest.fixture
+def no_rechecks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody gets to a recheck."""
+    monkeypatch.setattr(flow_gates, "recheck", lambda waiters: None)
+
+
+def succeeded(label: str = "a"):
+    handle = enqueue(step(label=label))
+    drain()
+    return handle
+
+
+@pytest.mark.usefixtures("no_rechecks")
+def test_a_gate_whose_condition_is_met_opens_with_the_transaction_that_queues_it():
+    members = [succeeded("a"), succeeded("b")]
+    first = dependency(members, [])
+    behind = enqueue(dependency([first], []))
+    with transaction.atomic():
+        gates = [gate_over(members), enqueue(dependency([*members, "unborn"], [], Count(2))), enqueue(first)]
+        assert {standing(gate) for gate in (*gates, behind)} == {("success", None)}
+    enqueue(queues_a_gate(on=[member.id for member in members]))
+    drain()
+    assert labels() == ["a", "b", "after", "after"]
+    Waiter.objects.update(recheck=False)
+
+
+@pytest.mark.usefixtures("no_rechecks")
+def test_what_has_succeeded_counts_among_what_has_not():
+    gate = enqueue(dependency([succeeded(), "unborn"], [step(label="after")]))
+    assert dict(Edge.objects.values_list("watched_id", "outcome")) == {
+        Edge.objects.get(position=0).watched_id: "success",
+        "unborn": "",
+    }
+    complete(enqueue(step(label="b"), id="unborn").id)
+    assert gate.state().status is Status.SUCCESS
+    Waiter.objects.update(recheck=False)
+
+
+def statements(act) -> int:
+    with CaptureQueriesContext(connection) as run, transaction.atomic():
+        act()
+    run_commit_callbacks()
+    return sum("SAVEPOINT" not in query["sql"] for query in run)
+
+
+def test_a_gate_over_nothing_that_exists_takes_no_more_statements_than_its_rows_and_one_look():
+    """A work, a waiter, edges; and whether what it watches has succeeded."""
+    assert statements(lambda: enqueue(dependency(["unborn"], [step(label="after")]))) == 4
+
+
+def test_a_gate_over_works_of_its_own_transaction_looks_for_none():
+    members = [step(label="a"), step(label="b")]
+    gate = dependency(members, [step(label="after")])
+    alone = statements(lambda: enqueue_many([step(label="c"), step(label="d")]))
+    assert statements(lambda: enqueue_many([*members, gate])) - alone <= 2

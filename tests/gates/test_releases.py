@@ -43,12 +43,6 @@ def late_step(ctx: Context, label: str):
     RAN.append((label, ctx.dependents))
 
 
-@work(name="gates.with_gate")
-def with_gate(ctx: Context):
-    watched = step(label="watched")
-    return ctx.queue([watched, dependency([watched], [step(label="after")])])
-
-
 def test_released_works_have_the_gate_as_parent_and_what_it_waited_for_in_order():
     members = [step(label=label) for label in "cab"]
     gate = enqueue(dependency(members, [step(label="x"), step(label="y")]))
@@ -108,13 +102,6 @@ def test_a_delayed_release_starts_its_delay_when_the_gate_opens():
     time_travel(61)
     drain()
     assert RAN[-1] == ("after", ("a",))
-
-
-def test_a_gate_can_be_queued_by_a_handler():
-    handle = enqueue(with_gate())
-    drain()
-    assert labels() == ["watched", "after"]
-    assert Group.objects.get(id=handle.id).total == 4
 
 
 def test_a_gate_can_release_gates_which_keep_their_conditions_and_timeouts():

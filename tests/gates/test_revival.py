@@ -1,16 +1,20 @@
-"""A retry of a dead work revives the gates that died of it."""
+"""Gates that died of a member or of their timeout, and how retries revive them."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.db import transaction
 
 from django_ayework import Count, NotRetryable, Status, dependency, enqueue, retry
 from django_ayework.models import Group, Work
-from django_ayework.testing import drain
+from django_ayework.testing import drain, now, time_travel
 from tests.gates.works import BROKEN, flow, gate_over, labels, run, standing, step
 from tests.invariants import assert_consistent
 
 DEAD, BLOCKED = ("dead", "unsatisfiable"), ("blocked", None)
+EXPIRED, OPEN = ("dead", "expired"), ("success", None)
 
 
 def dead_step() -> str:
@@ -100,15 +104,6 @@ def test_a_count_revives_when_it_can_be_reached_again():
     assert labels() == ["c", "b", "after"]
 
 
-def test_a_member_may_be_retried_with_another_input():
-    BROKEN.add("a")
-    gate_over("a")
-    run("a")
-    retry("a", {"label": "good"})
-    drain()
-    assert labels() == ["good", "after"]
-
-
 def test_retrying_the_gate_names_the_members_to_retry():
     BROKEN.update("ab")
     gate = gate_over("abc")
@@ -117,14 +112,6 @@ def test_retrying_the_gate_names_the_members_to_retry():
         retry(gate.id)
     assert refused.value.members == ("a", "b")
     assert standing(gate) == DEAD
-
-
-@pytest.mark.parametrize("status", ["blocked", "success"])
-def test_only_a_dead_gate_can_be_retried(status: str):
-    gate = gate_over("a" if status == "blocked" else "")
-    with pytest.raises(NotRetryable, match=f"but it is {status}"):
-        retry(gate.id)
-    drain()
 
 
 def test_a_gate_dead_of_bad_input_opens_once_its_input_is_mended():
@@ -142,8 +129,6 @@ def test_a_gate_dead_of_bad_input_opens_once_its_input_is_mended():
 
 
 def test_a_retry_rolled_back_leaves_the_chain_closed():
-    from django.db import transaction
-
     BROKEN.add("a")
     handle = enqueue(flow(links=[["a"], ["b"]]))
     drain()
@@ -167,3 +152,98 @@ def test_outcomes_are_kept_for_a_dead_gate_though_members_end_later_or_are_prune
     retry("b")
     drain()
     assert labels() == ["a", "c", "b", "after"]
+
+
+# --- timeouts -------------------------------------------------------------------------------------------
+
+
+def pass_time(seconds: float = 61) -> None:
+    time_travel(seconds)
+    drain()
+
+
+def test_a_gate_past_its_timeout_dies_and_its_chain_closes_until_it_is_retried():
+    gate = dependency(["a"], [step(label="b")], timeout=60)
+    behind = enqueue(dependency([gate.releases[0]], [step(label="c")]))
+    done = enqueue(dependency([gate.releases[0]], [step(label="done")], "all-done"))
+    handle = enqueue(gate)
+    pass_time(59)
+    assert standing(handle) == BLOCKED
+    pass_time(2)
+    assert (standing(handle), standing(done)) == (EXPIRED, OPEN)
+    assert standing(behind) == ("dead", "unsatisfiable")
+    assert labels() == ["done"]
+    assert handle.group(timeout=1) is None
+    retry(handle.id)
+    drain()
+    assert (standing(handle), standing(behind)) == (BLOCKED, BLOCKED)
+    assert timedelta(seconds=58) < handle.state().deadline - now() <= timedelta(seconds=60)
+    run("a")
+    assert labels() == ["done", "a", "b", "c"]
+
+
+def test_a_member_that_ends_after_the_timeout_changes_nothing_but_a_retry_opens_at_once():
+    gate = gate_over("a", timeout=60)
+    pass_time()
+    run("a")
+    assert standing(gate) == EXPIRED
+    assert labels() == ["a"]
+    retry(gate.id)
+    assert standing(gate) == OPEN
+    drain()
+    assert labels() == ["a", "after"]
+
+
+def test_an_expired_gate_whose_member_died_names_it():
+    BROKEN.add("a")
+    gate = gate_over("a", timeout=60)
+    pass_time()
+    run("a")
+    with pytest.raises(NotRetryable) as refused:
+        retry(gate.id)
+    assert refused.value.members == ("a",)
+
+
+def test_the_condition_is_looked_at_before_the_timeout():
+    """Its member had ended long before; only the recheck was late."""
+    BROKEN.add("a")
+    run("a")
+    gate = gate_over("a", "all-done", timeout=60)
+    pass_time()
+    assert standing(gate) == OPEN
+
+
+def test_retrying_a_member_does_not_revive_a_gate_that_expired():
+    BROKEN.add("a")
+    gate = gate_over("ab", timeout=60, on_unmet="wait")
+    run("a")
+    pass_time()
+    assert standing(gate) == EXPIRED
+    BROKEN.clear()
+    retry("a")
+    drain()
+    assert standing(gate) == EXPIRED
+
+
+def test_a_gate_that_a_members_retry_revives_has_its_whole_timeout_again():
+    BROKEN.add("a")
+    gate = gate_over("ab", timeout=60)
+    run("a")
+    time_travel(3600)
+    BROKEN.clear()
+    retry("a")
+    drain()
+    assert gate.state().status is Status.BLOCKED
+    run("b")
+    assert labels() == ["a", "b", "after"]
+
+
+@pytest.mark.parametrize("option", ["expires", "deadline"])
+def test_options_that_bound_a_life_bound_a_gate_and_a_retry_counts_expires_anew(option: str):
+    value = 60 if option == "expires" else now() + timedelta(seconds=60)
+    gate = enqueue(dependency(["a"], [step(label="after")]), **{option: value})
+    pass_time()
+    assert standing(gate) == EXPIRED
+    retry(gate.id)
+    drain()
+    assert standing(gate) == (BLOCKED if option == "expires" else EXPIRED)

@@ -214,7 +214,6 @@ def test_an_end_of_an_async_handler_after_complete_is_reported_and_changes_nothi
     assert [text in line for line in reported] == [True]
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("mode", [atomic, staged, staged_async], ids=lambda mode: mode.name)
 def test_perform_keeps_what_a_handler_wrote_and_queues_nothing(mode):
     performed = perform(mode(broken=""))
@@ -240,25 +239,15 @@ def test_perform_undoes_what_the_mode_undoes(mode, broken, left, how):
     assert Order.objects.count() == len(left)
 
 
-def prepare_twice(ctx: Context):
-    with ctx.prepare():
-        pass
-    with ctx.prepare():
-        pass
+def using(*stages: str):
+    """Return a handler that uses these stages one after the other."""
 
+    def handler(ctx: Context):
+        for stage in stages:
+            with getattr(ctx, stage)():
+                pass
 
-def complete_twice(ctx: Context):
-    with ctx.complete():
-        pass
-    with ctx.complete():
-        pass
-
-
-def prepare_last(ctx: Context):
-    with ctx.complete():
-        pass
-    with ctx.prepare():
-        pass
+    return handler
 
 
 def nested(ctx: Context):
@@ -293,8 +282,8 @@ def other_thread(ctx: Context):
 
 
 async def aprepare_twice(ctx: Context):
-    await ctx.aprepare(lambda: None)
-    await ctx.aprepare(lambda: None)
+    for _ in range(2):
+        await ctx.aprepare(lambda: None)
 
 
 async def aprepare_last(ctx: Context):
@@ -330,9 +319,9 @@ def async_in_plain(ctx: Context):
 @pytest.mark.parametrize(
     ("handler", "message"),
     [
-        (prepare_twice, "prepare can only be used once"),
-        (complete_twice, "complete can only be used once"),
-        (prepare_last, "prepare cannot be used after complete"),
+        (using("prepare", "prepare"), "prepare can only be used once"),
+        (using("complete", "complete"), "complete can only be used once"),
+        (using("complete", "prepare"), "prepare cannot be used after complete"),
         (nested, "complete cannot be used inside prepare"),
         (own_transaction, "complete cannot be used inside transaction.atomic()"),
         (plain_in_async, "complete is for plain handlers; write await ctx.acomplete(a_function)"),

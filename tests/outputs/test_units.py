@@ -22,7 +22,7 @@ from django_ayework.models import Work
 from django_ayework.rules.notifications import Due
 from django_ayework.testing import drain, enqueued, now, perform, time_travel
 from tests.app.works import add
-from tests.outputs.works import RAN, call, fetch, given, store, units
+from tests.outputs.works import RAN, call, fetch, given, store
 from tests.races.rivals import claim_all, succeed
 
 
@@ -172,18 +172,6 @@ def test_a_handler_queues_no_units():
 
 
 # --- order ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("priorities", "ran"),
-    [({"c": 0, "b": 0, "a": 0}, ["a", "b", "c"]), ({"a": 0, "b": 10, "c": 0}, ["b", "a", "c"])],
-    ids=["equal", "different"],
-)
-def test_works_of_a_target_of_then_go_by_priority_then_unit(priorities, ran):
-    for name, priority in priorities.items():
-        enqueue(fetch(), unit=name, priority=priority)
-    drain()
-    assert units() == ran
 
 
 def test_a_type_can_say_that_it_goes_by_unit_or_by_time():

@@ -25,8 +25,14 @@ from tests.app.models import Order
 from tests.processes import eventually
 
 transactional = pytest.mark.django_db(transaction=True)
-on_postgres = pytest.mark.vendors("postgresql")
-on_sqlite = pytest.mark.vendors("sqlite")
+
+
+def on(vendor: str) -> Any:
+    """Mark a test that commits, and runs on this database only."""
+    return lambda test: transactional(pytest.mark.vendors(vendor)(test))
+
+
+on_postgres, on_sqlite, on_mysql = map(on, ("postgresql", "sqlite", "mysql"))
 
 
 class TestLocalPubSub(PubSubConformance):
@@ -34,7 +40,6 @@ class TestLocalPubSub(PubSubConformance):
         return LocalPubSub()
 
 
-@transactional
 @on_postgres
 class TestPostgresPubSub(PubSubConformance):
     def make_pubsub(self) -> PubSub:
@@ -116,7 +121,6 @@ def test_a_pubsub_without_flags_is_slow_reaches_others_and_is_not_live():
     assert (messages, reaches_others(polling)) == ([], False)
 
 
-@transactional
 @on_postgres
 def test_a_message_is_sent_past_the_log_of_queries_and_outside_of_transactions(django_assert_num_queries):
     with django_assert_num_queries(0):
@@ -185,7 +189,6 @@ def hear(listener: Any, channel: str = "due") -> list[str]:
     return heard
 
 
-@transactional
 @on_postgres
 def test_a_listener_reconnects_when_its_session_has_ended_and_asks_for_a_poll(listener, caplog):
     caplog.set_level("INFO", logger="django_ayework")
@@ -204,7 +207,6 @@ def test_a_listener_reconnects_when_its_session_has_ended_and_asks_for_a_poll(li
     assert "cut off" in caplog.text
 
 
-@transactional
 @on_postgres
 def test_a_session_without_an_echo_is_replaced(listener, monkeypatch):
     """As a network does that swallows everything: the test of the session has no echo."""
@@ -219,7 +221,6 @@ def test_a_session_without_an_echo_is_replaced(listener, monkeypatch):
     eventually(lambda: listener.is_live and "" in heard)
 
 
-@transactional
 @on_postgres
 def test_a_session_tests_itself_and_is_kept_while_it_hears(listener, monkeypatch):
     monkeypatch.setattr(receivers, "TEST_EVERY", 0.02)
@@ -236,7 +237,6 @@ def test_a_session_tests_itself_and_is_kept_while_it_hears(listener, monkeypatch
     assert {name.startswith("ayework_test_") for name in echoes} == {True}
 
 
-@transactional
 @on_postgres
 def test_behind_a_pooler_that_lends_sessions_a_warning_names_the_setting(
     listener, silent, monkeypatch, caplog
@@ -249,7 +249,6 @@ def test_behind_a_pooler_that_lends_sessions_a_warning_names_the_setting(
     assert len(caplog.records) == 1
 
 
-@transactional
 @on_postgres
 def test_behind_a_pooler_an_unsubscription_does_not_wait_for_the_proof(listener, silent, monkeypatch, caplog):
     monkeypatch.setattr(receivers, "PROOF_WITHIN", 1000.0)
@@ -261,7 +260,6 @@ def test_behind_a_pooler_an_unsubscription_does_not_wait_for_the_proof(listener,
     assert not caplog.records
 
 
-@transactional
 @on_postgres
 def test_behind_a_pooler_that_keeps_a_session_messages_are_received(listener, lent):
     heard = hear(listener)
@@ -269,7 +267,6 @@ def test_behind_a_pooler_that_keeps_a_session_messages_are_received(listener, le
     eventually(lambda: "hello" in heard)
 
 
-@transactional
 @on_postgres
 def test_without_psycopg_3_it_says_so_and_hears_nothing(listener, monkeypatch, caplog):
     class Session:
@@ -281,7 +278,6 @@ def test_without_psycopg_3_it_says_so_and_hears_nothing(listener, monkeypatch, c
     assert not listener.is_live
 
 
-@transactional
 @on_postgres
 def test_it_listens_by_the_alias_of_the_settings(listener, settings, monkeypatch):
     asked: list[str] = []
@@ -294,7 +290,6 @@ def test_it_listens_by_the_alias_of_the_settings(listener, settings, monkeypatch
     assert asked == ["direct"]
 
 
-@transactional
 @on_postgres
 def test_it_makes_calls_in_the_thread_that_listens_when_they_are_due(listener):
     calls: list[tuple[int, str]] = []
@@ -307,8 +302,7 @@ def test_it_makes_calls_in_the_thread_that_listens_when_they_are_due(listener):
     assert calls == [(1, "ayework-listener"), (2, "ayework-listener"), (3, "ayework-listener")]
 
 
-@transactional
-@pytest.mark.vendors("mysql")
+@on_mysql
 def test_a_work_that_becomes_pending_is_a_message(listener):
     heard: list[str] = []
     listener.subscribe("due", heard.append)
@@ -320,8 +314,7 @@ def test_a_work_that_becomes_pending_is_a_message(listener):
     assert not listener.is_live
 
 
-@transactional
-@pytest.mark.vendors("mysql")
+@on_mysql
 def test_a_watch_reconnects_when_its_session_was_killed(listener, monkeypatch, caplog):
     monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
     caplog.set_level("INFO", logger="django_ayework")
@@ -347,7 +340,6 @@ def test_on_another_database_a_warning_says_that_nothing_is_received(listener, c
     eventually(lambda: "neither MariaDB nor MySQL" in caplog.text)
 
 
-@transactional
 @on_sqlite
 def test_each_commit_to_the_file_is_a_message_and_a_rollback_is_none(listener):
     due, ended = hear(listener, "due"), hear(listener, "ended")
@@ -362,7 +354,6 @@ def test_each_commit_to_the_file_is_a_message_and_a_rollback_is_none(listener):
     assert (due, ended) == ([""], [""])
 
 
-@transactional
 @on_sqlite
 def test_the_thread_ends_after_the_last_unsubscription(listener, monkeypatch):
     monkeypatch.setattr(listening, "LINGER", 0.05)
@@ -374,7 +365,6 @@ def test_the_thread_ends_after_the_last_unsubscription(listener, monkeypatch):
     assert not listener.is_live
 
 
-@transactional
 @on_sqlite
 def test_the_thread_lingers_until_it_is_closed(listener, monkeypatch):
     monkeypatch.setattr(listening, "LINGER", 3600)
@@ -389,7 +379,6 @@ def test_the_thread_lingers_until_it_is_closed(listener, monkeypatch):
     assert not thread.is_alive()
 
 
-@transactional
 @on_postgres
 def test_a_forked_process_leaves_its_parents_session_alone():
     pubsub: Any = BUILT_IN["postgres"]

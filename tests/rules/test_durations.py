@@ -57,8 +57,3 @@ def test_later_adds_seconds(moment, wait):
 @example(NOON, 1e308)
 def test_later_than_every_calendar_is_the_last_day(moment, wait):
     assert later(moment, wait) == datetime(9999, 12, 31, tzinfo=moment.tzinfo)
-
-
-@given(moments, st.floats(0, allow_infinity=False))
-def test_later_is_never_earlier(moment, wait):
-    assert later(moment, wait) >= moment

@@ -40,16 +40,8 @@ def test_any_text_is_a_message_or_means_anything(text):
     assert ids is None or all(isinstance(id, str) for id in ids)
 
 
-UNREADABLE = [
-    "",
-    "scribble",
-    "null",
-    "[]",
-    "{}",
-    '["there"]',
-    '["there", 5, null]',
-    '["there", 5, null, 1, 0]',
-]
+UNREADABLE = ["", "scribble", "null", "[]", "{}", '["there"]', '["there", 5, null]']
+UNREADABLE += ['["there", 5, null, 1, 0]', '["there", null, "soon", 1, 0]']
 UNREADABLE += ['["there", null, "soon", 1, 0]']
 
 

@@ -19,7 +19,6 @@ from django_ayework import (
     Retry,
     batch_work,
     cancel,
-    dependency,
     enqueue,
     enqueue_many,
     work,
@@ -70,30 +69,6 @@ def test_a_limit_counts_attempts(drain: Any) -> None:
     assert drain(limit=2).ran == 2
     assert drain(limit=0).ran == 0
     assert drain(limit=9).ran == 3
-
-
-def test_works_of_every_queue_run_and_so_do_those_that_they_queue(drain: Any) -> None:
-    @work(name="testing.tree", queue="a")
-    def tree(ctx: Context, depth: int):
-        if depth == 0:
-            return ctx.result("leaf")
-        return ctx.queue([tree(depth=depth - 1), tree(depth=depth - 1)], queue=f"q{depth}")
-
-    handle = enqueue(tree(depth=3))
-    assert drain().succeeded == 15
-    assert handle.group(timeout=0) == "leaf"
-
-
-def test_gates_open_and_run_out_of_time(drain: Any, time_travel: Any) -> None:
-    watched = enqueue(add(a=1, b=0))
-    opened = enqueue(dependency([watched], [add(a=2, b=0)]))
-    closed = enqueue(dependency(["never"], [add(a=3, b=0)], timeout=60))
-    time_travel(61)
-    report = drain()
-    assert report.ran == 2
-    assert opened.group(timeout=0) == 2
-    state = closed.state()
-    assert state is not None and state.reason == "expired"
 
 
 def test_works_run_in_the_thread_and_the_transaction_of_the_test(drain: Any) -> None:

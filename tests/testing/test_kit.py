@@ -164,19 +164,6 @@ def test_a_block_is_undone_at_its_end_and_by_an_error() -> None:
     assert ahead() == 3600
 
 
-@pytest.mark.django_db
-def test_what_is_due_follows_the_clock(drain: Any) -> None:
-    handle = enqueue(add(a=1, b=2), delay=3600)
-    with time_travel(3599):
-        assert drain().ran == 0
-    with time_travel(3601):
-        assert drain().ran == 1
-        state = handle.state()
-        assert state is not None and state.ended_at is not None
-        assert abs((state.ended_at - now()).total_seconds()) < 5
-
-
-@pytest.mark.django_db
 def test_works_are_queued_in_the_present_of_the_clock() -> None:
     time_travel(timedelta(days=-400))
     handle = enqueue(add(a=1, b=2))

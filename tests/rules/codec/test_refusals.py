@@ -116,11 +116,7 @@ PLAIN = "; pass plain data, or describe its class in a CustomType"
         (Products(), "Products (a queryset)", "; pass a list of primary keys and load them in the handler"),
         (Product, "type (a class)", "; pass its dotted name"),
         (Colour.RED, "Colour (an enum member)", "; pass its .value"),
-        (
-            Price(1),
-            "Price (a dataclass)",
-            DATACLASS,
-        ),
+        (Price(1), "Price (a dataclass)", DATACLASS),
         (Schema(), "Schema (a pydantic model)", "; pass its model_dump()"),
         (pathlib.PurePosixPath("a"), "PurePosixPath (a path)", "; pass str(…) of it"),
         (sys.stdin, f"{type(sys.stdin).__name__} (a file)", "; save it and pass its name"),
@@ -282,12 +278,7 @@ def money_from_plain(plain):
     return Money(**plain)
 
 
-MONEY = CustomType(
-    tag="money",
-    type=Money,
-    to_plain=vars,
-    from_plain=money_from_plain,
-)
+MONEY = CustomType(tag="money", type=Money, to_plain=vars, from_plain=money_from_plain)
 PATH = CustomType(tag="path", type=PurePosixPath, to_plain=str, from_plain=Path)
 
 
