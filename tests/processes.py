@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -48,6 +49,19 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Wait for the end of a process; return its status and what it printed."""
     output, _ = process.communicate(timeout=PATIENCE)
     return process.returncode, output
+
+
+def ended_well(process: subprocess.Popen[str]) -> str:
+    """Wait for the end of a process, whose status must be 0; return what it printed."""
+    status, output = ended(process)
+    assert status == 0, output
+    return output
+
+
+def stopped(process: subprocess.Popen[str]) -> str:
+    """Ask a process to stop, which must then end with status 0; return what it printed."""
+    process.send_signal(signal.SIGTERM)
+    return ended_well(process)
 
 
 def health_address(process: subprocess.Popen[str]) -> str:

@@ -175,20 +175,21 @@ def probed(source):
     return list(SEEN)
 
 
-def test_a_value_that_an_expression_statement_discards():
-    assert probed("Probe()") == [True, True]
-    assert probed("def made():\n return Probe()\nmade()") == [True, True]
-
-
-def test_a_value_that_is_used_or_kept():
-    assert probed("value = Probe()") == [False]
-    assert probed("kept.append(Probe())") == [False]
-    assert probed("kept.extend(made() for made in [Probe])") == [False]
-    assert probed("kept.extend(map(lambda: Probe(), []))") == []
-
-
-def test_a_value_that_the_called_function_keeps_is_freed_elsewhere():
-    assert probed("def made(_):\n return Probe()\nkept.extend(map(made, [1]))\nkept.clear()") == [True, False]
+@pytest.mark.parametrize(
+    ("source", "seen"),
+    [
+        ("Probe()", [True, True]),
+        ("def made():\n return Probe()\nmade()", [True, True]),
+        ("value = Probe()", [False]),
+        ("kept.append(Probe())", [False]),
+        ("kept.extend(made() for made in [Probe])", [False]),
+        ("kept.extend(map(lambda: Probe(), []))", []),
+        # the called function keeps it, and it is freed elsewhere
+        ("def made(_):\n return Probe()\nkept.extend(map(made, [1]))\nkept.clear()", [True, False]),
+    ],
+)
+def test_a_value_is_discarded_by_an_expression_statement_and_nowhere_else(source, seen):
+    assert probed(source) == seen
 
 
 @pytest.mark.django_db

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from tests.fixtures import undeclared  # noqa: F401
+from tests.fixtures import reported, undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
@@ -24,14 +24,6 @@ def configure(settings: Any) -> Configure:
         settings.AYEWORK = {"POLL_INTERVAL": 0.05, **getattr(settings, "AYEWORK", {}), **keys}
 
     return configure
-
-
-@pytest.fixture
-def reported(configure: Configure) -> list[tuple[str, str]]:
-    """What ``ON_ERROR`` hears: the error's text and the phase."""
-    heard: list[tuple[str, str]] = []
-    configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
-    return heard
 
 
 @pytest.fixture
@@ -56,6 +48,13 @@ def take_away(id: str) -> None:
         Work.objects.update(leased_until=now() - timedelta(seconds=1))
         assert reclaim() == 1
         Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
+
+
+def ended(handle: Any) -> Any:
+    """Wait for the end of a work; return its state."""
+    from tests.processes import eventually
+
+    return eventually(lambda: (state := handle.state()).status in ("success", "dead", "cancelled") and state)
 
 
 def renew_soon(worker: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from django_ayework import Context, Retry, WorkState, enqueue, work
 from django_ayework.testing import drain, running_worker
-from tests.processes import eventually
+from tests.attempts.conftest import ended
 
 ONCE = Retry(attempts=1)
 
@@ -66,8 +66,7 @@ def in_a_worker(function: Any, **options: Any) -> WorkState:
     """The same, run by a real worker."""
     handle = enqueue(work(name="attempts.case", retry=ONCE, **options)(function)())
     with running_worker(concurrency=2):
-        eventually(lambda: handle.state().status in ("success", "dead"))
-    return handle.state()
+        return ended(handle)
 
 
 both = pytest.mark.parametrize("function", [handler, ahandler])

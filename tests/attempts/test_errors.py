@@ -26,9 +26,9 @@ from django_ayework.models import Attempt, Work
 from django_ayework.testing import drain, perform, running_worker
 from tests.app.models import Order
 from tests.app.works import add
+from tests.attempts.conftest import ended
 from tests.attempts.forms import atomic, declare, in_acomplete, in_complete, in_prepare, plain, with_context
 from tests.fixtures import consistent  # noqa: F401
-from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TWICE = Retry(attempts=2, base=0, jitter=0)
@@ -301,17 +301,13 @@ each_function = pytest.mark.parametrize("function", [fails, afails])
 each_hook = pytest.mark.parametrize("hook", [advise, aadvise])
 
 
-def state_of(handle: Any) -> Any:
-    return eventually(lambda: (state := handle.state()).status in ("success", "dead") and state)
-
-
 @each_function
 @each_hook
 def test_on_failure_may_query(configure, reported, function, hook):
     configure(ON_FAILURE=hook)
     handle = enqueue(work(name="attempts.case")(function)())
     with running_worker(concurrency=1):
-        assert (state_of(handle).reason, reported) == ("aborted", [])
+        assert (ended(handle).reason, reported) == ("aborted", [])
     assert Order.objects.get().reference == "attempts.case 1"
 
 
@@ -321,7 +317,7 @@ def test_on_failure_may_query(configure, reported, function, hook):
 def test_on_failure_may_query_in_a_test_case(reported, function, hook):
     handle = enqueue(work(name="attempts.case", on_failure=hook)(function)())
     drain(raises=False)
-    assert (state_of(handle).reason, reported) == ("aborted", [])
+    assert (ended(handle).reason, reported) == ("aborted", [])
     assert Order.objects.get().reference == "attempts.case 1"
 
 
@@ -344,7 +340,7 @@ def test_on_failure_may_query_for_the_works_of_a_batch(configure, reported, func
     declared = batch_work(name="attempts.case", size=2, on_failure=hook)(afunction if is_async else function)
     handles = enqueue_many([declared(number) for number in range(2)])
     with running_worker(concurrency=1):
-        assert [state_of(handle).reason for handle in handles] == ["aborted"] * 2
+        assert [ended(handle).reason for handle in handles] == ["aborted"] * 2
     assert (Order.objects.count(), reported) == (2, [])
 
 
@@ -371,7 +367,7 @@ def test_one_of_many_inputs_that_cannot_be_stored_fails_the_attempt(configure, n
     configure(ON_FAILURE=lambda error, info: asked.append(type(error).__name__))
     handle = enqueue(many_children(number=number))
     with running_worker(concurrency=2, exclude_types=["shop.add"]):
-        state = state_of(handle)
+        state = ended(handle)
     assert (state.status, state.reason) == ("dead", "exhausted")
     assert not Work.objects.filter(type="shop.add").exists()
     assert "the input of 'shop.add' cannot be stored" in state.error

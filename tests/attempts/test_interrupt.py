@@ -13,21 +13,18 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connections
 
-from django_ayework import Aborted, Context, Retry, cancel, complete, enqueue, enqueue_many, work
+from django_ayework import Aborted, Context, cancel, enqueue, enqueue_many, work
 from django_ayework.compat import set_async_exception
 from django_ayework.define.context import AbortReason, AbortSignal
-from django_ayework.models import Attempt
-from django_ayework.store import transitions
 from django_ayework.testing import drain, running_worker
 from django_ayework.worker import handlers as interruption
 from django_ayework.worker.handlers import Interruption, class_like
 from tests.app.models import Order
 from tests.attempts import works
-from tests.attempts.conftest import renew_soon, take_away
+from tests.attempts.conftest import ended
 from tests.attempts.works import (
     after,
     be_busy,
-    busy,
     catches,
     catches_in_transaction,
     for_a_while,
@@ -58,22 +55,8 @@ def run_out_of_time(request: Any) -> Iterator[Any]:
         yield handle
 
 
-def ended(handle: Any) -> Any:
-    return eventually(lambda: (state := handle.state()).status in ("success", "dead", "cancelled") and state)
-
-
 def notes() -> list[str]:
     return list(Order.objects.order_by("pk").values_list("reference", flat=True))
-
-
-def test_a_handler_that_runs_out_of_time_is_interrupted_and_retried(stage):
-    handle = enqueue(busy(), timeout=0.02, retry=Retry(attempts=2, base=0, jitter=0))
-    with running_worker(concurrency=1):
-        state = ended(handle)
-    assert (state.reason, state.attempt) == ("exhausted", 2)
-    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.02 seconds."
-    assert stage.seen == [("AttemptTimeout", None)] * 2
-    assert "in be_busy" in Attempt.objects.first().traceback
 
 
 def test_without_it_a_handler_that_returns_late_succeeds():
@@ -83,68 +66,6 @@ def test_without_it_a_handler_that_returns_late_succeeds():
     drained = enqueue(work(name="attempts.case", interrupt=True, timeout=0)(lambda: "done")())
     drain()  # which has no thread that could interrupt
     assert drained.state().result == "done"
-
-
-@pytest.mark.parametrize(
-    ("act", "reason", "status"),
-    [(cancel, "cancelled", "cancelled"), (complete, "already_completed", "success")],
-)
-def test_a_handler_whose_work_is_taken_by_hand_is_interrupted(configure, stage, act, reason, status):
-    advice: list[object] = []
-    configure(ON_FAILURE=lambda error, info: advice.append(error))
-    handle = enqueue(busy())
-    with running_worker(concurrency=1):
-        eventually(stage.started.is_set)
-        act(handle.id)
-        eventually(lambda: stage.seen)
-    assert stage.seen == [("Aborted", reason)]
-    assert (handle.state().status, handle.state().last_error) == (status, None)
-    assert not advice, "nobody is asked about a work that is lost"
-
-
-def test_a_handler_whose_work_another_worker_has_is_interrupted(stage):
-    handle = enqueue(busy(), retry=Retry(attempts=5))
-    with running_worker(concurrency=1) as worker:
-        eventually(stage.started.is_set)
-        take_away(handle.id)
-        renew_soon(worker)
-        eventually(lambda: stage.seen)
-    assert stage.seen == [("Aborted", "taken_by_another_worker")]
-    assert (handle.state().status, handle.state().attempt) == ("scheduled", 1)
-
-
-def test_a_worker_that_stops_is_not_held_up(configure, stage):
-    configure(SHUTDOWN_GRACE=0.05)
-    before = set(threading.enumerate())
-    handle = enqueue(busy())
-    with running_worker(concurrency=1):
-        eventually(stage.started.is_set)
-    assert stage.seen == [("Aborted", "shutdown")]
-    assert (handle.state().status, handle.state().attempt) == ("pending", 0)
-    eventually(lambda: set(threading.enumerate()) <= before, seconds=5)
-
-
-def test_a_handler_that_stops_with_its_worker_has_not_failed(configure, stage, monkeypatch):
-    """Even when the handler ends before the worker releases its work."""
-    configure(SHUTDOWN_GRACE=0.05)
-
-    @work(name="attempts.case", retry=Retry(attempts=1))
-    def stops(ctx: Context) -> None:
-        stage.started.set()
-        ctx.signal.wait(60)
-        ctx.signal.raise_if_aborted()
-
-    def release_late(*args: Any) -> int:
-        eventually(lambda: worker._executor.free == worker.concurrency)
-        return release(*args)
-
-    release = transitions.release
-    handle = enqueue(stops())
-    with running_worker(concurrency=1) as worker:
-        eventually(stage.started.is_set)
-        monkeypatch.setattr(transitions, "release", release_late)
-    assert (handle.state().status, handle.state().attempt) == ("pending", 0)
-    assert not Attempt.objects.exists()
 
 
 def test_a_handler_that_catches_it_is_interrupted_again(stage, monkeypatch):

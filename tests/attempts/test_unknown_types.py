@@ -147,6 +147,8 @@ def test_a_worker_logs_what_it_has_loaded_when_it_does_not_know_a_type(monkeypat
     id = str(WorkFactory(type=TYPE, input="{}").id)
     with running_worker(concurrency=1):
         eventually(lambda: stated(id).status == "scheduled")
+    assert stated(id).attempt == 0
+    assert "no worker here knows this type" in stated(id).last_error
     assert (
         f"Work {id} has the type 'attempts.unknown', which is unknown here. {OTHER_NAME} {KEEP_NAME} "
         f"Works are loaded here from {__name__}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import weakref
@@ -39,11 +40,33 @@ def be_busy(turn: Callable[[], object] = int) -> None:
 
 @work(name="attempts.busy", interrupt=True, retry=ONCE)
 def busy() -> None:
+    """Note why it is interrupted."""
     try:
         be_busy()
     except (AttemptTimeout, Aborted) as error:
-        stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
+        stage.seen.append(getattr(error, "reason", "timeout"))
         raise
+
+
+@work(name="attempts.waiting", retry=ONCE)
+async def waiting(ctx: Context) -> str:
+    """Note why it is cancelled."""
+    stage.started.set()
+    try:
+        await asyncio.sleep(NEVER_IN_A_TEST)
+    except asyncio.CancelledError:
+        stage.seen.append(ctx.signal.reason)
+        raise
+    return "it was never cancelled"
+
+
+@work(name="attempts.looking", retry=ONCE)
+def looking(ctx: Context) -> str:
+    """Note why the signal says stop, and return."""
+    stage.started.set()
+    ctx.signal.wait(NEVER_IN_A_TEST)
+    stage.seen.append(ctx.signal.reason)
+    return "too late"
 
 
 class Thing:

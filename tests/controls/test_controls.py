@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -37,10 +36,10 @@ from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.controls.works import RAN, declared, other, plain
 from tests.invariants import assert_consistent
-from tests.processes import ended, eventually, worker_process
+from tests.processes import ended_well, eventually, stopped, worker_process
 from tests.races.holding import transaction_elsewhere
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_polls")]
 with_workers = pytest.mark.django_db(transaction=True)
 
 
@@ -137,11 +136,6 @@ def test_the_async_functions_do_the_same():
     assert WorkControl.objects.filter(paused=False).count() == 1
 
 
-@pytest.fixture(autouse=True)
-def quick_polls(settings):
-    settings.AYEWORK = {"POLL_INTERVAL": 0.05}
-
-
 @pytest.fixture
 def env(process_env):
     return process_env | {"DJANGO_SETTINGS_MODULE": "tests.controls.settings"}
@@ -214,9 +208,7 @@ def test_two_processes_never_exceed_a_limit(env):
             handles += enqueue_many([declared() for _ in range(10)])
             eventually(lambda: not Work.objects.exclude(status="success").exists())
         for process in (one, another):
-            process.send_signal(signal.SIGTERM)
-            status, output = ended(process)
-            assert status == 0, output
+            stopped(process)
     results = Counter(handle.result(timeout=0) for handle in handles)
     assert set(results) <= {1, 2}, results
     assert_consistent()
@@ -318,8 +310,7 @@ class TestContinuous:
     def test_processes_that_look_at_once_queue_one(self, env):
         with worker_process(env, "--burst") as one, worker_process(env, "--burst") as another:
             for process in (one, another):
-                status, output = ended(process)
-                assert status == 0, output
+                ended_well(process)
         assert Work.objects.filter(type="controls.poll").count() == 1
 
     def test_a_type_that_needs_an_input_cannot_be_continuous(self):

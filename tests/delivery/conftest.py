@@ -8,20 +8,12 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from tests.fixtures import consistent, undeclared  # noqa: F401
+from tests.fixtures import consistent, fresh_stage, undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
-@pytest.fixture(autouse=True)
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A fresh stage for the works of this process; whoever still waits is let go in the end."""
-    from tests.delivery import works
-
-    fresh = works.Stage()
-    monkeypatch.setattr(works, "stage", fresh)
-    yield fresh
-    fresh.go.set()
+stage = fresh_stage("tests.delivery.works")
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.doers.kit import Stage, Time
 from tests.doers.rate_limiting import Kit
+from tests.fixtures import reported  # noqa: F401
 
 
 @pytest.fixture
@@ -28,11 +27,3 @@ def stage() -> Stage:
     stage = Stage()
     yield stage
     stage.end_all()
-
-
-@pytest.fixture
-def reported(settings: Any) -> list[tuple[str, str]]:
-    """What ``ON_ERROR`` hears: the error's text and the phase."""
-    heard: list[tuple[str, str]] = []
-    settings.AYEWORK = {"ON_ERROR": lambda error, phase: heard.append((str(error), phase))}
-    return heard

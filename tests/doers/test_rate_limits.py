@@ -176,13 +176,6 @@ def fleet(kit, settings):
     return doer
 
 
-def test_doers_that_share_a_limit_stay_within_it_together(kit, fleet):
-    one, other = fleet(3, 3600), fleet(3, 3600)
-    kit.submit(one, *"ab")
-    kit.submit(other, *"cde")
-    assert sorted(kit.run()) == ["a", "b", "c"]
-
-
 def test_doers_with_keys_of_their_own_share_nothing(kit, fleet):
     for key in ("mail", "sms", None):
         kit.submit(fleet(1, 3600, key, per_label=(1, 3600)), f"{key}", fairness="acme")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+
+from tests.fixtures import always_consistent  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 HERE = Path(__file__).parent
@@ -36,12 +38,3 @@ def raced(request: pytest.FixtureRequest, env: dict[str, str]) -> Callable[..., 
     from tests.races.rival_processes import race_processes, race_threads
 
     return race_threads if request.param == "threads" else partial(race_processes, env)
-
-
-@pytest.fixture(autouse=True)
-def consistent(transactional_db: None) -> Iterator[None]:
-    """Check every invariant after each test."""
-    from tests.invariants import assert_consistent
-
-    yield
-    assert_consistent()

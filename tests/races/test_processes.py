@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_ayework import Count, dependency, enqueue, enqueue_many, get_handle
 from django_ayework.models import Group, Work
-from tests.processes import ended, eventually, worker_process
+from tests.processes import ended, ended_well, eventually, worker_process
 from tests.races.conftest import FULL
 from tests.races.works import join, meet, share, step, tally_all
 
@@ -19,8 +19,7 @@ def work_off(env: dict[str, str]) -> None:
     """Let two processes run everything that is due."""
     with worker_process(env, "--burst") as one, worker_process(env, "--burst") as other:
         for process in (one, other):
-            status, output = ended(process)
-            assert status == 0, output
+            ended_well(process)
 
 
 def test_two_processes_open_each_of_many_gates_once(env):

@@ -98,9 +98,15 @@ def test_dates_and_zones_are_taken_as_python_has_them():
         ({"every": 60, "run": add}, ImproperWork, r"so a, b needs a default; or give run= a built work"),
         ({"every": 60, "run": later}, ImproperWork, r"expected run= to be a plain function, got .*later"),
         ({"every": 60, "run": "app.add"}, ImproperWork, r"expected run= to be a function, or a work"),
+        (
+            {"every": 60, "run": None},
+            ImproperWork,
+            r"got: None. Was a function called\?.*: run=nightly",
+        ),
         ({"every": 60, "run": dependency([], [])}, ImproperWork, r"build a gate in a function"),
         ({"every": 60, "run": lambda: None}, ImproperWork, r"expected name= for a schedule"),
         ({"every": 60, "run": functools.partial(plain)}, ImproperWork, r"expected name= for a schedule"),
+        ({"every": 60, "run": plain}, ImproperWork, r"\.plain is in no installed app.*schedule\(name="),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_at_once(
@@ -134,21 +140,6 @@ def test_a_name_has_the_label_of_the_app_as_that_of_a_type_has():
     assert schedule(every=60, run=expire_carts).name == "shop.expire_carts"
     assert schedule(every=60, run=note).name == "schedules.note", "a type has its own name"
     assert schedule(every=60, run=plain, name="mine").name == "mine"
-    with pytest.raises(ImproperWork) as refusal:
-        schedule(every=60, run=plain)
-    assert str(refusal.value) == (
-        f'{__name__}.plain is in no installed app, so it has no name; give one: schedule(name="...").'
-    )
-
-
-def test_run_that_is_none_is_refused():
-    with pytest.raises(ImproperWork) as refusal:
-        schedule(name="tick", every=60, run=plain())
-    assert str(refusal.value) == (
-        "expected run= to be a function, or a work built by calling its type, got: None. Was a function "
-        "called? Give the function itself: run=nightly, without parentheses."
-    )
-    assert schedules.find("tick") is None
 
 
 @pytest.mark.parametrize("decorator", [work, batch_work])

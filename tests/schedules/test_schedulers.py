@@ -25,7 +25,7 @@ from django_ayework.testing import now, running_worker
 from django_ayework.testing.factories import ScheduleFactory
 from django_ayework.worker import maintenance as scheduling
 from django_ayework.worker.maintenance import Scheduler
-from tests.processes import ROOT, ended, eventually, worker_process
+from tests.processes import ROOT, ended_well, eventually, worker_process
 from tests.schedules.works import note
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -148,8 +148,7 @@ def stopped(*processes: subprocess.Popen[str], by_signal: bool = True) -> None:
     for process in processes if by_signal else ():
         process.send_signal(signal.SIGTERM)
     for process in processes:
-        status, output = ended(process)
-        assert status == 0, output
+        ended_well(process)
 
 
 def race_row(**given: Any) -> Schedule:

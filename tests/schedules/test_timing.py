@@ -77,14 +77,6 @@ def test_a_start_is_the_first_occurrence_of_an_interval_and_an_end_may_be_the_la
     timing = Timing(every=60, anchor=NOON - timedelta(seconds=7), start=NOON, end=NOON + timedelta(minutes=2))
     occurrences = timing.between(NOON - timedelta(days=1), NOON + timedelta(days=1))
     assert list(occurrences) == [NOON + timedelta(minutes=number) for number in range(3)]
-
-
-@pytest.mark.parametrize(
-    ("dst", "expected"), [("skip", "2026-03-09 06:30:00+00:00"), ("shift", "2026-03-08 07:00:00+00:00")]
-)
-def test_the_missing_hour(dst, expected):
-    timing = Timing(cron="30 2 * * *", tz="America/New_York", dst=dst)
-    assert str(timing.first_after(datetime(2026, 3, 8, 6, tzinfo=UTC))) == expected
     assert Timing(every=86400.0, anchor=NOON).first_after(datetime.max.replace(tzinfo=UTC)) is None
 
 

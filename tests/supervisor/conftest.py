@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.conf import settings
 
+from tests.fixtures import always_consistent  # noqa: F401
+
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
-
-
-@pytest.fixture(autouse=True)
-def consistent(transactional_db: None) -> Iterator[None]:
-    """Check every invariant after each test."""
-    from tests.invariants import assert_consistent
-
-    yield
-    assert_consistent()
 
 
 @pytest.fixture

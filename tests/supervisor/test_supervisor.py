@@ -12,7 +12,7 @@ import pytest
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.worker.process import TOGETHER
-from tests.processes import ended, eventually, get, health_address
+from tests.processes import ended, ended_well, eventually, get, health_address, stopped
 from tests.supervisor.kit import at_work, children, is_alive, supervisor
 from tests.supervisor.works import where
 from tests.worker.works import at
@@ -25,8 +25,7 @@ def started(place: Path, number: int = 0) -> bool:
 def test_a_burst_ends_once_all_processes_find_nothing_to_do(env):
     handles = enqueue_many([where() for _ in range(60)])
     with supervisor(env, "--burst", "--name", "night") as process:
-        status, output = ended(process)
-    assert status == 0, output
+        output = ended_well(process)
     assert {handle.state().status for handle in handles} == {"success"}
     rows = WorkerProcess.objects.exclude(stopped_at=None)
     assert sorted(rows.values_list("name", flat=True)) == ["night-1", "night-2"]
@@ -49,9 +48,7 @@ def test_a_process_that_was_killed_is_replaced_and_its_works_run_again(env, tmp_
         (tmp_path / "go").touch()
         assert handle.result(timeout=30) == "attempt 2"
         assert len(set(children(3)) - first) == 1
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        output = stopped(process)
     assert "SIGKILL. It is replaced at once." in output
 
 
@@ -66,8 +63,7 @@ def test_all_processes_let_running_works_end(env, tmp_path: Path, kill, number):
         kill(process.pid, number)
         eventually(lambda: {child["phase"] for child in get(f"{url}/live")[1]["workers"]} == {"stopping"})
         (tmp_path / "go").touch()
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
     statuses = sorted(Work.objects.values_list("status", "attempt"))
     assert statuses == [("pending", 0)] * 2 + [("success", 1)] * 2
     assert len(handles) == 4
@@ -83,8 +79,7 @@ def test_signals_to_the_whole_group_that_come_together_are_one(env, tmp_path: Pa
         os.killpg(process.pid, signal.SIGINT)
         eventually(lambda: len(at_work()) < 2)  # the idle one is gone, the other lets its work end
         (tmp_path / "go").touch()
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
     assert handle.state().status == "success"
 
 
@@ -142,7 +137,5 @@ def test_a_process_that_somebody_else_stops_is_replaced(env):
         os.kill(stopped, signal.SIGTERM)
         eventually(lambda: len(at_work()) == 2 and stopped not in at_work())
         assert other in at_work()
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        stopped(process)
     assert not Attempt.objects.exists()

@@ -23,37 +23,37 @@ def found(queued=QUEUED, works=WORKS, runs=RUNS, values=(7, 3)):
     return list(findings(queued, Report(works, runs, values), ["old", "new"]))
 
 
-def test_nothing_is_found_when_all_is_well():
-    assert found() == []
-
-
-def test_a_work_that_is_not_there_is_found_and_so_is_a_run_without_a_work():
-    assert found(works=WORKS[1:]) == ["plain a was queued and is not there", "a ran and is not there"]
-
-
-def test_a_wrong_value_is_found():
-    assert found(values=(8, 3)) == ["plain a: expected 7, got 8"]
-
-
-def test_a_work_that_ran_twice_in_one_attempt_is_found():
-    assert found(runs=[*RUNS, ("b", 1, "new")]) == ["upgraded.fan_out b has 1 attempts, and ran 2 times"]
-
-
-def test_an_attempt_that_did_not_run_is_found():
-    assert found(runs=RUNS[1:]) == ["upgraded.plain a has 2 attempts, and ran 1 times"]
-
-
-def test_a_work_that_did_not_succeed_is_found():
-    assert found(works=[*WORKS[:2], ("gate", GATE, "blocked", 0)]) == [f"{GATE} gate is blocked"]
-
-
-def test_a_run_by_a_release_without_a_worker_is_found():
-    runs = [("a", 1, "new"), ("a", 2, "new"), ("b", 1, "old")]
-    assert found(runs=runs) == ["fan_out b was run by old, which had no worker"]
-
-
-def test_a_release_that_ran_nothing_is_found():
-    assert found([QUEUED[0]], WORKS[:1], RUNS[:2], [7]) == ["no work was run by the new release"]
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, []),
+        ({"works": WORKS[1:]}, ["plain a was queued and is not there", "a ran and is not there"]),
+        ({"values": (8, 3)}, ["plain a: expected 7, got 8"]),
+        ({"runs": [*RUNS, ("b", 1, "new")]}, ["upgraded.fan_out b has 1 attempts, and ran 2 times"]),
+        ({"runs": RUNS[1:]}, ["upgraded.plain a has 2 attempts, and ran 1 times"]),
+        ({"works": [*WORKS[:2], ("gate", GATE, "blocked", 0)]}, [f"{GATE} gate is blocked"]),
+        (
+            {"runs": [("a", 1, "new"), ("a", 2, "new"), ("b", 1, "old")]},
+            ["fan_out b was run by old, which had no worker"],
+        ),
+        (
+            {"queued": QUEUED[:1], "works": WORKS[:1], "runs": RUNS[:2], "values": [7]},
+            ["no work was run by the new release"],
+        ),
+    ],
+    ids=[
+        "all is well",
+        "a lost work",
+        "a wrong value",
+        "two runs of one attempt",
+        "an attempt without a run",
+        "no success",
+        "a run by a release without a worker",
+        "a release without a run",
+    ],
+)
+def test_what_is_wrong_is_named(given, expected):
+    assert found(**given) == expected
 
 
 @pytest.fixture

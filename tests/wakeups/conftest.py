@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from tests.fixtures import consistent, undeclared  # noqa: F401
+from tests.fixtures import consistent, reported, undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
@@ -35,14 +35,3 @@ def unhurried(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sending, "INTERVAL", 0.0)
     monkeypatch.setattr(sending, "FLOOD_INTERVAL", 0.0)
-
-
-@pytest.fixture
-def reported(carrier: Any, settings: Any) -> list[tuple[str, str]]:
-    """What ``ON_ERROR`` hears: the error's text and the phase."""
-    heard: list[tuple[str, str]] = []
-    settings.AYEWORK = {
-        **settings.AYEWORK,
-        "ON_ERROR": lambda error, phase: heard.append((str(error), phase)),
-    }
-    return heard

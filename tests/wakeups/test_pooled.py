@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from django_ayework import enqueue
 from django_ayework.models import Work, WorkerProcess
 from tests.conftest import database_url
 from tests.databases import SERVICES
-from tests.processes import PATIENCE, ended, eventually, worker_process
+from tests.processes import PATIENCE, eventually, stopped, worker_process
 from tests.settings import database
 from tests.wakeups.works import quick
 
@@ -36,9 +35,7 @@ def test_a_worker_behind_a_pooler_says_once_what_to_do_and_polls(env):
         for number in range(3):
             assert enqueue(quick(number=number)).result(timeout=PATIENCE) == number
         assert any("PUBSUB_DATABASE" in line for line in iter(process.stdout.readline, ""))
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        output = stopped(process)
     assert "PUBSUB_DATABASE" not in output
 
 

@@ -213,16 +213,6 @@ def test_maintenance_is_woken_by_works_in_flight_only(carrier, monkeypatch):
 
 
 @transactional
-def test_a_stopped_worker_leaves_no_threads(settings):
-    settings.AYEWORK = {}
-    before = set(threading.enumerate())
-    with running_worker():
-        enqueue(add(a=1, b=2)).result(timeout=PATIENCE)
-    names = {thread.name for thread in set(threading.enumerate()) - before}
-    assert not {name for name in names if name.startswith("ayework-") and name != "ayework-direct"}
-
-
-@transactional
 def test_a_change_of_limits_is_seen_at_once(carrier, settings):
     with running_worker() as worker:
         eventually(lambda: worker._claimer._controls_version is not None)

@@ -7,21 +7,14 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
+from tests.fixtures import always_consistent, quick_polls, undeclared  # noqa: F401
+
 DEFAULT_PORTS = {"postgresql": 5432, "mysql": 3306}
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)
-def consistent(transactional_db: None) -> Iterator[None]:
-    """Check every invariant after each test."""
-    from tests.invariants import assert_consistent
-
-    yield
-    assert_consistent()
-
-
-@pytest.fixture(autouse=True)
-def stage(consistent: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+def stage(always_consistent: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:  # noqa: F811
     """Give the works of this process a fresh stage; whoever still waits is let go in the end."""
     from tests.worker import works
 
@@ -32,15 +25,15 @@ def stage(consistent: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]
 
 
 @pytest.fixture
-def short_lease_env(process_env: dict[str, str]) -> dict[str, str]:
-    """The environment of worker processes whose leases lapse soon."""
-    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_short_lease"}
+def patient_env(process_env: dict[str, str]) -> dict[str, str]:
+    """The environment of worker processes that let works end."""
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
 
 
 @pytest.fixture
-def quick_polls(settings: object) -> None:
-    """Workers of this process look often."""
-    settings.AYEWORK = {"POLL_INTERVAL": 0.05}  # type: ignore[attr-defined]
+def short_lease_env(process_env: dict[str, str]) -> dict[str, str]:
+    """The environment of worker processes whose leases lapse soon."""
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_short_lease"}
 
 
 @pytest.fixture

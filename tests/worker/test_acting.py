@@ -6,36 +6,14 @@ import logging
 
 import pytest
 
-from django_ayework import Abort, Defer, Retry, cancel, complete, delete_chains, enqueue, enqueue_many, work
+from django_ayework import Abort, Defer, Retry, cancel, complete, enqueue, enqueue_many, work
 from django_ayework.flow.notify import revoked_works
-from django_ayework.models import Work
 from django_ayework.testing import running_worker
 from django_ayework.worker import in_flight as delivery
 from tests.processes import eventually
 from tests.worker.works import hold, quick, until_aborted
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-
-ACTS = [
-    (cancel, "cancelled", {"cancelled"}),
-    (complete, "already_completed", {"success"}),
-    (delete_chains, "not_found", set()),
-]
-
-
-@pytest.mark.parametrize("is_local", [True, False], ids=["this process", "another process"])
-@pytest.mark.parametrize(("act", "reason", "status"), ACTS)
-def test_a_handler_learns_that_its_work_was_taken(stage, monkeypatch, act, reason, status, is_local):
-    """Without a listener the worker finds out by itself."""
-    handle = enqueue(until_aborted())
-    with running_worker():
-        eventually(lambda: stage.started)
-        if not is_local:
-            monkeypatch.setattr(revoked_works, "_listeners", [])
-        act(handle.id)
-        eventually(lambda: stage.seen)
-    assert stage.seen == [reason]
-    assert set(Work.objects.filter(id=handle.id).values_list("status", flat=True)) == status
 
 
 def logged_too_late(caplog, id: str) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.worker.kit import Flaky
-from tests.worker.works import cancels_itself, exits, exits_async, notes_progress, quick
+from tests.worker.works import notes_progress, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -49,17 +49,6 @@ def test_what_one_queue_gave_is_run_although_the_next_cannot_be_claimed_from(sta
     assert set(Work.objects.filter(queue="good").values_list("delivery", flat=True)) == {1}
 
 
-def test_a_work_of_an_unknown_type_is_offered_to_others(stage):
-    unknown = WorkFactory(type="other.app")
-    enqueue_many([quick(number=number) for number in range(5)])
-    with running_worker():
-        eventually(lambda: Work.objects.filter(status="success").count() == 5)
-        eventually(lambda: Work.objects.get(id=unknown.id).status == "scheduled")
-    work = Work.objects.get(id=unknown.id)
-    assert work.attempt == 0
-    assert "no worker here knows this type" in work.error
-
-
 def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(stage, monkeypatch):
     def fail(*args):
         raise OperationalError("server closed the connection unexpectedly")
@@ -74,16 +63,6 @@ def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(stage, monkeyp
             handle.result(timeout=20)
     assert set(Work.objects.filter(type="worker.quick").values_list("delivery", flat=True)) == {1}
     Work.objects.filter(type="other.app").delete()
-
-
-@pytest.mark.parametrize("kind", [exits, exits_async, cancels_itself])
-def test_a_handler_that_exits_fails_like_any_other(stage, kind):
-    handle = enqueue(kind())
-    after = enqueue(quick())
-    with running_worker(concurrency=1):
-        eventually(lambda: Work.objects.get(id=handle.id).status == "dead")
-        after.result(timeout=10)
-    assert Work.objects.get(id=handle.id).reason == "exhausted"
 
 
 def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypatch):

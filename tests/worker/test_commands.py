@@ -17,14 +17,8 @@ from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.wakeups import Message
-from tests.processes import ended, eventually, worker_process
+from tests.processes import ended_well, eventually, worker_process
 from tests.worker.works import at, quick
-
-
-@pytest.fixture
-def env(process_env: dict[str, str]) -> dict[str, str]:
-    """The environment of worker processes that know the works of these tests."""
-    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
 
 
 def one_worker() -> WorkerProcess:
@@ -36,9 +30,9 @@ def obeyed(id: str, quiet: bool) -> bool:
     return WorkerProcess.objects.filter(id=id, quiet=quiet, command="").exists()
 
 
-def test_a_quiet_worker_lets_works_end_gives_others_back_and_resumes(env, tmp_path: Path):
+def test_a_quiet_worker_lets_works_end_gives_others_back_and_resumes(patient_env, tmp_path: Path):
     running = enqueue(at(place=str(tmp_path)))
-    with worker_process(env, "--concurrency", "1") as process:
+    with worker_process(patient_env, "--concurrency", "1") as process:
         eventually(lambda: (tmp_path / "started-0").exists())
         waiting = enqueue_many([quick(number=number) for number in range(20)])
         command_worker(one_worker().id, "quiet")
@@ -55,15 +49,14 @@ def test_a_quiet_worker_lets_works_end_gives_others_back_and_resumes(env, tmp_pa
         assert process.poll() is None
 
 
-def test_a_worker_that_is_told_to_stop_lets_its_works_end(env, tmp_path: Path):
+def test_a_worker_that_is_told_to_stop_lets_its_works_end(patient_env, tmp_path: Path):
     running = enqueue(at(place=str(tmp_path)))
-    with worker_process(env) as process:
+    with worker_process(patient_env) as process:
         eventually(lambda: (tmp_path / "started-0").exists())
         command_worker(one_worker().id, "stop")
         late = eventually(lambda: enqueue(quick()))
         (tmp_path / "go").touch()
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
     assert running.state().status == "success"
     row = WorkerProcess.objects.get()
     assert row.stopped_at is not None

@@ -11,7 +11,7 @@ from django.db import connection
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.testing import now
-from tests.processes import ended, eventually, get, health_address, worker_process
+from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.proxies import Proxy
 from tests.worker.works import at, quick, until_aborted_at
 
@@ -38,8 +38,7 @@ def test_a_worker_cut_off_for_a_moment_carries_on_and_loses_nothing(
         assert [handle.result(timeout=30) for handle in handles] == ["attempt 1"] * 4
         for handle in more:
             handle.result(timeout=30)
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
     assert set(Work.objects.values_list("attempt", "delivery")) == {(1, 1)}
     assert not Attempt.objects.exists()
 
@@ -102,9 +101,7 @@ def test_a_worker_without_anything_in_hand_stops_at_once_without_its_database(cu
     with worker_process(cut_off_env) as process:
         eventually(lambda: WorkerProcess.objects.exists())
         proxy.cut()
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        output = stopped(process)
     assert "could not note that it stopped" in output
 
 
@@ -115,8 +112,7 @@ def test_a_worker_that_starts_without_its_database_waits_for_it(cut_off_env, pro
         eventually(lambda: proxy.refused)
         proxy.mend()
         handle.result(timeout=30)
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
 
 
 #: What the statement says that gets no answer, by the thread that sends it.
@@ -136,9 +132,7 @@ def test_a_connection_that_does_not_answer_is_replaced_and_no_outcome_is_lost(
         eventually(lambda: proxy.hushed)
         for handle in handles:
             handle.result(timeout=40)
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        output = stopped(process)
     assert f"The database has not answered the thread '{thread}'" in output
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
     assert not Attempt.objects.exists()

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from django.db import OperationalError
@@ -52,6 +53,15 @@ def statuses(server: HealthServer) -> tuple[int, int]:
     return get(server, "/live")[0], get(server, "/ready")[0]
 
 
+@contextmanager
+def healthy_worker(server: HealthServer) -> Iterator[Worker]:
+    """Run a worker whose health the server reports, and which is ready."""
+    with running_worker() as worker:
+        server.report = worker.health.report
+        eventually(lambda: statuses(server) == (200, 200))
+        yield worker
+
+
 def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
     worker = Worker(concurrency=3)
     server.report = worker.health.report
@@ -73,9 +83,7 @@ def test_a_worker_without_its_database_is_live_and_not_ready(stage, server, monk
         raise OperationalError("server closed the connection")
 
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
-    with running_worker() as worker:
-        server.report = worker.health.report
-        eventually(lambda: statuses(server) == (200, 200))
+    with healthy_worker(server):
         with monkeypatch.context() as broken:
             broken.setattr(worker_module.Claimer, "poll", fail)
             eventually(lambda: statuses(server) == (200, 503))
@@ -106,9 +114,7 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
 @pytest.mark.parametrize("name", ["settling", "leases", "maintenance", "scheduler"])
 def test_a_worker_with_a_thread_that_is_stuck_is_not_live(stage, server, monkeypatch, name):
     monkeypatch.setattr(bounds, "STALL", 5.0)
-    with running_worker() as worker:
-        server.report = worker.health.report
-        eventually(lambda: statuses(server) == (200, 200))
+    with healthy_worker(server) as worker:
         [stuck] = [one for one in worker._threads() if one.heartbeat.name == name]
         monkeypatch.setattr(stuck.heartbeat, "silence", lambda: 6.0)
         eventually(lambda: statuses(server) == (503, 503))

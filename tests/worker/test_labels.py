@@ -19,7 +19,6 @@ from django_ayework.testing import running_worker
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.worker import Worker
-from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 from tests.worker.works import quick
 
@@ -222,7 +221,6 @@ def test_an_id_that_is_taken_leaves_the_others_their_turns(claimer):
     assert labels(claimer.claim(9)) == ["", *"abab", "b"]
 
 
-@pytest.mark.usefixtures("undeclared")
 class TestByUnit:
     """Types that are claimed by unit."""
 

@@ -21,6 +21,7 @@ from django_ayework.worker import claimer
 from django_ayework.worker import in_flight as leases_thread
 from django_ayework.worker import maintenance as maintenance_module
 from django_ayework.worker.worker import Worker
+from tests.attempts.conftest import renew_soon
 from tests.processes import eventually
 from tests.races.rivals import claim_all
 from tests.worker.works import (
@@ -85,7 +86,7 @@ def test_the_late_outcome_of_a_work_that_was_reclaimed_is_refused(stage, caplog)
             Work.objects.update(leased_until=now() - timedelta(seconds=1))
             assert reclaim() == 1
             assert Work.objects.get(id=handle.id).status == "pending"
-        hasten_renewal(worker)
+        renew_soon(worker)
         assert handle.result(timeout=30) == "attempt 2"
     assert stage.seen == ["taken_by_another_worker"]
     assert f"The outcome of work {handle.id} came too late" in caplog.text
@@ -105,39 +106,6 @@ def test_of_two_outcomes_of_one_work_that_are_settled_together_the_lost_one_is_r
     assert (report.moved, report.refused) == ({fresh.id}, [stale.id])
     assert handles[0].result(timeout=0) == 2
     assert Group.objects.get().open == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"status": "success"}, "already_completed"),
-        ({"status": "dead", "reason": "aborted"}, "already_completed"),
-        ({"status": "cancelled"}, "cancelled"),
-        ({"delivery": 2, "worker": "another", "leased_until": None}, "taken_by_another_worker"),
-        (None, "not_found"),
-    ],
-)
-def test_an_attempt_whose_work_is_lost_is_aborted_with_the_reason(stage, changes, reason):
-    enqueue(until_aborted())
-    with running_worker(concurrency=1) as worker:
-        eventually(lambda: stage.started)
-        if changes is None:
-            Work.objects.all().delete()
-        elif "worker" in changes:
-            Work.objects.update(**changes | {"leased_until": now() + timedelta(hours=1)})
-        else:
-            Work.objects.update(**changes, ended_at=now(), worker=None, leased_until=None)
-        before = list(Work.objects.values())
-        hasten_renewal(worker)
-        eventually(lambda: stage.seen)
-    assert stage.seen == [reason]
-    assert list(Work.objects.values()) == before, "the late outcome changed something"
-
-
-def hasten_renewal(worker: Worker) -> None:
-    """Make every lease the worker holds due for renewal."""
-    for delivery in worker._in_flight.all():
-        delivery.renewed_at = float("-inf")
 
 
 def lapse(worker: Worker, in_database: bool = True) -> None:
@@ -165,7 +133,7 @@ def test_a_lease_that_lapsed_is_renewed_as_long_as_nobody_took_the_work(stage, c
     with running_worker() as worker:
         eventually(lambda: stage.started)
         lapse(worker)
-        hasten_renewal(worker)
+        renew_soon(worker)
         eventually(lambda: leased_until(handle) > now())
         stage.go.set()
         handle.result(timeout=10)
@@ -184,7 +152,7 @@ def test_an_attempt_whose_lease_cannot_be_renewed_is_aborted(stage, monkeypatch)
         eventually(lambda: stage.started)
         monkeypatch.setattr(leases_thread.locks, "renew", cannot_renew)
         lapse(worker)
-        hasten_renewal(worker)
+        renew_soon(worker)
         eventually(lambda: stage.seen)
         assert handle.result(timeout=10) == "attempt 1"
     assert stage.seen == ["error"]
@@ -196,7 +164,7 @@ def test_while_the_lease_lasts_a_renewal_that_fails_is_tried_again(stage, monkey
     handle = enqueue(until_aborted())
     with running_worker() as worker:
         eventually(lambda: stage.started)
-        hasten_renewal(worker)
+        renew_soon(worker)
         eventually(lambda: len(failed) > 2)
         [delivery] = worker._in_flight.all()
         assert not delivery.signal.aborted

@@ -19,7 +19,6 @@ from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import limits
 from django_ayework.worker.limits import MEGABYTE, BacklogMonitor, Backpressure, Limits, resident_bytes
 from tests.batches.clocks import Ticks
-from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 from tests.worker.works import hold, quick
 
@@ -192,7 +191,6 @@ def test_a_worker_that_is_held_back_claims_nothing(settings):
     assert handle.state().attempt == 0
 
 
-@pytest.mark.usefixtures("undeclared")
 def test_a_worker_with_one_slot_reports_that_it_is_behind_while_a_doer_has_room(settings):
     """Each work that ends wakes the worker, which finds room in the doer, and nothing to fill it."""
     reports, was_told = [], threading.Event()

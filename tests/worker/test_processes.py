@@ -15,7 +15,7 @@ from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.worker.process import DEFAULT_SWITCH_INTERVAL, SWITCH_INTERVAL, shorten_switch_interval
-from tests.processes import ROOT, ended, eventually, get, health_address, worker_process
+from tests.processes import ROOT, ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.worker.works import at, at_async, at_in_thread, dies, interpreter, quick
 
 
@@ -48,11 +48,6 @@ def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(
     assert WorkerProcess.objects.get().stopped_at is not None
 
 
-@pytest.fixture
-def patient_env(process_env):
-    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
-
-
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_worker_at_once_and_one_of_each_kind_does_not(
     patient_env, tmp_path: Path, second
@@ -77,8 +72,7 @@ def test_a_second_signal_ends_the_worker_at_once_and_one_of_each_kind_does_not(
 def test_a_signal_before_the_handlers_are_installed_stops_the_worker_in_order(process_env, processes):
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_signalled"}
     with worker_process(env, "--processes", processes) as process:
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
     assert not WorkerProcess.objects.filter(stopped_at=None).exists()
 
 
@@ -86,8 +80,7 @@ def test_a_signal_before_the_handlers_are_installed_stops_the_worker_in_order(pr
 def test_a_worker_process_freezes_the_heap_and_shortens_the_switch_interval(patient_env, processes):
     handle = enqueue(interpreter())
     with worker_process(patient_env, "--burst", "--processes", processes) as process:
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
     frozen, interval = handle.result(timeout=0)
     assert frozen > 10_000
     assert interval == SWITCH_INTERVAL < DEFAULT_SWITCH_INTERVAL
@@ -115,9 +108,7 @@ def test_a_work_that_outlasts_the_grace_goes_back_unharmed(short_lease_env, tmp_
     running = enqueue(kind(place=str(tmp_path)))
     with worker_process(short_lease_env | {"TEST_EXIT": "0.5"}) as process:
         eventually(lambda: started(tmp_path))
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        stopped(process)
     work = work_of(running)
     assert (work.status, work.attempt, work.error) == ("pending", 0, "")
     assert not Attempt.objects.exists()
@@ -186,9 +177,7 @@ def test_a_worker_reloads_changed_code_once_running_works_have_ended(reload_env,
         (tmp_path / "go").touch()
         assert later.result(timeout=30) == 0
         assert running.result(timeout=0) == "attempt 1"
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        stopped(process)
     first, second = WorkerProcess.objects.exclude(stopped_at=None).order_by("id")
     assert len({first.pid, second.pid, process.pid}) == 3
     assert Work.objects.get(id=later.id).completed_by == second.id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -20,6 +20,7 @@ from django_ayework.worker import attempt
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.processes import PATIENCE, eventually
+from tests.races.holding import in_thread, transaction_elsewhere
 from tests.worker import works
 from tests.worker.works import hold, quick
 
@@ -159,28 +160,6 @@ def test_a_hook_that_takes_longer_than_a_lease_costs_no_work_its_lease(stage, se
 servers = pytest.mark.vendors("postgresql", "mysql")
 
 
-@contextmanager
-def held(act: Callable[[], object]) -> Iterator[None]:
-    """Do something in a transaction of another thread, which stays open until the block ends."""
-    has_acted, over = threading.Event(), threading.Event()
-
-    def hold_it() -> None:
-        with transaction.atomic():
-            act()
-            has_acted.set()
-            over.wait(PATIENCE)
-        connections.close_all()
-
-    thread = threading.Thread(target=hold_it)
-    thread.start()
-    assert has_acted.wait(PATIENCE)
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(PATIENCE)
-
-
 def all_end(number: int = 20) -> None:
     """Queue works that have nothing to do with anything, and wait for them."""
     for handle in enqueue_many([quick(number=100 + each) for each in range(number)]):
@@ -202,7 +181,7 @@ def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, k
 
     with running_worker(concurrency=3):
         eventually(lambda: stage.started)
-        with held(act):
+        with transaction_elsewhere(act):
             stage.go.set()
             eventually(lambda: not stage.inside)
             all_end()
@@ -220,7 +199,7 @@ def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, k
 @servers
 def test_a_caller_that_holds_a_group_delays_the_outcomes_of_its_members_alone(stage):
     ours, other = enqueue_many([quick(number=1), quick(number=2)], delay=3600, together=True)
-    with running_worker(concurrency=3), held(lambda: cancel(ours.id)):
+    with running_worker(concurrency=3), transaction_elsewhere(lambda: cancel(ours.id)):
         trigger(other.id)
         eventually(lambda: 2 in stage.started)
         all_end()
@@ -236,7 +215,7 @@ def test_a_row_that_was_locked_for_longer_than_a_lease_is_renewed_and_not_taken(
     handle = enqueue(hold(number=3))
     with running_worker(concurrency=1), running_worker(concurrency=1):
         eventually(lambda: stage.started)
-        with held(lambda: Work.objects.select_for_update().get(id=handle.id)):
+        with transaction_elsewhere(lambda: Work.objects.select_for_update().get(id=handle.id)):
             until = Work.objects.get(id=handle.id).leased_until
             eventually(lambda: now() > until + timedelta(seconds=0.5))
         eventually(lambda: Work.objects.get(id=handle.id).leased_until > until)
@@ -263,12 +242,10 @@ def test_a_transaction_that_the_engine_leaves_open_ends_by_itself(settings):
             except Exception:
                 pass
 
-    thread = threading.Thread(target=freeze)
-    thread.start()
-    assert is_locked.wait(PATIENCE)
-    cancel(handle.id)
-    assert connection.in_atomic_block is False
-    assert not over.is_set()
-    over.set()
-    thread.join(PATIENCE)
+    with in_thread(freeze):
+        assert is_locked.wait(PATIENCE)
+        cancel(handle.id)
+        assert connection.in_atomic_block is False
+        assert not over.is_set()
+        over.set()
     assert handle.state().status == "cancelled"

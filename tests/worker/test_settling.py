@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from django.db import DataError, OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.settle import Settlement, Success
+from django_ayework.flow.settle import Report, Settlement, Success
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.rows import WorkRow
 from django_ayework.testing import running_worker
@@ -24,8 +25,42 @@ from tests.worker.works import append, hold_then, quick
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 
-def settlement_of(row: WorkRow) -> Settlement:
-    return Settlement(row, Success())
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Let settling raise an error whenever a bad settlement is among those in hand; the result notes how
+    many were in hand each time."""
+    settle = settler_module.settle
+
+    def patch(is_bad: Callable[[Settlement], bool], error: BaseException) -> list[int]:
+        tries: list[int] = []
+
+        def settle_unless_bad(settlements: Sequence[Settlement]) -> Report:
+            tries.append(len(settlements))
+            if any(map(is_bad, settlements)):
+                raise error
+            return settle(settlements)
+
+        monkeypatch.setattr(settler_module, "settle", settle_unless_bad)
+        return tries
+
+    return patch
+
+
+class Settling:
+    """A settler of this process that has taken over the successes of claimed works."""
+
+    def __init__(self, rows: Iterable[WorkRow]) -> None:
+        self.deliveries = [Delivery(row, 30.0) for row in rows]
+        self.settled: list[Delivery] = []
+        self.settler = Settler(EngineServices(), self.settled.extend)
+        for delivery in self.deliveries:
+            self.settler.take_over([(delivery, Settlement(delivery.row, Success()))])
+
+    def run(self) -> None:
+        """Settle until nothing is left in hand."""
+        self.settler.start()
+        eventually(lambda: len(self.settled) == len(self.deliveries))
+        self.settler.stop(10)
 
 
 def statuses() -> set[str]:
@@ -76,88 +111,52 @@ def test_one_outcome_that_cannot_be_written_spoils_no_other(stage, caplog):
     assert (group.open, group.total, group.dead) == (0, 20, 1)
 
 
-def test_one_bad_outcome_among_many_is_found_by_halving(monkeypatch):
+def test_one_bad_outcome_among_many_is_found_by_halving(failing):
     enqueue_many([quick(number=number) for number in range(64)])
     rows = list(claim_all().values())
-    tries: list[int] = []
-    settle = settler_module.settle
-
-    def settle_unless_bad(settlements):
-        tries.append(len(settlements))
-        if rows[40].id in {settlement.row.id for settlement in settlements if settlement.traceback == ""}:
-            raise RuntimeError("a bug")
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_unless_bad)
-    settled: list[Delivery] = []
-    settler = Settler(EngineServices(), settled.extend)
-    for row in rows:
-        settler.take_over([(Delivery(row, 30.0), settlement_of(row))])
-    settler.start()
-    eventually(lambda: len(settled) == 64)
-    settler.stop(10)
+    bad = rows[40].id
+    tries = failing(lambda each: each.row.id == bad and each.traceback == "", RuntimeError("a bug"))
+    Settling(rows).run()
     assert len(tries) <= 1 + 2 * 6 + 1
     left = Work.objects.exclude(status="success").get()
-    assert (left.id, left.error) == (rows[40].id, "RuntimeError: a bug")
+    assert (left.id, left.error) == (bad, "RuntimeError: a bug")
 
 
 def test_a_settler_that_stops_settles_everything_in_hand():
     """Also when there is more than one batch of it."""
     enqueue_many([quick(number=number) for number in range(MAX_BATCH + 50)])
-    settled: list[Delivery] = []
-    settler = Settler(EngineServices(), settled.extend)
-    for row in claim_all().values():
-        delivery = Delivery(row, 30.0)
-        settler.take_over([(delivery, settlement_of(row))])
-    settler._ends = True
-    settler.start()
-    settler.stop(30)
-    assert len(settled) == MAX_BATCH + 50
+    settling = Settling(claim_all().values())
+    settling.settler._ends = True
+    settling.settler.start()
+    settling.settler.stop(30)
+    assert len(settling.settled) == MAX_BATCH + 50
     assert statuses() == {"success"}
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), KeyboardInterrupt()])
-def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure(monkeypatch, error):
+def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure(failing, error):
     enqueue_many([quick(number=number) for number in range(3)])
     rows = list(claim_all().values())
-    settle = settler_module.settle
-
-    def settle_but_the_first(settlements):
-        if rows[0].id in {settlement.row.id for settlement in settlements}:
-            raise error
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_but_the_first)
-    settled: list[Delivery] = []
-    settler = Settler(EngineServices(), settled.extend)
-    deliveries = [Delivery(row, 30.0) for row in rows]
-    for delivery in deliveries:
-        settler.take_over([(delivery, settlement_of(delivery.row))])
-    settler.start()
-    eventually(lambda: len(settled) == 3)
-    settler.stop(10)
-    assert deliveries[0].signal.reason == "error"
+    failing(lambda each: each.row.id == rows[0].id, error)
+    settling = Settling(rows)
+    settling.run()
+    assert settling.deliveries[0].signal.reason == "error"
     assert [Work.objects.get(id=row.id).status for row in rows] == ["running", "success", "success"]
 
 
 @pytest.mark.parametrize("place", [0, 3])
 def test_an_outcome_that_a_database_refuses_again_and_again_waits_and_holds_nobody_up(
-    stage, monkeypatch, place
+    stage, monkeypatch, failing, place
 ):
     """An error that is not about its values may pass, so a success is not turned into a failure."""
     monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.05)
-    settle, is_refused = settler_module.settle, threading.Event()
+    is_refused = threading.Event()
+    is_refused.set()
     handles = enqueue_many([quick(number=number) for number in range(6)])
     refused = handles[place]
-    is_refused.set()
-
-    def settle_but_one(settlements):
-        if is_refused.is_set() and refused.id in {settlement.row.id for settlement in settlements}:
-            raise OperationalError("this row is refused")
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_but_one)
+    error = OperationalError("this row is refused")
+    failing(lambda each: is_refused.is_set() and each.row.id == refused.id, error)
     with running_worker():
         for handle in handles:
             if handle is not refused:
@@ -169,26 +168,16 @@ def test_an_outcome_that_a_database_refuses_again_and_again_waits_and_holds_nobo
     assert not Attempt.objects.exists()
 
 
-def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_databases_message(
-    stage, monkeypatch
-):
+def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_databases_message(stage, failing):
     handles = enqueue_many([quick(number=number) for number in range(6)], retry=Retry(attempts=1))
-    settle = settler_module.settle
-
-    def settle_but_one(settlements):
-        for settlement in settlements:
-            if settlement.row.id == handles[4].id and isinstance(settlement.ending, Success):
-                raise DataError("value too long for type character varying(9)")
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_but_one)
+    bad = handles.pop(4)
+    error = DataError("value too long for type character varying(9)")
+    failing(lambda each: each.row.id == bad.id and isinstance(each.ending, Success), error)
     with running_worker():
-        for handle in (*handles[:4], handles[5]):
+        for handle in handles:
             handle.result(timeout=20)
-        eventually(lambda: Work.objects.get(id=handles[4].id).status == "dead")
-    assert (
-        Work.objects.get(id=handles[4].id).error == "DataError: value too long for type character varying(9)"
-    )
+        eventually(lambda: bad.state().status == "dead")
+    assert bad.state().error == "DataError: value too long for type character varying(9)"
 
 
 class TookTooLong(Exception):
@@ -203,22 +192,14 @@ def timed_out() -> OperationalError:
     return error
 
 
-def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_for_it(monkeypatch):
+def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_for_it(monkeypatch, failing):
     monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
     enqueue_many([quick(number=number) for number in range(3)])
     locked, *others = claim_all().values()
-    settle, is_locked = settler_module.settle, threading.Event()
+    is_locked = threading.Event()
     is_locked.set()
-
-    def settle_unless_locked(settlements):
-        if is_locked.is_set() and locked.id in {settlement.row.id for settlement in settlements}:
-            raise timed_out()
-        return settle(settlements)
-
-    monkeypatch.setattr(settler_module, "settle", settle_unless_locked)
-    settler = Settler(EngineServices(), lambda deliveries: None)
-    for row in (*others, locked):
-        settler.take_over([(Delivery(row, 30.0), settlement_of(row))])
+    failing(lambda each: is_locked.is_set() and each.row.id == locked.id, timed_out())
+    settler = Settling([*others, locked]).settler
     settler.start()
     eventually(lambda: Work.objects.filter(status="success").count() == 2)
     is_locked.clear()
@@ -228,9 +209,7 @@ def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_fo
 
 def test_a_settler_that_stops_while_it_settles_ends_with_its_last_batch(monkeypatch):
     enqueue(quick())
-    [row] = claim_all().values()
-    settle = settler_module.settle
-    settler = Settler(EngineServices(), lambda deliveries: None)
+    settle, settler = settler_module.settle, Settling(claim_all().values()).settler
 
     def settle_as_the_worker_stops(settlements):
         settler.request_stop()
@@ -238,7 +217,6 @@ def test_a_settler_that_stops_while_it_settles_ends_with_its_last_batch(monkeypa
         return settle(settlements)
 
     monkeypatch.setattr(settler_module, "settle", settle_as_the_worker_stops)
-    settler.take_over([(Delivery(row, 30.0), settlement_of(row))])
     settler.start()
     settler.join(PATIENCE)
     assert settler.has_ended

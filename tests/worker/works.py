@@ -139,16 +139,6 @@ def exits() -> None:
     raise SystemExit(3)
 
 
-@work(name="worker.exits_async", retry=Retry(attempts=1))
-async def exits_async() -> None:
-    raise SystemExit(3)
-
-
-@work(name="worker.cancels_itself", retry=Retry(attempts=1))
-async def cancels_itself() -> None:
-    raise asyncio.CancelledError
-
-
 @work(name="worker.at", retry=Retry(attempts=2, base=0, jitter=0))
 def at(ctx: Context, place: str, number: int = 0) -> str:
     """Tell through files that it runs, and wait for one that lets it end. ``stubborn`` never looks up."""

@@ -1,4 +1,4 @@
-"""An async handler is cancelled when its work is to stop, and finds the reason in the signal."""
+"""An attempt is aborted when its work is taken, when its time is over, and when its worker stops."""
 
 from __future__ import annotations
 
@@ -20,90 +20,128 @@ from django_ayework import (
     enqueue,
     enqueue_many,
     work,
-)  # fmt: skip
+)
 from django_ayework.define.context import AbortReason
-from django_ayework.models import Attempt
-from django_ayework.testing import perform, running_worker
-from tests.attempts.conftest import renew_soon, take_away
+from django_ayework.flow.notify import revoked_works
+from django_ayework.models import Attempt, Work
+from django_ayework.store import transitions
+from django_ayework.testing import now, perform, running_worker
+from tests.attempts.conftest import ended, renew_soon, take_away
+from tests.attempts.works import NEVER_IN_A_TEST, busy, looking, waiting
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("stage", "quick_watch")]
-NEVER_IN_A_TEST = 60.0
+each_kind = pytest.mark.parametrize("type_", [busy, waiting], ids=["interrupted", "cancelled"])
 
 
-@pytest.fixture
-def waiting(stage: Any) -> Any:
-    """A work that waits for ever, and notes why it was cancelled."""
-
-    @work(name="attempts.waiting", retry=Retry(attempts=1))
-    async def waiting(ctx: Context) -> str:
-        stage.started.set()
-        try:
-            await asyncio.sleep(NEVER_IN_A_TEST)
-        except asyncio.CancelledError:
-            stage.seen.append(ctx.signal.reason)
-            raise
-        return "it was never cancelled"
-
-    return waiting
-
-
-def hand_complete(id: str) -> None:
+def complete_by_hand(id: str) -> None:
     complete(id, "by hand")
 
 
+def die_elsewhere(id: str) -> None:
+    """End the work as another worker does that has had it since."""
+    Work.objects.update(status="dead", reason="aborted", ended_at=now(), worker=None, leased_until=None)
+
+
+@pytest.mark.parametrize(
+    ("type_", "is_told"),
+    [(busy, True), (waiting, True), (looking, True), (looking, False)],
+    ids=["interrupted", "cancelled", "signalled", "noticed at the next renewal"],
+)
 @pytest.mark.parametrize(
     ("act", "reason", "after", "recorded"),
     [
-        (cancel, AbortReason.CANCELLED, ("cancelled", None), "the work was cancelled"),
+        (cancel, "cancelled", ("cancelled", None), ["the work was cancelled"]),
         (
-            hand_complete,
-            AbortReason.ALREADY_COMPLETED,
+            complete_by_hand,
+            "already_completed",
             ("success", "by hand"),
-            "the work was completed without its worker",
+            ["the work was completed without its worker"],
         ),
-        (delete_chains, AbortReason.NOT_FOUND, None, None),
-        (take_away, AbortReason.TAKEN_BY_ANOTHER_WORKER, ("scheduled", None), None),
+        (die_elsewhere, "already_completed", ("dead", None), []),
+        (delete_chains, "not_found", None, []),
+        (take_away, "taken_by_another_worker", ("scheduled", None), []),
     ],
 )
-def test_a_handler_is_cancelled_when_its_work_is_taken_and_the_attempt_is_recorded(
-    stage, waiting, act: Callable[[str], Any], reason, after, recorded
+def test_an_attempt_whose_work_is_taken_is_aborted_with_the_reason_and_changes_nothing(
+    configure, stage, monkeypatch, type_, is_told, act: Callable[[str], Any], reason, after, recorded
 ):
-    handle = enqueue(waiting(), retry=Retry(attempts=5))
+    advice: list[object] = []
+    configure(ON_FAILURE=lambda error, info: advice.append(error))
+    handle = enqueue(type_(), retry=Retry(attempts=5))
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
+        if not is_told:
+            monkeypatch.setattr(revoked_works, "_listeners", [])
         act(handle.id)
+        before = list(Work.objects.values())
         renew_soon(worker)
         eventually(lambda: stage.seen)
         eventually(lambda: not worker._in_flight.all())
     assert stage.seen == [reason]
     state = handle.state()
     assert (state and (state.status, state.result)) == after
+    assert list(Work.objects.values()) == before, "the late outcome changed something"
     attempts = Attempt.objects.filter(work_id=handle.id, outcome="revoked")
-    expected = [] if recorded is None else [(1, worker.id, recorded)]
-    assert [(each.number, each.worker, each.error) for each in attempts] == expected
-    if act is hand_complete:
+    assert [(each.number, each.worker, each.error) for each in attempts] == [
+        (1, worker.id, error) for error in recorded
+    ]
+    if act is complete_by_hand:
         assert state.last_error is None
+    assert not advice, "nobody is asked about a work that is lost"
 
 
-def test_the_reason_is_there_when_the_time_is_over(stage, waiting):
-    handle = enqueue(waiting(), timeout=0.02)
+@pytest.mark.parametrize(("type_", "where"), [(busy, "in be_busy"), (waiting, "in awaited")])
+def test_an_attempt_that_runs_out_of_time_is_aborted_and_retried(stage, type_, where):
+    handle = enqueue(type_(), timeout=0.02, retry=Retry(attempts=2, base=0, jitter=0))
     with running_worker(concurrency=1):
-        eventually(lambda: handle.state().status == "dead")
-    assert handle.state().error == "AttemptTimeout: the attempt ran longer than its timeout of 0.02 seconds."
+        state = ended(handle)
+    assert (state.reason, state.attempt) == ("exhausted", 2)
+    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.02 seconds."
+    assert stage.seen == ["timeout"] * 2
+    assert where in Attempt.objects.first().traceback
+
+
+def test_an_attempt_that_is_performed_runs_out_of_time_as_well(stage):
     short = work(name="attempts.short", timeout=0.02)(waiting.handler)
     assert type(perform(short()).error).__name__ == "AttemptTimeout"
-    assert stage.seen == [AbortReason.TIMEOUT] * 2
+    assert stage.seen == ["timeout"]
 
 
-def test_the_reason_is_there_when_the_worker_stops(configure, stage, waiting):
+@each_kind
+def test_a_worker_that_stops_aborts_its_attempts_and_is_not_held_up(configure, stage, type_):
     configure(SHUTDOWN_GRACE=0.05)
-    handle = enqueue(waiting())
+    before = set(threading.enumerate())
+    handle = enqueue(type_())
     with running_worker(concurrency=1):
         eventually(stage.started.is_set)
     eventually(lambda: stage.seen)
-    assert stage.seen == [AbortReason.SHUTDOWN]
+    assert stage.seen == ["shutdown"]
     assert (handle.state().status, handle.state().attempt) == ("pending", 0)
+    eventually(lambda: set(threading.enumerate()) <= before, seconds=5)
+
+
+def test_a_handler_that_stops_with_its_worker_has_not_failed(configure, stage, monkeypatch):
+    """Even when the handler ends before the worker releases its work."""
+    configure(SHUTDOWN_GRACE=0.05)
+
+    @work(name="attempts.case", retry=Retry(attempts=1))
+    def stops(ctx: Context) -> None:
+        stage.started.set()
+        ctx.signal.wait(60)
+        ctx.signal.raise_if_aborted()
+
+    def release_late(*args: Any) -> int:
+        eventually(lambda: worker._executor.free == worker.concurrency)
+        return release(*args)
+
+    release = transitions.release
+    handle = enqueue(stops())
+    with running_worker(concurrency=1) as worker:
+        eventually(stage.started.is_set)
+        monkeypatch.setattr(transitions, "release", release_late)
+    assert (handle.state().status, handle.state().attempt) == ("pending", 0)
+    assert not Attempt.objects.exists()
 
 
 def test_a_handler_whose_work_may_still_be_its_own_goes_on(stage):
