@@ -39,3 +39,13 @@ def hide(monkeypatch: pytest.MonkeyPatch, model_admin: type[WorkAdmin] = WorkAdm
 def ids_on(response: Any) -> list[str]:
     """Return the ids of a list's rows, in order."""
     return [row.pk for row in response.context["cl"].result_list]
+
+
+def assert_shows(text: str, *parts: str) -> None:
+    """Require that a page has each of these texts."""
+    assert [part for part in parts if part not in text] == []
+
+
+def assert_hides(text: str, *parts: str) -> None:
+    """Require that a page has none of these texts."""
+    assert [part for part in parts if part in text] == []

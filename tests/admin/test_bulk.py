@@ -19,7 +19,7 @@ from django_ayework.flow.bulk import create, run_bulk_actions, step
 from django_ayework.models import BulkAction, Work
 from django_ayework.store.clock import clock
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
-from tests.admin.kit import address, hide
+from tests.admin.kit import address, assert_hides, assert_shows, hide
 from tests.app.works import add
 from tests.bulk.kit import dead_works, retry_all
 
@@ -123,16 +123,13 @@ def test_the_page_shows_how_far_it_is(operator: Client) -> None:
     assert "0 of 40" in text_of(operator, "bulkaction_change", row.pk)
     step()
     shown = text_of(operator, "bulkaction_change", row.pk)
-    assert "25 of 40" in shown
-    assert address("bulkaction_stop", row.pk) in shown
+    assert_shows(shown, "25 of 40", address("bulkaction_stop", row.pk))
     run_bulk_actions()
     shown = text_of(operator, "bulkaction_change", row.pk)
     assert "data-live-done" in shown
-    assert address("bulkaction_stop", row.pk) not in shown
-    assert address("bulkaction_resume", row.pk) not in shown
+    assert_hides(shown, address("bulkaction_stop", row.pk), address("bulkaction_resume", row.pk))
     listed = text_of(operator, "bulkaction_changelist")
-    assert "Retry 40 works" in listed
-    assert "ann" in listed
+    assert_shows(listed, "Retry 40 works", "ann")
 
 
 def test_the_fragment_is_not_sent_again_while_nothing_changes(operator: Client) -> None:

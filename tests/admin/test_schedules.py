@@ -17,7 +17,7 @@ from django_ayework.define.schedules import schedules
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.testing import drain, now, tick, time_travel
 from tests.admin.conftest import Page
-from tests.admin.kit import address
+from tests.admin.kit import address, assert_shows
 from tests.app.works import add
 from tests.schedules.works import note, offered
 
@@ -68,11 +68,9 @@ def test_the_list_and_the_page_show_when_schedules_fire_and_how_they_failed(page
     assert text.count(">active<") == 2
     Schedule.objects.filter(name="poll").update(failures=3, error="ValueError: <no luck>\nmore")
     text = page(SCHEDULES)
-    assert ">failing<" in text
-    assert "ValueError: &lt;no luck&gt;" in text
+    assert_shows(text, ">failing<", "ValueError: &lt;no luck&gt;")
     text = page("schedule_change", str(row().pk))
-    assert "3 failures in a row; the next try is at" in text
-    assert "ValueError: &lt;no luck&gt;" in text
+    assert_shows(text, "3 failures in a row; the next try is at", "ValueError: &lt;no luck&gt;")
     schedules.find("nightly").cancel()  # type: ignore[union-attr]
     tick()
     assert ">not declared<" in page(SCHEDULES)
@@ -232,8 +230,7 @@ def logged() -> str:
 @pytest.mark.usefixtures("nightly")
 def test_the_page_runs_pauses_and_resumes(operator: Client, page: Page) -> None:
     shown = page("schedule_change", str(row().pk))
-    assert "/run/" in shown
-    assert "/pause/" in shown
+    assert_shows(shown, "/run/", "/pause/")
     assert "/resume/" not in shown
     works = Work.objects.count()
     assert "The schedule poll was run." in press(operator, "run")

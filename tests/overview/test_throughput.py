@@ -25,7 +25,6 @@ from django_ayework.testing import drain, now, running_worker
 from django_ayework.worker import direct, maintenance
 from django_ayework.worker import throughput as reporting
 from tests.app.works import add
-from tests.fixtures import quick_polls  # noqa: F401
 from tests.processes import ROOT, ended, eventually, worker_process
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -209,7 +208,7 @@ def test_processes_that_report_at_once_lose_no_count(process_env: dict[str, str]
 
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_it_stops(
-    quick_polls: None,  # noqa: F811
+    quick_polls: None,
 ) -> None:
     handles = enqueue_many([add(a=1, b=n) for n in range(5)])
     handles += [enqueue(fail_once()), enqueue(give_up()), enqueue(atomic())]
@@ -230,7 +229,7 @@ def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_i
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_reports_every_few_seconds(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_worker_reports_every_few_seconds(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "REPORT_EVERY", 0.05)
     enqueue(add(a=1, b=2))
     with running_worker():
@@ -255,7 +254,7 @@ def test_works_that_skip_the_queue_are_counted(intake: direct.Intake) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
-    quick_polls: None,  # noqa: F811
+    quick_polls: None,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -280,7 +279,7 @@ def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(
-    quick_polls: None,  # noqa: F811
+    quick_polls: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(spans: Any) -> None:
