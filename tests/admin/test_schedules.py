@@ -109,16 +109,21 @@ def test_schedules_are_paused_resumed_and_run(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("nightly")
-def test_actions_need_the_permission_to_change(client_with: Any) -> None:
+def test_actions_and_buttons_take_the_permission_to_change_and_a_post(client_with: Any) -> None:
     viewer, changer = client_with("view_schedule"), client_with("change_schedule")
+    change, pause = (address(f"schedule_{name}", str(row().pk)) for name in ("change", "pause"))
     assert "pause_selected" not in viewer.get(address(SCHEDULES)).content.decode()
-    act(viewer, SCHEDULES, "pause", row())
-    act(viewer, SCHEDULES, "run", row())
-    assert (row().paused, Work.objects.count()) == (False, 0)
+    offered = [client for client in (viewer, changer) if "/pause/" in client.get(change).content.decode()]
+    assert offered == [changer]
+    for name in ("pause", "run"):
+        act(viewer, SCHEDULES, name, row())
+    assert viewer.post(pause).status_code == 403
+    assert changer.get(pause).status_code == 405
     assert client_with("view_work").get(address(SCHEDULES)).status_code == 403
+    assert (row().paused, Work.objects.count()) == (False, 0)
     assert "1 was paused." in act(changer, SCHEDULES, "pause", row())
-    for client in (viewer, changer):
-        assert client.get(address("schedule_change", str(row().pk))).status_code == 200
+    assert "goes on from now" in press(changer, "resume")
+    assert not row().paused
 
 
 @pytest.mark.usefixtures("nightly")
@@ -251,18 +256,6 @@ def test_a_schedule_that_cannot_be_run_says_why(operator: Client) -> None:
         each.cancel()
     assert "The schedule poll could not be run: poll cannot be run" in press(operator, "run")
     assert not LogEntry.objects.exists()
-
-
-@pytest.mark.usefixtures("nightly")
-def test_the_buttons_take_the_change_permission_and_a_post(client_with: Any) -> None:
-    viewer, changer = client_with("view_schedule"), client_with("change_schedule")
-    change = address("schedule_change", str(row().pk))
-    assert "/pause/" not in viewer.get(change).content.decode()
-    assert viewer.post(address("schedule_pause", str(row().pk))).status_code == 403
-    assert changer.get(address("schedule_pause", str(row().pk))).status_code == 405
-    assert not row().paused
-    press(changer, "pause")
-    assert row().paused
 
 
 def test_a_changed_schedule_leaves_its_old_values_in_the_log(operator: Client) -> None:

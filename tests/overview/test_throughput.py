@@ -122,46 +122,6 @@ def test_spans_are_named_in_the_order_of_their_keys_so_that_no_two_reports_deadl
     assert named == sorted(named)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_threads_that_report_the_same_types_at_once_lose_no_count(connections_closed: Any) -> None:
-    types = [f"shop.type{number}" for number in range(40)]
-
-    def report(order: int) -> None:
-        for _ in range(10):
-            throughput.add({place(0, type): Ended(1) for type in types[::order]})
-
-    connections_closed(report, 1, -1, 1, -1)
-    assert counted() == dict.fromkeys(types, (40, 0, 0))
-
-
-@pytest.fixture
-def connections_closed() -> Any:
-    """Run a function in threads at once, once for each argument; raise what it raises."""
-    from django.db import connections
-
-    def at_once(act: Any, *arguments: Any) -> None:
-        errors: list[BaseException] = []
-        barrier = threading.Barrier(len(arguments))
-
-        def run(argument: Any) -> None:
-            barrier.wait()
-            try:
-                act(argument)
-            except BaseException as error:
-                errors.append(error)
-            finally:
-                connections.close_all()
-
-        threads = [threading.Thread(target=run, args=[argument]) for argument in arguments]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-
-    return at_once
-
-
 REPORTER = """
 import sys
 from datetime import UTC, datetime
@@ -182,13 +142,8 @@ for _ in range(20):
 
 @pytest.mark.django_db(transaction=True)
 def test_processes_that_report_at_once_lose_no_count(process_env: dict[str, str]) -> None:
-    pipes: Any = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-        "env": process_env,
-        "cwd": ROOT,
-    }
+    ends: Any = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    pipes: Any = {**ends, "text": True, "env": process_env, "cwd": ROOT}
     command = [sys.executable, "-c", REPORTER]
     with (
         subprocess.Popen([*command, "1"], **pipes) as one,
