@@ -3,4 +3,6 @@
 from tests.settings import *  # noqa: F403
 from tests.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.typing"]
+OTHERS = {"tests.app", "example_project.audit"}  # their works show nothing that those of tests/typing do not
+INSTALLED_APPS = [*(app for app in INSTALLED_APPS if app not in OTHERS), "tests.typing"]
+ROOT_URLCONF = "tests.progress.no_urls"

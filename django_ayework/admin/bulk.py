@@ -107,7 +107,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
     def may_act_in_bulk(self, request: HttpRequest) -> bool:
         """Tell whether the user may act on all works that match a filter."""
         works = admin_of(self.admin_site, Work)
-        return works is not None and bool(works.has_bulk_permission(request))
+        return works is not None and bool(works.may_act_on_all(request))
 
     def may(self, action: ObjectAction | None, request: HttpRequest) -> bool:
         """Tell whether the user may let workers carry out an act on all works that match a filter."""

@@ -123,7 +123,7 @@ class ActsOnAll:
         """Return the address and the text of the link; None for a user who may not, or for other filters."""
         _action, filter = plain_filter(request.GET)
         usable = filter.keys() <= FILTERS and not changelist.query and changelist.result_count
-        if not usable or not self.has_bulk_permission(request):  # type: ignore[attr-defined]
+        if not usable or not self.may_act_on_all(request):  # type: ignore[attr-defined]
             return None
         query = QueryDict(mutable=True)
         query.update({**self.fixed_filter, **request.GET.dict()})

@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
@@ -70,7 +69,7 @@ class DeadLetterAdmin(WorkAdmin):
 
     delete_permissions: tuple[str, ...] = ("django_ayework.delete_deadletter", "django_ayework.delete_work")
     lookups = frozenset({*WorkAdmin.lookups, "cause"})
-    fixed_filter: Mapping[str, str] = MappingProxyType({"status": str(Status.DEAD)})
+    about = fixed_filter = MappingProxyType({"status": str(Status.DEAD)})
 
     buttons = (ACTS["retry"], ACTS["delete_chains"])
     actions: Any = (SELECTED["retry"], SELECTED["delete_chains"])
@@ -84,10 +83,6 @@ class DeadLetterAdmin(WorkAdmin):
     list_filter: ClassVar[Any] = (filters.ReasonFilter, filters.TypeFilter)
     ordering: ClassVar[Any] = ("-ended_at", "-id")
     sortable_by = (lists.died.__name__,)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the dead works."""
-        return super().get_queryset(request).filter(status=Status.DEAD)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the plain list: an index leads to the dead."""
@@ -105,8 +100,8 @@ class DeadLetterAdmin(WorkAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the causes; with a filter, and for actions, the plain list."""
-        if request.method == "POST" or request.GET:
+        """Show the causes; with a filter, for actions, and where works are hidden, the plain list."""
+        if request.method == "POST" or request.GET or self.hides_works(request):
             return self.list_view(request, extra_context)
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
@@ -114,7 +109,8 @@ class DeadLetterAdmin(WorkAdmin):
 
     def list_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the plain list."""
-        more = {"causes_url": self.page_address("changelist"), **(extra_context or {})}
+        causes_url = None if self.hides_works(request) else self.page_address("changelist")
+        more = {"causes_url": causes_url, **(extra_context or {})}
         return super().changelist_view(request, more)
 
     # By cause

@@ -185,6 +185,7 @@ class GateAdmin(WorkAdmin):
 
     view_permissions: tuple[str, ...] = ("django_ayework.view_work", "django_ayework.change_work")
 
+    about = MappingProxyType({"type": GATE_TYPE})
     #: The filter of the link to act on all gates, unless another status is chosen.
     fixed_filter = MappingProxyType({"type": GATE_TYPE, "status": str(Status.BLOCKED)})
 
@@ -203,10 +204,6 @@ class GateAdmin(WorkAdmin):
     list_filter: ClassVar[Any] = (StandingFilter,)
     ordering: ClassVar[Any] = ("deadline", "id")
     search_help_text = gettext_lazy("The id of a gate or of a group.")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the gates."""
-        return super().get_queryset(request).filter(type=GATE_TYPE)
 
     def get_ordering(self, request: HttpRequest) -> Any:
         """Order gates that wait by their deadline, those that ended by their end: each by an index."""

@@ -105,7 +105,7 @@ class GroupAdmin(ButtonsAdmin, LiveAdmin):
         buttons = {button.name: button.url for button in self.shown_buttons(request, obj)}
         addresses = {f"{what}_url": url for what, url in buttons.items()}
         works = admin_of(self.admin_site, Work)
-        if obj.total <= AT_ONCE or not (buttons and works.has_bulk_permission(request)):
+        if obj.total <= AT_ONCE or not (buttons and works.may_act_on_all(request)):
             return addresses
         asked = {what: urlencode({"action": what, "group_id": obj.pk}) for what in buttons}
         in_bulk = {what: bulk_address(self.admin_site, query) for what, query in asked.items()}

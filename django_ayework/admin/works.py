@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django import forms
@@ -18,10 +20,11 @@ from django_ayework.admin.action_execution import SELECTED, ask, carry_out
 from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.bulk_words import ActsOnAll
 from django_ayework.admin.edit import EditingAdmin
-from django_ayework.admin.pages import Links
+from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.work_page import work_page
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.models import Work
+from django_ayework.models import DeadLetter, Gate, Work
+from django_ayework.store.database import rows
 
 
 @admin.register(Work)
@@ -38,6 +41,8 @@ class WorkAdmin(ActsOnAll, EditingAdmin):
     bulk_permissions: tuple[str, ...] = ("django_ayework.bulk_work",)
     delete_permissions: tuple[str, ...] = ("django_ayework.delete_work",)
 
+    #: The condition of the rows that this admin is about.
+    about: Mapping[str, str] = MappingProxyType({})
     lookups = frozenset({"group_id", "unit"})
     deferred = ("input", "result", "error")
 
@@ -73,6 +78,15 @@ class WorkAdmin(ActsOnAll, EditingAdmin):
         return super().media + forms.Media(
             css={"all": ["django_ayework/works.css", "django_ayework/graph.css"]}
         )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the rows that this admin is about; override it to hide some of them from a user."""
+        return super().get_queryset(request).filter(**self.about)
+
+    def hides_works(self, request: HttpRequest) -> bool:
+        """Tell whether an override of ``get_queryset`` hides works from the user."""
+        shown, all_rows = self.get_queryset(request).query, rows(self.model).filter(**self.about).query
+        return shown.where != all_rows.where or shown.is_sliced or shown.combinator is not None
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return works without inputs and results, and with the beginning of the error."""
@@ -118,6 +132,16 @@ class WorkAdmin(ActsOnAll, EditingAdmin):
     def has_bulk_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Tell whether the user may act on all works that match a filter."""
         return lists.has_any(request, self.bulk_permissions)
+
+    def may_act_on_all(self, request: HttpRequest) -> bool:
+        """Tell whether the user may make bulk actions.
+
+        Workers carry them out, and know nothing of ``get_queryset``. If an admin of this site hides works
+        from the user, the answer is no.
+        """
+        admins = (admin_of(self.admin_site, model) for model in (Work, DeadLetter, Gate))
+        hidden = any(each.hides_works(request) for each in admins if isinstance(each, WorkAdmin))
+        return not hidden and self.has_bulk_permission(request)
 
     def has_delete_chains_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Tell whether the user may delete chains, or that of this work; override it to decide by work.

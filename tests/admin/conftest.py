@@ -11,6 +11,9 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from tests.admin.kit import address
+from tests.desk.conftest import browser, chromium
+
+__all__ = ["browser", "chromium"]
 
 Page = Callable[..., str]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from django.urls import reverse
 
 from django_ayework import enqueue
+from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import Work
 from django_ayework.testing import drain, time_travel
 from tests.app.works import fail
@@ -26,6 +28,24 @@ def die(message: str = "no luck", **options: Any) -> Work:
     return Work.objects.get(id=handle.id, status="dead")
 
 
+def hide(monkeypatch: pytest.MonkeyPatch, model_admin: type[WorkAdmin] = WorkAdmin, **those: Any) -> None:
+    """Leave works out of the queryset of an admin of works."""
+    queryset = model_admin.get_queryset
+    monkeypatch.setattr(
+        model_admin, "get_queryset", lambda self, request: queryset(self, request).exclude(**those)
+    )
+
+
 def ids_on(response: Any) -> list[str]:
     """Return the ids of a list's rows, in order."""
     return [row.pk for row in response.context["cl"].result_list]
+
+
+def assert_shows(text: str, *parts: str) -> None:
+    """Require that a page has each of these texts."""
+    assert [part for part in parts if part not in text] == []
+
+
+def assert_hides(text: str, *parts: str) -> None:
+    """Require that a page has none of these texts."""
+    assert [part for part in parts if part in text] == []

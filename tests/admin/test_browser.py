@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 
+from django_ayework import Retry, Worker, dependency, enqueue, work
+from django_ayework.models import Work
 from tests.admin.kit import address, die
-from tests.browser import sign_in, start
+from tests.app.works import add
+from tests.browser import complaints
+from tests.processes import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    driver = start(tmp_path)
-    yield driver
-    driver.quit()
-
-
-def open_page(browser: Any, url: str, page: str) -> None:
-    """Open a page of the admin as somebody who may do everything."""
-    sign_in(browser, url, get_user_model().objects.create_superuser("operator"))
-    browser.get(url + page)
 
 
 @pytest.mark.parametrize("page", ["work_changelist", "deadletter_list"])
@@ -33,7 +21,7 @@ def test_a_phone_shows_what_failed_and_how_it_stands(browser: Any, live_server: 
     die("expected the address to have a street, a number, a town and a country, got nothing of the kind")
     screen = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    open_page(browser, live_server.url, address(page))
+    browser.get(live_server.url + address(page))
 
     for seen in ("#result_list .ayework-error", "#result_list td:nth-of-type(3)"):
         place = browser.find_element("css selector", seen).rect
@@ -42,12 +30,12 @@ def test_a_phone_shows_what_failed_and_how_it_stands(browser: Any, live_server: 
 
 
 def test_an_operator_retries_a_dead_letter(browser: Any, live_server: Any) -> None:
-    work, other = die("no luck"), die("other")
+    dead, other = die("no luck"), die("other")
 
-    open_page(browser, live_server.url, address("deadletter_list"))
+    browser.get(live_server.url + address("deadletter_list"))
 
     assert "RuntimeError: no luck" in browser.find_element("id", "result_list").text
-    browser.find_element("css selector", f"input[name=_selected_action][value='{work.id}']").click()
+    browser.find_element("css selector", f"input[name=_selected_action][value='{dead.id}']").click()
     browser.find_element("css selector", "select[name=action] option[value=retry_selected]").click()
     browser.find_element("css selector", "#changelist-form button[name=index]").click()
 
@@ -55,8 +43,8 @@ def test_an_operator_retries_a_dead_letter(browser: Any, live_server: Any) -> No
     left = browser.find_element("id", "result_list").text
     assert "RuntimeError: other" in left
     assert "no luck" not in left
-    work.refresh_from_db()
-    assert work.status == "pending"
+    dead.refresh_from_db()
+    assert dead.status == "pending"
 
     browser.find_element("css selector", "#result_list th.field-short_id a").click()
     assert browser.find_element("class name", "ayework-headline").text == "shop.fail dead exhausted"
@@ -68,4 +56,48 @@ def test_an_operator_retries_a_dead_letter(browser: Any, live_server: Any) -> No
     assert "1 work was retried." in browser.find_element("class name", "messagelist").text
     other.refresh_from_db()
     assert other.status == "pending"
-    assert not [entry for entry in browser.get_log("browser") if "favicon" not in entry["message"]]
+    assert not complaints(browser)
+
+
+@work(name="edit.ship", retry=Retry(attempts=1))
+def ship(order: int, note: str = "") -> str:
+    if order < 0:
+        raise ValueError(f"no order {order}")
+    return f"order {order}"
+
+
+def press(browser: Any, text: str) -> None:
+    browser.find_element("xpath", f"//*[self::a or self::button][normalize-space()='{text}']").click()
+
+
+def test_an_operator_corrects_a_bad_argument_and_the_workflow_goes_on(browser: Any, live_server: Any) -> None:
+    bad, last = ship(order=-7), add(a=40, b=2)
+    with Worker(concurrency=2):
+        enqueue(dependency(on=[bad], queue=[last]))
+        handle = enqueue(bad)
+        eventually(lambda: Work.objects.filter(id=handle.id, status="dead").exists())
+
+        browser.get(live_server.url + address("work_change", handle.id))
+        press(browser, "Edit and retry")
+        field = browser.find_element("name", "input-order")
+        assert field.get_attribute("value") == "-7"
+        field.clear()
+        field.send_keys("seven")
+        browser.find_element("css selector", ".submit-row [type=submit]").click()
+        assert "expected a whole number, got: 'seven'" in browser.find_element("class name", "errorlist").text
+
+        field = browser.find_element("name", "input-order")
+        assert field.get_attribute("value") == "seven"
+        field.clear()
+        field.send_keys("7")
+        browser.find_element("css selector", ".submit-row [type=submit]").click()
+        assert browser.find_element("css selector", ".ayework-difference tbody tr").text == "order -7 7"
+        assert Work.objects.get(id=handle.id).status == "dead"
+        browser.find_element("css selector", ".submit-row [type=submit]").click()
+
+        assert "retried with the new input" in browser.find_element("class name", "messagelist").text
+        eventually(lambda: Work.objects.filter(id=last.id, status="success").exists())
+    assert handle.result() == "order 7"
+    browser.refresh()
+    assert "Former inputs" in browser.find_element("id", "content").text
+    assert not complaints(browser)

@@ -11,13 +11,15 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_ayework import enqueue_many
+from django_ayework.admin.dead_letters import DeadLetterAdmin
+from django_ayework.admin.gates import GateAdmin
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.flow import bulk
 from django_ayework.flow.bulk import create, run_bulk_actions, step
 from django_ayework.models import BulkAction, Work
 from django_ayework.store.clock import clock
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
-from tests.admin.kit import address
+from tests.admin.kit import address, assert_hides, assert_shows, hide
 from tests.app.works import add
 from tests.bulk.kit import dead_works, retry_all
 
@@ -121,16 +123,13 @@ def test_the_page_shows_how_far_it_is(operator: Client) -> None:
     assert "0 of 40" in text_of(operator, "bulkaction_change", row.pk)
     step()
     shown = text_of(operator, "bulkaction_change", row.pk)
-    assert "25 of 40" in shown
-    assert address("bulkaction_stop", row.pk) in shown
+    assert_shows(shown, "25 of 40", address("bulkaction_stop", row.pk))
     run_bulk_actions()
     shown = text_of(operator, "bulkaction_change", row.pk)
     assert "data-live-done" in shown
-    assert address("bulkaction_stop", row.pk) not in shown
-    assert address("bulkaction_resume", row.pk) not in shown
+    assert_hides(shown, address("bulkaction_stop", row.pk), address("bulkaction_resume", row.pk))
     listed = text_of(operator, "bulkaction_changelist")
-    assert "Retry 40 works" in listed
-    assert "ann" in listed
+    assert_shows(listed, "Retry 40 works", "ann")
 
 
 def test_the_fragment_is_not_sent_again_while_nothing_changes(operator: Client) -> None:
@@ -230,6 +229,33 @@ def test_an_overridden_permission_is_asked_without_a_work(operator: Client, monk
     monkeypatch.setattr(WorkAdmin, "has_retry_permission", has_retry_permission)
     assert operator.get(address(NEW, action="retry")).status_code == 403
     assert asked == [None]
+
+
+@pytest.mark.parametrize("narrowed", [WorkAdmin, DeadLetterAdmin, GateAdmin])
+def test_a_user_from_whom_an_admin_hides_works_cannot_act_on_works_in_bulk(
+    operator: Client, monkeypatch: Any, narrowed: type[WorkAdmin]
+) -> None:
+    ids = dead_works(2)
+    row = retry_all()
+    hide(monkeypatch, narrowed, id=ids[0])
+    for filter in ({"status": "dead"}, {"ids": ids[0]}):
+        url = address(NEW, action="retry", **filter)
+        assert operator.get(url).status_code == 403
+        assert operator.post(url, {"per_minute": ""}).status_code == 403
+    assert operator.get(address(NEW)).status_code == 403
+    for name in ("bulkaction_stop", "bulkaction_resume"):
+        assert operator.post(address(name, row.pk)).status_code == 403
+    assert [each.pk for each in BulkAction.objects.filter(status="running")] == [row.pk]
+    for page in ("work_changelist", "deadletter_list"):
+        assert operator.get(address(page)).context["bulk"] is None
+
+
+def test_a_queryset_that_hides_nothing_keeps_bulk_actions(operator: Client, monkeypatch: Any) -> None:
+    dead_works(1)
+    queryset = WorkAdmin.get_queryset
+    monkeypatch.setattr(WorkAdmin, "get_queryset", lambda self, request: queryset(self, request).only("id"))
+    assert operator.get(address(NEW, action="retry")).context["title"] == "Retry 1 work"
+    assert operator.get(address("deadletter_list")).context["bulk"] is not None
 
 
 # The links of the lists

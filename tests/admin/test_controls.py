@@ -14,7 +14,7 @@ from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory
 from tests.admin.conftest import Page
-from tests.admin.kit import address
+from tests.admin.kit import address, assert_shows
 from tests.app.works import add
 from tests.controls.works import declared
 
@@ -50,9 +50,7 @@ def test_every_type_and_every_queue_is_listed_with_what_is_in_force(page: Page) 
     enqueue(add(a=1, b=2), queue="busy")
     text = page(CONTROLS)
     shown = row_of(text, declared.name)
-    assert "weight 20, at most 7 running" in shown
-    assert "weight 20, at most 2 running" in shown
-    assert 'value="7"' in shown
+    assert_shows(shown, "weight 20, at most 7 running", "weight 20, at most 2 running", 'value="7"')
     assert ">served</span>" in row_of(text, "shop.add")
     for queue in ("default", "mail", "busy"):
         assert ">served</span>" in row_of(text, queue)
@@ -67,8 +65,7 @@ def test_a_type_is_changed_in_its_row_and_returned_to_what_the_code_declares(ope
     assert (control.max_running, control.weight, control.paused) == (5, 40, False)
     row = WorkControl.objects.get()
     message = LogEntry.objects.get().change_message
-    assert "running at most: nothing → 5." in message
-    assert "weight: nothing → 40." in message
+    assert_shows(message, "running at most: nothing → 5.", "weight: nothing → 40.")
 
     in_place(operator, "save", max_running="6", weight="40")
     assert LogEntry.objects.latest("id").change_message == "running at most: 5 → 6."
@@ -100,8 +97,7 @@ def test_a_change_in_place_keeps_a_pause(operator: Client) -> None:
 def test_a_value_that_cannot_be_is_refused_in_its_row(operator: Client) -> None:
     text = in_place(operator, "save", weight="0", max_running="x")
     shown = row_of(text, declared.name)
-    assert "A weight is at least 1; pause the type to stop it." in shown
-    assert "Enter a whole number." in shown
+    assert_shows(shown, "A weight is at least 1; pause the type to stop it.", "Enter a whole number.")
     assert not WorkControl.objects.exists()
     assert "no type or queue of this name" in in_place(operator, "save", "shop.typo")
     assert not WorkControl.objects.exists()
@@ -147,8 +143,7 @@ def test_a_type_is_paused_and_limited(operator: Client) -> None:
     assert (control.paused, control.max_running) == (False, 0)
     assert WorkControl.objects.get().version > row.version, "workers must notice"
     message = LogEntry.objects.latest("id").change_message
-    assert "Paused: yes → no." in message
-    assert "Running at most: 5 → 0." in message
+    assert_shows(message, "Paused: yes → no.", "Running at most: 5 → 0.")
 
 
 def test_a_control_that_is_there_is_changed_by_the_form_for_another_one(operator: Client) -> None:

@@ -16,7 +16,7 @@ from django_ayework.store import causes as store
 from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory
 from tests.admin.conftest import Page
-from tests.admin.kit import address, ids_on
+from tests.admin.kit import address, assert_hides, hide, ids_on
 from tests.bulk.kit import ONCE, dead_works
 
 pytestmark = pytest.mark.django_db
@@ -137,6 +137,18 @@ def test_the_page_takes_the_permission_to_look(client_with: Callable[..., Client
     client = client_with("view_group")
     for name in ("changelist", "list", "export"):
         assert client.get(address(f"deadletter_{name}")).status_code == 403
+
+
+def test_a_user_from_whom_works_are_hidden_sees_the_list_and_no_causes(
+    operator: Client, monkeypatch: Any
+) -> None:
+    hidden, shown = (dead_works(1, message)[0] for message in ("no order", "no stock"))
+    hide(monkeypatch, id=hidden)
+    response = operator.get(address("deadletter_changelist"))
+    assert ids_on(response) == [shown]
+    text = response.content.decode()
+    assert_hides(text, "no order", "By cause")
+    assert [line["id"] for line in lines(operator.get(address("deadletter_export")))] == [shown]
 
 
 # As a file

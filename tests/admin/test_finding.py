@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.utils.timezone import localdate
 
-from django_ayework import enqueue, work
+from django_ayework import enqueue, enqueue_many, work
 from django_ayework.admin.finding import search_for
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
@@ -17,8 +17,9 @@ from django_ayework.store.clock import clock
 from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address, die, ids_on
 from tests.admin.test_lists import LIST, found
-from tests.app.works import pay
-from tests.outputs.works import fetch
+from tests.app.models import Order
+from tests.app.works import add, pay
+from tests.outputs.works import fetch, store
 
 pytestmark = pytest.mark.django_db
 
@@ -37,15 +38,30 @@ def test_ids_are_found_through_indexes(term: str) -> None:
         assert "SCAN" not in Work.objects.filter(search.condition).explain()
 
 
-def test_works_are_found_by_their_chain(operator: Client) -> None:
-    first = WorkFactory(chain_id="chain-1", chain_index=0)
-    second = WorkFactory(chain_id="chain-1", chain_index=1, queued_at=first.queued_at + timedelta(seconds=1))
-    assert found(operator, "chain-1") == [second.id, first.id]
-
-
-def test_works_are_found_by_their_unit_without_a_type(operator: Client) -> None:
-    handle = enqueue(fetch(), unit="page/7")
-    assert found(operator, "page/7") == [handle.id]
+def test_works_are_found_by_what_names_them(operator: Client) -> None:
+    order, other = Order.objects.create(reference="A"), Order.objects.create(reference="B")
+    works = {"own": enqueue(add(a=1, b=2), id="order-17"), "generated": enqueue(add(a=1, b=2))}
+    works |= {unit: enqueue(fetch(), unit=unit) for unit in ("page/7", "page/70", "page/7 and more")}
+    works |= {"stored": enqueue(store(), unit="page/7"), "about": enqueue(pay(order_id=1), about=order)}
+    enqueue(pay(order_id=2), about=other)
+    members = enqueue_many([add(a=1, b=1), add(a=2, b=2)], together=True)
+    for step in range(2):
+        WorkFactory(id=f"step-{step}", chain_id="chain-1", chain_index=step)
+    expected = {
+        works["generated"].id: [works["generated"].id],
+        " order-17 ": ["order-17"],
+        "order-1": [],
+        members[0].group_id: [member.id for member in reversed(members)],
+        "chain-1": ["step-1", "step-0"],
+        "page/7": [works["stored"].id, works["page/7"].id],
+        "out.fetch:page/7": [works["page/7"].id],
+        "out.store:page/7": [works["stored"].id],
+        f"shop.order:{order.pk}": [works["about"].id],
+        f"shop.Order:{order.pk}": [works["about"].id],
+    }
+    assert {term: found(operator, term) for term in expected} == expected
+    in_group = ids_on(operator.get(address(LIST, group_id=members[0].group_id)))
+    assert in_group == expected[members[0].group_id]
 
 
 def test_works_are_found_by_a_text_in_their_error_or_input(operator: Client) -> None:
@@ -79,6 +95,7 @@ def test_each_status_has_its_order_alone_and_with_a_type(operator: Client, statu
     assert len(ids_on(operator.get(address(LIST, status=status, type="shop.add")))) == 2
     assert len(ids_on(operator.get(address(LIST, status=status, type="shop.add", queue="a")))) == 1
     assert len(ids_on(operator.get(address(LIST, status=status, queue="a")))) == 2
+    assert ids_on(operator.get(address(LIST, status="lost"))) == []
 
 
 def test_filters_by_worker_label_and_day(operator: Client) -> None:

@@ -15,7 +15,7 @@ from django_ayework import Count, dependency, enqueue, enqueue_many
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.admin.conftest import Page
-from tests.admin.kit import address, ids_on
+from tests.admin.kit import address, assert_hides, assert_shows, ids_on
 from tests.app.works import add, fail
 
 pytestmark = pytest.mark.django_db
@@ -39,9 +39,7 @@ def test_gates_that_wait_are_listed_with_condition_and_tally(page: Page) -> None
     drain()
     text = page(GATES)
     assert gate.id in text
-    assert "all succeeded" in text
-    assert "2 of 3" in text
-    assert '<progress class="ayework-bar" value="2" max="3">' in text
+    assert_shows(text, "all succeeded", "2 of 3", '<progress class="ayework-bar" value="2" max="3">')
 
 
 @pytest.mark.parametrize(
@@ -124,8 +122,7 @@ def test_opening_and_giving_up_take_permissions_of_their_own(client_with: Callab
     viewer, opener = client_with("view_work"), client_with("view_gate", "change_work")
     canceller = client_with("view_gate", "cancel_work")
     text = viewer.get(address("gate_change", gate.id)).content.decode()
-    assert "Open now" not in text
-    assert "Give up" not in text
+    assert_hides(text, "Open now", "Give up")
     for client, button in ((viewer, "open"), (viewer, "give_up"), (opener, "give_up"), (canceller, "open")):
         assert press(client, button, gate).status_code == 403
     assert opener.get(address("gate_open", gate.id)).status_code == 405

@@ -24,10 +24,9 @@ from django_ayework.testing.factories import (
     WorkFactory,
 )
 from tests.admin.conftest import Page
-from tests.admin.kit import address, die, ids_on
-from tests.app.models import Order
+from tests.admin.kit import address, assert_hides, assert_shows, die, ids_on
 from tests.app.works import add, fail, notify, pay
-from tests.outputs.works import fetch, store
+from tests.outputs.works import fetch
 
 pytestmark = pytest.mark.django_db
 LIST = "work_changelist"
@@ -53,8 +52,7 @@ def test_a_dead_work_shows_its_reason_and_the_first_line_of_its_error(page: Page
         assert reason in listed
         assert "3 / 3" in listed
     shown = page("deadletter_change", dead.id)
-    assert "RuntimeError: no luck" in shown
-    assert address("deadletter_retry", dead.id) in shown
+    assert_shows(shown, "RuntimeError: no luck", address("deadletter_retry", dead.id))
 
 
 @pytest.mark.parametrize(
@@ -83,14 +81,6 @@ def test_every_status_has_a_colour() -> None:
         assert f".ayework-{status} {{ background: #" in css
 
 
-def test_a_filter_shows_the_works_of_one_status(operator: Client) -> None:
-    works = {each: WorkFactory(status=each, id=f"is-{each}").id for each in Status}
-    assert {each: ids_on(operator.get(address(LIST, status=each))) for each in Status} == {
-        each: [id] for each, id in works.items()
-    }
-    assert ids_on(operator.get(address(LIST, status="lost"))) == []
-
-
 def test_filters_by_reason_type_and_queue(operator: Client) -> None:
     dead, mail, plain = die(), enqueue(notify(order_id=1)), enqueue(add(a=1, b=2))
     assert ids_on(operator.get(address(LIST, reason="exhausted"))) == [dead.id]
@@ -105,13 +95,10 @@ def test_choices_are_declared_or_those_of_pending_works(page: Page) -> None:
     worker = WorkerProcessFactory(name="blue")
     listed = page(LIST)
     assert "?queue=named%2Fonly%20here" in listed or "?queue=named%2Fonly+here" in listed
-    assert "?fairness=tenant" in listed
-    assert f"?worker={worker.id}" in listed
-    assert "?type=shop.notify" in listed
+    assert_shows(listed, "?fairness=tenant", f"?worker={worker.id}", "?type=shop.notify")
     assert "?type=@work/dependency" in listed or "?type=%40work%2Fdependency" in listed
     assert "?queue=mail" in listed
-    assert "?type=gone.forever" not in listed
-    assert "?queue=backwater" not in listed
+    assert_hides(listed, "?type=gone.forever", "?queue=backwater")
 
 
 @pytest.mark.parametrize("lookup", ["input__contains", "error__icontains", "options", "worker__startswith"])
@@ -251,21 +238,6 @@ def found(client: Client, term: str, page: str = "work_changelist") -> list[str]
     return ids_on(client.get(address(page, q=term)))
 
 
-def test_a_work_is_found_by_its_id(operator: Client) -> None:
-    handles = [enqueue(add(a=1, b=2)), enqueue(add(a=1, b=2), id="order-17"), enqueue(add(a=1, b=2))]
-    assert found(operator, handles[0].id) == [handles[0].id]
-    assert found(operator, " order-17 ") == ["order-17"]
-    assert found(operator, "order-1") == []
-
-
-def test_works_are_found_by_their_group(operator: Client) -> None:
-    together = enqueue_many([add(a=1, b=1), add(a=2, b=2)], together=True)
-    enqueue(add(a=3, b=3))
-    expected, group_id = sorted(handle.id for handle in together), together[0].group_id
-    assert sorted(found(operator, group_id)) == expected
-    assert sorted(ids_on(operator.get(address(LIST, group_id=group_id)))) == expected
-
-
 def test_works_are_found_by_the_beginning_of_their_type(operator: Client) -> None:
     dead, mail, payment = die(), enqueue(notify(order_id=1)), enqueue(pay(order_id=1))
     unregistered = WorkFactory(type="gone.forever")
@@ -273,21 +245,6 @@ def test_works_are_found_by_the_beginning_of_their_type(operator: Client) -> Non
     assert found(operator, "shop") == [payment.id, mail.id, dead.id]
     assert found(operator, "gone.") == [unregistered.id]
     assert [found(operator, term, DEAD) for term in (dead.id, "shop.f", "shop.no")] == [[dead.id]] * 2 + [[]]
-
-
-def test_works_are_found_by_what_they_are_about(operator: Client) -> None:
-    order, other = Order.objects.create(reference="A"), Order.objects.create(reference="B")
-    handle = enqueue(pay(order_id=order.pk), about=order)
-    enqueue(pay(order_id=other.pk), about=other)
-    assert found(operator, f"shop.order:{order.pk}") == [handle.id]
-    assert found(operator, f"shop.Order:{order.pk}") == [handle.id]
-
-
-def test_works_are_found_by_their_unit(operator: Client) -> None:
-    handles = [enqueue(fetch(), unit=unit) for unit in ("page/7", "page/70", "page/7 and more")]
-    other = enqueue(store(), unit="page/7")
-    assert found(operator, "out.fetch:page/7") == [handles[0].id]
-    assert found(operator, "out.store:page/7") == [other.id]
 
 
 def test_the_page_of_a_work_leads_to_all_works_of_its_unit(operator: Client) -> None:
@@ -374,6 +331,5 @@ def test_a_real_worker_is_listed(page: Page) -> None:
         for _ in range(100):
             if "real" in (listed := page(WORKERS)):
                 break
-        assert ">real<" in listed
-        assert "ayework-alive" in listed
+        assert_shows(listed, ">real<", "ayework-alive")
     assert "ayework-stopped" in page(WORKERS)

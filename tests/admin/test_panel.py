@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from django.urls import reverse
 from django_ayework import cancel, dependency, enqueue
 from django_ayework.models import Work
 from django_ayework.testing import drain, time_travel
+from tests.admin.kit import assert_shows
 from tests.app.models import Order
 from tests.app.works import add, fail, notify
-from tests.browser import complaints, resize, sign_in, start
+from tests.browser import complaints, resize
 
 pytestmark = pytest.mark.django_db
 
@@ -60,10 +61,8 @@ def test_each_work_says_in_a_sentence_why_it_stands_so(operator: Client, order: 
     enqueue(dependency(on=[first], queue=[add(a=1, b=2)]), about=order)
     cancel(enqueue(add(a=1, b=2), about=order).id)
     text = shown(operator, order)
-    assert "It is tried again at" in text
-    assert "RuntimeError: &lt;b&gt;no luck" in text
-    assert "It waits for others: 0 of 1 have succeeded." in text
-    assert "It was cancelled at" in text
+    assert_shows(text, "It is tried again at", "RuntimeError: &lt;b&gt;no luck")
+    assert_shows(text, "It waits for others: 0 of 1 have succeeded.", "It was cancelled at")
     for _ in range(5):
         time_travel(60)
         drain(raises=False)
@@ -155,19 +154,11 @@ def test_the_page_keeps_the_project_s_template(
     assert text.index("of the shop") < text.index("Works about this")
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    driver = start(tmp_path)
-    yield driver
-    driver.quit()
-
-
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
 def test_a_work_is_cancelled_from_the_page_of_its_object(browser: Any, live_server: Any) -> None:
     order = Order.objects.create(reference="A-17")
     enqueue(add(a=1, b=2), about=order)
-    sign_in(browser, live_server.url, get_user_model().objects.create_superuser("operator"))
     resize(browser, 420)
     browser.get(live_server.url + page_of(order))
     script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -22,7 +22,7 @@ from django_ayework.testing.factories import (
     WorkerProcessFactory,
     WorkFactory,
 )
-from tests.admin.kit import address, die
+from tests.admin.kit import address, assert_shows, die
 from tests.admin.test_acting import LISTS, messages_of
 from tests.app.works import add
 
@@ -115,8 +115,7 @@ def test_a_bounded_number_goes_at_once_and_the_page_says_so(
     works = DeadLetterFactory.create_batch(5)
     response = press(operator, [works[0].id], select_across="1")
     text = response.content.decode()
-    assert "first 3 of the selection" in text
-    assert "and 1 more" in text
+    assert_shows(text, "first 3 of the selection", "and 1 more")
     ids = [work.pk for work in response.context["queryset"]]
     assert text.count('name="_selected_action"') == len(ids) == 3
     confirm(operator, ids)

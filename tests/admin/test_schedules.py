@@ -17,7 +17,7 @@ from django_ayework.define.schedules import schedules
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.testing import drain, now, tick, time_travel
 from tests.admin.conftest import Page
-from tests.admin.kit import address
+from tests.admin.kit import address, assert_shows
 from tests.app.works import add
 from tests.schedules.works import note, offered
 
@@ -68,11 +68,9 @@ def test_the_list_and_the_page_show_when_schedules_fire_and_how_they_failed(page
     assert text.count(">active<") == 2
     Schedule.objects.filter(name="poll").update(failures=3, error="ValueError: <no luck>\nmore")
     text = page(SCHEDULES)
-    assert ">failing<" in text
-    assert "ValueError: &lt;no luck&gt;" in text
+    assert_shows(text, ">failing<", "ValueError: &lt;no luck&gt;")
     text = page("schedule_change", str(row().pk))
-    assert "3 failures in a row; the next try is at" in text
-    assert "ValueError: &lt;no luck&gt;" in text
+    assert_shows(text, "3 failures in a row; the next try is at", "ValueError: &lt;no luck&gt;")
     schedules.find("nightly").cancel()  # type: ignore[union-attr]
     tick()
     assert ">not declared<" in page(SCHEDULES)
@@ -111,16 +109,21 @@ def test_schedules_are_paused_resumed_and_run(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("nightly")
-def test_actions_need_the_permission_to_change(client_with: Any) -> None:
+def test_actions_and_buttons_take_the_permission_to_change_and_a_post(client_with: Any) -> None:
     viewer, changer = client_with("view_schedule"), client_with("change_schedule")
+    change, pause = (address(f"schedule_{name}", str(row().pk)) for name in ("change", "pause"))
     assert "pause_selected" not in viewer.get(address(SCHEDULES)).content.decode()
-    act(viewer, SCHEDULES, "pause", row())
-    act(viewer, SCHEDULES, "run", row())
-    assert (row().paused, Work.objects.count()) == (False, 0)
+    offered = [client for client in (viewer, changer) if "/pause/" in client.get(change).content.decode()]
+    assert offered == [changer]
+    for name in ("pause", "run"):
+        act(viewer, SCHEDULES, name, row())
+    assert viewer.post(pause).status_code == 403
+    assert changer.get(pause).status_code == 405
     assert client_with("view_work").get(address(SCHEDULES)).status_code == 403
+    assert (row().paused, Work.objects.count()) == (False, 0)
     assert "1 was paused." in act(changer, SCHEDULES, "pause", row())
-    for client in (viewer, changer):
-        assert client.get(address("schedule_change", str(row().pk))).status_code == 200
+    assert "goes on from now" in press(changer, "resume")
+    assert not row().paused
 
 
 @pytest.mark.usefixtures("nightly")
@@ -232,8 +235,7 @@ def logged() -> str:
 @pytest.mark.usefixtures("nightly")
 def test_the_page_runs_pauses_and_resumes(operator: Client, page: Page) -> None:
     shown = page("schedule_change", str(row().pk))
-    assert "/run/" in shown
-    assert "/pause/" in shown
+    assert_shows(shown, "/run/", "/pause/")
     assert "/resume/" not in shown
     works = Work.objects.count()
     assert "The schedule poll was run." in press(operator, "run")
@@ -254,18 +256,6 @@ def test_a_schedule_that_cannot_be_run_says_why(operator: Client) -> None:
         each.cancel()
     assert "The schedule poll could not be run: poll cannot be run" in press(operator, "run")
     assert not LogEntry.objects.exists()
-
-
-@pytest.mark.usefixtures("nightly")
-def test_the_buttons_take_the_change_permission_and_a_post(client_with: Any) -> None:
-    viewer, changer = client_with("view_schedule"), client_with("change_schedule")
-    change = address("schedule_change", str(row().pk))
-    assert "/pause/" not in viewer.get(change).content.decode()
-    assert viewer.post(address("schedule_pause", str(row().pk))).status_code == 403
-    assert changer.get(address("schedule_pause", str(row().pk))).status_code == 405
-    assert not row().paused
-    press(changer, "pause")
-    assert row().paused
 
 
 def test_a_changed_schedule_leaves_its_old_values_in_the_log(operator: Client) -> None:

@@ -21,7 +21,7 @@ from django_ayework.flow.words import in_words
 from django_ayework.progress import progress_url
 from django_ayework.rules.phrases import Phrase, joined, phrase, phrases
 from django_ayework.testing.factories import WorkerProcessFactory
-from tests.admin.kit import address, die
+from tests.admin.kit import address, assert_shows, die
 from tests.app.works import add
 from tests.desk.population import pages, populate
 from tests.messages import LANGUAGES, Key, catalogue, key_of, texts
@@ -285,5 +285,4 @@ def test_a_command_speaks_english(capsys: pytest.CaptureFixture[str]) -> None:
         call_command("ayework_status")
         call_command("ayework_graph", work.id)
     printed = capsys.readouterr().out
-    assert "No worker is running, and 1 work waits." in printed
-    assert "0 of 1 works have ended." in printed
+    assert_shows(printed, "No worker is running, and 1 work waits.", "0 of 1 works have ended.")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
-from django.contrib.auth import get_user_model
 from django.test import Client
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 
@@ -19,9 +17,9 @@ from django_ayework.models import WorkerProcess
 from django_ayework.store.clock import clock
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.admin.conftest import Page
-from tests.admin.kit import address, ids_on
+from tests.admin.kit import address, assert_shows, ids_on
 from tests.app.works import add
-from tests.browser import complaints, sign_in, start
+from tests.browser import complaints
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
@@ -55,8 +53,7 @@ def test_each_state_is_said_in_a_word(page: Page, columns: dict[str, Any], state
     worker = WorkerProcessFactory(version="v7", **columns)
     listed, shown = page(WORKERS), page("workerprocess_change", worker.id)
     for text in (listed, shown):
-        assert f">{state}</span>" in text
-        assert "v7" in text
+        assert_shows(text, f">{state}</span>", "v7")
 
 
 def test_a_page_shows_what_the_worker_holds(operator: Client, django_assert_max_num_queries: Any) -> None:
@@ -156,17 +153,9 @@ def test_the_part_that_refreshes_itself_takes_the_permission_to_look(
     assert viewer.get(address("workerprocess_live", "unknown")).status_code == 403
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    driver = start(tmp_path)
-    yield driver
-    driver.quit()
-
-
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
 def test_an_operator_quiets_and_resumes_a_worker(browser: Any, live_server: Any) -> None:
-    sign_in(browser, live_server.url, get_user_model().objects.create_superuser("operator"))
     with Worker(concurrency=1, name="blue") as worker:
         eventually(lambda: WorkerProcess.objects.filter(id=worker.id).exists())
         browser.get(live_server.url + address("workerprocess_change", worker.id))

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.db.models import F
 
 from django_ayework import Retry, enqueue_many, work
 from django_ayework.models import BulkAction, Work
 from django_ayework.testing import drain, running_worker
 from tests.admin.kit import address
-from tests.browser import complaints, sign_in, start
+from tests.browser import complaints
 from tests.bulk.kit import dead_works
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture
-def browser(tmp_path: Path, live_server: Any) -> Iterator[Any]:
-    driver = start(tmp_path)
-    sign_in(driver, live_server.url, get_user_model().objects.create_superuser("operator"))
-    complaints(driver)
-    yield driver
-    driver.quit()
 
 
 def shown(browser: Any, selector: str) -> str:

@@ -86,39 +86,35 @@ def test_nothing_is_found_in_a_run_that_was_left_alone(found, lines):
     assert len(kinds) >= 8 and any(line["e"] == "rolled back" for line in lines)
 
 
-@pytest.mark.parametrize("type", ["chaos.plain", "chaos.atomic", "chaos.batch", "chaos.fan"])
-def test_a_work_that_was_deleted_is_lost(database, found, type):
-    id = some_work(database, type)
-    database.execute("DELETE FROM django_ayework_work WHERE id = ?", [id])
-    assert said(found(), LOST, id, "was committed, and is not there")
+DELETE = "DELETE FROM django_ayework_work WHERE id = ?"
+SET_BACK = "UPDATE django_ayework_work SET status = 'pending', ended_at = NULL WHERE id = ?"
+DIE = "UPDATE django_ayework_work SET status = 'dead', reason = 'exhausted' WHERE id = ?"
+AGAIN = "INSERT INTO chaos_effect (work, kind) VALUES (?, 'once')"
+UNDO = "DELETE FROM chaos_effect WHERE work = ?"
 
 
-def test_a_work_that_was_set_back_is_stuck(database, found):
-    id = some_work(database, "chaos.plain")
-    database.execute("UPDATE django_ayework_work SET status = 'pending', ended_at = NULL WHERE id = ?", [id])
-    assert said(found(), STUCK, id, "is still pending")
-    assert said(found(), DOUBLED, id, "announced as ended, and has not ended")
-
-
-def test_a_work_that_died_for_no_reason_is_lost(database, found):
-    id = some_work(database, "chaos.plain")
-    database.execute(
-        "UPDATE django_ayework_work SET status = 'dead', reason = 'exhausted' WHERE id = ?", [id]
-    )
-    assert said(found(), LOST, id, "is dead (exhausted)")
-
-
-@pytest.mark.parametrize("type", ["chaos.atomic", "chaos.staged", "chaos.join"])
-def test_a_second_effect_is_doubled(database, found, type):
-    id = some_work(database, type)
-    database.execute("INSERT INTO chaos_effect (work, kind) VALUES (?, 'once')", [id])
-    assert said(found(), DOUBLED, id, "has 2 effects")
-
-
-def test_an_effect_that_is_gone_is_lost(database, found):
-    id = some_work(database, "chaos.atomic")
-    database.execute("DELETE FROM chaos_effect WHERE work = ?", [id])
-    assert said(found(), LOST, id, "has 0 effects")
+@pytest.mark.parametrize(
+    ("types", "statement", "expected"),
+    [
+        ("plain atomic batch fan", DELETE, [(LOST, "was committed, and is not there")]),
+        (
+            "plain",
+            SET_BACK,
+            [(STUCK, "is still pending"), (DOUBLED, "announced as ended, and has not ended")],
+        ),
+        ("plain", DIE, [(LOST, "is dead (exhausted)")]),
+        ("atomic staged join", AGAIN, [(DOUBLED, "has 2 effects")]),
+        ("atomic", UNDO, [(LOST, "has 0 effects")]),
+    ],
+    ids=["deleted", "set back", "dead for no reason", "a second effect", "an effect that is gone"],
+)
+def test_a_work_that_is_not_as_it_was_left_is_named(database, found, types, statement, expected):
+    ids = [some_work(database, f"chaos.{type}") for type in types.split()]
+    for id in ids:
+        database.execute(statement, [id])
+    findings = found()
+    wanted = [(category, id, text) for id in ids for category, text in expected]
+    assert [each for each in wanted if not said(findings, *each)] == []
 
 
 @pytest.mark.parametrize(("change", "category"), [("+ 1", DOUBLED), ("- 1", LOST)])

@@ -62,13 +62,6 @@ def test_e002_a_value_that_cannot_be_used(found, given, named):
     assert named in message.msg
 
 
-def test_e003_no_such_database(found):
-    message = found({"DATABASE": "defualt"})["E003"]
-    assert message.msg == "AYEWORK['DATABASE'] is 'defualt', but DATABASES has no such alias."
-    assert hint_of(message) == "Did you mean 'default'?"
-    assert hint_of(found({"DATABASE": None})["E003"]) is None
-
-
 def test_e004_naive_times(settings, found):
     settings.USE_TZ = False
     message = found({})["E004"]
@@ -152,22 +145,31 @@ call_command("check")
     assert "(ayework.E002) AYEWORK cannot be used: expected AYEWORK['LEASE']" in done.stderr
 
 
-def test_e009_an_alias_to_listen_by_that_is_not_there(found):
-    message = found({"PUBSUB_DATABASE": "defualt"})["E009"]
-    assert message.msg == "AYEWORK['PUBSUB_DATABASE'] is 'defualt', but DATABASES has no such alias."
+@pytest.mark.parametrize(
+    ("key", "id"), [("DATABASE", "E003"), ("PUBSUB_DATABASE", "E009")], ids=lambda part: part
+)
+def test_an_alias_that_is_not_there(found, key, id):
+    message = found({key: "defualt"})[id]
+    assert message.msg == f"AYEWORK[{key!r}] is 'defualt', but DATABASES has no such alias."
     assert hint_of(message) == "Did you mean 'default'?"
-    assert found({"PUBSUB_DATABASE": "default"}) == {}
+    assert found({key: "default"}) == {}
 
 
-def test_e010_redis_that_nobody_can_find(found):
-    assert "REDIS_URL" in found({"PUBSUB": "redis"})["E010"].msg
-    assert found({"PUBSUB": "redis", "REDIS_URL": "redis://localhost"}) == {}
+def test_e003_without_an_alias_there_is_no_hint(found):
+    assert hint_of(found({"DATABASE": None})["E003"]) is None
 
 
-def test_e014_a_queue_delivered_by_redis_that_nobody_can_find(found):
-    queues = {"bulk": {"DELIVERY": "redis-streams"}}
-    assert "['QUEUES']['bulk']['DELIVERY']" in found({"QUEUES": queues})["E014"].msg
-    assert found({"QUEUES": queues, "REDIS_URL": "redis://localhost"}) == {}
+@pytest.mark.parametrize(
+    ("given", "id", "named"),
+    [
+        ({"PUBSUB": "redis"}, "E010", "REDIS_URL"),
+        ({"QUEUES": {"bulk": {"DELIVERY": "redis-streams"}}}, "E014", "['QUEUES']['bulk']['DELIVERY']"),
+    ],
+    ids=["E010", "E014"],
+)
+def test_redis_that_nobody_can_find(found, given, id, named):
+    assert named in found(given)[id].msg
+    assert found({**given, "REDIS_URL": "redis://localhost"}) == {}
 
 
 def test_e010_what_does_not_go_with_the_database(found):

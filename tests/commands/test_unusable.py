@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,34 +20,57 @@ from django_ayework.worker.worker import Worker
 from tests.databases import database_url
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = [
-    ("ayework_status",),
-    ("ayework_status", "--schedules"),
-    ("ayework_retry", "--all"),
-    ("ayework_prune",),
-    ("ayework_explain", "some-id"),
-    ("ayework_scheduler", "--once"),
-]
-WORKERS = [("ayework_worker",), ("ayework_worker", "--processes", "2")]
-SCHEDULER = ("ayework_scheduler",)
+COMMANDS = (
+    "ayework_status",
+    "ayework_status --schedules",
+    "ayework_retry --all",
+    "ayework_prune",
+    "ayework_explain some-id",
+    "ayework_scheduler --once",
+)
+WORKERS = ("ayework_worker", "ayework_scheduler")
+SUPERVISOR = ("ayework_worker", "--processes", "2")
+#: Runs commands one after the other, as a command line does, and says how each has ended.
+RUNNER = """
+import sys
+from django.core.management import execute_from_command_line
+
+for command in sys.argv[1:]:
+    status = 0
+    try:
+        execute_from_command_line(["manage.py", *command.split()])
+    except SystemExit as end:
+        status = end.code
+    print("ended with", status)
+"""
 
 
-def named(commands: list[tuple[str, ...]]) -> Any:
-    return pytest.mark.parametrize("command", commands, ids=" ".join)
+def python(env: dict[str, str], *arguments: str) -> tuple[int, str]:
+    """Run Python until it ends; return its status and what it printed."""
+    command = [sys.executable, "-u", *arguments]
+    out: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    ended = subprocess.run(command, env=env, cwd=ROOT, timeout=100, check=False, **out)
+    return ended.returncode, ended.stdout
 
 
-def manage(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own until it ends."""
-    command = [sys.executable, "-m", "django", *arguments]
-    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+def refused(env: dict[str, str], *commands: str) -> list[str]:
+    """Require that each command ends in order, without a traceback; return what each has said."""
+    status, printed = python(env, "-c", RUNNER, *commands)
+    *said, rest = printed.split("ended with 1\n")
+    assert (status, len(said), rest) == (0, len(commands), ""), printed
+    return [checked(each) for each in said]
 
 
-def refused(ended: subprocess.CompletedProcess[str]) -> str:
-    """Require that a command has ended in order, without a traceback; return what it said."""
-    said = ended.stdout + ended.stderr
-    assert ended.returncode == 1, said
+def refused_by_a_supervisor(env: dict[str, str]) -> str:
+    """Require the same of a supervisor, which starts its own command again for each worker."""
+    status, said = python(env, "-m", "django", *SUPERVISOR)
+    assert status == 1, said
+    return checked(said)
+
+
+def checked(said: str) -> str:
     assert "Traceback" not in said
-    assert [line for line in said.splitlines() if line.startswith("CommandError: The database 'default'")]
+    assert re.search("^CommandError: The database 'default'", said, re.MULTILINE), said
     return said
 
 
@@ -77,36 +101,31 @@ def empty(unusable: Any, tmp_path: Path) -> Iterator[dict[str, str]]:
             cursor.execute(f"DROP DATABASE {name}")
 
 
-@named(COMMANDS)
-def test_a_database_that_is_away_is_reported_in_a_sentence(unusable: Any, command: tuple[str, ...]) -> None:
-    said = refused(manage(unusable("away"), *command))
-    assert "The database 'default' does not answer: " in said
-    assert "Check that its server runs, and DATABASES['default'] in the settings." in said
+def test_a_database_that_is_away_is_reported_in_a_sentence(unusable: Any) -> None:
+    for said in refused(unusable("away"), *COMMANDS):
+        assert "The database 'default' does not answer: " in said
+        assert "Check that its server runs, and DATABASES['default'] in the settings." in said
 
 
-@named([*COMMANDS, *WORKERS, SCHEDULER])
-def test_missing_migrations_are_reported_in_a_sentence(
-    empty: dict[str, str], command: tuple[str, ...]
-) -> None:
-    said = refused(manage(empty, *command))
-    assert "Run: manage.py migrate --database default" in said
+def test_missing_migrations_are_reported_in_a_sentence(empty: dict[str, str]) -> None:
+    for said in (*refused(empty, *COMMANDS, *WORKERS), refused_by_a_supervisor(empty)):
+        assert "Run: manage.py migrate --database default" in said
 
 
 @pytest.mark.vendors("postgresql", "mysql")
-@named([*WORKERS, SCHEDULER])
-def test_a_worker_refuses_transactions_that_see_snapshots(unusable: Any, command: tuple[str, ...]) -> None:
-    said = refused(manage(unusable("isolated"), *command))
+def test_a_worker_refuses_transactions_that_see_snapshots(unusable: Any) -> None:
     level = "serializable" if connection.vendor == "postgresql" else "repeatable read"
-    assert f"The database 'default' isolates transactions as {level!r}" in said
-    assert "set it to READ COMMITTED" in said
-    assert "(ayework.E007)" in said
+    env = unusable("isolated")
+    for said in (*refused(env, *WORKERS), refused_by_a_supervisor(env)):
+        assert f"The database 'default' isolates transactions as {level!r}" in said
+        assert "set it to READ COMMITTED" in said
+        assert "(ayework.E007)" in said
 
 
 @pytest.mark.vendors("postgresql")
 def test_a_worker_refuses_an_isolation_that_the_driver_gives_transactions_alone(unusable: Any) -> None:
-    assert "isolates transactions as 'repeatable read'" in refused(
-        manage(unusable("isolated by the driver"), "ayework_worker")
-    )
+    [said] = refused(unusable("isolated by the driver"), "ayework_worker")
+    assert "isolates transactions as 'repeatable read'" in said
 
 
 @pytest.mark.django_db(transaction=True)

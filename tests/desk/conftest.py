@@ -1,4 +1,4 @@
-"""A browser for all tests of the desk, and somebody who may do everything."""
+"""A browser for all tests of a folder, and somebody who may do everything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 
-from tests.browser import complaints, sign_in, start
+from tests.browser import complaints, resize, sign_in, start
 
 
 @pytest.fixture(scope="session")
@@ -19,8 +19,10 @@ def chromium(tmp_path_factory: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def browser(chromium: Any, live_server: Any) -> Any:
-    """The browser, signed in as a superuser; what earlier tests wrote to its console is gone."""
+def browser(chromium: Any, live_server: Any) -> Iterator[Any]:
+    """The browser, signed in as a superuser; nothing that earlier tests did is left in it."""
+    resize(chromium, 1280, 900)
     sign_in(chromium, live_server.url, get_user_model().objects.create_superuser("operator"))
     complaints(chromium)
-    return chromium
+    yield chromium
+    chromium.get("about:blank")  # a page that refreshes itself would go on to ask the server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tests.admin.conftest import client_with, operator, page
+from tests.admin.conftest import browser, chromium, client_with, operator, page
+from tests.fixtures import quick_polls
 
-__all__ = ["client_with", "operator", "page"]
+__all__ = ["browser", "chromium", "client_with", "operator", "page", "quick_polls"]

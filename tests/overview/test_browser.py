@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 
 from django_ayework.models import WorkControl
 from django_ayework.store import throughput
@@ -19,24 +17,19 @@ from django_ayework.testing.factories import (
     WorkerProcessFactory,
     WorkFactory,
 )
-from tests import browser as browsing
 from tests.admin.kit import address
 from tests.app.works import add
-from tests.desk.test_every_page import violations
+from tests.browser import complaints, resize
+from tests.desk.test_every_page import overflow, violations
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.fixture
-def browser(live_server: Any, tmp_path: Path) -> Iterator[Any]:
-    """A browser in which an operator has signed in."""
-    driver = browsing.start(tmp_path)
-    browsing.sign_in(driver, live_server.url, get_user_model().objects.create_superuser("operator"))
-    browsing.complaints(driver)
-    yield driver
-    assert [said for said in browsing.complaints(driver) if "favicon" not in said] == []
-    driver.quit()
+@pytest.fixture(autouse=True)
+def nothing_to_complain_of(browser: Any) -> Iterator[None]:
+    yield
+    assert complaints(browser) == []
 
 
 def find(browser: Any, selector: str) -> Any:
@@ -130,14 +123,9 @@ def test_the_page_is_accessible_and_nothing_overflows_it(
     ended = {Place(span_start(now(), 60), "shop.a", "q"): Ended(succeeded=5, failed=2, dead=1)}
     throughput.add(ended)
     DeadLetterFactory.create_batch(6)
-    browsing.resize(browser, width, dark=dark)
+    resize(browser, width, dark=dark)
     browser.get(live_server.url + address("overview_changelist"))
     find(browser, ".ayework-acts summary").click()
-    assert (
-        browser.execute_script(
-            "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-        == 0
-    )
+    assert overflow(browser) == 0
     assert violations(browser) == []
-    browsing.complaints(browser)  # axe-core styles what it looks at
+    complaints(browser)  # axe-core styles what it looks at

@@ -15,7 +15,7 @@ from django_ayework.admin.controls import WorkControlAdmin
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory, WorkFactory
-from tests.admin.kit import address
+from tests.admin.kit import address, assert_shows
 from tests.admin.test_acting import messages_of
 from tests.app.works import add
 
@@ -213,9 +213,7 @@ def test_the_permission_is_that_of_the_sites_admin_of_controls_asked_with_the_ob
 def test_fields_hold_what_was_set_by_hand_and_show_what_is_in_force(page: Callable[..., str]) -> None:
     WorkFactory(type=limited.name)
     text = page("overview_changelist")
-    assert 'value="" placeholder="7"' in text
-    assert 'value="" placeholder="20"' in text
+    assert_shows(text, 'value="" placeholder="7"', 'value="" placeholder="20"')
     WorkControlFactory(name=limited.name, paused=False, max_running=0, weight=1234)
     text = page("overview_changelist")
-    assert 'value="0" placeholder="no limit"' in text
-    assert 'value="1234" placeholder="1234"' in text
+    assert_shows(text, 'value="0" placeholder="no limit"', 'value="1234" placeholder="1234"')

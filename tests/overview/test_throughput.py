@@ -25,7 +25,6 @@ from django_ayework.testing import drain, now, running_worker
 from django_ayework.worker import direct, maintenance
 from django_ayework.worker import throughput as reporting
 from tests.app.works import add
-from tests.fixtures import quick_polls  # noqa: F401
 from tests.processes import ROOT, ended, eventually, worker_process
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -123,46 +122,6 @@ def test_spans_are_named_in_the_order_of_their_keys_so_that_no_two_reports_deadl
     assert named == sorted(named)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_threads_that_report_the_same_types_at_once_lose_no_count(connections_closed: Any) -> None:
-    types = [f"shop.type{number}" for number in range(40)]
-
-    def report(order: int) -> None:
-        for _ in range(10):
-            throughput.add({place(0, type): Ended(1) for type in types[::order]})
-
-    connections_closed(report, 1, -1, 1, -1)
-    assert counted() == dict.fromkeys(types, (40, 0, 0))
-
-
-@pytest.fixture
-def connections_closed() -> Any:
-    """Run a function in threads at once, once for each argument; raise what it raises."""
-    from django.db import connections
-
-    def at_once(act: Any, *arguments: Any) -> None:
-        errors: list[BaseException] = []
-        barrier = threading.Barrier(len(arguments))
-
-        def run(argument: Any) -> None:
-            barrier.wait()
-            try:
-                act(argument)
-            except BaseException as error:
-                errors.append(error)
-            finally:
-                connections.close_all()
-
-        threads = [threading.Thread(target=run, args=[argument]) for argument in arguments]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-
-    return at_once
-
-
 REPORTER = """
 import sys
 from datetime import UTC, datetime
@@ -183,13 +142,8 @@ for _ in range(20):
 
 @pytest.mark.django_db(transaction=True)
 def test_processes_that_report_at_once_lose_no_count(process_env: dict[str, str]) -> None:
-    pipes: Any = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-        "env": process_env,
-        "cwd": ROOT,
-    }
+    ends: Any = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    pipes: Any = {**ends, "text": True, "env": process_env, "cwd": ROOT}
     command = [sys.executable, "-c", REPORTER]
     with (
         subprocess.Popen([*command, "1"], **pipes) as one,
@@ -209,7 +163,7 @@ def test_processes_that_report_at_once_lose_no_count(process_env: dict[str, str]
 
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_it_stops(
-    quick_polls: None,  # noqa: F811
+    quick_polls: None,
 ) -> None:
     handles = enqueue_many([add(a=1, b=n) for n in range(5)])
     handles += [enqueue(fail_once()), enqueue(give_up()), enqueue(atomic())]
@@ -230,7 +184,7 @@ def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_i
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_reports_every_few_seconds(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_worker_reports_every_few_seconds(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "REPORT_EVERY", 0.05)
     enqueue(add(a=1, b=2))
     with running_worker():
@@ -255,7 +209,7 @@ def test_works_that_skip_the_queue_are_counted(intake: direct.Intake) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
-    quick_polls: None,  # noqa: F811
+    quick_polls: None,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -280,7 +234,7 @@ def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(
-    quick_polls: None,  # noqa: F811
+    quick_polls: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(spans: Any) -> None:

@@ -83,35 +83,26 @@ def test_3_a_task_may_have_fields_of_the_projects_own(settings):
     assert finished(result).return_value == 1
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"run_after": datetime(2030, 1, 1)}],
-)
-def test_4_a_value_that_cannot_be_used_is_an_invalid_task(changes):
-    with pytest.raises(kit.InvalidTask):
-        kit.add.using(**changes)
-
-
-def test_4_a_queue_that_the_backend_does_not_have_is_an_invalid_task():
-    with pytest.raises(kit.InvalidTask):
-        kit.add.using(backend="plain", queue_name="other")
-
-
-def test_4_a_function_in_a_function_is_an_invalid_task():
-    with pytest.raises(kit.InvalidTask):
-
-        @kit.task
-        def inner() -> None:
-            pass
-
-
 def no_context(other: Any) -> None:
     pass
 
 
-def test_4_a_task_with_context_needs_it_as_first_argument():
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: kit.add.using(priority=101),
+        lambda: kit.add.using(priority=-101),
+        lambda: kit.add.using(priority=1.5),
+        lambda: kit.add.using(run_after=datetime(2030, 1, 1)),
+        lambda: kit.add.using(backend="plain", queue_name="other"),
+        lambda: kit.task(lambda: None),
+        lambda: kit.task(takes_context=True)(no_context),
+    ],
+    ids=["too high", "too low", "no whole number", "naive", "unknown queue", "inner function", "no context"],
+)
+def test_4_what_cannot_be_used_is_an_invalid_task(make):
     with pytest.raises(kit.InvalidTask):
-        kit.task(takes_context=True)(no_context)
+        make()
 
 
 def test_4_a_task_is_validated_again_when_it_is_enqueued(settings):

@@ -23,37 +23,6 @@ R = TypeVar("R")
 G = TypeVar("G")
 C = TypeVar("C")
 
-AuditAuditInstallationInput = TypedDict("AuditAuditInstallationInput", {
-    "audit_id": "int",
-})
-
-AuditInspectDistributionInput = TypedDict("AuditInspectDistributionInput", {
-    "audit_id": "int",
-    "location": "str",
-    "name": "str",
-})
-
-AuditWriteReportInput = TypedDict("AuditWriteReportInput", {
-    "audit_id": "int",
-})
-
-ShopAddInput = TypedDict("ShopAddInput", {
-    "a": "int",
-    "b": "int",
-})
-
-ShopFailInput = TypedDict("ShopFailInput", {
-    "message": NotRequired["str"],
-})
-
-ShopNotifyInput = TypedDict("ShopNotifyInput", {
-    "order_id": "int",
-})
-
-ShopPayInput = TypedDict("ShopPayInput", {
-    "order_id": "int",
-})
-
 TypingAddInput = TypedDict("TypingAddInput", {
     "a": "int",
     "b": NotRequired["int"],
@@ -89,62 +58,6 @@ TypingTotalInput = TypedDict("TypingTotalInput", {
 class Enqueue(Protocol):
     """Enqueues a work, given by name and input or as a request."""
 
-    @overload
-    def __call__(
-        self,
-        work: Literal["audit.audit_installation"],
-        input: AuditAuditInstallationInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[None, dict[str, int], None]: ...
-    @overload
-    def __call__(
-        self,
-        work: Literal["audit.inspect_distribution"],
-        input: AuditInspectDistributionInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[None, Never, None]: ...
-    @overload
-    def __call__(
-        self,
-        work: Literal["audit.write_report"],
-        input: AuditWriteReportInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[dict[str, int], dict[str, int], dict[str, int]]: ...
-    @overload
-    def __call__(
-        self,
-        work: Literal["shop.add"],
-        input: ShopAddInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[Any, Any, Any]: ...
-    @overload
-    def __call__(
-        self,
-        work: Literal["shop.fail"],
-        input: ShopFailInput | None = None,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[Any, Any, Any]: ...
-    @overload
-    def __call__(
-        self,
-        work: Literal["shop.notify"],
-        input: ShopNotifyInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[str, str, str]: ...
-    @overload
-    def __call__(
-        self,
-        work: Literal["shop.pay"],
-        input: ShopPayInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[None, Never, None]: ...
     @overload
     def __call__(
         self,
@@ -240,62 +153,6 @@ class Enqueue(Protocol):
 class AsyncEnqueue(Protocol):
     """Enqueues a work, given by name and input or as a request."""
 
-    @overload
-    async def __call__(
-        self,
-        work: Literal["audit.audit_installation"],
-        input: AuditAuditInstallationInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[None, dict[str, int], None]: ...
-    @overload
-    async def __call__(
-        self,
-        work: Literal["audit.inspect_distribution"],
-        input: AuditInspectDistributionInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[None, Never, None]: ...
-    @overload
-    async def __call__(
-        self,
-        work: Literal["audit.write_report"],
-        input: AuditWriteReportInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[dict[str, int], dict[str, int], dict[str, int]]: ...
-    @overload
-    async def __call__(
-        self,
-        work: Literal["shop.add"],
-        input: ShopAddInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[Any, Any, Any]: ...
-    @overload
-    async def __call__(
-        self,
-        work: Literal["shop.fail"],
-        input: ShopFailInput | None = None,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[Any, Any, Any]: ...
-    @overload
-    async def __call__(
-        self,
-        work: Literal["shop.notify"],
-        input: ShopNotifyInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[str, str, str]: ...
-    @overload
-    async def __call__(
-        self,
-        work: Literal["shop.pay"],
-        input: ShopPayInput,
-        /,
-        **options: Unpack[EnqueueOptions],
-    ) -> Handle[None, Never, None]: ...
     @overload
     async def __call__(
         self,
