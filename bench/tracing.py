@@ -6,9 +6,8 @@ so that what else the machine does meets both. Spans go to an exporter that drop
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import truediv
 from statistics import median
@@ -18,12 +17,16 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
+from bench.events import CPU, DATABASES, RATE
 from bench.harness import drain, scratch_database
+from bench.report.files import keep, scaled
+from bench.report.readings import Reading
+from bench.report.targets import TRACED, UNTRACED
 from bench.rows import empty
 
 WORKS = 5000
 #: Many short rounds: a shared machine may swing by a third from one second to the next.
-ROUNDS = max(3, int(30 * float(os.environ.get("BENCH_SCALE", "1"))))
+ROUNDS = 30
 SAMPLED = 0.1
 #: Works that are queued in one transaction.
 TOGETHER = 500
@@ -46,14 +49,17 @@ class Dropping(SpanExporter):
 
 
 def main() -> None:
-    """Print the medians of each kind, and the median of the ratios of rounds that followed one another."""
+    """Print the medians of each kind, and of the ratios of rounds that followed one another; keep all rounds.
+
+    A rate swings with the load of the machine, so the CPU time per work is the steadier figure.
+    """
     with scratch_database() as vendor:
         one_round()
         with instrumented():
             one_round()
-        pairs = [pair(number) for number in range(ROUNDS)]
+        pairs = [pair(number) for number in range(scaled(ROUNDS, 3))]
     off, on = zip(*pairs, strict=True)
-    print(f"{vendor}: {WORKS} no-op works, {ROUNDS} pairs of rounds, without OpenTelemetry and with it,")
+    print(f"{vendor}: {WORKS} no-op works, {len(pairs)} pairs of rounds, without OpenTelemetry and with it,")
     print(f"  {SAMPLED:.0%} of the traces sampled; medians")
     for name, unit in (
         ("enqueued", "works/s"),
@@ -63,6 +69,16 @@ def main() -> None:
         without, traced = ([getattr(each, name) for each in kind] for kind in (off, on))
         ratio = median(map(truediv, traced, without))
         print(f"  {name:8} {median(without):7,.0f} {median(traced):7,.0f} {unit}: {ratio:.2f} of it without")
+    keep(f"tracing-{DATABASES[vendor]}", readings(DATABASES[vendor], {UNTRACED: off, TRACED: on}))
+
+
+def readings(database: str, rounds: Mapping[str, Sequence[Round]]) -> list[Reading]:
+    """Return what is kept of the rounds of each setting: the drain."""
+    return [
+        Reading("tracing", "ours", database, setting, figure, tuple(getattr(one, name) for one in taken))
+        for figure, name in ((RATE, "drained"), (CPU, "cpu"))
+        for setting, taken in rounds.items()
+    ]
 
 
 def pair(number: int) -> tuple[Round, Round]:

@@ -33,6 +33,11 @@ def entry_url(page: str, code: str) -> str:
     return f"{SITE}troubleshooting/{page}.html#{anchor(code)}"
 
 
+def see(page: str, code: str) -> str:
+    """Return the sentence that leads to an entry."""
+    return f"See {entry_url(page, code)}"
+
+
 def anchor(code: str) -> str:
     """Return a code as the anchor of its entry."""
     return code.lower().replace(".", "-").replace("_", "-")
@@ -53,7 +58,7 @@ def text_with_notes(error: BaseException) -> str:
 
 def documented(error: E, code: str, page: str = "errors") -> E:
     """Return the error with a note that leads to its entry; tracebacks show notes on lines of their own."""
-    error.add_note(f"See {entry_url(page, code)}")
+    error.add_note(see(page, code))
     return error
 
 
@@ -64,5 +69,5 @@ def logged(code: str) -> str:
 
 def with_entry(message: M) -> M:
     """Return the message of a system check, with a hint that leads to its entry."""
-    message.hint = " ".join(filter(None, [message.hint, f"See {entry_url('checks', message.id or '')}"]))
+    message.hint = " ".join(filter(None, [message.hint, see("checks", message.id or "")]))
     return message

@@ -30,6 +30,7 @@ ORDER = (
     "fleet",
     "churn",
     "events",
+    "tracing",
     "queue-port latency",
     "queue-port drain",
     "queue-port enqueue",

@@ -223,6 +223,17 @@ EVENTS = [
     for database in ("postgres", "sqlite", "mariadb")
     for listener, bound, other in LISTENERS
 ]
+UNTRACED, TRACED = "not traced", "OpenTelemetry, a tenth sampled"
+TRACING = [
+    Target(
+        rate("tracing", database, setting=TRACED),
+        bound=0.85,
+        at_least=True,
+        rival=rate("tracing", database, setting=UNTRACED),
+        is_paired=True,
+    )
+    for database in ("postgres", "sqlite", "mariadb")
+]
 #: How workers find works: from the table, woken by LISTEN, or by ids that Redis Streams deliver.
 FROM_TABLE, STREAMS = "LISTEN and the table", "Redis Streams"
 
@@ -237,4 +248,16 @@ QUEUE_PORT = [
     of_streams("queue-port latency", "p50 ms", 2, more=False),
     of_streams("queue-port drain", "jobs/s", 0.9, more=True),
 ]
-TARGETS = [*ENQUEUES, *DRAINS, *LATENCIES, *REST, *STARTS, *RETAINED, *GROUPS, *FLEET, *EVENTS, *QUEUE_PORT]
+TARGETS = [
+    *ENQUEUES,
+    *DRAINS,
+    *LATENCIES,
+    *REST,
+    *STARTS,
+    *RETAINED,
+    *GROUPS,
+    *FLEET,
+    *EVENTS,
+    *TRACING,
+    *QUEUE_PORT,
+]

@@ -46,16 +46,16 @@ def says_something(value: object) -> bool:
     return value is not None and value is not False and value != ()
 
 
-@functools.lru_cache(maxsize=1024)
 def decode_options(text: str) -> StoredOptions:
     """Read back what encode_options() made; any other text gives the defaults, so that no work is lost.
 
-    Headers differ from work to work, so what is left without them is looked up once more.
+    Headers differ from work to work, so the text is looked up without them.
     """
     own, mark, _ = text.partition(HEADERS)
-    return decode_options(own + "}") if mark else decoded(text)
+    return decoded(own + "}" if mark else text)
 
 
+@functools.lru_cache(maxsize=1024)
 def decoded(text: str) -> StoredOptions:
     """Return the options that a text has, which has no headers.
 

@@ -113,27 +113,37 @@ def headers_watched_by(waiters: Sequence[str], limit: int) -> list[Mapping[str, 
     return [headers for text in options_of(ids[:limit]) if (headers := headers_of(text))]
 
 
-class Attached:
-    """The blocks of all propagators, within the block in which log records name the attempt.
+def attached_blocks(attempt: RunningAttempt) -> list[AbstractContextManager[Any]]:
+    """Return the blocks of all propagators; an error of one is reported, and its block is left out."""
+    blocks = []
+    for propagator in propagators:
+        try:
+            block = propagator.attach(attempt)
+        except BaseException as error:
+            report(error, "hook", f"the propagator {propagator!r} could not be attached")
+        else:
+            if block is not None:
+                blocks.append(block)
+    return blocks
 
-    An error of a propagator is reported, and its block is left out.
+
+class Attached:
+    """The blocks of propagators, within the block in which log records name the attempt.
+
+    An error of a block is reported, and the others are entered and left all the same.
     """
 
-    __slots__ = ("_blocks", "_entered", "_logged", "attempt")
+    __slots__ = ("_blocks", "_logged", "attempt")
 
-    def __init__(self, logged: AbstractContextManager[None], attempt: RunningAttempt) -> None:
+    def __init__(
+        self,
+        logged: AbstractContextManager[None],
+        blocks: list[AbstractContextManager[Any]],
+        attempt: RunningAttempt,
+    ) -> None:
         self.attempt = attempt
         self._logged = logged
-        self._blocks: list[AbstractContextManager[Any]] = []
-        self._entered: list[AbstractContextManager[Any]] = []
-        for propagator in propagators:
-            try:
-                block = propagator.attach(attempt)
-            except BaseException as error:
-                report(error, "hook", f"the propagator {propagator!r} could not be attached")
-            else:
-                if block is not None:
-                    self._blocks.append(block)
+        self._blocks = blocks
 
     def failed(self, id: str, error: BaseException, decision: AttemptDecision | None) -> None:
         """Note that the attempt of one of the works did not succeed."""
@@ -143,23 +153,27 @@ class Attached:
 
     def __enter__(self) -> None:
         self._logged.__enter__()
-        for block in self._blocks:
-            try:
-                block.__enter__()
-            except BaseException as error:
-                report(error, "hook", f"the block of a propagator ({block!r}) could not be entered")
-            else:
-                self._entered.append(block)
+        self._blocks = [block for block in self._blocks if entered(block)]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not self.attempt.failures:
             self.failed(self.attempt.works[0].id, error, None)
-        for block in reversed(self._entered):
+        for block in reversed(self._blocks):
             try:
                 block.__exit__(kind, error, trace)
             except BaseException as raised:
                 if raised is not error:
                     report(raised, "hook", f"the block of a propagator ({block!r}) could not be left")
         self._logged.__exit__(kind, error, trace)
+
+
+def entered(block: AbstractContextManager[Any]) -> bool:
+    """Enter a block of a propagator; return whether that succeeded."""
+    try:
+        block.__enter__()
+    except BaseException as error:
+        report(error, "hook", f"the block of a propagator ({block!r}) could not be entered")
+        return False
+    return True

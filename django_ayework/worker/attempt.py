@@ -37,10 +37,10 @@ from django_ayework.flow.events import (
 )
 from django_ayework.flow.outcomes import retry_input_of, success_of_value, unknown_text
 from django_ayework.flow.payloads import read_input
-from django_ayework.flow.propagation import Attached, AttemptOfRows
+from django_ayework.flow.propagation import Attached, AttemptOfRows, attached_blocks
 from django_ayework.flow.settle import Settlement
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.logs import attempt_logged
+from django_ayework.logs import AttemptLogged
 from django_ayework.propagation import propagators
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text
 from django_ayework.rules.retry import AttemptDecision, decide_failure, die, expire, has_expired
@@ -199,13 +199,14 @@ class HandlerCall:
     def logged(self) -> AbstractContextManager[None]:
         """Return the block in which log records name the attempt, and propagators surround it."""
         delivery, work_type, arguments, _ = self.attempt
-        return self._propagated(attempt_logged(attempt_facts(delivery.row, work_type, arguments)))
+        return self._propagated(AttemptLogged(attempt_facts(delivery.row, work_type, arguments)))
 
     def _propagated(self, block: AbstractContextManager[None]) -> AbstractContextManager[None]:
         if propagators:
             rows = [attempt.delivery.row for attempt in self.attempts]
             running = AttemptOfRows(rows, self.work_type, self.attempt.arguments, self.is_batch)
-            block = self.attached = Attached(block, running)
+            if blocks := attached_blocks(running):
+                block = self.attached = Attached(block, blocks, running)
         return block
 
     def completed(self) -> list[Ended]:

@@ -11,12 +11,16 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.checks import Error
 from django.core.management import call_command
 from django.db import OperationalError, connection
 
 from django_ayework import enqueue
+from django_ayework.documentation import entry_url, with_entry
 from django_ayework.flow import diagnosis
+from django_ayework.management.commands.ayework_doctor import lines_of
 from django_ayework.models import Work
+from django_ayework.rules.diagnosis import judged
 from django_ayework.store.diagnosis import postgresql, sqlite
 from django_ayework.store.dialects import Bounds
 from django_ayework.store.sessions import own_connection
@@ -344,4 +348,15 @@ def test_findings_are_printed_with_what_to_do(polling: None, vacuumed: None, cal
     lines = call("ayework_doctor").splitlines()
     assert lines[0].startswith("ok       database          The database 'default' answers: ")
     place = lines.index("warning  works             No worker is running, but nothing waits for one.")
-    assert lines[place + 1] == f"{'':26} Start one: manage.py ayework_worker"
+    assert lines[place + 1 : place + 3] == [
+        f"{'':26} Start one: manage.py ayework_worker",
+        f"{'':26} See {entry_url('doctor', 'works')}",
+    ]
+
+
+def test_a_finding_of_a_system_check_names_the_entry_of_that_check_alone() -> None:
+    message = with_entry(Error("It is wrong.", hint="Mend it.", id="ayework.E001"))
+    finding = judged("system_checks", message.msg, str(message.hint), fails=True)
+    assert [line.strip() for line in lines_of(finding)[1:]] == [
+        f"Mend it. See {entry_url('checks', 'ayework.E001')}"
+    ]

@@ -9,6 +9,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from django_ayework import enqueue, schedule
+from django_ayework.documentation import entry_url
 from django_ayework.flow import maintenance
 from django_ayework.management.commands import ayework_prune
 from django_ayework.models import Schedule, Work
@@ -26,7 +27,9 @@ def test_explain_prints_the_status_and_each_reason(call: Any) -> None:
     assert call("ayework_explain", handle.id).splitlines() == [
         f"{handle.id} is pending.",
         "  All slots of the worker that serves its queue 'default' were busy at the last heartbeat (8/8).",
+        f"  See {entry_url('works', 'workers_busy')}",
         "  1 work is ahead of it in its queue 'default': of higher priority, or due for longer.",
+        f"  See {entry_url('works', 'behind_others')}",
     ]
 
 

@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 from django_ayework import dependency, enqueue, registry, work
+from django_ayework.documentation import entry_url
 from django_ayework.management.commands import ayework_predeploy
 from django_ayework.models import Work
 from django_ayework.rules.codec import CustomType, RichJSON
@@ -211,6 +212,14 @@ def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch: pytest.M
     assert predeploy("--max-seconds", "0.000001").answer["complete"] is False
     with pytest.raises(CommandError, match="expected --max-works to be greater than 0, got: 0"):
         call_command("ayework_predeploy", "--max-works", "0")
+
+
+def test_each_group_is_printed_with_its_entry() -> None:
+    WorkFactory(type="shop.gone")
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("ayework_predeploy", stdout=out)
+    assert f"  See {entry_url('doctor', 'unknown_type')}" in out.getvalue().splitlines()
 
 
 def test_a_long_check_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,11 +236,57 @@ def test_a_work_that_is_not_sampled_has_no_span_but_the_trace_of_its_request(spa
         traces.append(trace.get_current_span().get_span_context().trace_id)
 
     enqueue(asking())
-    sample_in_the_worker(spans, ALWAYS_ON)
+    sample_in_the_worker(spans, ParentBased(ALWAYS_ON))
     drain()
     assert spans.exporter.get_finished_spans() == ()
     stored = headers_of(Work.objects.get().options)["traceparent"]
     assert traces == [int(stored.split("-")[1], 16)]
+
+
+@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
+@pytest.mark.parametrize(
+    "own",
+    [
+        ALWAYS_ON,
+        ParentBased(ALWAYS_OFF, remote_parent_not_sampled=ALWAYS_ON),
+        ParentBased(ParentBased(ALWAYS_OFF), remote_parent_not_sampled=ALWAYS_ON),
+    ],
+    ids=["no parent", "parent of another process", "nested"],
+)
+def test_a_sampler_of_the_worker_that_does_not_follow_the_request_is_asked(spans, own):
+    enqueue(works.plain())
+    sample_in_the_worker(spans, own)
+    drain()
+    stored = headers_of(Work.objects.get().options)["traceparent"]
+    process = spans.one("process tracing.plain")
+    assert process.parent.is_remote
+    assert process.parent.span_id == int(stored.split("-")[2], 16)
+
+
+@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
+def test_baggage_of_a_trace_that_is_not_sampled_comes_to_the_handler(spans):
+    found: list[Any] = []
+
+    @work(name="tracing.unsampled_baggage")
+    def carrying() -> None:
+        found.append((baggage.get_baggage("tenant"), trace.get_current_span().get_span_context().is_valid))
+
+    token = attach(baggage.set_baggage("tenant", "acme"))
+    enqueue(carrying())
+    detach(token)
+    drain()
+    assert found == [("acme", True)]
+    assert spans.exporter.get_finished_spans() == ()
+
+
+def test_a_traceparent_that_is_damaged_is_ignored(spans):
+    enqueue(works.plain())
+    stored = Work.objects.get()
+    traceparent = headers_of(stored.options)["traceparent"]
+    damaged = stored.options.replace(traceparent, f"{traceparent[1:-2]}00")
+    Work.objects.update(options=damaged)
+    drain()
+    assert spans.one("process tracing.plain").parent is None
 
 
 def sample_in_the_worker(spans: Spans, sampler: Sampler) -> None:

@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any, Never, assert_type
 from uuid import UUID
 
-from django_ayework import Handle
+from django_ayework import Handle, dependency
+from django_ayework.define.requests import GateRequest
 from tests.typing.by_name import aenqueue, enqueue
 from tests.typing.works import Place, Size, add
 
@@ -34,10 +35,30 @@ assert_type(enqueue("typing.embed", "text"), Handle[list[float], list[float]])
 assert_type(enqueue("typing.note", {"a": 1}), Handle[None, Never])
 assert_type(enqueue(add(a=1)), Handle[int, str])
 
+# What a handle gives: the work's own result, the value of its group, the result of its chain.
+assert_type(enqueue("typing.add", {"a": 1}).result(), int)
+assert_type(enqueue("typing.add", {"a": 1}).group(timeout=1), str | None)
+assert_type(enqueue("typing.add", {"a": 1}).chain(), int)
+assert_type(enqueue("typing.split", {"ids": [ID], "pair": (1, 2), "note": "x"}).result(), None)
+assert_type(enqueue("typing.split", {"ids": [ID], "pair": (1, 2), "note": "x"}).group(), int | None)
+assert_type(enqueue("typing.hand_over").result(), None)
+assert_type(enqueue("typing.hand_over").group(), int | None)
+
+# A gate that waits for works by name contributes what it releases.
+assert_type(dependency(on=[enqueue("typing.add", {"a": 1})], queue=[add(a=1)]), GateRequest[str])
+assert_type(enqueue(dependency(on=[enqueue("typing.hand_over")], queue=[add(a=1)])), Handle[None, str])
+assert_type(enqueue(dependency(on=[enqueue("typing.nothing")], queue=[add(a=1)])).group(), str | None)
+assert_type(enqueue(dependency(on=[enqueue("typing.nothing")], queue=[add(a=1)])).result(), None)
+
 
 async def later() -> None:
     assert_type(await aenqueue("typing.add", {"a": 1}), Handle[int, str])
     assert_type(await aenqueue(add(a=1)), Handle[int, str])
+    handle = await aenqueue("typing.hand_over")
+    assert_type(await handle.aresult(), None)
+    assert_type(await handle.achain(), str)
+    assert_type(await handle.agroup(), int | None)
+    assert_type(await handle, int | None)
 
 
 # --- mistakes ------------------------------------------------------------------------------------------

@@ -87,6 +87,10 @@ def waiting() -> None:
     assert_type(enqueue(fan_out()).chain(), None)
     assert_type(enqueue("types.add").chain(), Any)
     assert_type(enqueue(fan_out()).group(), int | None)
+    gate = enqueue(dependency(on=[handle], queue=[add(a=1, b=2)]))
+    assert_type(gate.result(), None)
+    assert_type(gate.chain(), None)
+    assert_type(gate.group(), int | None)
     assert_type(enqueue(either(now=True)).result(), int | None)
     assert_type(enqueue("types.add").result(), Any)
 

@@ -26,8 +26,9 @@ class AyeworkInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         return ("django-ayework",)
 
     def _instrument(self, **kwargs: Any) -> None:
-        tracer = get_tracer("django_ayework", tracer_provider=kwargs.get("tracer_provider"))
-        self._propagator = TracePropagator(tracer)
+        provider = kwargs.get("tracer_provider")
+        tracer = get_tracer("django_ayework", tracer_provider=provider)
+        self._propagator = TracePropagator(tracer, provider)
         propagation.register(self._propagator)
 
     def _uninstrument(self, **kwargs: Any) -> None:

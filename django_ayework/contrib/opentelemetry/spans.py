@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final
 
 from opentelemetry import propagate
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
+    INVALID_SPAN,
     Link,
     NonRecordingSpan,
     Span,
@@ -19,7 +21,9 @@ from opentelemetry.trace import (
     StatusCode,
     TraceFlags,
     Tracer,
+    TracerProvider,
     get_current_span,
+    get_tracer_provider,
     set_span_in_context,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -37,18 +41,23 @@ MOST_LINKS = 128
 #: Outcomes that make a span one of an error; a deferral is none.
 ERRORS = frozenset({Outcome.FAILED, Outcome.DIED})
 
-#: The first version of the header, and one whose trace is not sampled, as the lowest bit of its flags says.
+#: The first version of the header; its trace is sampled as the lowest bit of its flags says.
 TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-UNSAMPLED = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][02468ace]")
+UNSAMPLED_DIGITS = "02468ace"
+#: In the description of a sampler that respects parents, before the one for parents that are not sampled.
+NOT_SAMPLED = "remoteParentNotSampled:"
 W3C = TraceContextTextMapPropagator()
 NOWHERE = Context()
+#: The name of the current span in contexts.
+[SPAN] = set_span_in_context(INVALID_SPAN, NOWHERE)
 
 
 class TracePropagator(Propagator):
     """Stores the context of the span in which works are queued, and makes a span of each attempt."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, provider: TracerProvider | None = None) -> None:
         self._tracer = tracer
+        self._provider = provider
 
     def inject(self, queueing: Queueing) -> Mapping[str, str]:
         """Make one span for works that are queued together; return its context in the project's format."""
@@ -68,14 +77,15 @@ class TracePropagator(Propagator):
     def attach(self, attempt: RunningAttempt) -> AbstractContextManager[None]:
         """Start the span of an attempt, as a child of the span in which the work was queued.
 
-        A work whose trace is not sampled gets no span: its context alone is made the current one, so that
-        nothing is sampled that follows. A batch has no parent; it is linked to the spans of all its works.
+        Where the sampler follows the decision of the parent, a work whose trace is not sampled gets no span:
+        its context alone is made the current one, so that nothing is sampled that follows. A batch has no
+        parent; it is linked to the spans of all its works.
         """
         if attempt.is_batch:
             return self._span(attempt, NOWHERE, links_of_batch(attempt))
         headers = attempt.headers
         parent = parent_of(headers)
-        if is_unsampled(headers):
+        if is_unsampled(parent) and drops_unsampled(self._sampler()):
             return Current(parent)
         block = self._span(attempt, parent, links_of(headers))
         if block.span.is_recording():
@@ -83,6 +93,10 @@ class TracePropagator(Propagator):
                 if (context := span_context(parent_of(waited))).is_valid:
                     block.span.add_link(context, {"ayework.link": "waited_for"})
         return block
+
+    def _sampler(self) -> Any:
+        """Return the sampler of the SDK; None where another library, or none, makes the spans."""
+        return getattr(self._provider or get_tracer_provider(), "sampler", None)
 
     def _span(self, attempt: RunningAttempt, parent: Context, links: Iterator[Link]) -> AttemptSpan:
         name, attributes = f"process {attempt.type}", processed(attempt)
@@ -133,6 +147,11 @@ class RemoteSpan(NonRecordingSpan):
         self._traceparent = traceparent
         self._read: SpanContext | None = None
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the trace is sampled."""
+        return self._traceparent[-1] not in UNSAMPLED_DIGITS
+
     def get_span_context(self) -> SpanContext:
         """Return what identifies the span."""
         if self._read is None:
@@ -151,13 +170,31 @@ def parent_of(headers: Mapping[str, str]) -> Context:
     A lone traceparent is parsed only when the span is sampled.
     """
     if len(headers) == 1 and TRACEPARENT.fullmatch(text := headers.get("traceparent", "")):
-        return set_span_in_context(RemoteSpan(text), NOWHERE)
+        return Context({SPAN: RemoteSpan(text)})
     return propagate.extract(headers, NOWHERE)
 
 
-def is_unsampled(headers: Mapping[str, str]) -> bool:
-    """Tell whether the trace of a work is not sampled, as the flags at the end of its traceparent say."""
-    return UNSAMPLED.fullmatch(headers.get("traceparent", "")) is not None
+def is_unsampled(context: Context) -> bool:
+    """Tell whether a context has a span, and its trace is not sampled."""
+    span = context.get(SPAN)
+    if isinstance(span, RemoteSpan):
+        return not span.is_sampled
+    found = span_context(context)
+    return found.is_valid and not found.trace_flags.sampled
+
+
+@lru_cache(maxsize=8)
+def drops_unsampled(sampler: Any) -> bool:
+    """Tell whether a sampler of the SDK drops all spans whose parent, in another process, is not sampled.
+
+    That is so for ``ParentBased`` unless it was given another sampler for these parents, as its
+    description tells. Any other sampler has to be asked for each span.
+    """
+    should_sample = getattr(type(sampler), "should_sample", None)
+    if getattr(should_sample, "__qualname__", "") != "ParentBased.should_sample":
+        return False
+    text = sampler.get_description()
+    return text.count(NOT_SAMPLED) == 1 and f"{NOT_SAMPLED}AlwaysOffSampler," in text
 
 
 def sent(queueing: Queueing) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class AyeworkBackend(BaseTaskBackend):
         from django_ayework.contrib.tasks import queueing
 
         self.validate_task(task)
-        return queueing.enqueue(self, task, args, kwargs)
+        return queueing.enqueue(task, args, kwargs, self.alias, self.retry)
 
     def get_result(self, result_id: str) -> AnyResult:
         """Read the result of any task as it stands. Raises TaskResultDoesNotExist."""

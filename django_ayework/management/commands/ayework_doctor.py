@@ -10,6 +10,7 @@ from typing import Any
 from django.core.checks import ERROR
 
 from django_ayework.define.types import registry
+from django_ayework.documentation import see
 from django_ayework.flow.diagnosis import diagnose
 from django_ayework.management.base import JSONCommand, own_checks
 from django_ayework.rules.diagnosis import Diagnosis, Level, judged
@@ -17,6 +18,8 @@ from django_ayework.store.database import alias
 
 #: How a level is printed.
 WORDS = {Level.NOT_APPLICABLE: "n/a"}
+#: The check whose remedies, the hints of system checks, name an entry already.
+SYSTEM_CHECKS = "system_checks"
 
 
 class Command(JSONCommand):
@@ -51,9 +54,9 @@ def system_checks() -> Iterator[Diagnosis]:
     for message in messages:
         text = f"{message.msg} ({message.id})"
         remedy = message.hint or "See the reference of system checks."
-        yield judged("system_checks", text, remedy, warns=True, fails=message.level >= ERROR)
+        yield judged(SYSTEM_CHECKS, text, remedy, warns=True, fails=message.level >= ERROR)
     if not messages:
-        yield judged("system_checks", "The system checks of django_ayework find nothing.", "")
+        yield judged(SYSTEM_CHECKS, "The system checks of django_ayework find nothing.", "")
 
 
 def worst(found: Sequence[Diagnosis]) -> Level:
@@ -63,7 +66,9 @@ def worst(found: Sequence[Diagnosis]) -> Level:
 
 
 def lines_of(finding: Diagnosis) -> list[str]:
-    """Return a finding as a line, and what to do as another one."""
+    """Return a finding as a line, and below it what to do and the address of its entry."""
     word = WORDS.get(finding.level, finding.level.value)
-    lines = [f"{word:<8} {finding.check:<17} {finding.text}"]
-    return [*lines, f"{'':<26} {finding.remedy}"] if finding.remedy else lines
+    below = [finding.remedy] if finding.remedy else []
+    if below and finding.check != SYSTEM_CHECKS:
+        below.append(see("doctor", finding.check))
+    return [f"{word:<8} {finding.check:<17} {finding.text}", *(f"{'':<26} {line}" for line in below)]

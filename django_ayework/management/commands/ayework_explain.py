@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_ayework.documentation import refused_as
+from django_ayework.documentation import refused_as, see
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.explain import explain
 from django_ayework.management.base import JSONCommand
@@ -42,6 +42,8 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
 
 
 def as_text(explanation: Explanation) -> str:
-    """Return an explanation as lines: the status, then one reason each."""
+    """Return an explanation as lines: the status, then each reason and the address of its entry."""
     lines = [f"{explanation.id} is {explanation.status}."]
-    return "\n".join([*lines, *(f"  {reason.text}" for reason in explanation.reasons)])
+    for reason in explanation.reasons:
+        lines += [f"  {reason.text}", f"  {see('works', reason.code)}"]
+    return "\n".join(lines)

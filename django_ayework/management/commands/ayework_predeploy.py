@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from django_ayework.define.types import registry
+from django_ayework.documentation import see
 from django_ayework.flow.predeploy import FitReport, Progress, check_fit
 from django_ayework.management.base import JSONCommand, flag, listed, refused
 from django_ayework.rules.formatting import counted, duration
@@ -80,10 +81,11 @@ def as_text(checked: FitReport) -> str:
 
 
 def group_lines(group: MisfitGroup) -> list[str]:
-    """Return a group of misfits with its remedy and its examples."""
+    """Return a group of misfits with its remedy, its examples and the address of its entry."""
     more = len(group.examples) < group.number
     return [
         group.text if group.blocks else f"Note: {group.text}",
         f"  {group.remedy}",
         f"  {'For example' if more else 'Here'}: {', '.join(group.examples)}",
+        f"  {see('doctor', group.cause)}",
     ]
