@@ -51,7 +51,6 @@ from django_ayework.store.database import alias
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.handlers import (
     Cancellation,
-    forget_connections,
     is_async,
     middlewares_of,
     require_outputs,
@@ -59,6 +58,7 @@ from django_ayework.worker.handlers import (
     surrounded,
 )
 from django_ayework.worker.in_flight import Batch, Delivery, warn_if_lost
+from django_ayework.worker.interruption import forget_connections
 from django_ayework.worker.transactions import AttemptTransactions, in_thread
 
 T = TypeVar("T")

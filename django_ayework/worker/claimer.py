@@ -1,4 +1,4 @@
-"""Claiming for one process: which queues, in which order, how many works.
+"""Claiming for one process: which queues, in which order, how many works; and the commands that polls read.
 
 A *poll* is one statement that looks for due works and chores. At rest there is one poll per interval; while
 works keep coming, and while messages say where they are due, works are claimed without a poll.
@@ -6,6 +6,7 @@ works keep coming, and while messages say where they are due, works are claimed 
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 import time
@@ -24,12 +25,11 @@ from django_ayework.flow.sending import push_staged
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due, Place
-from django_ayework.store import transitions
+from django_ayework.store import attempts, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.lanes import Lane, Poll, lanes_of, pages_of_lanes, poll
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.arrivals import Arrivals
-from django_ayework.worker.commands import Commands
 from django_ayework.worker.dispatch import (
     NO_ROOM,
     Capacity,
@@ -41,10 +41,13 @@ from django_ayework.worker.dispatch import (
     no_room,
     slots_for,
 )
+from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.limits import accepted
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.wakeups import DueInbox, Fleet
+
+logger = logging.getLogger("django_ayework")
 
 #: Seconds of work to hold ready. Long works are never held back from idle workers for longer than this.
 READY_FOR = 0.1
@@ -116,6 +119,49 @@ class LaneSearch:
             yield [lane for lane in lanes if lane.queue <= behind]
             if lanes[-1].queue >= behind:
                 return
+
+
+@dataclass(eq=False)
+class Commands:
+    """Obeys the commands of one worker, which its polls read.
+
+    A quiet worker claims nothing more. What runs goes on, and all other duties of the worker go on, too.
+    """
+
+    registration: WorkerRegistration
+    maintenance: MaintenanceThread
+    request_stop: Callable[[], object]
+    #: Whether a command has stopped the worker, so that nobody is to start another in its place.
+    has_stopped: bool = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be claimed."""
+        return self.registration.quiet
+
+    def obey(self, command: str) -> None:
+        """Obey a command; an unknown one, of a newer version, is left alone."""
+        if command == "stop":
+            self._stop()
+        elif command in ("quiet", "resume"):
+            self._be_quiet(command == "quiet", command)
+
+    def _stop(self) -> None:
+        """Stop in order. The command stays until the worker signs off: so the admin shows that it stops."""
+        logger.info("Worker %s was told to stop.", self.registration.worker_id)
+        self.has_stopped = True
+        self.request_stop()
+
+    def _be_quiet(self, is_quiet: bool, command: str) -> None:
+        """Claim nothing more, or claim again; then note that the command was obeyed.
+
+        The note comes last: a worker that fails before it reads the command again, and obeys again.
+        """
+        self.registration.quiet = is_quiet
+        if is_quiet:
+            self.maintenance.release_unstarted()
+        attempts.note_obeyed(self.registration.worker_id, command, is_quiet)
+        logger.info("Worker %s was told: %s.", self.registration.worker_id, command)
 
 
 STAGE_BATCH = 500

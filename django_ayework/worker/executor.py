@@ -22,8 +22,8 @@ from django_ayework.flow.events import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
 from django_ayework.worker.attempt import Ended, arun, escaped, run
-from django_ayework.worker.handlers import end_connections, leave_clean
 from django_ayework.worker.in_flight import Batch, Delivery
+from django_ayework.worker.interruption import end_connections, leave_clean
 
 #: A load takes a slot: one work, or a batch of works.
 Load: TypeAlias = Delivery | Batch

@@ -26,7 +26,7 @@ from django_ayework.store.database import is_contention
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker import bounds
-from django_ayework.worker.handlers import Interruption
+from django_ayework.worker.interruption import Interruption
 from django_ayework.worker.threads import LoopThread, Recovery, twice
 
 logger = logging.getLogger("django_ayework")

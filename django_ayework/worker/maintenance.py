@@ -44,8 +44,8 @@ from django_ayework.worker.in_flight import (
     deliveries_by_id,
     recovery_within_lease,
 )
+from django_ayework.worker.settler import REPORT_EVERY, Tally
 from django_ayework.worker.threads import LoopThread, Recovery
-from django_ayework.worker.throughput import REPORT_EVERY, Tally
 
 #: Seconds between two turns while no work is held and nothing wakes the thread.
 REST = 1.0

@@ -23,17 +23,18 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.events import announce_refused, report
 from django_ayework.flow.options import decode_options
 from django_ayework.flow.outcomes import as_failure
-from django_ayework.flow.settle import Locked, Report, Settlement, locked_for, settle
+from django_ayework.flow.settle import Locked, Report, Settlement, Success, locked_for, settle
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
+from django_ayework.store import throughput
 from django_ayework.store.attempts import write_progress
+from django_ayework.store.clock import clock
 from django_ayework.store.database import fetch, has_timed_out, is_contention, is_refused_data
 from django_ayework.store.locks import holders_of
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery, deliveries_by_id, warn_if_late
 from django_ayework.worker.threads import LoopThread, Recovery
-from django_ayework.worker.throughput import Tally
 
 logger = logging.getLogger("django_ayework")
 
@@ -45,6 +46,65 @@ MAX_BATCH = 2000
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 #: The same for outcomes whose rows another transaction has locked.
 FIRST_LOCKED_PAUSE, LONGEST_LOCKED_PAUSE = 0.05, 1.0
+#: Seconds between two reports of ended attempts.
+REPORT_EVERY = 10.0
+#: Types, queues and minutes that one report has by name. Others of a minute have one count without a name.
+MOST_PLACES = 500
+
+
+class Tally:
+    """Counts ended attempts by minute, type and queue until they are reported. Safe in any thread.
+
+    A deferral is no end. Counts that could not be reported are kept for the next report; a report whose
+    commit got no answer may so be counted twice.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[throughput.Place, throughput.Ended] = {}
+
+    def count(self, settlements: Iterable[Settlement]) -> None:
+        """Count attempts that were settled."""
+        minute = throughput.span_start(clock.now(), throughput.MINUTE)
+        with self._lock:
+            for settlement in settlements:
+                row, ending = settlement.row, settlement.ending
+                if not isinstance(ending, Success) and ending.outcome is Outcome.DEFERRED:
+                    continue
+                counts = self._counts_of(throughput.Place(minute, row.type, row.queue))
+                counts.duration += settlement.seconds or 0.0
+                if isinstance(ending, Success):
+                    counts.succeeded += 1
+                elif ending.will_retry:
+                    counts.failed += 1
+                else:
+                    counts.dead += 1
+
+    def _counts_of(self, place: throughput.Place) -> throughput.Ended:
+        """Return the counts of a place (under the lock); of one too many, those of all such places."""
+        found = self._counts.get(place)
+        if found is None:
+            if len(self._counts) >= MOST_PLACES:
+                place = throughput.Place(place.minute, "", "")
+            found = self._counts.setdefault(place, throughput.Ended())
+        return found
+
+    def report(self) -> None:
+        """Add the counts to the table, or keep them for the next report if that fails."""
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        if not counts:
+            return
+        try:
+            throughput.add(counts)
+        except BaseException:
+            self._take_back(counts)
+            raise
+
+    def _take_back(self, counts: dict[throughput.Place, throughput.Ended]) -> None:
+        with self._lock:
+            for place, ended in counts.items():
+                self._counts_of(place).add(ended)
 
 
 class Settler(LoopThread):
@@ -52,13 +112,11 @@ class Settler(LoopThread):
 
     failure = "settling failed and carries on"
 
-    def __init__(
-        self, services: EngineServices, settled: Callable[[list[Delivery]], None], tally: Tally | None = None
-    ) -> None:
+    def __init__(self, services: EngineServices, settled: Callable[[list[Delivery]], None]) -> None:
         super().__init__("settling", Recovery(FIRST_PAUSE, LONGEST_PAUSE))
         self._services = services
         self._settled = settled
-        self.tally = tally or Tally()
+        self.tally = Tally()
         self._ready: deque[Unwritten] = deque()
         self._set_aside = SetAside()
         self._database_recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)

@@ -27,8 +27,9 @@ from django_ayework.store.connections import defuse
 from django_ayework.store.database import atomic, connection, is_contention, open_transactions
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import lock_rows
-from django_ayework.worker.handlers import forget_connection, require_plain_act, settlement_of
+from django_ayework.worker.handlers import require_plain_act, settlement_of
 from django_ayework.worker.in_flight import Delivery, loss_of, warn_if_late
+from django_ayework.worker.interruption import forget_connection
 from django_ayework.worker.threads import Recovery
 
 T = TypeVar("T")

@@ -32,8 +32,7 @@ from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
 from django_ayework.worker.arrivals import arrivals_for
 from django_ayework.worker.attempt import Ended
-from django_ayework.worker.claimer import Claimer, Prefetch
-from django_ayework.worker.commands import Commands
+from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load
 from django_ayework.worker.health import (

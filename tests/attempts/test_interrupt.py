@@ -17,8 +17,8 @@ from django_ayework import Aborted, Context, cancel, enqueue, enqueue_many, work
 from django_ayework.compat import set_async_exception
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.testing import drain, running_worker
-from django_ayework.worker import handlers as interruption
-from django_ayework.worker.handlers import Interruption, class_like
+from django_ayework.worker import interruption
+from django_ayework.worker.interruption import Interruption, class_like
 from tests.app.models import Order
 from tests.attempts import works
 from tests.attempts.conftest import ended

@@ -14,8 +14,8 @@ import pytest
 
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.errors import Aborted
-from django_ayework.worker import handlers as interruption
-from django_ayework.worker.handlers import Interruption
+from django_ayework.worker import interruption
+from django_ayework.worker.interruption import Interruption
 
 pytestmark = pytest.mark.races
 

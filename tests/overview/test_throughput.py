@@ -23,7 +23,7 @@ from django_ayework.store import throughput
 from django_ayework.store.throughput import MINUTE, QUARTER, Ended, Place, span_start
 from django_ayework.testing import drain, now, running_worker
 from django_ayework.worker import direct, maintenance
-from django_ayework.worker import throughput as reporting
+from django_ayework.worker import settler as reporting
 from tests.app.works import add
 from tests.processes import ROOT, ended, eventually, worker_process
 

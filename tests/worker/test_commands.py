@@ -12,7 +12,7 @@ from django_ayework.errors import InvalidOption
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.notifications import Due
-from django_ayework.worker.commands import Commands
+from django_ayework.worker.claimer import Commands
 from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread

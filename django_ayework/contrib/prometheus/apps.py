@@ -20,7 +20,7 @@ class PrometheusConfig(AppConfig):
     def ready(self) -> None:
         """Listen to the engine, and give workers the page. Raises ImproperlyConfigured without the client."""
         from django_ayework.contrib.prometheus import listening, page
-        from django_ayework.worker.metrics import providers
+        from django_ayework.worker.http import providers
 
         if find_spec("prometheus_client") is None:
             raise documented(

@@ -34,8 +34,7 @@ from django_ayework.rules.formatting import counted
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias
 from django_ayework.worker.health import HealthServer
-from django_ayework.worker.http import HttpServer
-from django_ayework.worker.metrics import PATH, MetricsServer, export, providers
+from django_ayework.worker.http import PATH, HttpServer, MetricsServer, export, providers
 from django_ayework.worker.process import (
     REFUSED,
     SupervisorLink,
