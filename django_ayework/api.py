@@ -9,10 +9,9 @@ from typing import Any, Unpack, overload
 from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
-from django_ayework.define.handles import Handle, WorkState
+from django_ayework.define.handles import C, G, Handle, P, R, T, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
-from django_ayework.define.typevars import C, G, P, R, T
 from django_ayework.documentation import documented
 from django_ayework.flow import changing, commands, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing

@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, Unpack
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
 
+from django_ayework.define.handles import C, T
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
-from django_ayework.define.typevars import C, T, TypeVar
 from django_ayework.documentation import logged
 from django_ayework.errors import Aborted, AttemptTimeout, InvalidInstruction
 from django_ayework.rules.identity import Output

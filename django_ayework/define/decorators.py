@@ -18,6 +18,7 @@ from typing import (
 )
 
 from django_ayework.define.context import Context
+from django_ayework.define.handles import C, G, P, R, T
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.options import (
     MAX_TYPE_LENGTH,
@@ -36,7 +37,6 @@ from django_ayework.define.types import (
     registry,
     required_inputs,
 )
-from django_ayework.define.typevars import C, G, P, R, T
 from django_ayework.doers import Doer
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.codec import Codec

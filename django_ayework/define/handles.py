@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
-from django_ayework.define.typevars import C_co, G_co, R_co
 from django_ayework.errors import by_other_name, no_attribute
 from django_ayework.rules.durations import Seconds
 from django_ayework.rules.retry import RetryPolicy
 from django_ayework.rules.states import Status
+
+if TYPE_CHECKING or sys.version_info < (3, 13):
+    from typing_extensions import TypeVar
+else:
+    from typing import TypeVar
+
+# The type variables of works: their result, their contribution to the group, the result of their chain. The
+# result of a chain is that of its last work. For a work that does not hand over to another it is the work's
+# own, which is the default (PEP 696). The result of the chain that goes on with a work is that work's
+# contribution unless it says otherwise.
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+G = TypeVar("G")
+C = TypeVar("C")
+R_co = TypeVar("R_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+C_co = TypeVar("C_co", covariant=True, default=R_co)
+S_co = TypeVar("S_co", covariant=True, default=G_co)
 
 
 @dataclass(frozen=True, slots=True)

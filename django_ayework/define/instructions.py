@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Never, TypeAlias, Unpack
+from typing import Any, ClassVar, Never, TypeAlias, TypeVar, Unpack
 
+from django_ayework.define.handles import C_co, G_co, R_co, S_co, T
 from django_ayework.define.options import QueueOptions, checked, refuse_of_enqueue
 from django_ayework.define.requests import (
     Queueable,
@@ -14,13 +15,10 @@ from django_ayework.define.requests import (
     require_new,
     require_own_identity,
 )
-from django_ayework.define.typevars import C_co, G_co, R_co, T, TypeVar
 from django_ayework.documentation import documented
 from django_ayework.rules.conditions import Condition, Contribution, require_condition
 
 H = TypeVar("H")
-#: The result of the chain that goes on with a work is that work's contribution unless it says otherwise.
-S_co = TypeVar("S_co", covariant=True, default=G_co)
 
 
 class Instruction(Queueable[R_co, G_co, C_co]):

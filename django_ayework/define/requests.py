@@ -25,9 +25,8 @@ from django_ayework.compat import (
     discard_after_call,
     is_discarding,
 )
-from django_ayework.define.handles import Handle
+from django_ayework.define.handles import C_co, G_co, Handle, R_co
 from django_ayework.define.options import QueueOptions, refuse_identity
-from django_ayework.define.typevars import C_co, G_co, R_co
 from django_ayework.documentation import documented
 from django_ayework.errors import NeverEnqueued, by_other_name, no_attribute
 from django_ayework.rules.conditions import Condition, require_condition

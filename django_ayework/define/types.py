@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 
 from django_ayework.compat import calling_frame
 from django_ayework.define.context import Context
-from django_ayework.define.handles import Handle
+from django_ayework.define.handles import C_co, G_co, Handle, P, R_co
 from django_ayework.define.options import QueueOptions, WorkSettings, checked
 from django_ayework.define.requests import WorkRequest, providers, watch
-from django_ayework.define.typevars import C_co, G_co, P, R_co
 from django_ayework.documentation import documented
 from django_ayework.errors import ImproperWork, UnknownWorkType, by_other_name, did_you_mean, no_attribute
 from django_ayework.rules.formatting import listed

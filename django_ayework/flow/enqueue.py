@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from django_ayework.define.handles import C, G, R
 from django_ayework.define.options import ENQUEUE_OPTIONS, check_id, checked
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import WorkType, registry
-from django_ayework.define.typevars import C, G, R
 from django_ayework.documentation import documented
 from django_ayework.errors import InvalidWorkId
 from django_ayework.flow.after_commit import (

@@ -22,9 +22,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ayework.compat import after_fork_in_child, blocks_of
 from django_ayework.conf import get_settings
 from django_ayework.define import handles
-from django_ayework.define.handles import ChainState, WorkState
+from django_ayework.define.handles import C_co, ChainState, G_co, R_co, WorkState
 from django_ayework.define.types import registry
-from django_ayework.define.typevars import C_co, G_co, R_co
 from django_ayework.errors import (
     WaitInTransaction,
     WaitTimeout,
