@@ -47,6 +47,8 @@ nitpick_ignore_regex = [
 
 html_theme = "furo"
 html_title = f"django-ayework {release}"
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 html_theme_options = {
     "source_repository": metadata["urls"]["Source"],
     "source_branch": "main",
