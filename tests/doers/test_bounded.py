@@ -83,12 +83,13 @@ def test_what_is_more_than_welcome_is_accepted_and_runs(stage):
     assert doer.available() == 1
 
 
-@pytest.mark.parametrize("make", [doers.balanced, doers.priority, doers.age])
+@pytest.mark.parametrize("make", [doers.balanced, doers.priority, doers.age, doers.unlimited])
 @pytest.mark.parametrize("given", [0, -1, 1.5, True, "2", None])
 def test_how_many_run_is_a_whole_number_above_zero(make, given):
-    with pytest.raises(ValueError, match="expected max to be a whole number, 1 or more, got: "):
+    option = "capacity" if make is doers.unlimited else "max"
+    with pytest.raises(ValueError, match=f"expected {option} to be a whole number, 1 or more, got: "):
         make(given)
-    if given:
+    if given and option == "max":
         with pytest.raises(ValueError, match="expected buffer to be a whole number, 0 or more, got: "):
             make(1, buffer=given)
 
@@ -119,9 +120,3 @@ def test_drained_waits_for_every_task(stage):
     stage.end("a", "b", "c")
     doer.drained()
     assert sorted(log) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("capacity", [0, -1, 2.5, True, "8", None])
-def test_a_capacity_is_a_whole_number_above_zero(capacity):
-    with pytest.raises(ValueError, match="expected capacity to be a whole number, 1 or more, got: "):
-        doers.unlimited(capacity)

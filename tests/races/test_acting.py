@@ -31,7 +31,7 @@ from django_ayework.store.database import is_contention
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, ids, kill, race, released, statuses, succeed
-from tests.races.works import step
+from tests.races.works import step, steps
 
 
 @pytest.mark.parametrize("act", ["cancel", "complete"])
@@ -92,10 +92,6 @@ def test_a_group_is_cancelled_while_a_worker_settles_it():
 def assert_gone(handles) -> None:
     assert not Work.objects.filter(id__in=ids(handles)).exists()
     assert not Work.objects.filter(chain_id__in=ids(handles)).exists()
-
-
-def steps(number: int) -> list:
-    return [step(number=n) for n in range(number)]
 
 
 def deleting(handles, *, cascade: bool = False):

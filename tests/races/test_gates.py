@@ -14,7 +14,7 @@ from django_ayework.store.clock import clock
 from tests.processes import eventually
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, finish, ids, kill, race, released, statuses, succeed
-from tests.races.works import step
+from tests.races.works import step, steps
 
 
 def enqueue_all(pairs: list, gates: list) -> dict:
@@ -27,10 +27,6 @@ def enqueue_all(pairs: list, gates: list) -> dict:
 def ending(handles: list, ends=("succeed", "kill")) -> list:
     """The acts that settle these works, each kind in turn."""
     return [(ends[number % len(ends)], handle.id) for number, handle in enumerate(handles)]
-
-
-def steps(number: int) -> list:
-    return [step(number=n) for n in range(number)]
 
 
 def pairs_of_steps(number: int) -> list:

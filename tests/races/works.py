@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django_ayework import Context, work
 from django_ayework.models import Work
 from tests.processes import eventually
@@ -10,6 +12,10 @@ from tests.processes import eventually
 @work(name="races.step")
 def step(ctx: Context, number: int = 0):
     return ctx.result(number)
+
+
+def steps(number: int) -> list[Any]:
+    return [step(number=n) for n in range(number)]
 
 
 @work(name="races.share", options=lambda number, queue: {"queue": queue})

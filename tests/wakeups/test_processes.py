@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,24 @@ unpooled = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@contextmanager
+def fresh_sender() -> Iterator[None]:
+    """Let what this process publishes follow the settings of the test, and of the next one."""
+    sender.stop()
+    sender.reset()
+    yield
+    sender.stop()
+    sender.reset()
+
+
 @pytest.fixture(params=[pytest.param("auto", marks=unpooled), pytest.param("redis", marks=unpooled)])
 def env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
     """The environment of processes that are woken in each way there is on this database."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": request.param, "REDIS_URL": url}
-    sender.stop()
-    sender.reset()
     wakeups = {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "TEST_PUBSUB": request.param}
-    yield process_env | wakeups | {"REDIS_URL": url or ""}
-    sender.stop()
+    with fresh_sender():
+        yield process_env | wakeups | {"REDIS_URL": url or ""}
     get_pubsub().close()
 
 
@@ -221,26 +230,19 @@ def lossy_env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
     """The environment of processes that are never woken by others; this process wakes nobody either."""
     kind = request.param
     settings.AYEWORK = {"PUBSUB": kind, "POLL_INTERVAL": 0.1}
-    sender.stop()
-    sender.reset()
-    yield process_env | {
-        "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
-        "TEST_PUBSUB": f"{kind.__module__}.{kind.__name__}",
-        "TEST_POLL": "0.1",
-    }
-    sender.stop()
-    sender.reset()
+    with fresh_sender():
+        yield process_env | {
+            "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
+            "TEST_PUBSUB": f"{kind.__module__}.{kind.__name__}",
+            "TEST_POLL": "0.1",
+        }
 
 
-def test_works_run_and_waits_end_without_messages(lossy_env):
+def test_works_run_gates_open_and_waits_end_without_messages(lossy_env):
     with worker_process(lossy_env):
         handles = enqueue_many([quick(number=number) for number in range(50)])
         assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(50))
         assert enqueue(quick(number=5), delay=0.3).result(timeout=PATIENCE) == 5
-
-
-def test_gates_open_and_groups_settle_without_messages(lossy_env):
-    with worker_process(lossy_env):
         enqueue(fan_out(number=20)).group(timeout=PATIENCE)
         first = enqueue(quick())
         gate = enqueue(dependency(on=[first], queue=[quick(number=8)]))

@@ -106,16 +106,14 @@ def until_aborted(ctx: Context) -> str:
     return f"attempt {ctx.attempt}"
 
 
-@work(name="worker.long_lease", lease=600)
-def long_lease() -> None:
+def stay() -> None:
     stage.enter(0)
     stage.go.wait(NEVER_IN_A_TEST)
 
 
-@work(name="worker.short_lease", lease=3)
-def short_lease() -> None:
-    stage.enter(0)
-    stage.go.wait(NEVER_IN_A_TEST)
+long_lease = work(name="worker.long_lease", lease=600)(stay)
+short_lease = work(name="worker.short_lease", lease=3)(stay)
+hold_atomic = work(name="worker.hold_atomic", atomic=True)(stay)
 
 
 @work(name="worker.append", retry=Retry(attempts=1))
@@ -139,14 +137,18 @@ def exits() -> None:
     raise SystemExit(3)
 
 
+def note_start(place: str, attempt: int, number: int = 0) -> None:
+    """Say through a file that this attempt has started."""
+    with Path(place, f"started-{number}").open("a") as file:
+        file.write(f"{attempt}\n")
+
+
 @work(name="worker.at", retry=Retry(attempts=2, base=0, jitter=0))
 def at(ctx: Context, place: str, number: int = 0) -> str:
     """Tell through files that it runs, and wait for one that lets it end. ``stubborn`` never looks up."""
-    folder = Path(place)
-    with (folder / f"started-{number}").open("a") as file:
-        file.write(f"{ctx.attempt}\n")
+    note_start(place, ctx.attempt, number)
     until = time.monotonic() + NEVER_IN_A_TEST
-    while not (folder / "go").exists() and time.monotonic() < until:
+    while not Path(place, "go").exists() and time.monotonic() < until:
         time.sleep(0.01)
     return f"attempt {ctx.attempt}"
 
@@ -154,25 +156,16 @@ def at(ctx: Context, place: str, number: int = 0) -> str:
 @work(name="worker.dies", retry=Retry(attempts=2, base=0, jitter=0))
 def dies(ctx: Context, place: str) -> None:
     """Take its whole process along."""
-    with (Path(place) / "started-0").open("a") as file:
-        file.write(f"{ctx.attempt}\n")
+    note_start(place, ctx.attempt)
     os._exit(9)
-
-
-@work(name="worker.hold_atomic", atomic=True)
-def hold_atomic() -> None:
-    stage.enter(0)
-    stage.go.wait(NEVER_IN_A_TEST)
 
 
 @work(name="worker.at_async", retry=Retry(attempts=2))
 async def at_async(ctx: Context, place: str, number: int = 0) -> str:
     """See ``at``."""
-    folder = Path(place)
-    with (folder / f"started-{number}").open("a") as file:
-        file.write(f"{ctx.attempt}\n")
+    note_start(place, ctx.attempt, number)
     until = time.monotonic() + NEVER_IN_A_TEST
-    while not (folder / "go").exists() and time.monotonic() < until:
+    while not Path(place, "go").exists() and time.monotonic() < until:
         await asyncio.sleep(0.01)
     return f"attempt {ctx.attempt}"
 
@@ -190,5 +183,5 @@ def until_aborted_at(ctx: Context, place: str) -> str:
 @work(name="worker.at_in_thread")
 async def at_in_thread(ctx: Context, place: str) -> None:
     """Block a thread that only the end of the process ends."""
-    (Path(place) / "started-0").write_text("1\n")
+    note_start(place, ctx.attempt)
     await sync_to_async(time.sleep)(NEVER_IN_A_TEST)
