@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from django_ayework import dependency, enqueue, enqueue_many, pause, work
 from django_ayework.flow import acts, bulk
@@ -19,6 +19,8 @@ from django_ayework.flow.maintenance import prune
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.states import Status
 from django_ayework.store import selection
+from django_ayework.store.dialects import Bounds
+from django_ayework.store.sessions import own_connection
 from django_ayework.testing import drain, now, running_worker, time_travel
 from tests.app.works import add, fail, notify
 from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
@@ -226,6 +228,43 @@ def test_a_page_that_breaks_ends_it_with_the_error_and_undoes_the_page(act):
     assert sorted(id for ids in (calls[0], calls[2]) for id in ids) == sorted(
         Work.objects.values_list("id", flat=True)
     )
+
+
+#: How a session waits for a lock: a moment, and as long as before.
+WAITS = {
+    "postgresql": ("SET lock_timeout = '100ms'", "RESET lock_timeout"),
+    "mysql": (
+        "SET SESSION innodb_lock_wait_timeout = 1",
+        "SET SESSION innodb_lock_wait_timeout = @@GLOBAL.innodb_lock_wait_timeout",
+    ),
+}
+
+
+@pytest.fixture
+def held(transactional_db: None) -> Iterator[str]:
+    """A dead work whose row another transaction has locked, among two others; return its id."""
+    ids = sorted(dead_works(3))
+    other = own_connection("default", Bounds(None, None))
+    waits, as_before = WAITS[connection.vendor]
+    try:
+        other.set_autocommit(False)
+        other.cursor().execute("SELECT id FROM django_ayework_work WHERE id = %s FOR UPDATE", [ids[1]])
+        connection.cursor().execute(waits)
+        yield ids[1]
+        connection.cursor().execute(as_before)
+        other.rollback()
+    finally:
+        other.close()
+
+
+@pytest.mark.vendors("postgresql", "mysql")
+def test_a_work_that_others_hold_is_refused_and_keeps_back_no_other(held: str):
+    row = retry_all()
+    run_bulk_actions()
+    row = now_of(row)
+    assert (row.status, row.done, row.refused) == ("done", 2, 1)
+    assert json.loads(row.report) == [[held, bulk.HELD]]
+    assert list(Work.objects.filter(status="dead").values_list("id", flat=True)) == [held]
 
 
 def test_an_act_that_this_version_does_not_know_is_left_to_others():

@@ -1,6 +1,8 @@
 """Incidents from the first click to the end, with a worker that runs.
 
-The one of 1 200 works that died the same way is in ``tests/bulk/test_browser.py``.
+Other incidents are in ``tests/overview/test_browser.py`` (a queue that no worker serves),
+``tests/admin/test_browser.py`` (a bad argument) and ``tests/bulk/test_browser.py`` (1 200 works that died the
+same way).
 """
 
 from __future__ import annotations
@@ -63,28 +65,6 @@ def desk(browser: Any, live_server: Any) -> Iterator[Desk]:
     assert complaints(browser) == []
 
 
-def ended(type: str) -> int:
-    return Work.objects.filter(type=type, status="success").count()
-
-
-def test_nothing_is_processed_and_the_first_page_says_why_and_what_to_do(desk: Desk) -> None:
-    @work(name="incident.export", queue="exports")
-    def export(month: int) -> int:
-        return month
-
-    enqueue_many([export(month=month) for month in range(12)])
-    with running_worker(queues=["default"]):
-        desk.open()
-        desk.click("Overview")
-        desk.shows("exports: 12 works wait", ".ayework-headline-box")
-        assert "manage.py ayework_worker --queues exports" in desk.text(".ayework-headline-box")
-        assert desk.clicks == 1
-
-        with running_worker(queues=["exports"]):
-            eventually(lambda: ended("incident.export") == 12)
-            desk.shows("All is well", ".ayework-headline-box")  # nobody reloads the page
-
-
 def test_a_report_never_came_and_the_member_that_holds_it_up_is_named_first(desk: Desk) -> None:
     @work(name="incident.fetch", retry=Retry(attempts=1))
     def fetch(page: int) -> int:
@@ -111,45 +91,6 @@ def test_a_report_never_came_and_the_member_that_holds_it_up_is_named_first(desk
         assert "incident.fetch" in first
         assert "page 77 is gone" in first
         assert desk.clicks == 2
-
-
-def test_a_bad_argument_is_corrected_and_the_rest_of_the_workflow_resumes(desk: Desk) -> None:
-    @work(name="incident.pay", retry=Retry(attempts=1))
-    def pay(amount: int) -> int:
-        if amount <= 0:
-            raise ValueError(f"expected an amount above 0, got: {amount}")
-        return amount
-
-    @work(name="incident.confirm")
-    def confirm() -> str:
-        return "confirmed"
-
-    @work(name="incident.order")
-    def order(ctx: Context) -> Any:
-        return ctx.queue([pay(amount=-5), pay(amount=7)]).next([confirm()])
-
-    enqueue(order())
-    drain(raises=False)
-    dead = Work.objects.get(type="incident.pay", status="dead")
-    with running_worker():
-        desk.browser.get(f"{desk.url}/admin/django_ayework/work/{dead.pk}/change/")
-        desk.click("Edit and retry")
-        amount = desk.browser.find_element("css selector", "[name$=amount]")
-        amount.clear()
-        amount.send_keys("five")
-        desk.click("Show the difference")
-        desk.shows("five")
-        assert "hole number" in desk.text()
-        amount = desk.browser.find_element("css selector", "[name$=amount]")
-        amount.clear()
-        amount.send_keys("5")
-        desk.click("Show the difference")
-        desk.shows("-5")
-        desk.click("Retry with this input")
-
-        eventually(lambda: ended("incident.confirm") == 1)
-    dead.refresh_from_db()
-    assert (dead.status, dead.result) == ("success", "5")
 
 
 def test_a_type_floods_and_is_limited_and_paused_where_it_is_seen(desk: Desk) -> None:
