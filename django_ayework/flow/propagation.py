@@ -52,9 +52,13 @@ def texts_from(inject: Any, queueing: Queueing) -> Mapping[str, str]:
 
 
 class AttemptOfRows(RunningAttempt):
-    """An attempt of works that were read; what propagators do not ask for is not made."""
+    """An attempt of works that were read, and the block of its handler.
 
-    __slots__ = ("_arguments", "_headers", "_rows", "_work_type", "_works")
+    That is the blocks of all propagators, within the block in which log records name the attempt. An error
+    of a propagator is reported, and its block is left out. What propagators do not ask for is not made.
+    """
+
+    __slots__ = ("_arguments", "_blocks", "_headers", "_logged", "_rows", "_work_type", "_works")
 
     def __init__(
         self, rows: Sequence[WorkRow], work_type: AnyWorkType, arguments: Mapping[str, Any], is_batch: bool
@@ -92,6 +96,35 @@ class AttemptOfRows(RunningAttempt):
         """Return the headers of works that the first work had waited for."""
         return headers_waited_for(self._rows[0], limit)
 
+    def attach(self, logged: AbstractContextManager[None]) -> bool:
+        """Ask the propagators for their blocks, to enter within ``logged``; return whether there are any."""
+        self._logged = logged
+        self._blocks = attached_blocks(self)
+        return bool(self._blocks)
+
+    def failed(self, id: str, error: BaseException, decision: AttemptDecision | None) -> None:
+        """Note that the attempt of one of the works did not succeed."""
+        outcome, reason = (decision.outcome, decision.reason) if decision is not None else (None, None)
+        work = next(work for work in self.works if work.id == id)
+        self.failures.append(AttemptFailure(work, error, outcome, str(reason or "")))
+
+    def __enter__(self) -> None:
+        self._logged.__enter__()
+        self._blocks = [block for block in self._blocks if entered(block)]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not self.failures:
+            self.failed(self.works[0].id, error, None)
+        for block in reversed(self._blocks):
+            try:
+                block.__exit__(kind, error, trace)
+            except BaseException as raised:
+                if raised is not error:
+                    report(raised, "hook", f"the block of a propagator ({block!r}) could not be left")
+        self._logged.__exit__(kind, error, trace)
+
 
 def attempted_work(row: WorkRow, headers: Mapping[str, str]) -> AttemptedWork:
     """Return the description of one work for propagators."""
@@ -125,48 +158,6 @@ def attached_blocks(attempt: RunningAttempt) -> list[AbstractContextManager[Any]
             if block is not None:
                 blocks.append(block)
     return blocks
-
-
-class Attached:
-    """The blocks of propagators, within the block in which log records name the attempt.
-
-    An error of a block is reported, and the others are entered and left all the same.
-    """
-
-    __slots__ = ("_blocks", "_logged", "attempt")
-
-    def __init__(
-        self,
-        logged: AbstractContextManager[None],
-        blocks: list[AbstractContextManager[Any]],
-        attempt: RunningAttempt,
-    ) -> None:
-        self.attempt = attempt
-        self._logged = logged
-        self._blocks = blocks
-
-    def failed(self, id: str, error: BaseException, decision: AttemptDecision | None) -> None:
-        """Note that the attempt of one of the works did not succeed."""
-        outcome, reason = (decision.outcome, decision.reason) if decision is not None else (None, None)
-        work = next(work for work in self.attempt.works if work.id == id)
-        self.attempt.failures.append(AttemptFailure(work, error, outcome, str(reason or "")))
-
-    def __enter__(self) -> None:
-        self._logged.__enter__()
-        self._blocks = [block for block in self._blocks if entered(block)]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and not self.attempt.failures:
-            self.failed(self.attempt.works[0].id, error, None)
-        for block in reversed(self._blocks):
-            try:
-                block.__exit__(kind, error, trace)
-            except BaseException as raised:
-                if raised is not error:
-                    report(raised, "hook", f"the block of a propagator ({block!r}) could not be left")
-        self._logged.__exit__(kind, error, trace)
 
 
 def entered(block: AbstractContextManager[Any]) -> bool:

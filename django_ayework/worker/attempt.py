@@ -37,7 +37,7 @@ from django_ayework.flow.events import (
 )
 from django_ayework.flow.outcomes import retry_input_of, success_of_value, unknown_text
 from django_ayework.flow.payloads import read_input
-from django_ayework.flow.propagation import Attached, AttemptOfRows, attached_blocks
+from django_ayework.flow.propagation import AttemptOfRows
 from django_ayework.flow.settle import Settlement
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.logs import AttemptLogged
@@ -175,7 +175,7 @@ class HandlerCall:
     """The call of a handler for one attempt."""
 
     is_batch = False
-    attached: Attached | None = None  # the blocks of propagators, if there are any
+    attached: AttemptOfRows | None = None  # the blocks of propagators, if there are any
     was_interrupted = False  # by an exception that another thread has raised inside the handler
 
     def __init__(self, attempts: Sequence[Attempt], stored: bool) -> None:
@@ -205,8 +205,8 @@ class HandlerCall:
         if propagators:
             rows = [attempt.delivery.row for attempt in self.attempts]
             running = AttemptOfRows(rows, self.work_type, self.attempt.arguments, self.is_batch)
-            if blocks := attached_blocks(running):
-                block = self.attached = Attached(block, blocks, running)
+            if running.attach(block):
+                block = self.attached = running
         return block
 
     def completed(self) -> list[Ended]:

@@ -85,7 +85,7 @@ class TracePropagator(Propagator):
             return self._span(attempt, NOWHERE, links_of_batch(attempt))
         headers = attempt.headers
         parent = parent_of(headers)
-        if is_unsampled(parent) and drops_unsampled(self._sampler()):
+        if is_unsampled(headers, parent) and drops_unsampled(self._sampler()):
             return Current(parent)
         block = self._span(attempt, parent, links_of(headers))
         if block.span.is_recording():
@@ -147,11 +147,6 @@ class RemoteSpan(NonRecordingSpan):
         self._traceparent = traceparent
         self._read: SpanContext | None = None
 
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the trace is sampled."""
-        return self._traceparent[-1] not in UNSAMPLED_DIGITS
-
     def get_span_context(self) -> SpanContext:
         """Return what identifies the span."""
         if self._read is None:
@@ -174,11 +169,15 @@ def parent_of(headers: Mapping[str, str]) -> Context:
     return propagate.extract(headers, NOWHERE)
 
 
-def is_unsampled(context: Context) -> bool:
-    """Tell whether a context has a span, and its trace is not sampled."""
-    span = context.get(SPAN)
-    if isinstance(span, RemoteSpan):
-        return not span.is_sampled
+def is_unsampled(headers: Mapping[str, str], context: Context) -> bool:
+    """Tell whether the headers, and the context read from them, name a span whose trace is not sampled.
+
+    The headers tell first, as their digit costs less to read than the span.
+    """
+    if headers.get("traceparent", UNSAMPLED_DIGITS)[-1] not in UNSAMPLED_DIGITS:
+        return False
+    if len(headers) == 1 and isinstance(context.get(SPAN), RemoteSpan):
+        return True
     found = span_context(context)
     return found.is_valid and not found.trace_flags.sampled
 
