@@ -308,15 +308,10 @@ class Claimer:
         if self._poll_was_put_off:
             return False
         awaits_ids = self.arrivals is not None and not self._had_lanes
-        has_room = awaits_ids or any(self._may_have_room(each) for each in self.claim_groups)
-        if self.poll_is_due() or not has_room:
+        if self.poll_is_due() or not (awaits_ids or self.may_claim_more(1)):
             return True
         waits = self._anything_due or self._is_contended
         return waits and time.monotonic() - self._polled_at >= POLL_AGAIN_AFTER
-
-    def _may_have_room(self, claim_group: ClaimGroup) -> bool:
-        """Tell whether a claim group is for slots, or for a doer that has room."""
-        return claim_group.doer is None or self.room_of_doer(claim_group.doer) > 0
 
     def note_due(self, due: Due) -> bool:
         """Serve the lanes that are said to have works, and note the next start; return whether any is new."""

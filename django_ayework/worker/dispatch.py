@@ -13,7 +13,7 @@ from functools import partial
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.define.types import AnyBatchType, registry
+from django_ayework.define.types import AnyBatchType, BatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.events import report
 from django_ayework.rules.controls import Controls, allocated, capped
@@ -80,7 +80,7 @@ def doer_of(type: str) -> Doer | None:
     if work_type is None:
         return None
     doer: Doer | None = work_type.settings.doer
-    return doer if registry.batch(type) else doer or get_settings().doer
+    return doer if isinstance(work_type, BatchType) else doer or get_settings().doer
 
 
 def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGroup]:

@@ -438,5 +438,5 @@ class Worker(Engine):
     def _settled(self, deliveries: list[Delivery]) -> None:
         """Forget settled works; claim again if a limit has held others of their types back."""
         super()._settled(deliveries)
-        if self._claimer.make_room(delivery.row.type for delivery in deliveries):
+        if self._claimer.make_room(delivery.type for delivery in deliveries):
             self._wake.set()
