@@ -23,7 +23,7 @@ from django.db.models import Model
 from django_ayework.models import Work
 from django_ayework.rules.controls import Place
 from django_ayework.rules.states import Status
-from django_ayework.store.bulk import adapted, adapted_values, field_of, portions
+from django_ayework.store.bulk import adapted, adapted_values, portions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import (
     BACKEND,
@@ -82,7 +82,7 @@ def with_turns(works: Sequence[WorkRow]) -> Sequence[WorkRow]:
     places = {work.id: place for work in works if (place := place_of(work))}
     if not places:
         return works
-    turns = dict(zip(places, turns_of(list(places.values()), clock.now()), strict=True))
+    turns = turns_of(places, clock.now())
     return [work._replace(sort_key=turns.get(work.id, work.sort_key)) for work in works]
 
 
@@ -152,11 +152,11 @@ def by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn
 def insert_together(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
     """Insert rows, each with the values of these columns; return how many that made."""
     shared, varying = by_column(names, rows)
-    sql = insertion(dialect(), model, tuple(shared), tuple(varying))
-    alike = adapted_values(model, shared)
-    columns = [adapted(model, name, column) for name, column in varying.items()]
-    if dialect().reads_rows:
-        return rows_made(sql, [[*alike, *dialect().source_params(columns)]])
+    session, database = connection(), dialect()
+    sql = insertion(database, model, tuple(shared), tuple(varying))
+    alike, columns = adapted_values(session, model, shared), adapted(session, model, varying)
+    if database.reads_rows:
+        return rows_made(sql, [[*alike, *database.source_params(columns)]])
     return rows_made(sql, [[*alike, *row] for row in zip(*columns, strict=True)])
 
 
@@ -164,9 +164,9 @@ def insert_together(model: type[Model], names: Sequence[str], rows: Sequence[tup
 def insertion(dialect: Dialect, model: type[Model], shared: tuple[str, ...], varying: tuple[str, ...]) -> str:
     """Return an INSERT of rows that are read from parameters, or of one row."""
     if dialect.reads_rows:
-        values = [dialect.mark(field_of(model, name)) for name in shared]
+        values = [dialect.mark(model._meta.get_field(name)) for name in shared]
         values += [f"v.v{number}" for number in range(len(varying))]
-        source = dialect.source([field_of(model, name) for name in varying])
+        source = dialect.source([model._meta.get_field(name) for name in varying])
         made = f"SELECT {', '.join(values)} FROM {source}"
     else:
         made = f"VALUES ({', '.join(['%s'] * len((*shared, *varying)))})"
@@ -175,8 +175,8 @@ def insertion(dialect: Dialect, model: type[Model], shared: tuple[str, ...], var
 
 def into(dialect: Dialect, model: type[Model], names: Iterable[str]) -> str:
     """Return a table and columns of it, as INSERT and COPY want them."""
-    columns = ", ".join(dialect.quoted(field_of(model, name).column) for name in names)
-    return f"{dialect.quoted(model._meta.db_table)} ({columns})"
+    columns = dialect.columns(model, names).values()
+    return f"{dialect.quoted(model._meta.db_table)} ({', '.join(columns)})"
 
 
 def rows_made(sql: str, params: Sequence[Sequence[Any]], needs_plan: bool = False) -> int:
