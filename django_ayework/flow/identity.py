@@ -241,13 +241,6 @@ def place_units(unit_of_work: UnitOfWork, new_works: Sequence[NewWork]) -> Place
     return Placed(fresh, existing)
 
 
-def insert_outputs(unit_of_work: UnitOfWork) -> None:
-    """Insert the outputs of the settled works all at once, so that their units are locked in one order."""
-    if unit_of_work.outputs:
-        new_works, unit_of_work.outputs = unit_of_work.outputs, []
-        unit_of_work.insert(place_units(unit_of_work, new_works).fresh)
-
-
 def unit_of(row: WorkRow) -> Pair:
     """Return the type and unit of a work."""
     return row.type, row.unit or ""
@@ -275,9 +268,7 @@ def give_new_inputs(
 
 
 def require_free_unit(unit_of_work: UnitOfWork, row: WorkRow) -> None:
-    """Lock the unit of an ended work. Raises NotRetryable when a live work has this unit."""
-    if row.unit is None:
-        return
+    """Lock the unit that an ended work has. Raises NotRetryable when a live work has this unit."""
     pair = unit_of(row)
     lock_units(unit_of_work, [pair])
     live = find_live_units([pair]).get(pair)
