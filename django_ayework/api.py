@@ -13,7 +13,7 @@ from django_ayework.define.handles import C, G, Handle, P, R, T, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
 from django_ayework.documentation import documented
-from django_ayework.flow import changing, commands, controls, counts, handles, termination
+from django_ayework.flow import acts, changing, commands, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import explain as explaining
 from django_ayework.flow import retry as retrying
@@ -152,7 +152,7 @@ def retry(
             TypeError("expected retry(group=...) without input and again=, which are for one work."),
             "act-arguments",
         )
-    return retrying.retry_group(group_id_of(group))
+    return acts.retry_group(group_id_of(group))
 
 
 def require_one(id: object, group: object, call: str) -> None:

@@ -32,8 +32,7 @@ from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status
 from django_ayework.store.causes import MOST, Cause, causes
 from django_ayework.store.clock import clock
-from django_ayework.store.selection import Selection, selection_of
-from django_ayework.store.walks import Place
+from django_ayework.store.selection import Place, Selection, selection_of
 
 #: Works of one page of an export: one query, and so much memory.
 EXPORT_PAGE = 500

@@ -23,7 +23,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store.clock import clock
 from django_ayework.store.database import rows
 from django_ayework.store.rows import with_status
-from django_ayework.store.walks import pending_names
+from django_ayework.store.selection import pending_names
 
 Choices: TypeAlias = list[tuple[str, Any]]
 

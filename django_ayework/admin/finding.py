@@ -30,7 +30,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store.database import dialect, rows
 from django_ayework.store.lanes import ORDER_IN_LANE
 from django_ayework.store.rows import with_status
-from django_ayework.store.walks import (
+from django_ayework.store.selection import (
     Place,
     compared,
     ids_in_order,

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django_ayework.errors import AyeworkError, BlockerReference, NotRetryable
 from django_ayework.flow.changing import ChangeReport, set_priority, set_queue, trigger_each
 from django_ayework.flow.retry import retry as retry_one
-from django_ayework.flow.retry import retry_each
-from django_ayework.flow.termination import cancel_works, complete_work, delete_chains
+from django_ayework.flow.termination import cancel_works, complete_work, delete_chains, require_group
+from django_ayework.models import Work
 from django_ayework.rules.states import LIVE, RETRYABLE, WAITING, Status
+from django_ayework.store.database import chunked, rows
+from django_ayework.store.deletion import steps_in_group
+from django_ayework.store.dependencies import read_waiters
 from django_ayework.store.groups import chains_of
 from django_ayework.store.rows import statuses_of
 
@@ -44,8 +48,7 @@ class Act:
 
 def retry(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
     """Retry dead and cancelled works."""
-    report = retry_each(ids)
-    return ActReport(report.ids, {id: str(error) for id, error in report.refusals.items()}, report.revived)
+    return retry_each(ids)
 
 
 def run_again(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
@@ -128,6 +131,59 @@ def each(ids: Sequence[str], act: Callable[[str], object], report: ActReport | N
         else:
             report.done.append(id)
     return report
+
+
+# Retrying several works.
+
+
+def retry_each(ids: Sequence[str], again: bool = False) -> ActReport:
+    """Retry works one by one, each in a transaction of its own: a refusal does not undo the others.
+
+    Waiters come last, the oldest first, as a retry of the works that they wait for revives them.
+    """
+    report = ActReport()
+    waiters = {id for some in chunked(ids) for id in read_waiters(some)}
+    ended = {id for id, status in statuses_of(waiters).items() if status in RETRYABLE}
+    for id in (*(id for id in ids if id not in waiters), *sorted(waiters)):
+        if id in ended and statuses_of([id]).get(id) in LIVE:
+            report.revived.append(id)
+        else:
+            each([id], partial(retry_one, again=again), report)
+    return report
+
+
+def retry_group(group_id: str) -> list[str]:
+    """Retry the dead and cancelled works of a group; return the ids of those that start over or wait again.
+
+    Raises WorkNotFound, and NotRetryable once the others were retried, for those that could not be.
+    """
+    report = retry_each(retryable_in(group_id))
+    done = [*report.done, *report.revived]
+    if report.refused:
+        first = next(iter(report.refused.values()))
+        raise NotRetryable(
+            f"expected to retry all dead and cancelled works of the group {group_id}; {len(done)} were, and "
+            f"{len(report.refused)} could not be, the first because: {first}",
+            id=group_id,
+            members=list(report.refused),
+            code="group-partly-retried",
+        )
+    return done
+
+
+def retryable_in(group_id: str) -> list[str]:
+    """Return the ids of the dead and cancelled works of a group. Raises WorkNotFound."""
+    ids = [step.id for step in steps_in_group(group_id, RETRYABLE)]
+    if not ids:
+        require_group(group_id, "retried")
+    return ids
+
+
+def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
+    """Return the ids of dead works, the longest dead first, so that the first to die is retried first."""
+    wanted = {name: value for name, value in (("type", type), ("reason", reason)) if value}
+    dead = rows(Work).filter(status=Status.DEAD, **wanted).order_by("ended_at", "id")
+    return list(dead.values_list("id", flat=True))
 
 
 #: The acts by name. Names are stored with bulk actions.

@@ -39,8 +39,7 @@ from django_ayework.store.database import (
     on_commit,
     own_transaction,
 )
-from django_ayework.store.selection import COUNTED, Page, Selection, selection_of
-from django_ayework.store.walks import Place
+from django_ayework.store.selection import COUNTED, Page, Place, Selection, selection_of
 
 logger = logging.getLogger("django_ayework")
 
@@ -211,9 +210,9 @@ def step(at: datetime | None = None) -> bool:
     away.
     """
     tried = Tried()
-    for turn in (partial(carry_out_page, PAGE), partial(carry_out_page, 1), pass_over):
+    for most, are_held in ((PAGE, False), (1, False), (1, True)):
         try:
-            return in_own_transaction(partial(turn, tried, at or clock.now()))
+            return in_own_transaction(partial(carry_out_page, most, are_held, tried, at or clock.now()))
         except Error as error:
             if is_contention(error):
                 if dialect().lock_codes:
@@ -231,31 +230,23 @@ def step(at: datetime | None = None) -> bool:
     return False
 
 
-def carry_out_page(most: int, tried: Tried, now: datetime) -> bool:
+def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bool:
     """Act on the next works of the bulk action that is due for the longest; return whether there was one.
 
     Its row is locked before the works are read, and until the commit: of two workers the later one skips it,
-    or begins behind the cursor that the first has written. Every act here joins this transaction.
+    or begins behind the cursor that the first has written. Every act here joins this transaction. Works that
+    others hold (``are_held``) are refused.
     """
     row = bulk_actions.lock_due(now, ACTS)
     if row is None:
         return False
     tried.id = row.id
     page = next_page(row, most)
-    act = ACTS[row.action]
-    done = act.run(page.ids, json.loads(row.parameters)) if page.ids else ActReport()
+    if are_held or not page.ids:
+        done = ActReport(refused=dict.fromkeys(page.ids, HELD))
+    else:
+        done = ACTS[row.action].run(page.ids, json.loads(row.parameters))
     advance(row, page, done, now)
-    return True
-
-
-def pass_over(tried: Tried, now: datetime) -> bool:
-    """Refuse the next work of a bulk action, as others hold it."""
-    row = bulk_actions.lock_due(now, ACTS)
-    if row is None:
-        return False
-    tried.id = row.id
-    page = next_page(row, 1)
-    advance(row, page, ActReport(refused=dict.fromkeys(page.ids, HELD)), now)
     return True
 
 

@@ -29,7 +29,6 @@ from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
 from django_ayework.flow.options import decode_options, headers_of
 from django_ayework.flow.payloads import decode_releases, gate_timeout, stored_release_ids
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.retry import resolve_deadline, waiting_status
@@ -37,7 +36,7 @@ from django_ayework.rules.states import Reason, Status, Transition, is_terminal
 from django_ayework.store import transitions
 from django_ayework.store.attempts import insert_attempts
 from django_ayework.store.clock import clock
-from django_ayework.store.database import briefly, chunked, rows
+from django_ayework.store.database import briefly, chunked
 from django_ayework.store.dependencies import (
     EdgeRow,
     Outcomes,
@@ -56,7 +55,7 @@ from django_ayework.store.dependencies import (
     settled_statuses,
     waiters_to_recheck,
 )
-from django_ayework.store.rows import WorkRow, rows_of, statuses_of
+from django_ayework.store.rows import WorkRow, find_rows, statuses_of
 
 #: Waiters in one transaction.
 PAGE = 500
@@ -73,7 +72,8 @@ def flush(unit_of_work: UnitOfWork) -> None:
     while unit_of_work.outcomes or unit_of_work.chain_outcomes or unit_of_work.undecided:
         decide_wave(unit_of_work)
     unit_of_work.groups.close(unit_of_work.effects)
-    insert_attempts(unit_of_work.attempts)
+    if unit_of_work.attempts:
+        insert_attempts(unit_of_work.attempts)
     if unit_of_work.rechecks:
         unit_of_work.effects.after.append(partial(recheck, unit_of_work.rechecks))
     if unit_of_work.unresolved:
@@ -98,7 +98,9 @@ def decide_waiters(unit_of_work: UnitOfWork, waiters: Mapping[str, WaiterRow], u
     """Move those of these locked waiters that their counts decide; ``undone`` if ends were undone."""
     decided = {id: decision_of(waiter) for id, waiter in waiters.items()}
     moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]
-    moves = [move for row in read(moving) if (move := move_of(row, decided[row.id], unit_of_work.now))]
+    rows = find_rows(moving)
+    ordered = [rows[id] for id in sorted(rows)]
+    moves = [move for row in ordered if (move := move_of(row, decided[row.id], unit_of_work.now))]
     moved = transitions.apply([move.transition for move in moves])
     for move in moves:
         if move.transition.id in moved:
@@ -111,11 +113,6 @@ def decision_of(waiter: WaiterRow) -> Decision:
     if decision is Decision.NEVER and waiter.on_unmet == "wait":
         return Decision.WAIT
     return decision
-
-
-def read(ids: list[str]) -> list[WorkRow]:
-    """Read the works of waiters."""
-    return [row for some in chunked(ids) for row in rows_of(rows(Work).filter(id__in=some).order_by("id"))]
 
 
 @dataclass(frozen=True, slots=True)

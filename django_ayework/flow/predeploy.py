@@ -37,7 +37,7 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import sync_only
 from django_ayework.store.dependencies import read_waiters
 from django_ayework.store.schedules import all_schedules
-from django_ayework.store.waiting import StoredWork, stored_works
+from django_ayework.store.selection import StoredWork, stored_works
 
 #: Running works are among them: a deployment stops their workers, and the new code runs them again.
 WAITING = (Status.SCHEDULED, Status.PENDING, Status.BLOCKED, Status.RUNNING)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 from django_ayework.define.requests import GATE_TYPE, new_id
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented
-from django_ayework.errors import AyeworkError, NotRetryable
+from django_ayework.errors import NotRetryable
 from django_ayework.flow.enqueue import request_of
 from django_ayework.flow.gates import Move, deadline_anew, decision_of, flush, reopen, waiting_again
 from django_ayework.flow.handles import Handle, remember_uncommitted
@@ -18,18 +18,17 @@ from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.options import decode_options, encode_options, headers_of, with_headers
 from django_ayework.flow.payloads import codec_of, encode_input
 from django_ayework.flow.states import gate_of
-from django_ayework.flow.termination import lock_work, require_group
+from django_ayework.flow.termination import lock_work
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision
 from django_ayework.rules.formatting import error_before
-from django_ayework.rules.states import LIVE, RETRYABLE, Reason, Status
+from django_ayework.rules.states import RETRYABLE, Reason, Status
 from django_ayework.store import transitions
 from django_ayework.store.clock import clock
-from django_ayework.store.database import chunked, own_transaction, rows
-from django_ayework.store.deletion import steps_in_group
-from django_ayework.store.dependencies import WaiterRow, missed_by, read_waiters, watched_by
-from django_ayework.store.rows import WorkRow, statuses_of
+from django_ayework.store.database import own_transaction
+from django_ayework.store.dependencies import WaiterRow, missed_by, watched_by
+from django_ayework.store.rows import WorkRow
 from django_ayework.store.transitions import replace_input
 
 
@@ -169,65 +168,31 @@ def new_input(row: WorkRow, input: Any) -> str:
     return encode_input(row.type, given, codec_of(registry.find(row.type)))
 
 
-@dataclass(slots=True)
-class RetryReport:
-    """The outcome for several works: ids retried, waiters that wait again because of that, and refusals."""
-
-    ids: list[str] = field(default_factory=list)
-    revived: list[str] = field(default_factory=list)
-    refusals: dict[str, AyeworkError] = field(default_factory=dict)
+# Retrying with an input that a user has edited, unless the work has changed meanwhile.
 
 
-def retry_each(ids: Sequence[str], again: bool = False) -> RetryReport:
-    """Retry works one by one, each in a transaction of its own: a refusal does not undo the others.
+def state_token(work: Work | WorkRow) -> str:
+    """Return a short text that differs once the work has another status or input, or was claimed again."""
+    state = "\x00".join([work.status, str(work.delivery), work.input])
+    return blake2b(state.encode(), digest_size=12).hexdigest()
 
-    Waiters come last, the oldest first, as a retry of the works that they wait for revives them.
+
+@own_transaction
+def retry_edited(id: str, input: Any, token: str, by: str) -> Handle[Any, Any]:
+    """Retry a work with another input, or run a success again with it; return the handle.
+
+    ``token`` is the state of the work that was edited, ``by`` the name of the user. The old input of a work
+    that is retried is kept as a revision.
+
+    Raises WorkNotFound, NotRetryable, also for a work that is no more as it was, and what ``retry`` raises.
     """
-    report = RetryReport()
-    waiters = {id for some in chunked(ids) for id in read_waiters(some)}
-    ended = {id for id, status in statuses_of(waiters).items() if status in RETRYABLE}
-    for id in (*(id for id in ids if id not in waiters), *sorted(waiters)):
-        if id in ended and statuses_of([id]).get(id) in LIVE:
-            report.revived.append(id)
-            continue
-        try:
-            retry(id, again=again)
-        except AyeworkError as refusal:
-            report.refusals[id] = refusal
-        else:
-            report.ids.append(id)
-    return report
-
-
-def retry_group(group_id: str) -> list[str]:
-    """Retry the dead and cancelled works of a group; return the ids of those that start over or wait again.
-
-    Raises WorkNotFound, and NotRetryable once the others were retried, for those that could not be.
-    """
-    report = retry_each(retryable_in(group_id))
-    done = [*report.ids, *report.revived]
-    if report.refusals:
-        first = next(iter(report.refusals.values()))
+    row, _ = lock_work(id, "retried")
+    require_retryable(row, again=True)
+    if state_token(row) != token:
         raise NotRetryable(
-            f"expected to retry all dead and cancelled works of the group {group_id}; {len(done)} were, and "
-            f"{len(report.refusals)} could not be, the first because: {first}",
-            id=group_id,
-            members=list(report.refusals),
-            code="group-partly-retried",
+            f"expected the work {id} to be as it was when its input was edited, but it has been changed "
+            "since; nothing was retried.",
+            id=id,
+            code="changed-since-edited",
         )
-    return done
-
-
-def retryable_in(group_id: str) -> list[str]:
-    """Return the ids of the dead and cancelled works of a group. Raises WorkNotFound."""
-    ids = [step.id for step in steps_in_group(group_id, RETRYABLE)]
-    if not ids:
-        require_group(group_id, "retried")
-    return ids
-
-
-def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
-    """Return the ids of dead works, the longest dead first, so that the first to die is retried first."""
-    wanted = {name: value for name, value in (("type", type), ("reason", reason)) if value}
-    dead = rows(Work).filter(status=Status.DEAD, **wanted).order_by("ended_at", "id")
-    return list(dead.values_list("id", flat=True))
+    return retry(id, input, again=row.status == Status.SUCCESS, by=by)

@@ -207,7 +207,8 @@ def record_all(unit_of_work: UnitOfWork, won: Sequence[Settlement]) -> None:
             plain.append(settlement)
             if row.group_id is not None:
                 unit_of_work.groups.contributed(row.group_id, row.id, ending.contributions)
-    record_plain_successes(unit_of_work, plain)
+    if plain:
+        record_plain_successes(unit_of_work, plain)
 
 
 class Successes(EventBatch[Settlement]):

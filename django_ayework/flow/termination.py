@@ -18,7 +18,7 @@ from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE, WorkRequest
 from django_ayework.errors import AlreadyCompleted, BlockerReference, WorkNotFound
 from django_ayework.flow.context_services import EngineServices, assignment_of
-from django_ayework.flow.gates import fire, flush, read, unreleased_ids
+from django_ayework.flow.gates import fire, flush, unreleased_ids
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
@@ -32,7 +32,7 @@ from django_ayework.store.database import atomic, chunked, own_transaction, rows
 from django_ayework.store.deletion import Step
 from django_ayework.store.dependencies import WaiterRow, lock_waiters, watchers_of
 from django_ayework.store.groups import chains_of, last_step
-from django_ayework.store.rows import WorkRow, find_row, lock_rows
+from django_ayework.store.rows import WorkRow, find_row, find_rows, lock_rows
 
 logger = logging.getLogger("django_ayework")
 
@@ -100,7 +100,7 @@ def lock_all(steps: Sequence[Step]) -> list[Step]:
 
 def gates_among(steps: Iterable[Step]) -> list[WorkRow]:
     """Read the gates among these works; the works that a gate releases never change."""
-    return read([step.id for step in steps if step.type == GATE_TYPE])
+    return list(find_rows(step.id for step in steps if step.type == GATE_TYPE).values())
 
 
 def not_found(id: str, act: str) -> WorkNotFound:

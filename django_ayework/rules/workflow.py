@@ -108,10 +108,6 @@ class Folded:
     edges: tuple[Edge, ...]
     omitted: int = 0
 
-    def node_of(self, member: str) -> Node | None:
-        """Return the node that stands for a work."""
-        return next((node for node in self.nodes if any(each.id == member for each in node.members)), None)
-
 
 def rank_of(item: tuple[str, int]) -> int:
     """Return the place of a status in the order of attention."""

@@ -1,4 +1,4 @@
-"""Updating many rows, each with values of its own, by as few statements as the database needs."""
+"""Updating many rows, each with values of its own, and reading many, by as few statements as possible."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
-from django_ayework.store.database import CHUNK, connection, dialect, fetch
+from django_ayework.store.database import CHUNK, chunked, connection, dialect, fetch, rows
 from django_ayework.store.dialects import Dialect
 
 #: Rows in one statement where it takes whole columns as arrays.
 SET = 4000
+#: Ids in one statement where it takes no arrays.
+IDS = 2500
 #: Characters of the values in one statement, unless one row has more. MariaDB takes packets of 16 MiB by
 #: default, and a character has up to four bytes; a larger one ends the session.
 LARGEST = 1_000_000
@@ -81,16 +84,17 @@ def update_rows(model: type[Model], changes: Changes) -> None:
 
 def write(model: type[Model], update: Update) -> None:
     """Carry out an update, which may be any number of statements. The caller holds the locks."""
-    for part in parts_of(update):
-        move(model, part)
+    database = dialect()
+    for part in parts_of(update, database):
+        move(model, part, database)
 
 
-def parts_of(update: Update) -> Iterator[Update]:
+def parts_of(update: Update, database: Dialect) -> list[Update]:
     """Return an update in parts that are small enough for one statement each."""
     values = zip(update.keys, *update.varying.values(), strict=True)
     sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in values]
-    for part in portions(sizes, most=SET if dialect().has_arrays else CHUNK):
-        yield update if part == slice(0, len(sizes)) else update.part(range(part.start, part.stop))
+    parts = list(portions(sizes, most=SET if database.has_arrays else CHUNK))
+    return [update] if len(parts) == 1 else [update.part(range(part.start, part.stop)) for part in parts]
 
 
 def portions(sizes: Sequence[int], most: int) -> Iterator[slice]:
@@ -109,7 +113,9 @@ def portions(sizes: Sequence[int], most: int) -> Iterator[slice]:
         yield slice(start, len(sizes))
 
 
-def move(model: type[Model], update: Update, condition: Condition = UNCONDITIONAL) -> set[str] | None:
+def move(
+    model: type[Model], update: Update, database: Dialect, condition: Condition = UNCONDITIONAL
+) -> set[str] | None:
     """Carry out a part of an update whose rows are found by primary key; return the keys that moved.
 
     None: some have moved, and the database does not tell which. A single row is updated by a plan that is
@@ -117,14 +123,15 @@ def move(model: type[Model], update: Update, condition: Condition = UNCONDITIONA
     whole index, for ever. PostgreSQL looks up the row of each key, in the order of the keys, and so locks
     rows in that order.
     """
-    database, one = dialect(), len(update.keys) == 1
+    one = len(update.keys) == 1
     is_joined = database.reads_rows and not one
     names = (tuple(update.varying), tuple(update.shared), tuple(update.required))
     sql = update_statement(database, model, *names, condition.sql, is_joined)
-    params = (joined_params if is_joined else params_by_row)(model, update, condition)
+    session = connection()
+    params = params_of(session, database, model, update, condition, is_joined)
     if database.has_arrays:
-        return {row[0] for row in fetch(f"{sql} RETURNING {key_of(model).column}", params[0], often=one)}
-    with connection().cursor() as cursor:
+        return {row[0] for row in fetch(sql, params[0], often=one)}
+    with session.cursor() as cursor:
         cursor.execute(sql, params[0]) if len(params) == 1 else cursor.executemany(sql, params)
         if cursor.rowcount == len(update.keys):
             return set(update.keys)
@@ -133,7 +140,7 @@ def move(model: type[Model], update: Update, condition: Condition = UNCONDITIONA
 
 @lru_cache(maxsize=256)
 def update_statement(
-    dialect: Dialect,
+    database: Dialect,
     model: type[Model],
     varying: tuple[str, ...],
     shared: tuple[str, ...],
@@ -142,56 +149,95 @@ def update_statement(
     is_joined: bool,
 ) -> str:
     """Return an UPDATE of one row, or of all rows that are joined with their values."""
-    key = key_of(model).name
+    key = key_of(model)
     given = (key, *varying, *required)
     place = {name: f"v.v{number}" if is_joined else "%s" for number, name in enumerate(given)}
-    column = {name: dialect.quoted(field_of(model, name).column) for name in (*given, *shared)}
-    met = dialect.met if is_joined else Dialect.met
-    return (dialect.update_joined if is_joined else UPDATE_ONE).format(
-        table=dialect.quoted(model._meta.db_table),
-        source=is_joined and dialect.source([field_of(model, name) for name in given]),
+    column = database.columns(model, (*given, *shared))
+    met = database.met if is_joined else Dialect.met
+    sql = (database.update_joined if is_joined else UPDATE_ONE).format(
+        table=database.quoted(model._meta.db_table),
+        source=is_joined and database.source([model._meta.get_field(name) for name in given]),
         sets=", ".join(f"{column[name]} = {place.get(name, '%s')}" for name in (*varying, *shared)),
         met=" AND ".join(met.format(column=column[name], value=place[name]) for name in (key, *required)),
         condition=condition,
     )
+    return f"{sql} RETURNING {column[key]}" if database.has_arrays else sql
 
 
-def joined_params(model: type[Model], update: Update, condition: Condition) -> list[Sequence[Any]]:
-    """Return the parameters of an UPDATE that is joined with the values."""
-    columns = {key_of(model).name: update.keys, **update.varying, **update.required}
-    source = dialect().source_params([adapted(model, name, column) for name, column in columns.items()])
-    shared = adapted_values(model, update.shared)
-    values = [*source, *shared] if dialect().source_first else [*shared, *source]
-    return [[*values, *condition.params]]
+def params_of(
+    session: BaseDatabaseWrapper,
+    database: Dialect,
+    model: type[Model],
+    update: Update,
+    condition: Condition,
+    is_joined: bool,
+) -> list[list[Any]]:
+    """Return the parameters of an UPDATE that is joined with the values, or of one for each row."""
+    shared = adapted_values(session, model, update.shared)
+    varying, required = (adapted(session, model, each) for each in (update.varying, update.required))
+    if is_joined:
+        source = database.source_params([update.keys, *varying, *required])
+        values = [*source, *shared] if database.source_first else [*shared, *source]
+        return [[*values, *condition.params]]
+    by_row = zip(zip(update.keys, *required, strict=True), *varying, strict=True)
+    return [[*values, *shared, *met, *condition.params] for met, *values in by_row]
 
 
-def params_by_row(model: type[Model], update: Update, condition: Condition) -> list[Sequence[Any]]:
-    """Return the parameters of an UPDATE of one row, for each row."""
-    shared = adapted_values(model, update.shared)
-    varying = [adapted(model, name, column) for name, column in update.varying.items()]
-    required = [adapted(model, name, column) for name, column in update.required.items()]
-    rows = zip(zip(update.keys, *required, strict=True), *varying, strict=True)
-    return [[*values, *shared, *met, *condition.params] for met, *values in rows]
+def adapted(
+    session: BaseDatabaseWrapper, model: type[Model], columns: Mapping[str, Sequence[Any]]
+) -> list[Sequence[Any]]:
+    """Return columns of values as the database takes them; texts and numbers are taken as they are."""
+    stored: list[Sequence[Any]] = []
+    for name, column in columns.items():
+        field: Any = model._meta.get_field(name)
+        is_taken = field.get_internal_type() in TAKEN_AS_THEY_ARE
+        stored.append(column if is_taken else [field.get_db_prep_save(value, session) for value in column])
+    return stored
 
 
-def adapted(model: type[Model], name: str, column: Sequence[Any]) -> Sequence[Any]:
-    """Return values of a column as the database takes them; texts and numbers are taken as they are."""
-    field = field_of(model, name)
-    if field.get_internal_type() in TAKEN_AS_THEY_ARE:
-        return column
-    return [field.get_db_prep_save(value, connection()) for value in column]
+def adapted_values(session: BaseDatabaseWrapper, model: type[Model], values: Mapping[str, Any]) -> list[Any]:
+    """Return one value for each column as the database takes it."""
+    return [value for [value] in adapted(session, model, {name: [value] for name, value in values.items()})]
 
 
-def adapted_values(model: type[Model], values: Mapping[str, Any]) -> list[Any]:
-    """Return a value for each column as the database takes it."""
-    return [adapted(model, name, [value])[0] for name, value in values.items()]
+def key_of(model: type[Model]) -> str:
+    """Return the name of the model's primary key."""
+    key: Any = model._meta.pk
+    return str(key.name)
 
 
-def key_of(model: type[Model]) -> Any:
-    """Return the model's primary key field."""
-    return model._meta.pk
+# Reading many rows by the values of a column.
+
+#: Joins rows with the ids ``v.v0`` that a column of theirs has, so that its index is read once per id.
+#: OFFSET 0 keeps the inner query whole: PostgreSQL has no statistics of edges that were inserted a moment
+#: ago, takes their ids for common ones, and would read every edge. MySQL and MariaDB look for each id of an
+#: IN twice, once while they plan; those of a STRAIGHT_JOIN once.
+LATERAL = "CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {column} = v.v0 OFFSET 0) AS w"
+STRAIGHT = "STRAIGHT_JOIN {table} AS w ON w.{column} = v.v0"
 
 
-def field_of(model: type[Model], name: str) -> Any:
-    """Return one of the model's own fields."""
-    return model._meta.get_field(name)
+def rows_with(
+    model: type[Model],
+    column: str,
+    ids: Collection[str],
+    columns: Sequence[str],
+    limit: int | None = None,
+    often: bool = False,
+) -> list[tuple[Any, ...]]:
+    """Read columns of the rows that have one of these ids in a column: all of them, or up to so many.
+
+    The ids are one parameter, however many they are. SQLite has no round trips, and takes some at a time.
+    """
+    database = dialect()
+    if not ids:
+        return []
+    if not database.reads_rows:
+        found = [rows(model).filter(**{f"{column}__in": some}) for some in chunked(list(ids), IDS)]
+        return [row for some in found for row in some.values_list(*columns)[:limit]][:limit]
+    join = (LATERAL if database.has_arrays else STRAIGHT).format(table=model._meta.db_table, column=column)
+    source = database.source([model._meta.get_field(column)])
+    sql = f"SELECT {', '.join(f'w.{name}' for name in columns)} FROM {source} {join}"
+    params = database.source_params([list(ids)])
+    if limit is not None:
+        sql, params = f"{sql} LIMIT %s", [*params, limit]
+    return fetch(sql, params, often)

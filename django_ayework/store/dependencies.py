@@ -20,7 +20,7 @@ from django.db.models import Exists, OuterRef, Q
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import LIVE, Status, is_terminal
-from django_ayework.store.bulk import update_rows
+from django_ayework.store.bulk import rows_with, update_rows
 from django_ayework.store.database import (
     atomic,
     chunked,
@@ -151,28 +151,12 @@ class Outcomes:
         return str(ends[edge.watched_id] or "") if edge.watched_id in ends else edge.outcome
 
 
-#: Joins edges with the ids ``v.v0`` that they watch, so that the index is read once per id. OFFSET 0 keeps
-#: the inner query whole: PostgreSQL has no statistics of edges that were inserted a moment ago, takes their
-#: ids for common ones, and would read every edge. MySQL and MariaDB look for each id of an IN twice, once
-#: while they plan; those of a STRAIGHT_JOIN once.
-LATERAL = f"CROSS JOIN LATERAL (SELECT * FROM {EDGE} WHERE watched_id = v.v0 OFFSET 0) AS edge"
-STRAIGHT = f"STRAIGHT_JOIN {EDGE} AS edge ON edge.watched_id = v.v0"
-
-
-def edges_to(watched: Iterable[str]) -> list[EdgeRow]:
+def edges_to(watched: Collection[str]) -> list[EdgeRow]:
     """Return all edges to these works and chains."""
-    ids, database = list(watched), dialect()
-    if not database.reads_rows:
-        return list(map(EdgeRow._make, matching(rows(Edge).all(), "watched_id", ids, *EdgeRow._fields)))
-    if not ids:
-        return []
-    columns = ", ".join(f"edge.{name}" for name in EdgeRow._fields)
-    source = database.source([Edge._meta.get_field("watched_id")])
-    sql = f"SELECT {columns} FROM {source} {LATERAL if database.has_arrays else STRAIGHT}"
-    return list(map(EdgeRow._make, fetch(sql, database.source_params([ids]), often=True)))
+    return list(map(EdgeRow._make, rows_with(Edge, "watched_id", watched, EdgeRow._fields, often=True)))
 
 
-def watchers_of(ids: Iterable[str]) -> set[str]:
+def watchers_of(ids: Collection[str]) -> set[str]:
     """Return the waiters that watch any of these works and chains."""
     return {edge.waiter_id for edge in edges_to(ids)}
 
@@ -192,7 +176,8 @@ def resolve_waiters(undecided: Collection[str], outcomes: Outcomes) -> dict[str,
         resolved = resolve_at_once(outcomes)
         if resolved is not None:
             return resolved
-    return record_outcomes(lock_waiters({*undecided, *watchers_of(outcomes.ids)}), outcomes)
+    waiters = {*undecided, *watchers_of(outcomes.ids)}
+    return record_outcomes(lock_waiters(waiters), outcomes) if waiters else {}
 
 
 #: Finds waiters, locks them, writes their edges and counts, and reads each edge once. The statement sees
@@ -200,8 +185,8 @@ def resolve_waiters(undecided: Collection[str], outcomes: Outcomes) -> dict[str,
 #: another one once it is locked (``fresh``): every transaction that writes edges writes their waiter's row,
 #: too, so if no row has changed, no edge has. The locks are taken, in id order, before the first edge is
 #: written, as that needs ``fresh``. Under the locks nobody moves edges and waiters, so they are found by
-#: their places (ctid), and no plan reads all of them. OFFSET 0: see ``EDGE_JOINS``. An outcome that is NULL
-#: is not known.
+#: their places (ctid), and no plan reads all of them. OFFSET 0: see ``LATERAL`` in ``store.bulk``. An
+#: outcome that is NULL is not known.
 RESOLVE = f"""
 WITH known AS MATERIALIZED (
     SELECT edge.place, edge.waiter_id, edge.outcome AS before, edge.after

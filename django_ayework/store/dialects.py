@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -90,6 +90,10 @@ class Dialect:
     def quoted(self, name: str) -> str:
         """Return the name of a table or column as the database writes it."""
         return f"{self.quote}{name}{self.quote}"
+
+    def columns(self, model: Any, names: Iterable[str]) -> dict[str, str]:
+        """Return the columns of these fields of a model, quoted, by the name of the field."""
+        return {name: f"{self.quote}{model._meta.get_field(name).column}{self.quote}" for name in names}
 
     def mark(self, field: Any) -> str:
         """Return the placeholder of a value of this field in a SELECT."""

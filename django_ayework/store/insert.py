@@ -24,7 +24,7 @@ from django.db.models import Model
 from django_ayework.models import Work
 from django_ayework.rules.controls import Place
 from django_ayework.rules.states import Status
-from django_ayework.store.bulk import adapted, adapted_values, field_of, portions
+from django_ayework.store.bulk import adapted, adapted_values, portions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import (
     BACKEND,
@@ -83,7 +83,7 @@ def with_turns(works: Sequence[WorkRow]) -> Sequence[WorkRow]:
     places = {work.id: place for work in works if (place := place_of(work))}
     if not places:
         return works
-    turns = dict(zip(places, turns_of(list(places.values()), clock.now()), strict=True))
+    turns = turns_of(places, clock.now())
     return [work._replace(sort_key=turns.get(work.id, work.sort_key)) for work in works]
 
 
@@ -108,15 +108,15 @@ def insert_rows(
 
 def insert_one(work: WorkRow) -> int:
     """Insert a work; return how many rows that made, which is 0 when the id is taken."""
-    database, kind = connection(), dialect()
-    adapt = database.ops.adapt_datetimefield_value
+    session, database = connection(), dialect()
+    adapt = session.ops.adapt_datetimefield_value
     place = place_of(work)
     values = work._replace(sort_key="") if place else work
     params: list[Any] = [adapt(v) if isinstance(v, datetime) else v for v in values if v]
     params += params_of(place, int(work.sort_key)) if place else ()
     filled = tuple([True if value else value for value in values])
-    sql = statement(kind, filled, bool(place))
-    return rows_made(database, kind, sql, [params], needs_plan=bool(place))
+    sql = statement(database, filled, bool(place))
+    return rows_made(session, database, sql, [params], needs_plan=bool(place))
 
 
 @lru_cache(maxsize=256)
@@ -155,24 +155,23 @@ def by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn
 def insert_together(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
     """Insert rows, each with the values of these columns; return how many that made."""
     shared, varying = by_column(names, rows)
-    database, kind = connection(), dialect()
-    sql = insertion(kind, model, tuple(shared), tuple(varying))
-    alike = adapted_values(model, shared)
-    columns = [adapted(model, name, column) for name, column in varying.items()]
-    if kind.reads_rows:
-        params = [[*alike, *kind.source_params(columns)]]
+    session, database = connection(), dialect()
+    sql = insertion(database, model, tuple(shared), tuple(varying))
+    alike, columns = adapted_values(session, model, shared), adapted(session, model, varying)
+    if database.reads_rows:
+        params = [[*alike, *database.source_params(columns)]]
     else:
         params = [[*alike, *row] for row in zip(*columns, strict=True)]
-    return rows_made(database, kind, sql, params)
+    return rows_made(session, database, sql, params)
 
 
 @lru_cache(maxsize=256)
 def insertion(dialect: Dialect, model: type[Model], shared: tuple[str, ...], varying: tuple[str, ...]) -> str:
     """Return an INSERT of rows that are read from parameters, or of one row."""
     if dialect.reads_rows:
-        values = [dialect.mark(field_of(model, name)) for name in shared]
+        values = [dialect.mark(model._meta.get_field(name)) for name in shared]
         values += [f"v.v{number}" for number in range(len(varying))]
-        source = dialect.source([field_of(model, name) for name in varying])
+        source = dialect.source([model._meta.get_field(name) for name in varying])
         made = f"SELECT {', '.join(values)} FROM {source}"
     else:
         made = f"VALUES ({', '.join(['%s'] * len((*shared, *varying)))})"
@@ -181,22 +180,22 @@ def insertion(dialect: Dialect, model: type[Model], shared: tuple[str, ...], var
 
 def into(dialect: Dialect, model: type[Model], names: Iterable[str]) -> str:
     """Return a table and columns of it, as INSERT and COPY want them."""
-    columns = ", ".join(dialect.quoted(field_of(model, name).column) for name in names)
-    return f"{dialect.quoted(model._meta.db_table)} ({columns})"
+    columns = dialect.columns(model, names).values()
+    return f"{dialect.quoted(model._meta.db_table)} ({', '.join(columns)})"
 
 
 def rows_made(
-    database: BaseDatabaseWrapper,
-    kind: Dialect,
+    session: BaseDatabaseWrapper,
+    database: Dialect,
     sql: str,
     params: Sequence[Sequence[Any]],
     needs_plan: bool = False,
 ) -> int:
     """Run an INSERT for each row of parameters; return how many it made. On MySQL: none if an id is taken."""
     try:
-        if kind.has_arrays:
-            return executed_on_postgresql(database, sql, params[0], needs_plan)
-        with database.cursor() as cursor:
+        if database.has_arrays:
+            return executed_on_postgresql(session, sql, params[0], needs_plan)
+        with session.cursor() as cursor:
             cursor.execute(sql, params[0]) if len(params) == 1 else cursor.executemany(sql, params)
             return int(cursor.rowcount)
     except IntegrityError as error:

@@ -297,11 +297,11 @@ def params_of(place: Place, first: int) -> tuple[object, ...]:
     return (place.fairness, *lane, *lane, first)
 
 
-def turns_of(places: Sequence[Place], now: datetime) -> list[str]:
-    """Return sort keys for works that are to wait in these places, in this order."""
-    turns = next_turns([*dict.fromkeys(places)], first_turn(now))
+def turns_of(places: Mapping[str, Place], now: datetime) -> dict[str, str]:
+    """Return sort keys, by id, for works that are to wait in these places, in this order."""
+    turns = next_turns([*dict.fromkeys(places.values())], first_turn(now))
     counts = defaultdict[Place, Iterator[int]](count)
-    return [turn_text(turns[place] + next(counts[place])) for place in places]
+    return {id: turn_text(turns[place] + next(counts[place])) for id, place in places.items()}
 
 
 def next_turns(places: Sequence[Place], first: int) -> dict[Place, int]:

@@ -6,25 +6,26 @@ number of them at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
 from django.utils.dateparse import parse_date
 from django.utils.timezone import get_current_timezone, make_aware
 
 from django_ayework.documentation import documented
 from django_ayework.models import Work
 from django_ayework.rules.states import TERMINAL, Status
-from django_ayework.store.database import by_index, rows
-from django_ayework.store.walks import Place, compared
+from django_ayework.store.database import by_index, chunked, dialect, fetch, matching, rows
 
 #: Works of an index that one page looks at.
 WINDOW = 10_000
 #: Works that are counted, and those that are looked at for that.
 COUNTED, COUNTED_AMONG = 10_000, 50_000
+#: Inputs that are in memory at a time. An input has up to ``AYEWORK["MAX_PAYLOAD"]`` characters.
+INPUTS = 250
 
 #: Parameters that are compared with the column of their name.
 COLUMNS = frozenset(
@@ -40,6 +41,43 @@ FILTERS = COLUMNS | OTHERS
 LEADING = frozenset({"group_id", "chain_id"})
 
 Filters = Mapping[str, Any]
+
+WORK = Work._meta.db_table
+#: The lookups of the operators that compare a row with a place.
+LOOKUPS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+
+
+class Place(NamedTuple):
+    """A place in the order of a moment and the id."""
+
+    moment: Any
+    id: str
+
+
+def compared(column: str, operator: Literal["<", "<=", ">", ">="], place: Place) -> Any:
+    """Return the condition that a row compares so with a place; an index is searched for it."""
+    if not dialect().compares_rows:
+        beyond = Q(**{f"{column}__{LOOKUPS[operator[0]]}": place.moment})
+        return beyond | Q(**{column: place.moment, f"id__{LOOKUPS[operator]}": place.id})
+    moment: Any = Work._meta.get_field(column)
+    here = Func(F(column), F("id"), function="", output_field=BooleanField())
+    values = Value(place.moment, output_field=moment), Value(place.id)
+    there = Func(*values, function="", output_field=BooleanField())
+    joiner = f" {operator} "
+    return Func(here, there, template="%(expressions)s", arg_joiner=joiner, output_field=BooleanField())
+
+
+def place_after(works: QuerySet[Any], column: str, count: int) -> Place | None:
+    """Return the place of the last of so many works, the latest first; None when there are fewer."""
+    ordered = works.order_by(f"-{column}", "-id").values_list(column, "id")
+    found = ordered[count - 1 : count].first()
+    return found and Place._make(found)
+
+
+def ids_in_order(works: QuerySet[Any], most: int) -> list[str]:
+    """Return the ids of the first works in the order of an index, even where few works match."""
+    with by_index():
+        return list(works.values_list("pk", flat=True)[:most])
 
 
 class Page(NamedTuple):
@@ -175,3 +213,101 @@ def require_known(filters: Filters) -> None:
             ValueError(f"expected parameters among {', '.join(sorted(FILTERS))}; got: {', '.join(unknown)}."),
             "bulk-action-arguments",
         )
+
+
+# Works that have yet to run, page by page, without locks.
+
+
+class StoredWork(NamedTuple):
+    """What decides whether a work can run."""
+
+    id: str
+    type: str
+    queue: str
+    status: str
+    input: str
+
+
+def stored_works(statuses: Collection[Status], until: datetime) -> Iterator[list[StoredWork]]:
+    """Yield the works of these statuses that were queued until a moment, in that order, a few at a time.
+
+    Each statement reads at most ``WINDOW`` entries of an index. A list may be empty: other works were passed
+    over. Works that have changed their status meanwhile are left out.
+    """
+    selection, place = selection_of({}, statuses, until), None
+    allowed = frozenset(map(str, statuses))
+    while True:
+        page = selection.page(place, WINDOW)
+        for ids in chunked(page.ids, INPUTS):
+            stored = matching(rows(Work).all(), "id", ids, *StoredWork._fields)
+            found = {work.id: work for work in map(StoredWork._make, stored)}
+            yield [found[id] for id in ids if id in found and found[id].status in allowed]
+        if not page.ids:
+            yield []
+        if (place := page.next) is None:
+            return
+
+
+# Names that works have, found by one entry of an index each.
+
+NEXT_NAME = f"SELECT MIN({{column}}) FROM {WORK} WHERE status = 'pending' AND {{column}} > {{after}}"
+#: Where an index holds some works only, its condition is to be named.
+HAS_NAME = " AND NOT ({column} = '')"
+NAMES = f"""
+WITH RECURSIVE each(name, number) AS (
+    SELECT ({NEXT_NAME.format(column="{column}", after="''")}{HAS_NAME}), 1
+    UNION ALL
+    SELECT ({NEXT_NAME.format(column="{column}", after="each.name")}{HAS_NAME}), each.number + 1 FROM each
+    WHERE each.name IS NOT NULL AND each.number < %s
+)
+SELECT name FROM each WHERE name IS NOT NULL
+"""
+
+
+def pending_names(column: str, most: int) -> list[str]:
+    """Return the first queues, or fairness labels, that pending works have: at most so many."""
+    if dialect().recurses_by_index:
+        return [name for (name,) in fetch(NAMES.format(column=column), (most,))]
+    names: list[str] = []
+    statement = NEXT_NAME.format(column=column, after="%s")
+    while len(names) < most:
+        [(name,)] = fetch(statement, (names[-1] if names else "",))
+        if name is None:
+            break
+        names.append(name)
+    return names
+
+
+# The columns that a term names, by one statement.
+
+
+class Named(NamedTuple):
+    """Which columns have a term as their value in some work."""
+
+    id: bool
+    group_id: bool
+    chain_id: bool
+    unit: bool
+    about: bool
+    unit_of_type: bool
+
+
+def named_by(term: str, pair: tuple[str, str] | None, types: Sequence[str]) -> Named:
+    """Ask which columns have this term: ids, units of these types, what a pair of label and key names."""
+    in_types = f"type IN ({', '.join(['%s'] * len(types))}) AND unit = %s"
+    conditions: list[tuple[str, Sequence[str]]] = [
+        ("id = %s", (term,)),
+        ("group_id = %s", (term,)),
+        ("chain_id = %s", (term,)),
+        (in_types, (*types, term)) if types else never(),
+        never() if pair is None else ("about_type = %s AND about_id = %s", (pair[0].lower(), pair[1])),
+        never() if pair is None else ("type = %s AND unit = %s", pair),
+    ]
+    parts = ", ".join(f"EXISTS(SELECT 1 FROM {WORK} WHERE {sql})" for sql, _ in conditions)
+    [found] = fetch(f"SELECT {parts}", [param for _, params in conditions for param in params])
+    return Named._make(map(bool, found))
+
+
+def never() -> tuple[str, Sequence[str]]:
+    """Return the condition that no work meets."""
+    return "1 = 0", ()

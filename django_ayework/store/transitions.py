@@ -28,10 +28,9 @@ from django_ayework.store.bulk import (
 )
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, dialect, own_transaction, rows
+from django_ayework.store.dialects import Dialect
 from django_ayework.store.lanes import turns_of
 from django_ayework.store.rows import WorkRow
-
-# Carrying out transitions: compare-and-set on the status left, the delivery and the worker.
 
 #: The columns of a work that no worker holds, in any status.
 UNHELD = {"worker": None, "leased_until": None}
@@ -70,7 +69,7 @@ def in_turn(transitions: Sequence[Transition]) -> Sequence[Transition]:
     places = {transition.id: transition.place for transition in transitions if transition.place is not None}
     if not places:
         return transitions
-    turns = dict(zip(places, turns_of(list(places.values()), clock.now()), strict=True))
+    turns = turns_of(places, clock.now())
     return [
         replace(transition, sort_key=turns[transition.id], renews=(*transition.renews, "sort_key"))
         if transition.place
@@ -131,9 +130,9 @@ def moved_by(update: Update, held: Held) -> set[str]:
     The statement itself is the fence. The keys are in id order, and the statement locks the rows in the order
     of the keys: transactions of callers that lock several running works, such as a deletion, do so too.
     """
-    moved: set[str] = set()
-    for part in parts_of(update):
-        found = move_together(part, held.condition)
+    database, moved = dialect(), set[str]()
+    for part in parts_of(update, database):
+        found = move_together(part, held.condition, database)
         moved |= move_under_locks(part, held) if found is None else found
     return moved
 
@@ -142,12 +141,12 @@ class SomeStay(Exception):
     """Not all works of an update are where they were read; rolls the savepoint back."""
 
 
-def move_together(update: Update, condition: Condition) -> set[str] | None:
+def move_together(update: Update, condition: Condition, database: Dialect) -> set[str] | None:
     """Write works, and return which have moved; undo it, and return None, unless the database tells which."""
-    if dialect().has_arrays or len(update.keys) == 1:
-        return move(Work, update, condition)
+    if database.has_arrays or len(update.keys) == 1:
+        return move(Work, update, database, condition)
     with suppress(SomeStay), atomic():
-        if (found := move(Work, update, condition)) is None:
+        if (found := move(Work, update, database, condition)) is None:
             raise SomeStay
         return found
     return None
@@ -218,18 +217,18 @@ def renew(waiting: Sequence[tuple[WorkRow, WorkRow]]) -> None:
 
     Pending or scheduled, as the new start says; a blocked work stays blocked.
     """
-    update_rows(Work, {old.id: renewal_changes(old, new) for old, new in waiting})
-
-
-def renewal_changes(old: WorkRow, new: WorkRow) -> dict[str, Any]:
-    """Return the columns to write."""
-    blocked = old.status == Status.BLOCKED
-    return {
-        "status": old.status if blocked else new.status,
-        "input": new.input,
-        "priority": new.priority,
-        "run_at": new.run_at,
-    }
+    update_rows(
+        Work,
+        {
+            old.id: {
+                "status": old.status if old.status == Status.BLOCKED else new.status,
+                "input": new.input,
+                "priority": new.priority,
+                "run_at": new.run_at,
+            }
+            for old, new in waiting
+        },
+    )
 
 
 # Relocating: a work that waits goes to another queue, or to another place in its queue.
@@ -242,7 +241,7 @@ def relocate(works: Sequence[tuple[WorkRow, WorkRow]], now: datetime) -> None:
     """
     moved = [new for old, new in works if (old.queue, old.priority) != (new.queue, new.priority)]
     places = {new.id: new.place for new in moved if new.status == Status.PENDING and new.place is not None}
-    turns = dict(zip(places, turns_of(list(places.values()), now), strict=True)) if places else {}
+    turns = turns_of(places, now)
     update_rows(
         Work,
         {
@@ -273,7 +272,7 @@ def stage(now: datetime, limit: int) -> list[tuple[str, str, str]]:
         if ids:
             rows(Work).filter(id__in=ids).update(status=Status.PENDING)
         if places:  # each has its turn behind those that wait
-            turns = turns_of(list(places.values()), now)
+            turns = list(turns_of(places, now).values())
             write(Work, update_by_column(list(places), {"sort_key": turns}, {"status": str(Status.PENDING)}))
         return [(id, queue, type) for id, queue, type, *_ in found]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, F, Model, QuerySet, Value, When
+from django.db.models import Case, F, QuerySet, Value, When
 from django.db.models.functions import Length
 
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.states import Status
-from django_ayework.store.database import chunked, dialect, fetch, rows
+from django_ayework.store.bulk import rows_with
+from django_ayework.store.database import chunked, rows
 from django_ayework.store.dependencies import WaiterRow
-from django_ayework.store.groups import find_group
 
 #: Ids in one statement: a workflow of some thousand works is read by few statements.
 IDS = 2500
@@ -56,12 +56,6 @@ CHOICE = Case(
     When(status=str(Status.SUCCESS), then=Value(2)),
     default=Value(1),
 )
-
-
-def group_size(group: str) -> int:
-    """Return how many works a group has; 0 for none, as of a work that is alone."""
-    found = find_group(group)
-    return found.total if found else 0
 
 
 def members_of(group: str, total: int, limit: int) -> list[MemberRow]:
@@ -107,36 +101,14 @@ def last_members(chain_ids: Sequence[str]) -> list[MemberRow]:
 
 def waiters_among(ids: Sequence[str]) -> dict[str, WaiterRow]:
     """Read the waiters among these works."""
-    found = map(WaiterRow._make, matched(Waiter, "work_id", ids, WaiterRow._fields, len(ids)))
+    found = map(WaiterRow._make, rows_with(Waiter, "work_id", ids, WaiterRow._fields))
     return {waiter.work_id: waiter for waiter in found}
 
 
 def watched_by_these(waiters: Sequence[str], limit: int) -> list[WatchRow]:
     """Read what waiters watch, up to so many edges in all."""
-    edges = matched(Edge, "waiter_id", waiters, WatchRow._fields, limit)
+    edges = rows_with(Edge, "waiter_id", waiters, WatchRow._fields, limit)
     return [WatchRow(waiter, watched, bool(chain), outcome) for waiter, watched, chain, outcome in edges]
-
-
-#: Reads the rows of each id through the index of its column, whatever the statistics of the table say; see
-#: ``LATERAL`` in ``store.dependencies``. The ids are one parameter, however many they are.
-LATERAL = "CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {column} = v.v0 OFFSET 0) AS w"
-STRAIGHT = "STRAIGHT_JOIN {table} AS w ON w.{column} = v.v0"
-
-
-def matched(
-    model: type[Model], column: str, ids: Sequence[str], columns: Sequence[str], limit: int
-) -> list[tuple[Any, ...]]:
-    """Read columns of the rows that have one of these ids in a column, up to so many rows."""
-    database = dialect()
-    if not ids:
-        return []
-    if not database.reads_rows:
-        found = [rows(model).filter(**{f"{column}__in": some}) for some in chunked(ids, IDS)]
-        return [row for some in found for row in some.values_list(*columns)[:limit]][:limit]
-    join = (LATERAL if database.has_arrays else STRAIGHT).format(table=model._meta.db_table, column=column)
-    source = database.source([model._meta.get_field(column)])
-    sql = f"SELECT {', '.join(f'w.{name}' for name in columns)} FROM {source} {join} LIMIT %s"
-    return fetch(sql, [*database.source_params([list(ids)]), limit])
 
 
 def inputs_of(ids: Sequence[str], longest: int) -> dict[str, str]:

@@ -13,8 +13,7 @@ from django_ayework.rules.states import RETRYABLE, Status
 from django_ayework.store.causes import causes
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, by_index, run
-from django_ayework.store.selection import selection_of
-from django_ayework.store.walks import Place
+from django_ayework.store.selection import Place, selection_of
 from django_ayework.testing.factories import WorkFactory
 from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of
 

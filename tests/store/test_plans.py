@@ -236,11 +236,13 @@ class TestPlans:
     def test_works_of_many_labels_find_their_turns_by_an_entry_of_two_indexes_each(self):
         let_thousands_wait("flood")
         WorkFactory.create_batch(60)
-        places = [TurnPlace("default", "shop.add", 0, label) for label in ("flood", "another", "third")]
+        labels = ("flood", "another", "third")
+        places = {label: TurnPlace("default", "shop.add", 0, label) for label in labels}
         assert_finds_turns(plans_of(lambda: turns_of(places, clock.now())))
         if connection.vendor == "mysql":
             assert entries_read(lambda: turns_of(places, clock.now())) < 40
-        assert turns_of(places, clock.now()) == ["1767225600010000", *["1767225600001000"] * 2]
+        turns = ("1767225600010000", "1767225600001000", "1767225600001000")
+        assert turns_of(places, clock.now()) == dict(zip(labels, turns, strict=True))
 
     def test_pruning_one_type_reads_ended_works_of_that_type_alone(self):
         before = clock.now() + timedelta(minutes=1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_ayework.flow.retry import dead_ids, retry_each, retryable_in
+from django_ayework.flow.acts import dead_ids, retry_each, retryable_in
 from django_ayework.management.base import WorksCommand, refused
 from django_ayework.rules.states import Reason
 
@@ -42,6 +42,5 @@ class Command(WorksCommand):
             ids = retryable_in(options["group"])
         elif not ids:
             ids = dead_ids(options["type"], options["reason"])
-        refusals = retry_each(ids, options["again"]).refusals
-        retried = [id for id in ids if id not in refusals]
-        return retried, {id: str(refusal) for id, refusal in refusals.items()}
+        refused_works = retry_each(ids, options["again"]).refused
+        return [id for id in ids if id not in refused_works], refused_works
