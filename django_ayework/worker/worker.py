@@ -350,9 +350,11 @@ class Worker(Engine):
     def _claim_until_over(self, heartbeat: Heartbeat) -> None:
         """Claim and hand out until it is time to stop; an error costs a pause, never the loop."""
         recovery = Recovery(FIRST_RECOVERY, LONGEST_RECOVERY)
-        while not self._is_over():
+        while True:
+            self._wake.clear()  # before the check, so that a stop that comes after it ends the rest below
+            if self._is_over():
+                return
             heartbeat.beat()
-            self._wake.clear()
             trouble: BaseException | None = None
             try:
                 pause = self._turn()
