@@ -10,9 +10,9 @@ from typing import Any
 from django.dispatch import Signal
 
 from django_ayework.compat import after_fork_in_child
+from django_ayework.contrib.tasks.calls import Call, tasks
 from django_ayework.contrib.tasks.framework import AnyResult, task_backends, task_finished
 from django_ayework.contrib.tasks.results import get_result, result_of
-from django_ayework.contrib.tasks.types import Call, tasks
 from django_ayework.define.handles import Kind, WorkEvent, WorkState
 from django_ayework.documentation import logged
 from django_ayework.errors import WorkCancelled, WorkFailed

@@ -11,8 +11,8 @@ from typing import Any
 from django.core.checks import CheckMessage, Error
 
 from django_ayework.contrib.tasks import types
+from django_ayework.contrib.tasks.calls import task_with
 from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskBackend, InvalidTask
-from django_ayework.contrib.tasks.types import task_with
 from django_ayework.documentation import refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.retry import Retry

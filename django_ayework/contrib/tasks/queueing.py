@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django_ayework.contrib.tasks.announcements import send
+from django_ayework.contrib.tasks.calls import Call, name_of
 from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, normalize_json, task_enqueued
 from django_ayework.contrib.tasks.options import options_of
 from django_ayework.contrib.tasks.results import get_result, result_of
-from django_ayework.contrib.tasks.types import Call, name_of
 from django_ayework.define.options import checked
 from django_ayework.define.types import registry
 from django_ayework.flow.enqueue import insert

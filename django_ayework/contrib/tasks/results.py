@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from django_ayework.contrib.tasks.calls import Call, task_with, tasks
 from django_ayework.contrib.tasks.framework import (
     AnyResult,
     AnyTask,
@@ -13,7 +14,6 @@ from django_ayework.contrib.tasks.framework import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
-from django_ayework.contrib.tasks.types import Call, task_with, tasks
 from django_ayework.define.handles import WorkState
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented

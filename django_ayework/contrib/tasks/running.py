@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from django_ayework.contrib.tasks.announcements import Attempts, attempts, send
+from django_ayework.contrib.tasks.calls import Call, tasks
 from django_ayework.contrib.tasks.framework import AnyResult, TaskContext, normalize_json, task_started
 from django_ayework.contrib.tasks.results import get_result, result_of
-from django_ayework.contrib.tasks.types import Call, tasks
 from django_ayework.worker.transactions import in_thread
 
 

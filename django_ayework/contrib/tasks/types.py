@@ -1,16 +1,14 @@
-"""Tasks as types of work, and the stored parts of enqueued tasks.
-
-Each task is a type of its own, named by the module and the name of its function.
-"""
+"""Tasks as types of work: each is a type of its own, named by the module and the name of its function."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from django_ayework.contrib.tasks.calls import Call, name_of, tasks
 from django_ayework.contrib.tasks.framework import AnyTask
 from django_ayework.contrib.tasks.options import options_of
 from django_ayework.define.context import Context
@@ -20,21 +18,6 @@ from django_ayework.errors import ImproperWork
 
 #: Is called with each event of a task; a path, as it imports models.
 ON_EVENT = "django_ayework.contrib.tasks.announcements.on_event"
-#: The first task that was built of each function, by the name of its type.
-tasks: dict[str, AnyTask] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The stored part of an enqueued task: its arguments, and its ``Task``'s options besides the queue."""
-
-    args: list[Any]
-    kwargs: dict[str, Any]
-    alias: str
-    takes_context: bool
-    run_after: str | None = None  # in ISO format
-
-
 #: The signature of every handler: the context, then the stored call by name.
 SIGNATURE = inspect.Signature(
     [
@@ -42,19 +25,6 @@ SIGNATURE = inspect.Signature(
         *inspect.signature(Call).parameters.values(),
     ]
 )
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of the type whose works call this function."""
-    return f"{function.__module__}.{function.__qualname__}"
-
-
-def task_with(task: AnyTask, **changes: Any) -> AnyTask:
-    """Return a copy of a task without validating it: a stored task may no longer be valid."""
-    copy: AnyTask = object.__new__(type(task))
-    for each in fields(task):
-        object.__setattr__(copy, each.name, changes.get(each.name, getattr(task, each.name)))
-    return copy
 
 
 def register(task: AnyTask) -> None:
