@@ -24,6 +24,7 @@ from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
+from django_ayework.rules.formatting import counted
 from django_ayework.rules.identity import require_work_id
 from django_ayework.rules.states import LIVE, Outcome, Status, is_terminal
 from django_ayework.store import deletion, transitions
@@ -314,7 +315,9 @@ def delete_chains(chains: Sequence[Chain], cascade: bool = False) -> list[str]:
         if step.status == Status.RUNNING:
             unit_of_work.effects.revoked[step.id] = AbortReason.NOT_FOUND
     if chain_ids:
-        log = partial(logger.info, "Deleted %d chains: %s", len(chain_ids), ", ".join(chain_ids[:10]))
+        log = partial(
+            logger.info, "Deleted %s: %s", counted(len(chain_ids), "chain"), ", ".join(chain_ids[:10])
+        )
         unit_of_work.effects.after.append(log)
     flush(unit_of_work)
     return chain_ids

@@ -19,6 +19,7 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import documented, refused_as, text_with_notes
 from django_ayework.errors import AyeworkError, did_you_mean
 from django_ayework.flow.startup_checks import text_of_trouble
+from django_ayework.rules.formatting import counted
 from django_ayework.store.database import alias
 
 
@@ -92,7 +93,9 @@ class WorksCommand(JSONCommand):
         except AyeworkError as refusal:
             raise refused_as(CommandError, refusal) from refusal
         hints = [] if done or refusals else hints_on_type(options["type"])
-        text = "\n".join([f"{self.acted.capitalize()} {len(done)} works.", *refusals.values(), *hints])
+        text = "\n".join(
+            [f"{self.acted.capitalize()} {counted(len(done), 'work')}.", *refusals.values(), *hints]
+        )
         self.answer({self.acted: done, "refused": refusals}, text, options)
         if refusals:
             number = len(done) + len(refusals)

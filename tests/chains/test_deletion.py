@@ -114,7 +114,7 @@ def test_the_log_names_what_went(caplog):
     caplog.set_level(logging.INFO, "django_ayework")
     delete_chains(handle.id)
     drain()
-    assert f"Deleted 1 chains: {handle.id}" in caplog.text
+    assert f"Deleted 1 chain: {handle.id}" in caplog.text
 
 
 # --- works that stay ------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ def test_an_unknown_type_to_retry_is_answered_with_the_nearest(
 ) -> None:
     assert call("ayework_retry", "--type", type) == f"Retried 0 works.\n{hint}"
     DeadLetterFactory(type=type)  # known or not
-    assert call("ayework_retry", "--type", type) == "Retried 1 works.\n"
+    assert call("ayework_retry", "--type", type) == "Retried 1 work.\n"
 
 
 def test_a_refused_retry_does_not_undo_the_others(dead: dict[str, Any]) -> None:
@@ -220,5 +220,5 @@ def test_a_success_is_run_again_if_that_is_said(call: Any) -> None:
     drain()
     with pytest.raises(CommandError, match="1 of 1 works could not be retried"):
         call("ayework_retry", done.id)
-    assert call("ayework_retry", done.id, "--again") == "Retried 1 works.\n"
+    assert call("ayework_retry", done.id, "--again") == "Retried 1 work.\n"
     assert Work.objects.get(status="pending").parent_id == done.id

@@ -8,6 +8,7 @@ from django.core.management.base import CommandParser
 
 from django_ayework.flow.maintenance import prune
 from django_ayework.management.base import JSONCommand, refused
+from django_ayework.rules.formatting import counted
 
 
 class Command(JSONCommand):
@@ -30,4 +31,4 @@ class Command(JSONCommand):
         deleted = 0
         while batch := prune(options["batch"]):
             deleted += batch
-        self.answer({"deleted": deleted}, f"Deleted {deleted} works.", options)
+        self.answer({"deleted": deleted}, f"Deleted {counted(deleted, 'work')}.", options)
