@@ -16,7 +16,6 @@ from django_ayework.rules.states import Status
 from django_ayework.store import backlog, claims, deletion, dependencies, lanes, transitions
 from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic
-from django_ayework.store.deletion import erase, lock_steps, steps_among
 from django_ayework.store.dependencies import (
     Outcomes,
     Place,
@@ -323,10 +322,10 @@ class TestPlans:
     def test_deleting_reads_the_works_of_the_chains_alone(self, chains):
         ids = [f"f{number}" for number in range(1, chains + 1)]
         later = [WorkFactory(chain_id=id, chain_index=1).id for id in ids]
-        assert_reads_through("ayework_chain", plans_of(lambda: steps_among(ids)))
+        assert_reads_through("ayework_chain", plans_of(lambda: deletion.steps_among(ids)))
         with atomic():
-            plans = plans_of(lambda: lock_steps([*ids, *later]))
-        plans += plans_of(lambda: erase([*ids, *later]))
+            plans = plans_of(lambda: deletion.lock_steps([*ids, *later]))
+        plans += plans_of(lambda: deletion.erase([*ids, *later]))
         assert not any(map(scans_table, plans)), plans
 
     def test_a_page_of_a_chain_reads_its_steps_alone_in_order(self):
