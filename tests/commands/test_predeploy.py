@@ -16,7 +16,7 @@ from django_ayework.documentation import entry_url
 from django_ayework.management.commands import ayework_predeploy
 from django_ayework.models import Work
 from django_ayework.rules.codec import CustomType, RichJSON
-from django_ayework.store import waiting
+from django_ayework.store import selection
 from django_ayework.testing.factories import ScheduleFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, notify, pay
 
@@ -201,9 +201,9 @@ def test_a_schedule_that_no_code_declares_is_a_note() -> None:
 
 
 def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "WINDOW", 7)
+    monkeypatch.setattr(selection, "WINDOW", 7)
     monkeypatch.setattr("django_ayework.store.selection.WINDOW", 7)
-    monkeypatch.setattr(waiting, "INPUTS", 3)
+    monkeypatch.setattr(selection, "INPUTS", 3)
     WorkFactory.create_batch(20, type="shop.gone")
     WorkFactory.create_batch(15, status="success")
     assert predeploy().found == {("work", "unknown_type", "shop.gone", "", 20)}
@@ -224,7 +224,7 @@ def test_each_group_is_printed_with_its_entry() -> None:
 
 def test_a_long_check_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ayework_predeploy, "EVERY", 0.0)
-    monkeypatch.setattr(waiting, "INPUTS", 2)
+    monkeypatch.setattr(selection, "INPUTS", 2)
     WorkFactory.create_batch(3, type="shop.gone")
     lines = predeploy().progress.splitlines()
     assert [line.partition(" looked at in ")[0] for line in lines] == ["2 works", "3 works"]

@@ -133,9 +133,9 @@ def test_processes_that_die_again_and_again_are_given_time(env):
 
 def test_a_process_that_somebody_else_stops_is_replaced(env):
     with supervisor(env) as process:
-        stopped, other = children()
-        os.kill(stopped, signal.SIGTERM)
-        eventually(lambda: len(at_work()) == 2 and stopped not in at_work())
+        leaving, other = children()
+        os.kill(leaving, signal.SIGTERM)
+        eventually(lambda: len(at_work()) == 2 and leaving not in at_work())
         assert other in at_work()
         stopped(process)
     assert not Attempt.objects.exists()
