@@ -19,7 +19,6 @@ from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
 from django_ayework.define.types import registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import explain_row
-from django_ayework.flow.options import StoredOptions, decode_options
 from django_ayework.flow.payloads import (
     StoredRequest,
     codec_of,
@@ -27,6 +26,7 @@ from django_ayework.flow.payloads import (
     input_for_people,
     releases_for_people,
 )
+from django_ayework.flow.stored_options import StoredOptions, decode_options
 from django_ayework.flow.words import in_words
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS

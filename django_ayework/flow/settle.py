@@ -1,8 +1,8 @@
 """Settling: the outcomes of attempts, and all that follows from them, in one transaction.
 
-Rows are locked in one order: works first, then waiters wave by wave (each in id order), then groups in id
-order. Transitions come before everything else. They are the fence: only for works that moved anything else is
-written.
+Rows are locked in one order: the works whose attempts have ended, then waiters wave by wave, then groups.
+Each statement locks in id order. Transitions come before everything else. They are the fence: only for works
+that moved anything else is written.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ _unanswered: dict[tuple[str, int], tuple[Settlement, Effects]] = {}
 
 
 def settle(settlements: Sequence[Settlement]) -> Report:
-    """Write the outcomes of attempts that this process holds; late ones move nothing and are reported.
+    """Write the outcomes of attempts that this process holds.
+
+    An outcome whose work was taken by another worker changes nothing; its id is among ``refused``.
 
     A settlement that is refused because an earlier try has carried it out, whose commit got no answer, counts
     as moved.
@@ -193,7 +195,7 @@ def record_all(unit_of_work: UnitOfWork, won: Sequence[Settlement]) -> None:
     """
     unit_of_work.continuing.update(settlement.row.chain for settlement in won if continues(settlement.ending))
     keeping = {type for type in {settlement.row.type for settlement in won} if keeps_attempts(type)}
-    tells_groups = group_done_has_receivers()  # each work that is alone is a group
+    tells_groups = group_done_has_receivers()  # a work without a group counts as a group of one
     plain: list[Settlement] = []
     for settlement in won:
         row, ending = settlement.row, settlement.ending
@@ -322,7 +324,7 @@ def attempt_row(row: WorkRow, outcome: Outcome, now: datetime, error: str = "") 
 def confirm(settlements: Sequence[Settlement]) -> set[str]:
     """Return which of these were settled by a try whose commit got no answer, and carry out its effects.
 
-    They were refused just now: so no such transaction is under way any more, as it would hold their rows.
+    Their refusal has locked their rows, so the transaction of the earlier try is over.
     """
     tries = [_unanswered[each.key] for each in settlements if each.key in _unanswered]
     settled = settled_already([settlement for settlement, _ in tries])

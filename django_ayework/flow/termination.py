@@ -51,9 +51,9 @@ NAMED = 5
 def lock_if_there(id: str) -> tuple[WorkRow | None, WaiterRow | None]:
     """Lock a work; return its row, and its waiter if the work waits or has waited for others.
 
-    The waiter's lock comes before the work's, as in every settlement, so that the two cannot deadlock. The
-    waiters that watch the work are locked later, when its end is written: locked before the work's row they
-    would meet a settlement of that work in the opposite order.
+    The work's own waiter is locked before the work, as in a settlement that decides that waiter, so that the
+    two cannot deadlock. The waiters that watch the work are locked later, when its end is written: a
+    settlement of that work has locked the work before them.
     """
     waiter = lock_waiters([id]).get(id)
     return lock_rows([id]).get(id), waiter

@@ -68,7 +68,8 @@ RETRYABLE: Final = frozenset({Status.DEAD, Status.CANCELLED})
 WAITING: Final = LIVE - {Status.RUNNING}
 Status.terminal = TERMINAL
 
-#: Every move there is: from a status, to the statuses it may become. The page "The life of a work" draws it.
+#: Every move by a claim, a settlement or an act: from a status, to the statuses it may become. The page "The
+#: life of a work" draws it. A newer start also makes a pending work scheduled: ``transitions.renew``.
 MOVES: Final[dict[Status, frozenset[Status]]] = {
     Status.BLOCKED: frozenset(
         {Status.PENDING, Status.SCHEDULED, Status.SUCCESS, Status.DEAD, Status.CANCELLED}
@@ -99,7 +100,7 @@ LASTING = ("attempt", "run_at", "deadline", "group_id", "chain_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """The new values of a row, if it is still in one of ``leaves``, at this ``delivery`` of ``worker``.
+    """The new values of a row, written if its status is in ``leaves``, and delivery and worker are as read.
 
     The delivery alone does not name a claim: a crash of the server may lose the last claims, and the next
     claim of a work then has the same number. Without a worker, any may hold the work.

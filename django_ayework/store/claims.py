@@ -173,7 +173,7 @@ def rows_leased(found: Iterable[tuple[Any, ...]], lease: Lease) -> list[WorkRow]
 
 def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
     """Lease the first works of some lanes, a lane at a time; see ``claim()``."""
-    claim_lane = claim_lane_of_sqlite if dialect().returns_updated else claim_lane_under_locks
+    claim_lane = claim_lane_of_sqlite if dialect().returns_updated else claim_lane_of_mysql
     if len(caps) == 1:
         return claim_lane(queue, *next(iter(caps.items())), lease)
     with atomic():
@@ -197,7 +197,7 @@ def claim_lane_of_sqlite(queue: str, type: str, number: int, lease: Lease) -> li
     ]
 
 
-def claim_lane_under_locks(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
+def claim_lane_of_mysql(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
     """Lease the first works of a lane that no other transaction has locked."""
     pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
     return lock_and_lease(pending.order_by(*ORDER_IN_LANE)[:number], lease)

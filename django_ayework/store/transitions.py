@@ -1,4 +1,7 @@
-"""The one writer of ``status``: compare-and-set on the status left, the delivery and the worker."""
+"""The one writer of ``status`` besides a claim: a row moves if status, delivery and worker are as read.
+
+An insert writes the first status, and ``store/claims.py`` writes ``running``.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
 
 
 def in_turn(transitions: Sequence[Transition]) -> Sequence[Transition]:
-    """Return transitions with the turns of works that go back to where they take turns."""
+    """Add the sort keys of their turns to transitions that put works back among those that take turns."""
     places = {transition.id: transition.place for transition in transitions if transition.place is not None}
     if not places:
         return transitions
@@ -81,7 +84,7 @@ def in_turn(transitions: Sequence[Transition]) -> Sequence[Transition]:
 def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]:
     """Let works that this worker runs become successful; return the ids that moved, as :func:`apply` does.
 
-    Three columns differ, and all others are the same for all works that found nothing.
+    One statement writes all works that start no group and no chain: only their results differ.
     """
     shared = {
         "status": str(Status.SUCCESS),
@@ -105,13 +108,13 @@ def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]
 
 
 class Held(NamedTuple):
-    """Where works are that move: their statuses, and the worker that holds them (None: any, or none)."""
+    """The state that a row must be in to move: one of the statuses, and the worker (None: any, or none)."""
 
     statuses: frozenset[Status]
     worker: str | None
 
     def covers(self, status: str, worker: str | None) -> bool:
-        """Tell whether a row with these values is there."""
+        """Tell whether a row with these values is in that state."""
         return status in self.statuses and self.worker in (None, worker)
 
     @property
@@ -125,7 +128,7 @@ class Held(NamedTuple):
 
 
 def moved_by(update: Update, held: Held) -> set[str]:
-    """Write works that are held so, and are what the update requires; return the ids of those.
+    """Write the rows that are in this state and have the required values; return their ids.
 
     The statement itself is the fence. The keys are in id order, and the statement locks the rows in the order
     of the keys: transactions of callers that lock several running works, such as a deletion, do so too.
@@ -142,7 +145,10 @@ class SomeStay(Exception):
 
 
 def move_together(update: Update, condition: Condition, database: Dialect) -> set[str] | None:
-    """Write works, and return which have moved; undo it, and return None, unless the database tells which."""
+    """Write the rows and return the ids of those that moved.
+
+    Return None, with nothing written, if some did not move and the database cannot say which.
+    """
     if database.has_arrays or len(update.keys) == 1:
         return move(Work, update, database, condition)
     with suppress(SomeStay), atomic():
@@ -153,7 +159,7 @@ def move_together(update: Update, condition: Condition, database: Dialect) -> se
 
 
 def move_under_locks(update: Update, held: Held) -> set[str]:
-    """Lock the rows in id order, see which still stand where they were read, write those."""
+    """Lock the rows in id order, and write those that are still as they were read."""
     locked = rows(Work).select_for_update().filter(id__in=update.keys).order_by("id")
     standing = {
         id: delivery
@@ -213,7 +219,7 @@ def release(
 
 
 def renew(waiting: Sequence[tuple[WorkRow, WorkRow]]) -> None:
-    """Write what the second row of each pair brings on the first, which the caller has locked.
+    """Copy input, priority and start from the second row of each pair to the first, locked by the caller.
 
     Pending or scheduled, as the new start says; a blocked work stays blocked.
     """

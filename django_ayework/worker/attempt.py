@@ -76,7 +76,8 @@ def run(
 ) -> list[Ended]:
     """Run a work or a batch in this thread; return how each attempt ended.
 
-    ``guard`` surrounds handler and conclusion. The settlement of a ``settled`` delivery is written already.
+    ``guard`` surrounds handler and conclusion. If ``delivery.settled``, the handler's own transaction has
+    written the settlement already.
     """
     call, ended = opened(load, services)
     if call is None:
@@ -117,9 +118,9 @@ async def in_thread_if(is_needed: bool, act: Callable[[], T]) -> T:
 
 
 def require_recordable(error: BaseException) -> None:
-    """Raise Ctrl-C again that stops a test which drains: it comes in the main thread, where no worker runs.
+    """Raise a KeyboardInterrupt of the main thread again: there it stops a test that drains.
 
-    Any other error of a handler, KeyboardInterrupt in a thread of a worker too, ends its attempt.
+    Any other error of a handler ends its attempt; so does KeyboardInterrupt in a thread of a worker.
     """
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         raise error

@@ -12,7 +12,7 @@ from django_ayework.contrib.prometheus.series import place_labels, type_label
 from django_ayework.define.handles import Kind
 from django_ayework.define.types import registry
 from django_ayework.flow.events import EventBatch, EventItem, Happened
-from django_ayework.flow.options import DEFAULT_QUEUE
+from django_ayework.flow.stored_options import DEFAULT_QUEUE
 from django_ayework.rules.states import Outcome, Reason, Status
 
 Item = TypeVar("Item", bound=EventItem)
