@@ -52,6 +52,7 @@ def test_a_supervisor_serves_the_sum_of_its_processes_those_that_have_ended_incl
         old = children()
         enqueue_many([add(a=1, b=2) for _ in range(JOBS)])
         eventually(lambda: has_ended(url, JOBS))
+        eventually(lambda: value(fetched(url), "ayework_workers_started_total") == 2)
         os.kill(old[0], signal.SIGKILL)
         children(3)  # with the row of the one that was killed
         enqueue_many([add(a=1, b=2) for _ in range(JOBS)])
