@@ -251,7 +251,7 @@ def stored_works(statuses: Collection[Status], until: datetime) -> Iterator[list
 # Names that works have, found by one entry of an index each.
 
 NEXT_NAME = f"SELECT MIN({{column}}) FROM {WORK} WHERE status = 'pending' AND {{column}} > {{after}}"
-#: Where an index holds some works only, its condition is to be named.
+#: Queries repeat the condition of an index that holds some works only.
 HAS_NAME = " AND NOT ({column} = '')"
 NAMES = f"""
 WITH RECURSIVE each(name, number) AS (

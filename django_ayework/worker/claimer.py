@@ -136,7 +136,7 @@ class Commands:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is to be claimed."""
+        """Whether the worker claims nothing."""
         return self.registration.quiet
 
     def obey(self, command: str) -> None:

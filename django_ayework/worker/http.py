@@ -163,7 +163,7 @@ class MetricsServer(HttpServer):
 
 
 def export(end: socket.socket, server: MetricsServer) -> int:
-    """Serve the page in a child of a supervisor until that has gone or sends SIGTERM; return the exit status.
+    """Serve the page in a child of a supervisor until it ends or sends SIGTERM; return the exit status.
 
     The child runs no works: a page that is slow to make holds up neither workers nor their supervisor.
     """
