@@ -187,7 +187,7 @@ def is_stopped_without_locks(process: subprocess.Popen[str]) -> bool:
 
 
 def is_started() -> bool:
-    """Whether a new work is taken by a worker that goes on, and not by a claim that was under way elsewhere."""
+    """Whether a new work is taken by a worker that goes on, and not by a claim that was under way."""
     try:
         return enqueue(quick(number=1)).result(timeout=1) == 1
     except WaitTimeout:
