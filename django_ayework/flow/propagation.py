@@ -58,7 +58,7 @@ class AttemptOfRows(RunningAttempt):
     of a propagator is reported, and its block is left out. What propagators do not ask for is not made.
     """
 
-    __slots__ = ("_arguments", "_blocks", "_headers", "_logged", "_rows", "_work_type", "_works")
+    __slots__ = ("_arguments", "_blocks", "_logged", "_rows", "_work_type", "_works", "headers")
 
     def __init__(
         self, rows: Sequence[WorkRow], work_type: AnyWorkType, arguments: Mapping[str, Any], is_batch: bool
@@ -70,14 +70,7 @@ class AttemptOfRows(RunningAttempt):
         self._work_type = work_type
         self._arguments = arguments
         self._works: list[AttemptedWork] | None = None
-        self._headers: Mapping[str, str] | None = None
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the first work."""
-        if self._headers is None:
-            self._headers = headers_of(self._rows[0].options)
-        return self._headers
+        self.headers: Mapping[str, str] = headers_of(rows[0].options)
 
     @property
     def works(self) -> Sequence[AttemptedWork]:
@@ -99,7 +92,15 @@ class AttemptOfRows(RunningAttempt):
     def attach(self, logged: AbstractContextManager[None]) -> bool:
         """Ask the propagators for their blocks, to enter within ``logged``; return whether there are any."""
         self._logged = logged
-        self._blocks = attached_blocks(self)
+        self._blocks: list[AbstractContextManager[Any]] = []
+        for propagator in propagators:
+            try:
+                block = propagator.attach(self)
+            except BaseException as error:
+                report(error, "hook", f"the propagator {propagator!r} could not be attached")
+            else:
+                if block is not None:
+                    self._blocks.append(block)
         return bool(self._blocks)
 
     def failed(self, id: str, error: BaseException, decision: AttemptDecision | None) -> None:
@@ -110,7 +111,14 @@ class AttemptOfRows(RunningAttempt):
 
     def __enter__(self) -> None:
         self._logged.__enter__()
-        self._blocks = [block for block in self._blocks if entered(block)]
+        blocks, self._blocks = self._blocks, []
+        for block in blocks:
+            try:
+                block.__enter__()
+            except BaseException as error:
+                report(error, "hook", f"the block of a propagator ({block!r}) could not be entered")
+            else:
+                self._blocks.append(block)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -144,27 +152,3 @@ def headers_watched_by(waiters: Sequence[str], limit: int) -> list[Mapping[str, 
     """Return the headers of the first works and chains that these watch, of those that have any."""
     ids = [id for waiter in waiters for id, _ in watched_by(waiter, limit)]
     return [headers for text in options_of(ids[:limit]) if (headers := headers_of(text))]
-
-
-def attached_blocks(attempt: RunningAttempt) -> list[AbstractContextManager[Any]]:
-    """Return the blocks of all propagators; an error of one is reported, and its block is left out."""
-    blocks = []
-    for propagator in propagators:
-        try:
-            block = propagator.attach(attempt)
-        except BaseException as error:
-            report(error, "hook", f"the propagator {propagator!r} could not be attached")
-        else:
-            if block is not None:
-                blocks.append(block)
-    return blocks
-
-
-def entered(block: AbstractContextManager[Any]) -> bool:
-    """Enter a block of a propagator; return whether that succeeded."""
-    try:
-        block.__enter__()
-    except BaseException as error:
-        report(error, "hook", f"the block of a propagator ({block!r}) could not be entered")
-        return False
-    return True
