@@ -223,7 +223,7 @@ class Settings:
     doer: Annotated[Doer | None, read_doer] = None  # of types without one; None: CONCURRENCY slots
     on_event: Hook = None  # called with every WorkEvent, after commit
     on_error: Hook = None  # called with (exception, phase); phase: "commit", "queue", "hook", "pubsub"
-    on_failure: Hook = None  # given (exception, FailureInfo); may return "retry", "abort", Defer(…)
+    on_failure: Hook = None  # given (exception, FailureInfo); may return "retry", "abort" or an exception
     log_context: Hook = None  # given (input, type); returns fields for the log records of an attempt
     middleware: Annotated[tuple[Middleware, ...], read_middleware] = ()  # the outermost first
     on_backlog: Hook = None  # called with a BacklogInfo once tasks have waited for too long
