@@ -229,7 +229,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
             self.log_change(request, obj, sentence)
             messages.success(request, sentence)
         else:
-            messages.warning(request, _("It is %(state)s by now.") % state)
+            messages.warning(request, _("It is %(state)s now.") % state)
 
 
 def action_named(name: str) -> ObjectAction | None:

@@ -112,7 +112,7 @@ class LoggedButtonsAdmin(ButtonsAdmin):
     def press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> None:
         """Carry out a command for the user of a request; show and log it."""
         if not self.offers(button, obj):
-            messages.warning(request, _("%(object)s: nothing was to be done.") % {"object": obj})
+            messages.warning(request, _("%(object)s: there was nothing to do.") % {"object": obj})
         elif self.pressed(button, request, [obj]):
             messages.success(request, button.said % {"name": getattr(obj, "name", "") or obj})
 

@@ -45,11 +45,11 @@ def summary(periods: Sequence[Period]) -> str:
         "failed": f"{sum(period.failed for period in periods):,}",
         "died": f"{sum(period.died for period in periods):,}",
     }
-    text = _("%(succeeded)s succeeded, %(failed)s failed and were to be repeated, %(died)s died") % figures
+    text = _("%(succeeded)s succeeded, %(failed)s attempts failed, %(died)s died") % figures
     if most is None or not most.succeeded:
         return text
     peak = {"most": f"{most.succeeded:,}", "at": date_format(localtime(most.start), "H:i"), "text": text}
-    return _("%(text)s; the most at once were %(most)s at %(at)s") % peak
+    return _("%(text)s; the peak was %(most)s at %(at)s") % peak
 
 
 def axis(periods: Sequence[Period]) -> list[str]:

@@ -54,7 +54,7 @@ class WorkControlForm(Form):
         fields: ClassVar[Any] = ("scope", "name", "paused", *OF_TYPES)
         help_texts: ClassVar[Any] = {
             "name": gettext_lazy("The name of a type or of a queue."),
-            "paused": gettext_lazy("Nothing more is claimed; what runs goes on."),
+            "paused": gettext_lazy("Workers claim no more of its works; running works continue."),
             "priority": gettext_lazy("Types of a larger priority are served first within their queue."),
             "weight": gettext_lazy("The share of the queue among types of the same priority; 20 unless set."),
             "max_running": gettext_lazy("How many may run at a time in the whole fleet; 0 is no limit."),
@@ -203,7 +203,7 @@ class WorkControlAdmin(QueueAdmin):
         before = self.get_queryset(request).filter(scope=target.scope, name=target.name).first()
         sentence = changes.differences(labels_of(values), values_of(before), values)
         if not sentence:
-            messages.info(request, _("%(name)s: nothing was to be changed.") % {"name": target.name})
+            messages.info(request, _("%(name)s: there was nothing to change.") % {"name": target.name})
             return
         write(target.scope, target.name, **values)
         row = self.get_queryset(request).get(scope=target.scope, name=target.name)

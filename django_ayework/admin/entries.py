@@ -34,7 +34,7 @@ LOGGED = 200
 def kind_of(key: str) -> str:
     """Return what a key is for, in words."""
     found = (str(text) for beginning, text in KINDS.items() if key.startswith(beginning))
-    return next(found, _("a text of the Store, which code of the project or a rate limit keeps"))
+    return next(found, _("a text that the project's code or a rate limit keeps in the Store"))
 
 
 # Columns
@@ -101,7 +101,7 @@ class StoreEntryAdmin(lists.PageAdmin):
         """Return the page of an entry."""
         facts = [
             Fact(_("key"), pages.printable(obj.key), wide=True),
-            Fact(_("what it is"), kind_of(obj.key), wide=True),
+            Fact(_("purpose"), kind_of(obj.key), wide=True),
             Fact(_("expires"), _("never") if obj.expires_at is None else pages.full_moment(obj.expires_at)),
             Fact(
                 _("value"),

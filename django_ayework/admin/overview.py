@@ -154,7 +154,7 @@ class OverviewAdmin(lists.QueueAdmin):
         before = {field: getattr(row or WorkControl(), field) for field in changes}
         changed = {field: value for field, value in changes.items() if value != before[field]}
         if not changed:
-            messages.info(request, _("%(name)s is as you want it already.") % {"name": name})
+            messages.info(request, _("%(name)s has these values already.") % {"name": name})
             return
         text = " ".join(change_text(field, before[field], value) for field, value in changed.items())
         with transaction.atomic(using=alias()):

@@ -37,14 +37,14 @@ ANNOUNCED = {
     ProblemCode.QUEUE_NOT_SERVED: gettext_lazy("No worker serves a queue:"),
     ProblemCode.QUEUE_PAUSED: gettext_lazy("A queue is paused:"),
     ProblemCode.TYPE_NOT_TAKEN: gettext_lazy("No worker takes a type:"),
-    ProblemCode.WORKER_TROUBLE: gettext_lazy("A worker is in trouble."),
+    ProblemCode.WORKER_TROUBLE: gettext_lazy("A worker reports a problem."),
     ProblemCode.TYPE_FLOODS: gettext_lazy("A type floods:"),
-    ProblemCode.BACKLOG_GROWS: gettext_lazy("All slots are busy, and much waits."),
+    ProblemCode.BACKLOG_GROWS: gettext_lazy("All slots are busy, and many works wait."),
     ProblemCode.DEATHS_RISE: gettext_lazy("More works die than before."),
     ProblemCode.AT_LIMIT: gettext_lazy("A type is at its limit:"),
     ProblemCode.TYPE_PAUSED: gettext_lazy("A type is paused:"),
     ProblemCode.SCHEDULE_FAILS: gettext_lazy("A schedule fails:"),
-    ProblemCode.WORKER_SILENT: gettext_lazy("A worker is silent."),
+    ProblemCode.WORKER_SILENT: gettext_lazy("A worker sends no heartbeat."),
     ProblemCode.ALL_WELL: gettext_lazy("All is well."),
 }
 #: Problems about a queue or a type that pausing, or resuming, it in place mends.
@@ -415,7 +415,7 @@ def worker_state(worker: WorkerFigures) -> str:
 def schedules_table(seen: Overview, links: Links) -> Table:
     """Return the schedules that are due next."""
     found = [schedule_row(schedule, links, seen.at) for schedule in seen.schedules]
-    return Table(_("Next schedules"), _("schedule"), found, "" if found else _("None is due."))
+    return Table(_("Next schedules"), _("schedule"), found, "" if found else _("No schedule is due."))
 
 
 def schedule_row(schedule: ScheduleFigures, links: Links, now: datetime) -> Row:

@@ -144,7 +144,7 @@ def why(work: Any, tallies: Mapping[str, tuple[int, int]]) -> str:
 
 def of_pending(work: Any) -> str:
     """Return the sentence for a work that is due."""
-    text = _("It is due since {moment}, and waits for a worker that serves the queue {queue}.")
+    text = _("It has been due since {moment}, and waits for a worker that serves the queue {queue}.")
     return format_html(text, moment=pages.moment(work.run_at, clock.now()), queue=work.queue)
 
 
@@ -153,7 +153,7 @@ def of_scheduled(work: Any) -> str:
     at = pages.moment(work.run_at, clock.now())
     if not work.attempt:
         return format_html(_("It starts at {moment}."), moment=at)
-    text = _("It is tried again at {moment}, after: {error}")
+    text = _("It will be tried again at {moment}. Its last error: {error}")
     return format_html(text, moment=at, error=pages.error_line(work.error_start))
 
 
@@ -161,7 +161,7 @@ def of_running(work: Any) -> str:
     """Return the sentence for a work that runs."""
     since = pages.moment(work.started_at, clock.now())
     progress = lists.progress_of(work.progress)
-    return format_html(_("It runs since {moment}. {progress}"), moment=since, progress=progress)
+    return format_html(_("It has run since {moment}. {progress}"), moment=since, progress=progress)
 
 
 def of_success(work: Any) -> str:

@@ -51,7 +51,7 @@ STATES: dict[State, tuple[str, Any]] = {
 RUN = LoggedButton(
     "run",
     gettext_lazy("Run now"),
-    gettext_lazy("Fire once, beside its occurrences."),
+    gettext_lazy("Fire once now, in addition to its occurrences."),
     logged=gettext_lazy("Run by hand. It was %(state)s."),
     said=gettext_lazy("The schedule %(name)s was run."),
     selected=gettext_lazy("Run selected schedules now"),
@@ -60,7 +60,7 @@ RUN = LoggedButton(
 PAUSE = LoggedButton(
     "pause",
     gettext_lazy("Pause"),
-    gettext_lazy("Fire no more; works that were queued go on."),
+    gettext_lazy("Stop firing; queued works continue."),
     logged=gettext_lazy("Paused. It was %(state)s."),
     said=gettext_lazy("The schedule %(name)s was paused."),
     selected=gettext_lazy("Pause selected schedules"),
@@ -69,9 +69,9 @@ PAUSE = LoggedButton(
 RESUME = LoggedButton(
     "resume",
     gettext_lazy("Resume"),
-    gettext_lazy("Go on from now; nothing is caught up."),
+    gettext_lazy("Fire again from now on; missed occurrences are not caught up."),
     logged=gettext_lazy("Resumed. It was %(state)s."),
-    said=gettext_lazy("The schedule %(name)s goes on from now."),
+    said=gettext_lazy("The schedule %(name)s fires again from now on."),
     selected=gettext_lazy("Resume selected schedules"),
     counted=ngettext_lazy("%(count)d was resumed.", "%(count)d were resumed.", "count"),
 )
@@ -87,7 +87,7 @@ def when(schedule: Schedule) -> str:
         return f"{schedule.cron} ({schedule.tz})"
     if schedule.kind == "every":
         return _("every %(duration)s") % {"duration": duration(schedule.every or 0)}
-    return _("as its function says")
+    return _("set by its function")
 
 
 @admin.display(description=gettext_lazy("state"))
@@ -127,7 +127,7 @@ class ScheduleForm(Form):
             "cron": gettext_lazy("Minute, hour, day of the month, month, day of the week: 0 3 * * *"),
             "every": gettext_lazy("Seconds from one occurrence to the next."),
             "tz": gettext_lazy("The zone in which the cron expression is read, such as Europe/Paris."),
-            "jitter": gettext_lazy("A firing comes up to so many seconds later, at random."),
+            "jitter": gettext_lazy("Each firing is delayed at random, by up to this many seconds."),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -215,7 +215,7 @@ def standing(schedule: Schedule) -> Section:
         Fact(_("start"), pages.full_moment(schedule.start_at)),
         Fact(_("end"), pages.full_moment(schedule.end_at)),
         Fact(_("last fired"), pages.full_moment(schedule.last_fired_at)),
-        Fact(_("waiting for the firing before"), str(schedule.queued)),
+        Fact(_("waiting for the previous firing"), str(schedule.queued)),
     ]
     if schedule.failures:
         tries = _("%(count)d failures in a row; the next try is at %(moment)s")
@@ -227,9 +227,9 @@ def standing(schedule: Schedule) -> Section:
 def foreseen(schedule: Schedule) -> Section:
     """Return its next occurrences."""
     moments = upcoming(schedule, FORESEEN)
-    note = "" if moments else _("None is known.")
+    note = "" if moments else _("No firing is planned.")
     if moments and schedule.kind == "next":
-        note = _("Its function gives one at a time.")
+        note = _("Its function plans one firing at a time.")
     table = Table([_("occurrence")], [[pages.full_moment(at)] for at in moments]) if moments else None
     return Section(_("Next firings"), table=table, note=note)
 

@@ -332,7 +332,7 @@ def tally(waiter: Waiter) -> list[Fact]:
     return [
         Fact(_("until"), condition),
         Fact(_("tally"), text % counts),
-        Fact(_("if it can no longer be met"), unmet),
+        Fact(_("when its condition can no longer be met"), unmet),
     ]
 
 

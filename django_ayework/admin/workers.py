@@ -37,7 +37,7 @@ TOLD = ngettext_lazy("%(count)d worker was told.", "%(count)d workers were told.
 QUIET = LoggedButton(
     "quiet",
     gettext_lazy("Quiet"),
-    gettext_lazy("Claim nothing more; what runs goes on."),
+    gettext_lazy("Claim no more works; running works continue."),
     logged=gettext_lazy("Told to be quiet; it was %(state)s."),
     said=gettext_lazy("The worker %(name)s was told to be quiet: it obeys at its next poll."),
     selected=gettext_lazy("Quiet selected workers"),

@@ -263,8 +263,8 @@ def history(
         since = parked_since(row.error, now)
         until = since + grace
         text = phrase(
-            "No worker that took it has known its type %(type)s since %(since)s: start one that has the app "
-            "which defines it. %(renamed)s It dies when none does until %(until)s.",
+            "Workers have claimed it since %(since)s, and none knew its type %(type)s. Start a worker with "
+            "the app that defines the type. %(renamed)s Without one, it dies at %(until)s.",
             type=repr(row.type),
             since=moment_text(since, now),
             renamed=renamed,
@@ -284,7 +284,7 @@ def history(
         facts = {"attempt": row.attempt, "attempts": attempts, "error": row.error, "lost": lost}
         return [Reason(Code.RETRYING, text, facts)]
     if row.error or outcome:
-        text = phrase("It was retried by hand; before that it met: %(error)s", error=error)
+        text = phrase("It was retried by hand. Its last error before that: %(error)s", error=error)
         return [Reason(Code.RETRIED_BY_HAND, text, {"error": row.error})]
     return []
 
@@ -383,12 +383,12 @@ def holder(worker: str | None, since: datetime | None, now: datetime) -> Phrase:
     """Return which worker has the work; without one, it is the process that enqueued it."""
     if since is None:
         if worker is None:
-            return phrase("The process that enqueued it has it")
-        return phrase("Worker %(worker)s has it", worker=worker)
+            return phrase("The process that enqueued it holds it")
+        return phrase("Worker %(worker)s holds it", worker=worker)
     at = moment_text(since, now)
     if worker is None:
-        return phrase("The process that enqueued it has it since %(since)s", since=at)
-    return phrase("Worker %(worker)s has it since %(since)s", worker=worker, since=at)
+        return phrase("The process that enqueued it has held it since %(since)s", since=at)
+    return phrase("Worker %(worker)s has held it since %(since)s", worker=worker, since=at)
 
 
 def worker_trouble(id: str | None, seen: Row | None, now: datetime, gone_after: timedelta) -> list[Reason]:

@@ -35,7 +35,7 @@ def blocked(
         reasons.append(Reason(Code.CANNOT_BE_MET, text, {"members": [id for id, _ in missed]}))
     if waiter.recheck:
         text = phrase(
-            "It was queued while works that it watches could end: a worker rechecks it at its next poll."
+            "It was queued while works that it waits for were ending. A worker rechecks it at its next poll."
         )
         reasons.append(Reason(Code.RECHECK, text))
     return reasons

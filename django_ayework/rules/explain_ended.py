@@ -60,10 +60,9 @@ def dead(row: Row, is_gate: bool, by: str | None, renamed: str, now: datetime) -
         )
     elif row.reason == states.Reason.EXHAUSTED:
         text = phrases(
-            "%(died)s: its budget ended with %(count)d attempt, the last one failed: %(error)s Mend the "
-            "cause, then retry it.",
-            "%(died)s: its budget ended with %(count)d attempts, the last one failed: %(error)s Mend the "
-            "cause, then retry it.",
+            "%(died)s after %(count)d attempt, which failed: %(error)s Mend the cause, then retry it.",
+            "%(died)s after %(count)d attempts. The last one failed: %(error)s Mend the cause, then retry "
+            "it.",
             row.attempt,
             **given,
         )
@@ -88,8 +87,8 @@ def dead_by(row: Row, facts: Mapping[str, object], given: Mapping[str, str]) -> 
         )
     elif row.reason == states.Reason.EXPIRED:
         text = phrase(
-            "%(died)s: it was past its deadline: %(error)s Retry it if it is still wanted; expires counts "
-            "anew, an explicit deadline stays.",
+            "%(died)s: it was past its deadline: %(error)s Retry it if it is still wanted. A retry starts "
+            "expires anew; an explicit deadline stays.",
             **given,
         )
     elif row.reason == states.Reason.BAD_INPUT:

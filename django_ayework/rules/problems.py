@@ -324,7 +324,9 @@ def types_at_limit(seen: Observed) -> Iterable[Problem]:
                 most=type.max_running,
                 works=works(type),
             )
-            remedy = phrase("Raise the limit in its row of the table of types, or let it take its time.")
+            remedy = phrase(
+                "Raise the limit in its row of the table of types, or wait until its works have run."
+            )
             yield Problem(ProblemCode.AT_LIMIT, text, remedy, "type", type.type)
 
 
@@ -341,7 +343,7 @@ def worker_trouble(seen: Observed) -> Iterable[Problem]:
     for worker in seen.live:
         if worker.trouble:
             text = phrase(
-                "Worker %(worker)s is in trouble: %(trouble)s",
+                "Worker %(worker)s reports a problem: %(trouble)s",
                 worker=called(worker),
                 trouble=sentence(worker.trouble),
             )
@@ -354,12 +356,12 @@ def workers_silent(seen: Observed) -> Iterable[Problem]:
     stale = sorted((each for each in seen.workers if each.stale), key=lambda each: each.silent)
     for worker in stale:
         text = phrase(
-            "Worker %(worker)s has been silent for %(silent)s, and did not say that it stops.",
+            "Worker %(worker)s has sent no heartbeat for %(silent)s, and did not sign off.",
             worker=called(worker),
             silent=duration(worker.silent),
         )
         remedy = phrase(
-            "See whether its process runs. Other workers take its works back once their leases have lapsed."
+            "Check whether its process runs. Other workers take its works over once their leases have lapsed."
         )
         yield Problem(ProblemCode.WORKER_SILENT, text, remedy, "worker", worker.id)
 
@@ -378,7 +380,7 @@ def deaths_rise(seen: Observed) -> Iterable[Problem]:
         lately=duration(seen.lately),
         types=named,
     )
-    remedy = phrase("See the dead letters by cause; mend it, then retry them.")
+    remedy = phrase("Open the dead letters by cause. Mend the cause, then retry them.")
     yield Problem(ProblemCode.DEATHS_RISE, text, remedy, "type", by_number[0][0])
 
 

@@ -178,7 +178,7 @@ def test_it_is_stopped_and_resumed_by_a_button_and_logged(operator: Client) -> N
     shown = text_of(operator, "bulkaction_change", row.pk)
     assert address("bulkaction_resume", row.pk) in shown
     assert (
-        "It is stopped by now."
+        "It is stopped now."
         in operator.post(address("bulkaction_stop", row.pk), follow=True).content.decode()
     )
     operator.post(address("bulkaction_resume", row.pk))

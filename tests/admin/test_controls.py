@@ -91,7 +91,7 @@ def test_a_change_in_place_keeps_a_pause(operator: Client) -> None:
     in_place(operator, "save", weight="30")
     row = WorkControl.objects.get()
     assert (row.paused, row.weight) == (True, 30)
-    assert "nothing was to be changed" in in_place(operator, "save", weight="30")
+    assert "there was nothing to change" in in_place(operator, "save", weight="30")
 
 
 def test_a_value_that_cannot_be_is_refused_in_its_row(operator: Client) -> None:

@@ -60,7 +60,7 @@ def test_an_index_finds_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "words"), [("claim:x", "ctx.claim"), ("wait:x", "a caller waits"), ("rate", "text of the Store")]
+    ("key", "words"), [("claim:x", "ctx.claim"), ("wait:x", "a caller waits"), ("rate", "keeps in the Store")]
 )
 def test_the_page_of_an_entry_has_its_value_and_what_it_is(page: Page, key: str, words: str) -> None:
     StoreEntryFactory(key=key, value='{"<b>": [1, 2]}')

@@ -61,7 +61,7 @@ def test_each_work_says_in_a_sentence_why_it_stands_so(operator: Client, order: 
     enqueue(dependency(on=[first], queue=[add(a=1, b=2)]), about=order)
     cancel(enqueue(add(a=1, b=2), about=order).id)
     text = shown(operator, order)
-    assert_shows(text, "It is tried again at", "RuntimeError: &lt;b&gt;no luck")
+    assert_shows(text, "It will be tried again at", "RuntimeError: &lt;b&gt;no luck")
     assert_shows(text, "It waits for others: 0 of 1 have succeeded.", "It was cancelled at")
     for _ in range(5):
         time_travel(60)

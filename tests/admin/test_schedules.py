@@ -122,7 +122,7 @@ def test_actions_and_buttons_take_the_permission_to_change_and_a_post(client_wit
     assert client_with("view_work").get(address(SCHEDULES)).status_code == 403
     assert (row().paused, Work.objects.count()) == (False, 0)
     assert "1 was paused." in act(changer, SCHEDULES, "pause", row())
-    assert "goes on from now" in press(changer, "resume")
+    assert "fires again from now on" in press(changer, "resume")
     assert not row().paused
 
 
@@ -244,8 +244,8 @@ def test_the_page_runs_pauses_and_resumes(operator: Client, page: Page) -> None:
     assert "The schedule poll was paused." in press(operator, "pause")
     assert row().paused
     assert logged() == "Paused. It was active."
-    assert "nothing was to be done" in press(operator, "pause")
-    assert "The schedule poll goes on from now." in press(operator, "resume")
+    assert "there was nothing to do" in press(operator, "pause")
+    assert "The schedule poll fires again from now on." in press(operator, "resume")
     assert not row().paused
     assert logged() == "Resumed. It was paused."
 

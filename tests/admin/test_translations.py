@@ -222,7 +222,7 @@ def test_a_work_says_why_in_three_languages(operator: Client, localised: None) -
     work = die("no luck")
     url = address("work_change", work.id)
     expected = {
-        "en": "its budget ended with 3 attempts, the last one failed: RuntimeError: no luck.",
+        "en": "after 3 attempts. The last one failed: RuntimeError: no luck.",
         "de": "das Budget endete mit 3 Versuchen, der letzte schlug fehl: RuntimeError: no luck.",
         "fr": "son budget s’est épuisé avec 3 tentatives, la dernière a échoué\u00a0: RuntimeError: no luck.",
         "es": "su presupuesto terminó con 3 intentos, el último falló: RuntimeError: no luck.",

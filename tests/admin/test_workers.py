@@ -102,7 +102,7 @@ def test_a_page_offers_what_would_change_something(
     worker = WorkerProcessFactory(**columns)
     assert buttons_of(page("workerprocess_change", worker.id)) == buttons
     for refused in {"quiet", "resume", "stop"} - buttons:
-        assert "nothing was to be done" in press(operator, refused, worker).content.decode()
+        assert "there was nothing to do" in press(operator, refused, worker).content.decode()
     worker.refresh_from_db()
     assert worker.command == columns.get("command", "")
     assert not LogEntry.objects.exists()

@@ -91,7 +91,7 @@ def test_an_explanation_says_who_has_it():
     handle = held()
     explanation = explain(handle.id)
     assert [reason.code for reason in explanation.reasons] == ["running"]
-    assert str(explanation).startswith("The process that enqueued it has it since ")
+    assert str(explanation).startswith("The process that enqueued it has held it since ")
     assert not WorkerProcess.objects.exists(), "it is no worker"
 
 

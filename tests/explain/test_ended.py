@@ -54,7 +54,7 @@ def test_success_by_a_worker():
             {"retry": Retry(attempts=2, base=0)},
             None,
             "exhausted",
-            rf"It died at {DISTANT}: its budget ended with 2 attempts, the last one failed: "
+            rf"It died at {DISTANT} after 2 attempts\. The last one failed: "
             r"RuntimeError: no luck\. Mend the cause, then retry it\.",
         ),
         (give_up, {}, None, "aborted", r".*gave up: no card\. Mend the cause.*"),

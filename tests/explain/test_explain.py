@@ -66,7 +66,7 @@ def test_by_a_worker_that_lives():
     worker = WorkerProcessFactory(host="web1", pid=77)
     work = held(worker.id)
     assert re.fullmatch(
-        rf"Worker web1:77 has it since {MOMENT} \(1\d s ago\), for attempt 1 of 3, "
+        rf"Worker web1:77 has held it since {MOMENT} \(1\d s ago\), for attempt 1 of 3, "
         rf"leased until {MOMENT} \(in (29|30) s\)\.",
         why(work.id, "running"),
     )
@@ -83,7 +83,7 @@ def test_by_a_worker_that_lives():
 
 def test_a_worker_is_called_by_its_name():
     worker = WorkerProcessFactory(name="mailer", host="web1", pid=77)
-    assert why(held(worker.id).id, "running").startswith("Worker mailer (web1:77) has it since")
+    assert why(held(worker.id).id, "running").startswith("Worker mailer (web1:77) has held it since")
 
 
 def test_by_a_worker_that_is_gone():
@@ -94,7 +94,7 @@ def test_by_a_worker_that_is_gone():
     text = why(held(stopped.id).id, "running", "worker_stopped")
     assert re.search(rf"That worker stopped at {MOMENT} \(\d s ago\)\.", text)
     text = why(held("w-1").id, "running", "worker_unknown")
-    assert text.startswith("Worker w-1 has it")
+    assert text.startswith("Worker w-1 has held it")
     assert "no trace of that worker" in text
 
 

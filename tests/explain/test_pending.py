@@ -115,7 +115,7 @@ def test_a_work_retried_by_hand_names_its_last_error():
     drain(raises=False)
     retry(handle.id)
     text = why(handle.id, "no_worker", "retried_by_hand")
-    assert text.endswith("It was retried by hand; before that it met: RuntimeError: no luck.")
+    assert text.endswith("It was retried by hand. Its last error before that: RuntimeError: no luck.")
 
 
 def test_a_work_that_was_cancelled_and_retried_has_no_failure_and_a_deferred_one_its_deferral():

@@ -83,7 +83,7 @@ def test_a_recheck_is_pending():
     Waiter.objects.update(recheck=True)
     why(waiting.id, "waits_for_works", "recheck", "no_worker")
     WorkerProcessFactory()
-    assert "a worker rechecks it at its next poll" in why(waiting.id, "waits_for_works", "recheck")
+    assert "A worker rechecks it at its next poll" in why(waiting.id, "waits_for_works", "recheck")
 
 
 def test_the_timeout_of_a_gate():
@@ -156,8 +156,8 @@ def test_a_work_parked_because_its_type_is_unknown(settings):
     work = WorkFactory(type="gone.work")
     drain()
     text = why(work.id, "not_due", "parked")
-    assert "has known its type 'gone.work' since" in text
-    assert re.search(rf"It dies when none does until {MOMENT} \((in 10 min|in 9 min 5\d s)\)\.", text)
+    assert "none knew its type 'gone.work'." in text
+    assert re.search(rf"Without one, it dies at {MOMENT} \((in 10 min|in 9 min 5\d s)\)\.", text)
     found = facts(work.id, "parked")
     assert found["until"] - found["since"] == timedelta(minutes=10)
     assert found["type"] == "gone.work"

@@ -81,7 +81,7 @@ def test_what_is_so_already_is_neither_written_nor_logged(operator: Client) -> N
     press(operator, "pause")
     before = control().version
     response = press(operator, "pause")
-    assert messages_of(response)[-1] == f"{TYPE} is as you want it already."
+    assert messages_of(response)[-1] == f"{TYPE} has these values already."
     assert (control().version, len(logged())) == (before, 1)
 
 

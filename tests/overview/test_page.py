@@ -124,7 +124,7 @@ def test_the_figures_are_those_of_the_command(operator: Client) -> None:
         "4 failed",
     ):
         assert shown in text
-    assert "11 succeeded, 4 failed and were to be repeated, 2 died; the most at once were 6 at" in text
+    assert "11 succeeded, 4 attempts failed, 2 died; the peak was 6 at" in text
     assert "Dead letters: 2" in text
 
 

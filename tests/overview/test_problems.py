@@ -118,7 +118,7 @@ STALE = worker(stale=True, silent=120.0)
         ),
         (
             seen(workers=[worker(trouble="the thread 'settling' has made no progress for 64 s")]),
-            "Worker web-1:7 is in trouble: the thread 'settling' has made no progress for 64 s.",
+            "Worker web-1:7 reports a problem: the thread 'settling' has made no progress for 64 s.",
             "Start it again.",
         ),
         (
@@ -148,17 +148,17 @@ STALE = worker(stale=True, silent=120.0)
         (
             seen(died_lately={"shop.send": 40, "shop.pay": 2}, died_before=10),
             "42 works died during the last 10 min: shop.send (40), shop.pay (2).",
-            "See the dead letters by cause; mend it, then retry them.",
+            "Open the dead letters by cause. Mend the cause, then retry them.",
         ),
         (
             seen(died_lately={"shop.send": 1000}, died_capped=True),
             "1,000+ works died during the last 10 min: shop.send (1,000).",
-            "See the dead letters by cause; mend it, then retry them.",
+            "Open the dead letters by cause. Mend the cause, then retry them.",
         ),
         (
             seen(queue(pending=800), kind(pending=800, running=2, max_running=2, share=1.0)),
             "shop.send runs at its limit of 2, and 800 works wait.",
-            "Raise the limit in its row of the table of types, or let it take its time.",
+            "Raise the limit in its row of the table of types, or wait until its works have run.",
         ),
         (
             seen(
@@ -171,8 +171,9 @@ STALE = worker(stale=True, silent=120.0)
         ),
         (
             seen(workers=[worker(), worker(id="w2", name="old", stale=True, silent=120.0)]),
-            "Worker old (web-1:7) has been silent for 2 min, and did not say that it stops.",
-            "See whether its process runs. Other workers take its works back once their leases have lapsed.",
+            "Worker old (web-1:7) has sent no heartbeat for 2 min, and did not sign off.",
+            "Check whether its process runs. Other workers take its works over once their leases have "
+            "lapsed.",
         ),
         (
             seen(queue(pending=12, rate=340.2), workers=[worker(running=3), worker(running=2)]),

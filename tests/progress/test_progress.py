@@ -181,7 +181,7 @@ def test_the_tag_takes_handles_ids_and_rows(client: Client) -> None:
         assert "Waiting to start" in text
         assert "data-live=" in text
     assert rendered("{% work_progress work %}", work=None).strip() == ""
-    assert "Nothing is known" in rendered("{% work_progress work %}", work="no-such-work")
+    assert "no longer exists" in rendered("{% work_progress work %}", work="no-such-work")
     link = rendered("{% progress_url work title='Your order' %}", work=handle)
     assert "<title>Your order</title>" in client.get(link).content.decode()
 
