@@ -1,4 +1,4 @@
-"""Writes the kept figures to the page Performance and ``bench/figures.md``: ``python -m bench.report.page``."""
+"""Writes the kept figures to the page Performance and bench/figures.md: ``python -m bench.report.page``."""
 
 from __future__ import annotations
 
