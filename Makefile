@@ -202,7 +202,7 @@ bench: $(BENCH_VENV)/.installed ## figures beside raw loops and peers, and of su
 	@AYEWORK_TEST_ONLY='$(ONLY)' BENCH_SCALE='$(SCALE)' BENCH_OUT='$(OUT)' BENCH_POOL='$(POOL)' \
 	  $(BENCH_VENV)/bin/python -m bench $(FIGURES)
 
-bench-docs: ## write the figures of make bench into docs/explanation/performance.md and its notes
+bench-docs: ## write the figures of make bench into docs/explanation/performance.md and bench/figures.md
 	@BENCH_OUT='$(OUT)' $(BENCH_VENV)/bin/python -m bench.report.page
 
 # --- what else must hold -------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class Kill(Fault):
 class Stop(Fault):
     """The process stands still, as on a host that sleeps, and does not know it."""
 
-    name, title = "stop", "a worker stands still beyond its lease (SIGSTOP, SIGCONT)"
+    name, title = "stop", "a worker is suspended beyond its lease (SIGSTOP, SIGCONT)"
     is_outage = True  # it may hold locks meanwhile
 
     def apply(self) -> None:
@@ -182,7 +182,7 @@ class Delay(Fault):
 class Silence(Fault):
     """A pooler hangs, or a firewall has forgotten the connection: TCP is well, and no answer ever comes."""
 
-    name, title = "silence", "connections of workers fall silent for good"
+    name, title = "silence", "connections of workers never answer again"
     is_proxied = is_outage = loses_leases = True
     is_possible_on = ("postgres", "mariadb")
 
@@ -330,7 +330,7 @@ class Writers(Fault):
 class Terms(Fault):
     """Deployments, one after the other."""
 
-    name, title = "terms", "workers are told to stop and replaced, again and again (SIGTERM)"
+    name, title = "terms", "workers are stopped and replaced, again and again (SIGTERM)"
     pause = 0.5
 
     def apply(self) -> None:
@@ -411,7 +411,7 @@ class Panic(OfHandlers):
 class Memory(OfHandlers):
     """Handlers that take memory, under ``--max-memory``."""
 
-    name, title = "memory", "handlers eat memory, and workers are replaced (--max-memory)"
+    name, title = "memory", "handlers allocate memory, and workers are replaced (--max-memory)"
     extras = ("eats",)
     worker_options = ("--max-memory", "110")
 
@@ -435,7 +435,7 @@ class Migrate(Fault):
 class Mixed(Fault):
     """All of them, in a random order, up to two at a time."""
 
-    name, title = "mixed", "all of these but the full disk and Redis, two at a time"
+    name, title = "mixed", "two of these at a time, without memory, disk and Redis"
     is_proxied = is_outage = loses_leases = True
     extras = ("exits", "hangs", "panics")
 

@@ -17,7 +17,7 @@ HEADS = (
     "database",
     "applied",
     "works",
-    "taken back",
+    "reclaimed",
     "lost",
     "doubled",
     "stuck",
@@ -51,7 +51,7 @@ def line(result: Result) -> str:
         return f"{head} the harness failed: {result.error}"
     counts = ", ".join(f"{name} {getattr(result, name)}" for name in ("lost", "doubled", "stuck", "wrong"))
     recovery = "" if result.recovery is None else f", recovery {result.recovery:.1f} s"
-    works = f"{result.works} works, {result.taken_back} taken back"
+    works = f"{result.works} works, {result.reclaimed} reclaimed"
     return f"{head} {works}, {counts}, tracebacks {result.tracebacks}{recovery}"
 
 
@@ -70,7 +70,7 @@ def row(result: Result) -> Sequence[str]:
     counts = (
         result.applied,
         result.works,
-        result.taken_back,
+        result.reclaimed,
         result.lost,
         result.doubled,
         result.stuck,

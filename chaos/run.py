@@ -45,7 +45,7 @@ class Result:
     applied: int = 0
     works: int = 0
     #: Attempts whose lease had lapsed.
-    taken_back: int = 0
+    reclaimed: int = 0
     lost: int = 0
     doubled: int = 0
     stuck: int = 0
@@ -139,7 +139,7 @@ class Run:
             title=self.kind.title,
             applied=found.applied,
             works=len(self.tables.works),
-            taken_back=sum(attempt.outcome == "lost" for attempt in self.tables.attempts),
+            reclaimed=sum(attempt.outcome == "lost" for attempt in self.tables.attempts),
             lost=counts[LOST],
             doubled=counts[DOUBLED],
             stuck=counts[STUCK],

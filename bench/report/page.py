@@ -1,4 +1,4 @@
-"""Writes the kept figures into the documentation: ``python -m bench.report.page``."""
+"""Writes the kept figures to the page Performance and bench/figures.md: ``python -m bench.report.page``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bench.report.files import ROOT, files, kept
 from bench.report.table import render, summary
 from bench.report.targets import TARGETS
 
-#: The page for users has the summary, the notes for maintainers have all figures.
+#: The page of the documentation has the summary, the file beside the measurements has all figures.
 PAGE = ROOT / "docs" / "explanation/performance.md"
-NOTES = ROOT / "docs" / "explanation" / "performance-notes.md"
+ALL = ROOT / "bench" / "figures.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
@@ -28,8 +28,8 @@ def main() -> int:
         return 1
     readings = kept()
     write(PAGE, f"{described(taken)}\n{summary(readings, TARGETS)}")
-    write(NOTES, f"{described(taken)}\nAll figures:\n\n{render(readings, TARGETS)}")
-    print(f"written: {PAGE.relative_to(ROOT)} and {NOTES.relative_to(ROOT)}")
+    write(ALL, f"{described(taken)}\nAll figures:\n\n{render(readings, TARGETS)}")
+    print(f"written: {PAGE.relative_to(ROOT)} and {ALL.relative_to(ROOT)}")
     return 0
 
 

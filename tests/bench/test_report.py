@@ -3,7 +3,7 @@
 import pytest
 
 from bench.report import files
-from bench.report.page import BEGIN, END, NOTES, PAGE, NoPlace, described, replaced
+from bench.report.page import ALL, BEGIN, END, PAGE, NoPlace, described, replaced
 from bench.report.readings import Reading
 from bench.report.table import number, render, summary
 from bench.report.targets import TARGETS, Side, Target, at_least, at_most
@@ -172,7 +172,7 @@ def test_a_page_without_its_marks_is_refused(page):
         replaced(page, "new")
 
 
-@pytest.mark.parametrize("page", [PAGE, NOTES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, ALL], ids=lambda page: page.stem)
 def test_the_pages_have_their_marks(page):
     assert "new" in replaced(page.read_text(), "new")
 
