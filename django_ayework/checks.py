@@ -97,8 +97,8 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
     if settings.store == "cache" and backend.endswith(UNSHARED_CACHES):
         found.append(
             Warning(
-                f"AYEWORK['STORE'] is 'cache', but {backend} is no cache that processes share, so limits of "
-                "the fleet do not hold.",
+                f"AYEWORK['STORE'] is 'cache', but {backend} is no cache that processes share, so "
+                "shared limits do not hold.",
                 hint="Let CACHES['default'] be Redis or Memcached, or set AYEWORK['STORE'] to 'database'.",
                 id="ayework.W004",
             )
@@ -151,7 +151,7 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
 
 @registered("ayework")
 def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E005: two handlers of one type name. E008: a dotted path that leads nowhere."""
+    """E005: two handlers of one type name. E008: a dotted path that cannot be imported."""
     hint = 'Give one of them another name: @work(name="...").'
     clashes = [Error(text, hint=hint, id="ayework.E005") for text in clashes_of(registry, "works")]
     return [*clashes, *check_paths()]
@@ -174,7 +174,7 @@ def check_paths() -> Iterator[CheckMessage]:
             try:
                 _ = import_string(path) if isinstance(path, str) else path
             except ImportError as missing:
-                message = f"{option}= of the work {work_type.name!r} leads nowhere: {missing}."
+                message = f"{option}= of the work {work_type.name!r} cannot be imported: {missing}."
                 yield Error(message, hint="Correct the dotted path.", id="ayework.E008")
 
 
@@ -190,7 +190,7 @@ def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     """W003: ``then=`` names an unknown type, so the output would be dropped."""
     return [
         Warning(
-            f"{work_type.name!r} has then={work_type.settings.then!r}, but no work is named so; "
+            f"{work_type.name!r} has then={work_type.settings.then!r}, but no work has that name; "
             "its output is dropped.",
             hint=did_you_mean(str(work_type.settings.then), registry.names()).strip()
             or 'Give the name of a type: then="<app_label>.<function name>".',

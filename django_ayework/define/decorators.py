@@ -359,7 +359,7 @@ def require_plain(handler: Callable[..., Any], settings: WorkSettings) -> None:
     if settings.interrupt and inspect.iscoroutinefunction(handler):
         raise ImproperWork(
             f"interrupt=True needs a plain function, and {name}() is async: its timeout "
-            "cancels it for real anyway; leave interrupt out, and watch ctx.signal for other reasons to "
+            "cancels it without this option; leave interrupt out, and watch ctx.signal for other reasons to "
             "stop.",
             code="interrupt-async",
         )
