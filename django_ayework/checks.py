@@ -131,20 +131,20 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
         message = f"AYEWORK['PUBSUB_DATABASE'] is {other!r}, but DATABASES has no such alias."
         found.append(Error(message, hint=hint or None, id="ayework.E009"))
     if settings.pubsub == "redis" and not settings.redis_url:
-        message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] does not say where that is."
+        message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] is not set."
         found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E010"))
     for name, declared in settings.queues.items():
         if declared.delivery == "redis-streams" and not settings.redis_url:
             message = (
-                f"AYEWORK['QUEUES'][{name!r}]['DELIVERY'] is 'redis-streams', but AYEWORK['REDIS_URL'] does "
-                "not say where that is."
+                f"AYEWORK['QUEUES'][{name!r}]['DELIVERY'] is 'redis-streams', but AYEWORK['REDIS_URL'] is "
+                "not set."
             )
             found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E014"))
     engine = PUBSUB_ENGINES.get(settings.pubsub) if isinstance(settings.pubsub, str) else None
     queue = connections.settings.get(settings.database)
     if engine is not None and queue is not None and connections[settings.database].vendor != engine:
         message = f"AYEWORK['PUBSUB'] is {settings.pubsub!r}, but the queue is on another kind of database."
-        hint = "Leave it out: what goes with the database is chosen by itself."
+        hint = "Leave it out: the one that fits the database is chosen then."
         found.append(Error(message, hint=hint, id="ayework.E010"))
     return found
 
