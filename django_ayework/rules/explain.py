@@ -85,7 +85,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a work is not running, or that it is; ``str()`` gives the reasons as sentences.
+    """The reasons why a work is not running, or that it runs; ``str()`` returns them as sentences.
 
     >>> str(Explanation("a", Status.PENDING, (Reason(Code.NEXT, "It is next."),)))
     'It is next.'
