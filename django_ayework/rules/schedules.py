@@ -128,7 +128,7 @@ def read_part(text: str, field: Field, expression: str) -> range:
     if high < low:
         raise CronError(
             f"{expression!r}: expected the {field.name} to have ranges from low to high, got: {text!r}; "
-            f"write {found['low']}-{field.last},{field.first}-{found['high']} for one that goes round."
+            f"write {found['low']}-{field.last},{field.first}-{found['high']} instead."
         )
     return range(low, high + 1, step)
 
