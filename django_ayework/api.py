@@ -40,15 +40,16 @@ def enqueue(work: WorkRequest[R, G, C], /, **options: Unpack[EnqueueOptions]) ->
 def enqueue(work: str, input: Any = None, /, **options: Unpack[EnqueueOptions]) -> Handle[Any, Any]: ...
 @sync_only
 def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: Any) -> Handle[Any, Any]:
-    """Queue a work in the current transaction: it commits and rolls back with it; return its handle.
+    """Queue a work in the current transaction, and return its handle.
 
-    ``work`` is a built request, or a type name followed by its input: by name, or for a batch type the one
-    input itself. ``on_commit=True`` defers the insert to ``transaction.on_commit``. Queueing one request
-    twice gives the first one's handle, with ``deduplicated`` True; so does ``dedup=Dedup(key)`` when a work
-    of this type and key is there.
+    The work is committed or rolled back with that transaction; ``on_commit=True`` inserts it after the
+    commit. ``work`` is a built request, or the name of a type. After a name comes the input: a mapping of
+    names to values, or the one input of a batch type. If the same request was queued before, or
+    ``dedup=Dedup(key)`` finds a work of this type and key, the handle is that of the existing work and has
+    ``deduplicated`` True.
 
-    Raises UnknownWorkType, TypeError for arguments or options that do not fit, NotEncodable, PayloadTooLarge,
-    InvalidWorkId.
+    Raises UnknownWorkType, TypeError for arguments and options that do not fit, InvalidOption, NotEncodable,
+    PayloadTooLarge and InvalidWorkId.
 
     Example::
 
@@ -65,9 +66,13 @@ def enqueue(work: WorkRequest[Any, Any] | str, input: Any = None, /, **options: 
 def enqueue_many(
     works: Iterable[WorkRequest[R, G, C]], /, *, together: bool = False, **options: Unpack[EnqueueOptions]
 ) -> list[Handle[R, G, C]]:
-    """Queue many works, all or none; return their handles in order. Options apply to each.
+    """Queue all works or none, and return their handles in order. The options apply to each work.
 
-    Each is a group of its own, or with ``together=True`` all are one group.
+    Each work is a group of its own. With ``together=True`` all works are one group. Raises as ``enqueue``.
+
+    Example::
+
+        enqueue_many(send_receipt(order_id=id) for id in paid_today())
     """
     return [*queueing.enqueue_all(list(works), options, together)]
 
@@ -79,9 +84,14 @@ def enqueue_on(
     make_work: Callable[..., WorkRequest[Any, Any] | None],
     dispatch_uid: str | None = None,
 ) -> Callable[[], None]:
-    """Queue ``make_work(**signal keywords)`` whenever the signal is sent, in the same transaction.
+    """Queue the request that ``make_work`` returns whenever a signal is sent, in the sender's transaction.
 
-    ``make_work`` returns a request, or None for nothing. Returns a function that disconnects.
+    ``make_work`` is given the keywords of the signal, and returns a request, or None to queue nothing. Return
+    a function that disconnects.
+
+    Example::
+
+        enqueue_on(post_save, Order, make_work=lambda instance, **more: index(order_id=instance.pk))
     """
 
     def receiver(signal: Signal, **keywords: Any) -> None:
@@ -105,12 +115,13 @@ def cancel(*, group: str | Handle[Any, Any]) -> list[str]: ...
 def cancel(
     id: str | None = None, *, group: str | Handle[Any, Any] | None = None
 ) -> Handle[Any, Any] | list[str]:
-    """Cancel a work and resolve its waiters as after any failure; return its handle.
+    """Cancel a work, decide the works that wait for it, and return its handle.
 
-    If its handler is running, the handler's signal is set, and its outcome is refused. A cancelled gate
-    releases nothing; its works count as cancelled in gates that watch them. With ``group``, the id of a group
-    or a handle of a work in it, all works of the group that have not ended are cancelled, in one transaction
-    per page; return their ids.
+    If the handler is running, its ``ctx.signal`` is set, and its outcome is refused. A cancelled gate
+    releases no works; gates that watch these count them as cancelled.
+
+    With ``group``, the id of a group or a handle of a work in it, all works of the group that have not ended
+    are cancelled, in one transaction per page. Return their ids.
 
     Raises WorkNotFound, and AlreadyCompleted for one work that has ended.
     """
@@ -133,16 +144,24 @@ def retry(
     again: bool = False,
     group: str | Handle[Any, Any] | None = None,
 ) -> Handle[Any, Any] | list[str]:
-    """Make a dead or cancelled work pending again, with a full budget of attempts; return its handle.
+    """Make a dead or cancelled work pending again, with all its attempts, and return its handle.
 
-    ``expires`` counts anew, an explicit ``deadline`` stays; the group re-opens; waiters that died because of
-    this work wait again. With ``again=True`` a success is run again, too: as a new work with the same input
-    and options, whose ``parent`` is the old one and whose handle is returned. With ``group``, the id of a
-    group or a handle of a work in it, all its dead and cancelled works are retried one by one; return the
-    ids of those that start over or wait again.
+    ``expires`` counts anew, and an explicit ``deadline`` stays. The group opens again, and waiters that died
+    because of this work wait again. ``input`` replaces the input of the work, in the form that
+    ``enqueue(name, input)`` takes. With ``again=True`` a success is repeated, too, by a new work with the
+    same input and options. Its ``parent`` is the success, and its handle is returned.
 
-    Raises WorkNotFound; NotRetryable for a work that is not dead or cancelled, and for a gate that still
-    cannot open, naming the works to retry first; of a group, once the others were retried.
+    With ``group``, the id of a group or a handle of a work in it, all dead and cancelled works of the group
+    are retried one by one. Return the ids of those that start or wait again.
+
+    Raises WorkNotFound. Raises NotRetryable for a work that is neither dead nor cancelled, and for a gate
+    that still cannot open; ``members`` of the error are the works to retry first. With ``group``, ``members``
+    are the works that could not be retried, and the other works were retried.
+
+    Example::
+
+        for letter in DeadLetter.objects.filter(type="shop.charge"):
+            retry(letter.id)
     """
     require_one(id, group, "retry")
     if id is not None:
@@ -171,7 +190,7 @@ def group_id_of(group: str | Handle[Any, Any] | None) -> str:
 
 @sync_only
 def trigger(*ids: str) -> list[WorkState]:
-    """Make scheduled works due now, all or none; return their states in the order given, each once.
+    """Make all given works due now, or none; return their states in the order given, each once.
 
     Raises WorkNotFound, and NotTriggerable for a work that is not scheduled.
     """
@@ -180,9 +199,9 @@ def trigger(*ids: str) -> list[WorkState]:
 
 @sync_only
 def change_priority(*ids: str, priority: int) -> list[WorkState]:
-    """Give works that wait another priority, all or none; return their states in the order given, each once.
+    """Change the priority of all given works, or of none; return their states in the order given, each once.
 
-    A work with a fairness label gets its turn behind those of that label and priority.
+    A work with a fairness label gets the turn after the works of the same label and priority.
 
     Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
     """
@@ -191,7 +210,7 @@ def change_priority(*ids: str, priority: int) -> list[WorkState]:
 
 @sync_only
 def change_queue(*ids: str, queue: str) -> list[WorkState]:
-    """Move works that wait to another queue, all or none; return their states in the order given, each once.
+    """Move all given works to another queue, or none; return their states in the order given, each once.
 
     Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
     """
@@ -200,14 +219,14 @@ def change_queue(*ids: str, queue: str) -> list[WorkState]:
 
 @sync_only
 def delete_chains(*ids: termination.Chain, cascade: bool = False) -> list[str]:
-    """Delete chains with all their works; return the ids of those that existed, in the order given.
+    """Delete chains with all their works; return the ids of the chains that existed, in the order given.
 
-    ``ids`` are chain ids, which are those of first works; a handle stands for the chain its work belongs to.
-    With ``cascade=True`` the chains that block any of their works are deleted too, recursively, and come last
-    in the list. The signal of a running handler is set to ``not_found``, and its outcome is refused. Waiters
-    of a work that had not ended are resolved as if it were cancelled.
+    ``ids`` are ids of chains, which are the ids of their first works, or handles of works in the chains. With
+    ``cascade=True`` the chains that block any of their works are deleted too, recursively, and come last in
+    the list. The signal of a running handler is set to ``not_found``, and its outcome is refused. Waiters of
+    a work that had not ended are decided as if the work were cancelled.
 
-    Raises BlockerReference, and deletes nothing, when one of them blocks, or had blocked, a work that stays.
+    Raises BlockerReference, and deletes nothing, when a chain blocks, or had blocked, a work that stays.
 
     Example::
 

@@ -97,8 +97,8 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
     if settings.store == "cache" and backend.endswith(UNSHARED_CACHES):
         found.append(
             Warning(
-                f"AYEWORK['STORE'] is 'cache', but {backend} is no cache that processes share, so limits of "
-                "the fleet do not hold.",
+                f"AYEWORK['STORE'] is 'cache', but {backend} is no cache that processes share, so "
+                "shared limits do not hold.",
                 hint="Let CACHES['default'] be Redis or Memcached, or set AYEWORK['STORE'] to 'database'.",
                 id="ayework.W004",
             )
@@ -131,27 +131,27 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
         message = f"AYEWORK['PUBSUB_DATABASE'] is {other!r}, but DATABASES has no such alias."
         found.append(Error(message, hint=hint or None, id="ayework.E009"))
     if settings.pubsub == "redis" and not settings.redis_url:
-        message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] does not say where that is."
+        message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] is not set."
         found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E010"))
     for name, declared in settings.queues.items():
         if declared.delivery == "redis-streams" and not settings.redis_url:
             message = (
-                f"AYEWORK['QUEUES'][{name!r}]['DELIVERY'] is 'redis-streams', but AYEWORK['REDIS_URL'] does "
-                "not say where that is."
+                f"AYEWORK['QUEUES'][{name!r}]['DELIVERY'] is 'redis-streams', but AYEWORK['REDIS_URL'] is "
+                "not set."
             )
             found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E014"))
     engine = PUBSUB_ENGINES.get(settings.pubsub) if isinstance(settings.pubsub, str) else None
     queue = connections.settings.get(settings.database)
     if engine is not None and queue is not None and connections[settings.database].vendor != engine:
         message = f"AYEWORK['PUBSUB'] is {settings.pubsub!r}, but the queue is on another kind of database."
-        hint = "Leave it out: what goes with the database is chosen by itself."
+        hint = "Leave it out: the one that fits the database is chosen then."
         found.append(Error(message, hint=hint, id="ayework.E010"))
     return found
 
 
 @registered("ayework")
 def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E005: two handlers of one type name. E008: a dotted path that leads nowhere."""
+    """E005: two handlers of one type name. E008: a dotted path that cannot be imported."""
     hint = 'Give one of them another name: @work(name="...").'
     clashes = [Error(text, hint=hint, id="ayework.E005") for text in clashes_of(registry, "works")]
     return [*clashes, *check_paths()]
@@ -174,7 +174,7 @@ def check_paths() -> Iterator[CheckMessage]:
             try:
                 _ = import_string(path) if isinstance(path, str) else path
             except ImportError as missing:
-                message = f"{option}= of the work {work_type.name!r} leads nowhere: {missing}."
+                message = f"{option}= of the work {work_type.name!r} cannot be imported: {missing}."
                 yield Error(message, hint="Correct the dotted path.", id="ayework.E008")
 
 
@@ -190,7 +190,7 @@ def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     """W003: ``then=`` names an unknown type, so the output would be dropped."""
     return [
         Warning(
-            f"{work_type.name!r} has then={work_type.settings.then!r}, but no work is named so; "
+            f"{work_type.name!r} has then={work_type.settings.then!r}, but no work has that name; "
             "its output is dropped.",
             hint=did_you_mean(str(work_type.settings.then), registry.names()).strip()
             or 'Give the name of a type: then="<app_label>.<function name>".',

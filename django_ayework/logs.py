@@ -42,9 +42,9 @@ LATER = frozenset({"message", "asctime"})
 class WorkContextFilter(logging.Filter):
     """Adds ``work_id``, ``work_type``, ``work_attempt``, ``work_group`` and ``work_context`` to each record.
 
-    Outside of an attempt they are None, and ``work_context`` is empty, so that a format may name them. The
-    engine's own records about a work have its attributes already, and keep them. What is in the context is an
-    attribute of its own besides, unless the record has one of that name.
+    Outside of an attempt they are None, and ``work_context`` is empty, so a format may name them. The
+    engine's own records about a work have its attributes already, and keep them. Each value of the context is
+    also an attribute of the record, unless the record has one of that name.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -85,7 +85,7 @@ class AttemptLogged:
 
 
 def current_fields() -> dict[str, Any]:
-    """Return what records written here say of the attempt, by name; nothing outside of an attempt.
+    """Return the fields that records written here have of the attempt; an empty dictionary outside of one.
 
     It is for libraries without filters, such as structlog.
     """

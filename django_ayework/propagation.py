@@ -97,7 +97,7 @@ class RunningAttempt(ABC):
 class Propagator:
     """Stores headers with new works, and surrounds their attempts; a subclass has one method or both.
 
-    What a propagator raises is reported to ``ON_ERROR``, and disturbs nothing.
+    An exception of a propagator is reported to ``ON_ERROR``, and has no other effect.
     """
 
     def inject(self, queueing: Queueing) -> Mapping[str, str]:
@@ -105,7 +105,7 @@ class Propagator:
         return {}
 
     def attach(self, attempt: RunningAttempt) -> AbstractContextManager[Any] | None:
-        """Return the block in which the handler is called and its outcome is made; None for none.
+        """Return a context manager that surrounds the handler and the making of its outcome, or None.
 
         It is entered where the handler runs, so context variables that it sets are the handler's. When it
         ends, ``attempt.failures`` says how the attempt ended.

@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a call is told: its number (from 1), of how many, and how the last one ended.
+    """The state of a call: the number of the attempt (from 1), their maximum, and the last error.
 
-    ``started_at`` is when the first attempt began, ``last_attempt_at`` when the one before this began.
+    ``started_at`` is when the first attempt began, ``last_attempt_at`` when the previous attempt began.
     """
 
     attempt: int

@@ -38,7 +38,7 @@ ANNOUNCED = {
     ProblemCode.QUEUE_PAUSED: gettext_lazy("A queue is paused:"),
     ProblemCode.TYPE_NOT_TAKEN: gettext_lazy("No worker takes a type:"),
     ProblemCode.WORKER_TROUBLE: gettext_lazy("A worker reports a problem."),
-    ProblemCode.TYPE_FLOODS: gettext_lazy("A type floods:"),
+    ProblemCode.TYPE_FLOODS: gettext_lazy("Too many works of one type:"),
     ProblemCode.BACKLOG_GROWS: gettext_lazy("All slots are busy, and many works wait."),
     ProblemCode.DEATHS_RISE: gettext_lazy("More works die than before."),
     ProblemCode.AT_LIMIT: gettext_lazy("A type is at its limit:"),

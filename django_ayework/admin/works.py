@@ -31,7 +31,8 @@ from django_ayework.store.database import rows
 class WorkAdmin(ActsOnAll, EditingAdmin):
     """Works, the newest first.
 
-    Each kind of act takes a permission of its own, besides that to look at works.
+    Each kind of act needs a permission of its own, besides the permission to view works. A subclass may
+    override ``get_queryset`` and the methods ``has_…_permission``.
     """
 
     retry_permissions: tuple[str, ...] = ("django_ayework.retry_work",)
@@ -136,8 +137,8 @@ class WorkAdmin(ActsOnAll, EditingAdmin):
     def may_act_on_all(self, request: HttpRequest) -> bool:
         """Tell whether the user may make bulk actions.
 
-        Workers carry them out, and know nothing of ``get_queryset``. If an admin of this site hides works
-        from the user, the answer is no.
+        Workers carry them out without ``get_queryset``. So the answer is no if an admin of this site hides
+        works from the user.
         """
         admins = (admin_of(self.admin_site, model) for model in (Work, DeadLetter, Gate))
         hidden = any(each.hides_works(request) for each in admins if isinstance(each, WorkAdmin))

@@ -44,7 +44,7 @@ class AbortReason(StrEnum):
 
 
 class AbortSignal:
-    """Asks a handler to stop; safe to share between threads. It fires once: the first reason stays."""
+    """Asks a handler to stop. Threads may share it. It fires once, and keeps the first reason."""
 
     __slots__ = ("_event", "_lock", "_reason", "heeded_at")
 
@@ -57,16 +57,16 @@ class AbortSignal:
 
     @property
     def aborted(self) -> bool:
-        """Whether the attempt should stop."""
+        """Whether the attempt is to stop."""
         return self._reason is not None
 
     @property
     def reason(self) -> AbortReason | None:
-        """Why it should stop, or None."""
+        """The reason why the attempt is to stop, or None."""
         return self._reason
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Block until the signal fires or the time is over; return whether it fired."""
+        """Wait until the signal fires, at most so many seconds; return whether it fired."""
         with self._lock:
             if self._event is None:
                 self._event = threading.Event()
@@ -148,10 +148,10 @@ class Assignment(NamedTuple):
 
 
 class Context:
-    """Given to a handler whose first parameter is named ``ctx`` or annotated ``Context``.
+    """The context of an attempt. A handler whose first parameter is ``ctx``, or a ``Context``, gets it.
 
-    The methods ``result``, ``queue`` and ``void`` build instructions. The one that the handler returns is
-    carried out.
+    The methods ``result``, ``queue``, ``continue_with`` and ``void`` build instructions. The engine carries
+    out the one that the handler returns.
     """
 
     __slots__ = (
@@ -178,7 +178,7 @@ class Context:
         self.group_id = assignment.group_id
         #: The id of the first work of this work's chain.
         self.chain_id = assignment.chain_id
-        #: Which attempt this is, 1 for the first.
+        #: The number of this attempt, 1 for the first.
         self.attempt = assignment.attempt
         #: The id of the work (or gate) that queued this one, or None.
         self.parent = assignment.parent
@@ -207,10 +207,10 @@ class Context:
         return self._blockers() if callable(self._blockers) else self._blockers
 
     def result(self, value: T, final: bool = False, append: Callable[[Any], Any] | None = None) -> Result[T]:
-        """Return ``value`` as the work's result and its contribution to the group.
+        """Return the instruction to end with ``value`` as the work's result and contribution to the group.
 
-        ``append(existing)`` makes the group's value from the one already there (None at first), exactly
-        once under the group's lock; ``final`` locks the group's value for good.
+        ``append(existing)`` is given the group's value so far (None at first) and returns the new one, under
+        the lock of the group. After a contribution with ``final=True`` the group's value no longer changes.
         """
         return self._build(Result(self, value, final, append))
 
@@ -219,14 +219,21 @@ class Context:
         works: Queueable[Any, H] | Iterable[Queueable[Any, H] | Iterable[Queueable[Any, H]]],
         **options: Unpack[QueueOptions],
     ) -> Queue[H]:
-        """Queue works (and nested instructions) into this work's group; options apply to these works."""
+        """Return the instruction to queue works, and nested instructions, into this work's group.
+
+        The options apply to these works. The work itself ends without a result.
+
+        Example::
+
+            return ctx.queue([fetch(shop=1), fetch(shop=2)]).next([send_report()])
+        """
         return self._build(Queue(self, works, checked(options)))
 
     def continue_with(self, work: WorkRequest[Any, H, C], **options: Unpack[QueueOptions]) -> Continue[H, C]:
-        """End this work without a result of its own; the chain goes on with ``work``, once per work.
+        """Return the instruction to end without a result, and to continue the chain with ``work``.
 
-        Raises InvalidInstruction when the chain was continued before or would block itself, TypeError for
-        what cannot be a step.
+        A work has one continuation. Raises InvalidInstruction for a second one, and for a chain that would
+        block itself. Raises TypeError for anything that cannot be a step, such as a gate.
         """
         if any(isinstance(node, Continue) for node in self.built):
             raise invalid(self, "called ctx.continue_with(…) twice; a work has one.", code="continued-twice")
@@ -243,7 +250,7 @@ class Context:
         return self._build(step)
 
     def void(self) -> Void:
-        """Return nothing: no result, and no contribution to the group."""
+        """Return the instruction to end without a result and without a contribution to the group."""
         return self._build(Void(self))
 
     def output(self, units: Output) -> None:
@@ -251,8 +258,8 @@ class Context:
 
         A mapping of unit to input, or a list of units and of ``[unit, input, metadata, priority]``, where the
         metadata may have ``priority`` and ``delay`` (seconds, from the end of this work). Of several calls
-        the last counts; a mapping that the handler returns takes their place. Bad elements are dropped and
-        logged, and never fail this work.
+        the last counts. A mapping that the handler returns replaces them. Elements that cannot be read are
+        dropped and logged; this work succeeds nevertheless.
 
         Example::
 
@@ -298,7 +305,7 @@ class Context:
         return await self._transactions.acomplete(self, act)
 
     def claim(self, key: str) -> bool:
-        """Return True exactly once per key across the fleet, within 24 hours."""
+        """Take a key: return True for the first caller in 24 hours across all workers, else False."""
         return self._services.claim(key)
 
     async def aclaim(self, key: str) -> bool:
@@ -318,7 +325,7 @@ class Context:
         return await sync_to_async(self._services.states)(ids)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Record how far this work is; calls are cheap, and are written from time to time."""
+        """Record how far this work is. Calls are cheap: the last one is written from time to time."""
         self._services.progress(self.id, {"done": done, "total": total, "note": note})
 
     @property

@@ -151,21 +151,29 @@ def typed(decorator: Callable[..., Any]) -> WorkDecorator:
 def work(handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a type of work, named ``"<app_label>.<function name>"`` unless ``name=`` is given.
 
-    The options are the defaults of every work of this type: ``queue`` ("default"), ``priority`` (0; larger
-    first), ``fairness``, ``retry``, ``timeout`` (bounds one attempt), ``expires`` (bounds the whole life),
-    ``lease``, ``atomic`` (handler and outcome are one transaction), ``then`` (the name of the type that
-    works on the output), ``order`` (the order of works of equal priority: "time", or "unit", the default of
-    types named by another's ``then``), ``weight`` (its share of a queue, 20), ``max_running`` (at a
-    time, in the whole fleet; 0 is no limit), ``interval`` (makes it continuous), ``strict_return``,
-    ``codec``, ``options(**input)`` (computes queueing options), ``on_event``, ``on_failure``,
-    ``log_context(input, type)`` (adds to log records), ``middleware`` (surrounds the handler, within
-    that of the settings), ``interrupt`` (raises the abort inside a plain handler), ``skip_queue`` (the
-    process that enqueues a work makes its first attempt), ``schedulable`` (may be scheduled in the admin),
-    ``redact`` (paths into the input that are hidden from people), ``retention`` (how long ended works are
-    kept, by status, in place of the settings), ``doer`` (runs the works, in place of the worker's slots) and
-    ``keep_attempts`` (keeps attempts that succeed, too). Durations are seconds or timedelta.
+    The options are the defaults of every work of this type. Durations are seconds or timedelta.
 
-    Raises ImproperWork when the function cannot be a work.
+    - ``queue`` ("default"), ``priority`` (0; larger first) and ``fairness`` (a label; works of different
+      labels are served in turn) say where and when a work is claimed.
+    - ``retry`` is a ``Retry``. ``timeout`` limits one attempt, ``expires`` the whole life, and ``lease`` the
+      silence of the worker.
+    - ``atomic`` makes the handler and the outcome one transaction. ``interrupt`` raises the abort inside a
+      plain handler. ``strict_return`` lets an attempt fail that built an instruction and did not return it.
+    - ``then`` names the type that works on the output. ``order`` of works of equal priority is "time" or
+      "unit"; the default is "unit" for types that others name with ``then``.
+    - ``weight`` (20) is the share of the queue. ``max_running`` limits the works that run at a time in all
+      workers (0 is no limit). ``interval`` makes the type continuous.
+    - ``doer`` runs the works, instead of the worker's slots. ``skip_queue`` makes the first attempt in the
+      process that enqueues the work.
+    - ``codec`` stores input and result. ``options(**input)`` returns queueing options of one work.
+    - ``on_event``, ``on_failure`` and ``log_context(input, type)`` are hooks. ``middleware`` surrounds the
+      handler, inside the middleware of the settings.
+    - ``redact`` lists paths into the input that people are not shown. ``schedulable`` allows schedules in the
+      admin. ``retention`` says how long ended works are kept, by status. ``keep_attempts`` keeps attempts
+      that succeed, too.
+
+    Raises ImproperWork when the function cannot be a work, and TypeError or ValueError for an option that
+    cannot be used.
 
     Example::
 
@@ -236,8 +244,8 @@ def batch_work(handler: Callable[..., Any] | None = None, /, **options: Any) -> 
 
     The handler is given a list of ``BatchItem`` (``.input``, ``.id``, ``.attempt``) and returns a list with
     one output per item, in the same order. It is called once ``size`` (50) works have gathered, or
-    ``max_wait`` (0.1 seconds) after the first of them. An output that is an exception fails its item alone;
-    an exception that is raised fails every item, each by its own policy.
+    ``max_wait`` (0.1 seconds) after the first of them. An output that is an exception fails its item alone.
+    An exception that the handler raises fails every item, and each is retried by its own policy.
 
     The other options are those of ``@work``, except those that cannot apply to many works at once, such as
     ``atomic`` and ``then``. ``options`` is a function of the one input.
@@ -359,7 +367,7 @@ def require_plain(handler: Callable[..., Any], settings: WorkSettings) -> None:
     if settings.interrupt and inspect.iscoroutinefunction(handler):
         raise ImproperWork(
             f"interrupt=True needs a plain function, and {name}() is async: its timeout "
-            "cancels it for real anyway; leave interrupt out, and watch ctx.signal for other reasons to "
+            "cancels it without this option; leave interrupt out, and watch ctx.signal for other reasons to "
             "stop.",
             code="interrupt-async",
         )

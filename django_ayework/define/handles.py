@@ -94,8 +94,9 @@ class WorkState:
 class ChainState:
     """The present state of a chain: its first work, its last step, and a page of its steps.
 
-    ``type``, ``input`` and ``queued_at`` are those of its first work, and None when that is gone. ``status``,
-    ``error`` and ``ended_at`` are those of the last step, ``output`` is its result once it has succeeded.
+    ``type``, ``input`` and ``queued_at`` are those of its first work, and None when that was deleted.
+    ``status``, ``error`` and ``ended_at`` are those of the last step. ``output`` is its result once it has
+    succeeded.
     ``length`` counts the steps so far. ``next_start`` is the index of the next page's first step, and
     None on the last page.
     """
@@ -202,14 +203,14 @@ class Handle(ABC, Generic[R_co, G_co, C_co]):
 
     @property
     def group_id(self) -> str:
-        """The id of the work's group; a handle made from an id alone looks it up when first asked."""
+        """The id of the work's group. A handle made from an id alone reads it from the database, once."""
         if self._group_id is None:
             self._group_id, self._chain_id = self._find_ids()
         return self._group_id or self.id
 
     @property
     def chain_id(self) -> str:
-        """The id of the first work of the chain; looked up like ``group_id``."""
+        """The id of the first work of the chain, read like ``group_id``."""
         if self._chain_id is None:
             self._group_id, self._chain_id = self._find_ids()
         return self._chain_id or self.id
@@ -220,21 +221,23 @@ class Handle(ABC, Generic[R_co, G_co, C_co]):
 
     @abstractmethod
     def state(self) -> WorkState | None:
-        """Return the present state; None when no such work is committed (or visible here)."""
+        """Return the present state, or None when this transaction sees no such work. It never waits."""
 
     @abstractmethod
     def result(self, timeout: Seconds | None = None) -> R_co:
         """Wait for the work's end and return its own result.
 
-        Raises WorkFailed when it died, WorkCancelled, WaitTimeout after ``timeout`` (seconds or timedelta),
-        WaitInTransaction when waiting could never end, WorkNotFound when there is no such work.
+        Raises WorkFailed or WorkCancelled when the work ended so, WaitTimeout after ``timeout`` (seconds or
+        timedelta), WaitInTransaction when the open transaction has queued the work, and WorkNotFound when
+        there is no such work.
         """
 
     @abstractmethod
     def group(self, timeout: Seconds | None = None) -> G_co | None:
         """Wait for the end of every work of the group; return the group's value, or None.
 
-        Works of the group that failed raise nothing. Raises WaitTimeout, WaitInTransaction, WorkNotFound.
+        Dead works of the group raise nothing. Raises WaitTimeout after ``timeout`` (seconds or timedelta),
+        WaitInTransaction and WorkNotFound.
         """
 
     @abstractmethod
@@ -248,8 +251,8 @@ class Handle(ABC, Generic[R_co, G_co, C_co]):
     def chain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
         """Return the state of the work's chain, with its steps from index ``start`` on, at most ``limit``.
 
-        None when no work of the chain is committed (or visible here). Raises InvalidOption for a ``limit``
-        that is not from 1 to 1000.
+        Return None when this transaction sees no work of the chain. Raises InvalidOption for a ``limit`` that
+        is not from 1 to 1000.
         """
 
     @abstractmethod

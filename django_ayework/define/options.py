@@ -210,9 +210,10 @@ def check_retention(value: object, name: str) -> dict[str, float | None]:
 class QueueOptions(TypedDict, total=False):
     """The options of ``enqueue``, ``ctx.queue`` and ``.next``.
 
-    ``delay`` and ``expires`` are seconds or timedelta; ``run_at`` and ``deadline`` are aware datetimes and
-    win over them. ``about`` is a model object the work is about. ``blockers`` are handles or ids of chains
-    that must succeed before the work starts.
+    ``delay``, ``timeout``, ``expires`` and ``lease`` are seconds or timedelta. ``run_at`` and ``deadline``
+    are aware datetimes, and take precedence over ``delay`` and ``expires``. ``about`` is the model object
+    that the work is about. ``blockers`` are handles or ids of chains that must succeed before the work
+    starts.
     """
 
     delay: Annotated[Seconds, seconds]
@@ -230,9 +231,11 @@ class QueueOptions(TypedDict, total=False):
 
 
 class EnqueueOptions(QueueOptions, total=False):
-    """The further options of ``enqueue``: ``dedup``, ``unit``, an ``id`` of one's own, ``on_commit=True``.
+    """The options of ``enqueue``: those of ``ctx.queue``, and some that select or place the work.
 
-    With ``skip_queue=True`` this process makes the first attempt, once the work is committed.
+    ``dedup`` is a ``Dedup``, ``unit`` the name of a unit, and ``id`` an id of your own. With
+    ``on_commit=True`` the work is inserted after the commit. With ``skip_queue=True`` this process makes the
+    first attempt after the commit.
     """
 
     dedup: Annotated[Dedup | None, instance_of(Dedup, "a Dedup(...)")]

@@ -152,14 +152,19 @@ def dependency(
     timeout: Seconds | None = None,
     on_unmet: Literal["dead", "wait"] = "dead",
 ) -> GateRequest[G_co]:
-    """Build a gate: once the works ``on`` meet the condition, the works of ``queue`` are queued.
+    """Build a gate: once the works ``on`` meet the condition, it queues the works of ``queue``.
 
-    ``on`` takes requests, handles or ids, which need not exist yet. After ``timeout`` (seconds or timedelta,
-    from queueing) an unopened gate dies as ``expired``. A gate that can never open dies as
-    ``unsatisfiable``, or keeps waiting with ``on_unmet="wait"``.
+    ``on`` takes requests, handles or ids; their works need not exist yet. A gate that has not opened within
+    ``timeout`` (seconds or timedelta, from its queueing) dies as ``expired``. A gate that can never open dies
+    as ``unsatisfiable``, or with ``on_unmet="wait"`` waits until the works are retried.
 
-    Raises ValueError for a condition the watched works cannot meet, TypeError for works with ``dedup`` or
-    ``unit``.
+    Raises ValueError for a condition that the watched works cannot meet, and TypeError for works with
+    ``dedup`` or ``unit``.
+
+    Example::
+
+        first, second = fetch(shop=1), fetch(shop=2)
+        enqueue_many([first, second, dependency(on=[first, second], queue=[send_report()])])
     """
     on = listed(on)
     require_own_identity(on, "dependency(on=)")

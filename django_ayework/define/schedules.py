@@ -78,7 +78,7 @@ def check_moment(value: Any, name: str) -> date:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeclaredSchedule:
-    """A schedule as code declares it; ``cancel()`` takes it back."""
+    """A schedule as code declares it; ``cancel()`` removes the declaration."""
 
     name: str
     run: Run
@@ -151,16 +151,20 @@ def schedule(cron: str | None = ..., **options: Unpack[ScheduleOptions]) -> Call
 def schedule(cron: str | None = None, **options: Any) -> Any:
     """Declare a schedule: decorate a function with it, or call it with ``run=``, a function or built work.
 
-    Exactly one of ``cron`` (an expression), ``every`` (seconds or timedelta, at least a second) and ``next``
-    (a function from the present moment to the next, or to None for the end) says when it fires. ``tz`` is an
-    IANA name, by default ``settings.TIME_ZONE``. ``overlap`` says what happens at a firing while works of the
-    previous one have not ended: "allow", "skip" or "queue"; ``catch_up`` which missed occurrences fire later:
-    "none", "last" or "all"; ``dst`` what happens to occurrences in an hour that a clock change leaves out:
-    "skip" or "shift". A firing is delayed by up to ``jitter`` seconds, at random. ``start`` and ``end`` are
-    dates or aware datetimes; the end is included.
+    Exactly one of ``cron``, ``every`` and ``next`` is given. ``cron`` is an expression, ``every`` an interval
+    (seconds or timedelta, at least a second). ``next`` is a function that is given the present moment and
+    returns the next occurrence (a date or an aware datetime), or None for the end.
 
-    Returns the decorator, or with ``run=`` an object with ``cancel()``. Raises CronError, InvalidOption,
-    ImproperWork and TypeError for what cannot be used.
+    - ``name`` is by default that of the type, or of the function with its app. ``tz`` is an IANA name, by
+      default ``settings.TIME_ZONE``.
+    - ``overlap`` applies while works of the previous firing have not ended: "allow", "skip" or "queue".
+    - ``catch_up`` chooses the missed occurrences that fire later: "none", "last" or "all".
+    - ``dst`` applies to occurrences in an hour that a clock change leaves out: "skip" or "shift".
+    - ``jitter`` (seconds or timedelta) delays each firing by a random part of it.
+    - ``start`` and ``end`` are dates or aware datetimes; the end is included.
+
+    Return the decorator, or with ``run=`` an object with ``cancel()``. Raises CronError, InvalidOption,
+    ImproperWork and TypeError for options that cannot be used.
 
     Example::
 

@@ -113,7 +113,7 @@ class Doer(Protocol):
     """Runs tasks in threads of its own, within its limits. One object serves one process."""
 
     def available(self) -> int:
-        """Return how many more tasks are welcome now; more are accepted all the same, and wait."""
+        """Return how many further tasks the doer asks for. It accepts more, and they wait."""
         ...
 
     def submit(
@@ -125,8 +125,8 @@ class Doer(Protocol):
     ) -> None:
         """Accept a task and return at once. Exceptions of the task are reported, and not raised.
 
-        ``fairness`` is the label of its user or group, a larger ``priority`` is sooner, ``created_at``
-        (aware) is when it was queued, by default now. The doer decides which of these count.
+        ``fairness`` is a label, such as a customer's. A larger ``priority`` starts sooner. ``created_at`` (an
+        aware datetime) is when the task was queued, by default now. The doer decides which of these count.
         """
         ...
 
@@ -137,12 +137,12 @@ class Doer(Protocol):
 
 @runtime_checkable
 class TellsRoom(Protocol):
-    """A doer that calls listeners when its capacity grows, so that nothing need poll it. All of ours do."""
+    """A doer that calls listeners when its capacity grows, as all doers of this package do."""
 
     def on_room(self, listener: Callable[[], object]) -> Callable[[], None]:
-        """Register a listener, called quickly and from any thread whenever capacity may have grown.
+        """Register a listener, which is called in any thread whenever capacity may have grown.
 
-        Returns a function that removes the listener.
+        The listener must return soon. Return a function that removes it.
         """
         ...
 
@@ -318,7 +318,7 @@ class BaseDoer:
     ) -> None:
         """Hold a task until it may start. Exceptions of the task are reported, and not raised.
 
-        Raises TypeError or ValueError for what could not be compared later.
+        Raises TypeError or ValueError for arguments that cannot be used.
         """
         if not callable(task):
             raise documented(

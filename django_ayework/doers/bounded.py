@@ -112,7 +112,7 @@ class Bounded(BaseDoer):
         self._pool = ThreadPool(max)
 
     def available(self) -> int:
-        """Return how many more tasks are welcome: the capacity, less the held tasks if it is limited."""
+        """Return how many further tasks the doer asks for: its capacity, less the held tasks if limited."""
         if self._max is None:
             return self._capacity
         with self._changed:

@@ -26,7 +26,7 @@ def run(
 
     Raises what the function raises, and TimeoutError after ``timeout`` seconds; a function that has not
     started by then is not called. The other arguments are those of ``submit()``. Never call it from within a
-    task of the same doer, which would wait for a place that it takes itself.
+    task of the same doer: that task may hold the place that the function waits for.
 
     >>> from django_ayework.doers.bounded import balanced
     >>> run(balanced(2), lambda: 6 * 7)

@@ -168,13 +168,13 @@ class RateLimited(BaseDoer):
             inner.on_room(self._inner_has_room)
 
     def available(self) -> int:
-        """Return how many more tasks are welcome: ``limit`` less what waits, but no more than may run."""
+        """Return how many further tasks the doer asks for, at most those that the inner one asks for."""
         with self._changed:
             welcome = max(0, self._limit - len(self._pending))
         return min(welcome, self._inner.available())
 
     def drained(self) -> None:
-        """Wait until no task is held, by the inner doer neither. Never call it from within a task."""
+        """Wait until neither this doer nor the inner one holds a task. Never call it from within a task."""
         super().drained()
         self._inner.drained()
 

@@ -303,8 +303,8 @@ def require_immediate_start(request: WorkRequest[Any, Any], given: Mapping[str, 
         )
     if work_type.settings.doer is not None:
         raise InvalidOption(
-            f"expected skip_queue=True for works without a doer= of their own, got {request.type!r}: what "
-            "its doer limits must reach a worker; leave one of both out.",
+            f"expected skip_queue=True for works without a doer= of their own, got {request.type!r}: its "
+            "doer limits works in workers only; leave one of the two out.",
             code="skip-queue-refused",
         )
     options: dict[str, Any] = {**combined(given, request.options)}

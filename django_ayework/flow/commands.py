@@ -16,11 +16,13 @@ Command: TypeAlias = Literal["quiet", "resume", "stop"]
 
 @sync_only
 def command_worker(id: str, command: Command) -> None:
-    """Tell one worker what to do, in the caller's transaction; the worker obeys at its next poll.
+    """Send one worker a command, in the caller's transaction; the worker follows it at its next poll.
 
-    ``"quiet"``: it claims nothing more; works that it has claimed and not started go back, what runs goes on.
-    ``"resume"``: a quiet worker claims again. ``"stop"``: it stops in order, as after SIGTERM; a supervisor
-    does not replace it. The last command counts. ``id`` is that of a row of ``WorkerProcess``.
+    - ``"quiet"``: the worker claims no more works and releases prefetched works. Running works go on.
+    - ``"resume"``: a quiet worker claims again.
+    - ``"stop"``: the worker stops in order, as after SIGTERM. A supervisor does not replace it.
+
+    The last command counts. ``id`` is the id of a ``WorkerProcess``.
 
     Raises WorkerNotFound for a worker that has stopped or is not known, and InvalidOption for another
     command.

@@ -45,12 +45,16 @@ CHECKS: dict[str, Callable[[Any, str], int]] = {
 
 @sync_only
 def pause(*, type: str | None = None, queue: str | None = None) -> None:
-    """Stop claiming works of a type or of a queue, in the whole fleet; running works go on.
+    """Stop claiming works of a type or of a queue, in all workers; running works go on.
 
     Works can still be queued. Every worker applies the pause within a poll. A warning is logged for a queue
     that no type of work uses, if another queue has nearly that name.
 
-    Raises UnknownWorkType, and TypeError unless exactly one of the two is given.
+    Raises UnknownWorkType, and TypeError unless exactly one of ``type`` and ``queue`` is given.
+
+    Example::
+
+        pause(type="shop.charge")
     """
     set_paused(type, queue, True)
 
@@ -84,12 +88,12 @@ def limit(
     weight: int | None = None,
     priority: int | None = None,
 ) -> None:
-    """Change how a type is served, in the whole fleet; a value that is not given stays.
+    """Change the limit, the weight or the priority of a type in all workers; values that are not given stay.
 
     ``max_running`` is how many of its works may run at a time, 0 for any number. Types of a larger
     ``priority`` are served before all others of their queue; types of equal priority share by ``weight``.
 
-    Raises UnknownWorkType, and InvalidOption for a value that cannot be used.
+    Raises UnknownWorkType, InvalidOption for a value that cannot be used, and TypeError without any value.
 
     Example::
 

@@ -18,10 +18,10 @@ MOST_TYPES = 200
 
 @sync_only
 def work_counts() -> list[WorkCount]:
-    """Return how many works there are of each queue, type and status, without zeros, sorted.
+    """Return how many works there are of each queue, type and status that has some, sorted.
 
-    Of each status about 20 000 works are counted at most, shared among its types. A count that may be too
-    small for that is ``capped``. So the cost is bounded, whatever the table holds.
+    At most about 20,000 works of each status are counted, shared among its types, so the cost is bounded. A
+    count that may be too small is ``capped``.
 
     Example::
 

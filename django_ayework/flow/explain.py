@@ -202,9 +202,13 @@ BY_STATUS: dict[Status, Callable[[WorkRow, datetime], list[Reason]]] = {
 
 @sync_only
 def explain(id: str) -> Explanation:
-    """Return why a work is not running. Nothing is locked: the explanation is that of one moment.
+    """Return why a work is not running, at this moment. Nothing is locked.
 
     Raises WorkNotFound.
+
+    Example::
+
+        print(explain(handle.id))
     """
     row = find_row(id)
     if row is None:

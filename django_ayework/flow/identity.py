@@ -47,12 +47,12 @@ def require_identity_fits(new_work: NewWork, on_commit: bool) -> None:
     type = new_work.row.type
     if new_work.gate is not None and name == "dedup":
         raise documented(
-            TypeError("a gate takes no dedup=: the works it releases are promised by their ids."),
+            TypeError("a gate takes no dedup=: the ids of the works that it releases are fixed."),
             "options-exclude-each-other",
         )
     if new_work.gate is not None:
         raise documented(
-            TypeError("a gate takes no unit=: give it to the works it is about."),
+            TypeError("a gate takes no unit=: give it to the works that it releases."),
             "options-exclude-each-other",
         )
     if on_commit:

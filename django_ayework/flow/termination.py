@@ -221,14 +221,15 @@ def record_revoked(unit_of_work: UnitOfWork, row: WorkRow, why: str) -> None:
 
 @contextmanager
 def completing(id: str) -> Generator[Context]:
-    """Lock a work that has not ended and give its context; the instruction built in the block is its outcome.
+    """Lock a work that has not ended, and give its context; an instruction built in the block ends the work.
 
-    The effect is that of a handler that returns the instruction; without an instruction nothing changes. A
-    gate opens, whatever it waited for. A chain's id, which is that of its first work, stands for the chain's
-    current step. Everything happens in the caller's transaction, if there is one; an error undoes it.
+    The effect is that of a handler that returns the instruction. Without an instruction nothing changes. A
+    gate opens, whatever it waited for. The id of a chain, which is that of its first work, selects the
+    current step of the chain. The work ends in the caller's transaction, if there is one. An error in the
+    block changes nothing.
 
-    Raises WorkNotFound, AlreadyCompleted, and InvalidInstruction when several instructions were built that
-    are not part of one another.
+    Raises WorkNotFound, AlreadyCompleted, and InvalidInstruction for several instructions that are not part
+    of one another.
 
     Example::
 
@@ -246,11 +247,11 @@ def completing(id: str) -> Generator[Context]:
 
 @sync_only
 def complete(id: str, result: Any = None) -> None:
-    """End a work with success and this result (None: without one), without its handler.
+    """End a work with success and this result (None: without a result), without its handler.
 
-    A chain's id stands for the chain's current step.
+    The id of a chain selects the current step of the chain.
 
-    Raises WorkNotFound, AlreadyCompleted, NotEncodable.
+    Raises WorkNotFound, AlreadyCompleted, NotEncodable and PayloadTooLarge.
     """
     with completing(id) as context:
         if result is None:

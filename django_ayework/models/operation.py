@@ -71,9 +71,9 @@ class Schedule(models.Model):
 
 
 class Firing(models.Model):
-    """The record of an occurrence, unique in the whole fleet, for ever.
+    """The record of an occurrence; there is one per schedule and occurrence.
 
-    A missed one stands for so many occurrences from its own on.
+    A missed firing stands for ``number`` occurrences, of which its own is the first.
     """
 
     schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, db_index=False, related_name="firings")
@@ -136,7 +136,7 @@ class WorkControl(models.Model):
 
 
 class StoreEntry(models.Model):
-    """A key, a value, and when it is free again."""
+    """A key of the store with its value, and the moment at which it runs out."""
 
     key = IdentifierField(max_length=190, primary_key=True)
     value = PayloadField(blank=True)
@@ -250,7 +250,7 @@ COMMAND_CHOICES = [("quiet", _("quiet")), ("resume", _("resume")), ("stop", _("s
 
 
 class WorkerProcess(models.Model):
-    """One boot of a worker: a new id each time, never a reused name. Its heartbeat is this narrow row."""
+    """One run of a worker, with an id of its own. The worker updates this row with each heartbeat."""
 
     id = IdentifierField(max_length=64, primary_key=True)
     name = IdentifierField(max_length=64, blank=True)

@@ -254,7 +254,7 @@ class Work(models.Model):
 
 
 class DeadLetter(Work):
-    """A work that died, awaiting a human's decision."""
+    """A dead work, kept until an operator decides about it."""
 
     class Meta:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Meta of its own, as Django has it
         """A page of its own in the admin."""

@@ -44,7 +44,7 @@ def context_of(token: str) -> dict[str, Any] | None:
 
 
 def not_found(request: HttpRequest) -> HttpResponse:
-    """Return the same answer for every token of no use, so that nobody learns which works there are."""
+    """Return the same answer for every token of no use, so nobody can find out which works exist."""
     response = TemplateResponse(request, NOT_FOUND, {}, status=404)
     unlisted(response)
     return response

@@ -85,7 +85,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a work is not running, or that it is; ``str()`` gives the reasons as sentences.
+    """The reasons why a work is not running, or that it runs; ``str()`` returns them as sentences.
 
     >>> str(Explanation("a", Status.PENDING, (Reason(Code.NEXT, "It is next."),)))
     'It is next.'
@@ -142,8 +142,10 @@ def limits(type: str, queue: str, running: int, waiting: Iterable[str], controls
     control = controls.of(type)
     if control.max_running and running >= control.max_running:
         text = phrases(
-            "Its type %(type)s is at its limit: %(count)d work of it runs, and %(most)d may.",
-            "Its type %(type)s is at its limit: %(count)d works of it run, and %(most)d may.",
+            "Its type %(type)s is at its limit: %(count)d work of the type runs, and at most %(most)d may "
+            "run.",
+            "Its type %(type)s is at its limit: %(count)d works of the type run, and at most %(most)d may "
+            "run.",
             running,
             type=repr(type),
             most=control.max_running,

@@ -147,9 +147,9 @@ def remedies(members: Sequence[tuple[str, str, str | None]]) -> list[Phrase]:
         found.append(phrase("Retry %(works)s, and it waits again.", works=retryable))
     if missing:
         text = phrase(
-            "%(works)s does not exist (yet): retry what kept the gate that holds it from opening; if it was "
-            "deleted, queue this one anew.",
+            "%(works)s does not exist (yet): retry the works that keep its gate from opening. If it was "
+            "deleted, queue this work again.",
             works=missing,
         )
         found.append(text)
-    return found or [phrase("These have moved on since: retry it.")]
+    return found or [phrase("These works have changed since: retry this one.")]

@@ -204,9 +204,9 @@ def adaptive_delay(
     """Return a backpressure hook, which returns how many seconds to wait before the next claim.
 
     Each call looks at the attempts since the call before. If the share that failed is above
-    ``max_fail_rate``, the delay grows by ``factor``, from ``base`` up to ``max``; otherwise it shrinks by
-    ``step`` (``base``, unless given) down to ``min``, which it starts at. ``types`` are the work types to
-    look at: all, unless given. Durations are seconds or timedelta.
+    ``max_fail_rate`` (0 to 1), the delay grows by ``factor``, from ``base`` up to ``max``. Otherwise it
+    shrinks by ``step`` (by default ``base``) down to ``min``, with which it begins. ``types`` are the names
+    of the types that count (by default all). Durations are seconds or timedelta.
 
     Raises TypeError or ValueError for values that cannot be used.
 

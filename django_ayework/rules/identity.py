@@ -85,10 +85,11 @@ class Identified(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dedup:
-    """Give the work of this type and key that is there, instead of queueing another.
+    """A key by which ``enqueue()`` returns an existing work of the type, instead of queueing another.
 
-    ``scope="incomplete"`` looks at works whose chain has not ended, ``"any"`` at ended ones too. ``window``
-    (seconds or timedelta) looks only at those queued within it. ``exclude`` are ids or handles to pass over.
+    ``scope="incomplete"`` considers works whose chain has not ended, ``"any"`` also those whose chain has.
+    With ``window`` (seconds or timedelta) only works count that were queued within it. ``exclude`` are ids or
+    handles of works that do not count.
 
     >>> Dedup("nightly", window=60).window
     60.0

@@ -248,7 +248,7 @@ def types_that_flood(seen: Observed) -> Iterable[Problem]:
     for type in flowing(seen):
         if floods(type, arriving):
             text = phrase(
-                "%(type)s floods: %(works)s, %(part)s; %(pace)s.",
+                "Too many works of %(type)s: %(works)s, %(part)s; %(pace)s.",
                 type=type.type,
                 works=works(type),
                 part=part_of(type, arriving),

@@ -40,9 +40,13 @@ MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A retry policy; fields left None come from the next level down (type, settings, built-in).
+    """A retry policy. Fields that are None come from the type, then the settings, then the built-in policy.
 
-    ``attempts`` counts the first try too. ``base`` and ``max`` are seconds (or timedelta).
+    ``attempts`` counts the first attempt as well. The first pause is ``base``, and each pause is ``factor``
+    times the one before, at most ``max``. ``base`` and ``max`` are seconds or timedelta. A pause is shortened
+    at random by up to the share ``jitter`` (0 to 1).
+
+    Raises TypeError for an unknown field, and ValueError for a value out of its range.
 
     >>> Retry(attempts=5).over(Retry(attempts=2, base=7)) == Retry(attempts=5, base=7)
     True

@@ -66,10 +66,10 @@ def parse_cron(expression: str) -> Cron:
     """Read an expression of five fields, or a nickname such as ``@daily``.
 
     The fields are minute, hour, day of the month, month and day of the week: ``*``, numbers, names of three
-    letters, ranges, steps and lists of them. 7 is Sunday as well as 0. If both days are restricted, either
-    will do (crontab(5)).
+    letters, ranges, steps and lists of them. Both 0 and 7 are Sunday. If both days are restricted, one that
+    matches is enough (crontab(5)).
 
-    Raises CronError, a ValueError, for anything else, and for what never happens, such as 30 February.
+    Raises CronError, a ValueError, for anything else, and for a day that never happens, such as 30 February.
 
     >>> parse_cron("*/15 9-17 * * mon-fri").fields
     ('0,15,30,45', '9,10,11,12,13,14,15,16,17', '*', '*', '1,2,3,4,5')
@@ -128,7 +128,7 @@ def read_part(text: str, field: Field, expression: str) -> range:
     if high < low:
         raise CronError(
             f"{expression!r}: expected the {field.name} to have ranges from low to high, got: {text!r}; "
-            f"write {found['low']}-{field.last},{field.first}-{found['high']} for one that goes round."
+            f"write {found['low']}-{field.last},{field.first}-{found['high']} instead."
         )
     return range(low, high + 1, step)
 
@@ -177,8 +177,8 @@ def next_after(
 ) -> datetime:
     """Return the first occurrence strictly after an aware moment, in the zone ``tz`` (the moment's, if None).
 
-    An occurrence in an hour that a clock change repeats happens once, the first time. One in an hour that is
-    left out does not happen, or with ``dst="shift"`` happens once, at the moment the gap ends.
+    An occurrence in an hour that a clock change repeats happens once, the first time. An occurrence in an
+    hour that a clock change leaves out does not happen; with ``dst="shift"`` it happens when the gap ends.
 
     Raises CronError for an expression or a zone that cannot be used, and ValueError for a naive moment.
 

@@ -11,7 +11,7 @@ from django_ayework.rules.controls import Place
 
 
 class Status(StrEnum):
-    """Where a work stands. The last three are *terminal*: the work is done.
+    """The state of a work. The last three are *terminal*: the work is done.
 
     >>> Status("dead") is Status.DEAD, Status.DEAD == "dead"
     (True, True)

@@ -25,10 +25,10 @@ def enqueued(
     status: Status | str | Iterable[Status | str] | None = None,
     **input: Any,
 ) -> list[WorkState]:
-    """Return the works in the database, the oldest first; ended ones too, unless ``status`` says otherwise.
+    """Return the states of the works in the database, the oldest first, ended ones included.
 
-    ``type`` (a type or its name), ``status`` (one or several) and ``input`` narrow it down; of the input only
-    named columns must match. Raises ValueError for an unknown status.
+    ``type`` (a type or its name), ``status`` (one or several) and ``input`` select works. Of the input only
+    the values that are given must match. Raises ValueError for an unknown status.
 
     Example::
 
@@ -39,7 +39,7 @@ def enqueued(
 
 
 def assert_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> WorkState:
-    """Assert that such a work was queued; return the newest. It may have ended.
+    """Assert that a work of this type and input was queued; return the newest, which may have ended.
 
     Raises UnknownWorkType for an unknown type, and TypeError for the name of an input that no work has.
     """
@@ -51,7 +51,7 @@ def assert_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> Work
 
 
 def assert_not_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> None:
-    """Assert that no such work was queued, not even one that has ended; see assert_enqueued()."""
+    """Assert that no work of this type and input was queued. Ended works count, too."""
     require_known(type, input)
     found = matching(type, input)
     if found:

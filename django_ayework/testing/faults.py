@@ -1,15 +1,15 @@
 """Faults for tests: what happens to handlers when workers die, leases lapse and databases go away.
 
 Works are run at least once. A handler whose effects must happen once has to be idempotent, or ``atomic``.
-Each function here is a context manager. Within it, ``drain()`` meets the fault in the first attempt of each
-work::
+Each function here is a context manager. In its block, the fault happens in the first attempt that ``drain()``
+makes of each work::
 
     with faults.deliver_twice("shop.pay"):
         drain()
     assert Payment.objects.count() == 1
 
-Without types, all works meet the fault. The block raises AssertionError at its end if no work has met it. It
-yields the ids of the works that have.
+Without types, the fault happens to all works. The block yields the ids of the works to which it happened,
+and raises AssertionError at its end if there were none.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def deliver_twice(*types: AnyWorkType | str) -> AbstractContextManager[list[str]
     """Let the worker die after the handler has returned, before its outcome is committed.
 
     What the handler wrote is kept, unless it was written in the transaction of the outcome (``atomic``, or
-    ``ctx.complete()``). The work is reclaimed and delivered again, as its next attempt. A work whose only
-    attempt this was is dead.
+    ``ctx.complete()``). The work is reclaimed and delivered again, as its next attempt. A work without
+    further attempts is dead.
     """
     return fault("deliver_twice", types, die_before_commit)
 
@@ -58,8 +58,8 @@ def deliver_twice(*types: AnyWorkType | str) -> AbstractContextManager[list[str]
 def die_after_commit(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
     """Let the worker die right after the outcome is committed.
 
-    Functions that wait for the commit (``transaction.on_commit``), signals and hooks are not called. What
-    the database has is complete.
+    Callbacks of ``transaction.on_commit``, signals and hooks are not called. The outcome in the database is
+    complete.
     """
     return fault("die_after_commit", types, lose_callbacks)
 
@@ -74,7 +74,7 @@ def lose_lease(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
 
 
 def lose_database(*types: AnyWorkType | str, after: int = 0) -> AbstractContextManager[list[str]]:
-    """Let statements of the attempt fail with OperationalError, after so many that succeed.
+    """Let statements of the attempt fail with OperationalError, once ``after`` statements have succeeded.
 
     The attempt fails, and is retried as the policy of the work says.
     """

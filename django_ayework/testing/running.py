@@ -65,7 +65,7 @@ STAGE_BATCH = 500
 
 @dataclass(slots=True)
 class DrainReport:
-    """The works that were run: ``ran`` counts attempts, ``states`` has the present state of each work."""
+    """The attempts that ``drain()`` made, by their ends; ``states`` has the present state of each work."""
 
     ran: int = 0
     succeeded: int = 0
@@ -88,15 +88,15 @@ class DrainServices(EngineServices):
 
 
 def drain(limit: int | None = None, *, raises: bool = True) -> DrainReport:
-    """Run everything due, inside the test's transaction, until nothing is due or after ``limit`` attempts.
+    """Run due works in the test's transaction until nothing is due, or for ``limit`` attempts.
 
-    Works in a plain ``TestCase``: no worker, no threads; ``on_commit`` callbacks run as if committed. Later
-    works stay; :func:`time_travel` makes them due.
+    It starts no worker and no threads, so a plain ``TestCase`` will do. ``on_commit`` callbacks run as if the
+    transaction had committed. Works that are due later stay; :func:`time_travel` makes them due.
 
-    At the end the exception of a failed work is raised, with its traceback; those of several works come as an
-    ``ExceptionGroup``. A work counts as failed if the last attempt that this call made of it failed, whether
-    the work is dead or will be retried, unless it was cancelled or completed since. ``Defer``,
-    ``Reschedule`` and ``Abort`` are no failures. ``raises=False`` returns the report instead.
+    At the end the exception of a failed work is raised, with its traceback. Those of several works are raised
+    as an ``ExceptionGroup``. A work has failed if its last attempt in this call failed, whether the work is
+    dead or will be retried, unless it was cancelled or completed since. ``Defer``, ``Reschedule`` and
+    ``Abort`` are no failures. ``raises=False`` returns the report instead.
 
     Example::
 
@@ -255,21 +255,21 @@ class Performed:
 
     @property
     def result(self) -> Any:
-        """Its own result; raises the error if there is one."""
+        """The result of the work; raises the error if there is one."""
         if self.instruction is not None:
             return getattr(self.instruction, "value", None)
         return self.returned
 
     @property
     def instruction(self) -> Instruction[Any, Any] | None:
-        """The instruction that it returned, or None; raises the error if there is one."""
+        """The instruction that the handler returned, or None; raises the error if there is one."""
         if self.error is not None:
             raise self.error
         return self.returned if isinstance(self.returned, Instruction) else None
 
 
 def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
-    """Run the handler of a request once, its input stored and read back; nothing is queued or settled.
+    """Run the handler of a request once, with its input encoded and decoded. Nothing is queued or settled.
 
     Example::
 
@@ -366,8 +366,8 @@ def running_worker(**options: Any) -> Iterator[Worker]:
 def tick() -> int:
     """Sync the declared schedules, then fire those that are due; return how many firings queued something.
 
-    A schedule that is seen for the first time begins now, so tick once before travelling in time. The works
-    are queued; ``drain()`` runs them.
+    A schedule that is new begins now, so call ``tick()`` once before ``time_travel()``. The works are queued;
+    ``drain()`` runs them.
 
     Example::
 
@@ -380,10 +380,10 @@ def tick() -> int:
 
 
 class time_travel:  # noqa: N801  # used as a function, and as a context manager
-    """Move the engine's clock at once by a duration (seconds or timedelta); cumulative.
+    """Move the engine's clock by a duration (seconds or timedelta); several calls add up.
 
-    As a context manager the move is undone at the end of the block; otherwise after the test (by the pytest
-    plugin, or by the ``unittest.TestCase`` that calls it).
+    As a context manager the move is undone at the end of the block. Otherwise the pytest plugin, or the
+    ``unittest.TestCase`` that calls it, undoes it after the test.
 
     Example::
 
@@ -409,7 +409,7 @@ class time_travel:  # noqa: N801  # used as a function, and as a context manager
 
 
 def now() -> datetime:
-    """Return the engine's present moment."""
+    """Return the engine's present moment, an aware datetime that ``time_travel()`` moves."""
     return clock.now()
 
 

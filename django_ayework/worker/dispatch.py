@@ -379,7 +379,7 @@ class Dispatcher:
         try:
             doer.submit(partial(self._run_in_doer, load), row.fairness or None, row.priority, row.queued_at)
         except BaseException as error:
-            report(error, "queue", f"{doer!r} refused {load}, which goes back")
+            report(error, "queue", f"{doer!r} refused {load}, which is released")
             wait_for_slot(load)
             if isinstance(load, Batch):
                 self.in_flight.finish(in_doer=True)

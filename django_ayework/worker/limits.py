@@ -204,7 +204,7 @@ def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
         with project_code():
             return bool(accept(state_of(delivery.row)))
     except BaseException as error:
-        report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which goes back")
+        report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which is released")
         return False
 
 

@@ -368,7 +368,7 @@ def log_refused(deliveries: Sequence[Delivery]) -> None:
             logger.info("The outcome of work %s came too late: the work was cancelled.", delivery.row.id)
         else:
             logger.warning(
-                "The outcome of work %s came too late: somebody else has moved the work. %s",
+                "The outcome of work %s came too late: another process has claimed or ended the work. %s",
                 delivery.row.id,
                 logged("outcome-too-late"),
             )

@@ -116,10 +116,10 @@ class Engine:
 class Worker(Engine):
     """A worker of this process: threads for plain handlers, one event loop for async ones.
 
-    ``queues`` limits it to these queues (all, when empty), ``types`` and ``exclude_types`` to types of work:
-    it claims and takes back no others. ``concurrency`` is how many works run at a time. With ``burst`` it
-    stops once nothing that it may run is due and nothing runs; with ``max_works`` after that many attempts;
-    with ``max_memory`` once its process uses more megabytes than that. It fires schedules unless
+    ``queues`` limits the worker to these queues (all, when empty), ``types`` and ``exclude_types`` to types
+    of work: it claims and reclaims no others. ``concurrency`` is the number of works that run at a time. With
+    ``burst`` the worker stops once no work that it may run is due or running, with ``max_works`` after that
+    many attempts, and with ``max_memory`` once its process uses more megabytes. It fires schedules unless
     ``scheduler`` is False.
 
     Example::
@@ -205,22 +205,24 @@ class Worker(Engine):
         self._thread.start()
 
     def stop(self) -> bool:
-        """Stop claiming, let running works finish within the grace, release the rest; wait for all that.
+        """Stop the worker, and wait for that; return whether it has ended.
 
-        A database that does not even refuse may keep it from ending: then it is left behind, and its works
-        to their leases. Return whether it has ended.
+        The worker claims no more works, lets running works finish within ``SHUTDOWN_GRACE``, and releases the
+        others. It may not end when the database does not answer. Its works then run again once their leases
+        have lapsed.
         """
         self.request_stop()
         return self._thread is None or ends_in_time(self._thread, self.id)
 
     def wait(self) -> None:
-        """Wait until the worker begins to end: it was asked to stop, or has done all it was to do."""
+        """Wait until the worker begins to end, because it was asked to stop or has reached its end."""
         self._stopping.wait()
 
     def request_stop(self) -> None:
         """Ask the worker to stop; return at once.
 
-        Not for a signal handler of the thread that runs the worker, which may hold the lock of the event.
+        Do not call it in a signal handler of the thread that runs the worker: that thread may hold a lock
+        that this method takes.
         """
         self._stopping.set()
         self._wake.set()
@@ -249,11 +251,11 @@ class Worker(Engine):
 
     @property
     def lost(self) -> str:
-        """Why the worker cannot go on: a thread of it cannot be brought back; empty while it can."""
+        """Why the worker cannot go on, as one of its threads is stuck; empty while it can."""
         return self._watchdog.lost
 
     def run(self) -> None:
-        """Work until asked to stop (or, with ``burst``, until nothing is due), in other threads than this.
+        """Run the worker until it is asked to stop or reaches its end, in threads of its own.
 
         Raises ImproperlyConfigured for a database that lacks migrations, or isolates transactions too much.
         """

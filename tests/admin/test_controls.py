@@ -172,7 +172,7 @@ def test_a_queue_can_only_be_paused(operator: Client) -> None:
 def test_a_control_that_cannot_be_is_refused_at_its_field(operator: Client) -> None:
     response = add_control(operator, scope="type", name="controls.declard", weight="0", interval="-1")
     assert errors(response) == {
-        "name": ["No work is named so. Did you mean 'controls.declared'?"],
+        "name": ["No work has this name. Did you mean 'controls.declared'?"],
         "weight": ["A weight is at least 1; pause the type to stop it."],
         "interval": ["An interval is 0 seconds or more."],
     }

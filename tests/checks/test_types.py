@@ -45,8 +45,8 @@ def test_e008_a_dotted_path_that_leads_nowhere(monkeypatch):
     work(name="tests.lost", on_event="no.where", middleware=[here, f"{__name__}.nothnig"])(nothing)
     event, middleware = run_checks(tags=["ayework"])
     assert {event.id, middleware.id} == {"ayework.E008"}
-    assert event.msg == "on_event= of the work 'tests.lost' leads nowhere: No module named 'no'."
-    assert middleware.msg.startswith("middleware= of the work 'tests.lost' leads nowhere: Module ")
+    assert event.msg == "on_event= of the work 'tests.lost' cannot be imported: No module named 'no'."
+    assert middleware.msg.startswith("middleware= of the work 'tests.lost' cannot be imported: Module ")
     assert 'does not define a "nothnig" attribute/class.' in middleware.msg
 
 
@@ -66,7 +66,7 @@ def test_w003_a_type_that_chains_to_one_that_is_not_there(monkeypatch):
     [message] = run_checks(tags=["ayework"])
     assert message.id == "ayework.W003"
     assert message.msg == (
-        "'tests.fetch' has then='tests.stor', but no work is named so; its output is dropped."
+        "'tests.fetch' has then='tests.stor', but no work has that name; its output is dropped."
     )
     assert hint_of(message) == "Did you mean 'tests.store'?"
 

@@ -164,7 +164,7 @@ def test_an_async_handler_needs_no_interrupt_and_has_none():
         work(name="step", interrupt=True)(later)
     assert str(refusal.value).startswith(
         "interrupt=True needs a plain function, and test_an_async_handler_needs_no_interrupt_and_has_none"
-        ".<locals>.later() is async: its timeout cancels it for real anyway"
+        ".<locals>.later() is async: its timeout cancels it without this option"
     )
     assert not work(name="step", interrupt=False)(later).settings.interrupt
     with pytest.raises(InvalidOption, match="expected interrupt to be True or False, got: 1"):

@@ -108,8 +108,8 @@ def test_unsatisfiable_names_the_members_to_retry():
     assert members == [{"id": "a", "outcome": "dead", "status": "dead"}]
     text = why(behind.id, "unsatisfiable")
     assert f"as {held.id} is cancelled." in text
-    assert "does not exist (yet): retry what kept the gate that holds it from opening;" in text
-    assert text.endswith("if it was deleted, queue this one anew.")
+    assert "does not exist (yet): retry the works that keep its gate from opening." in text
+    assert text.endswith("If it was deleted, queue this work again.")
 
 
 @pytest.mark.parametrize(

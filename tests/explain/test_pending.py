@@ -182,7 +182,9 @@ def test_its_type_is_at_its_limit():
     WorkFactory(type=TYPE, status="running")
     WorkFactory(type="controls.other", status="running")
     text = why(work.id, "at_limit")
-    assert text.startswith(f"Its type {TYPE!r} is at its limit: 2 works of it run, and 2 may.")
+    assert text.startswith(
+        f"Its type {TYPE!r} is at its limit: 2 works of the type run, and at most 2 may run."
+    )
     assert facts(work.id, "at_limit") == {"running": 2, "max_running": 2}
 
 

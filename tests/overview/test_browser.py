@@ -59,7 +59,7 @@ def test_a_type_that_floods_is_limited_and_paused_in_its_row(browser: Any, live_
     WorkerProcessFactory(running=1)
     WorkFactory.create_batch(1100, type=add.name)
     browser.get(live_server.url + address("overview_changelist"))
-    assert "shop.add floods: 1,100 works wait" in text(browser, ".ayework-headline-box h2")
+    assert "Too many works of shop.add: 1,100 works wait" in text(browser, ".ayework-headline-box h2")
     find(browser, ".ayework-acts summary").click()
     field = find(browser, ".ayework-acts input[name^=max_running]")
     field.send_keys("2\n")  # Enter alone presses nothing, whatever the first button is

@@ -123,12 +123,14 @@ STALE = worker(stale=True, silent=120.0)
         ),
         (
             seen(queue(pending=1200), kind(pending=1200, share=0.96, arriving=448.0, rate=59.0)),
-            "shop.send floods: 1,200 works wait, 96% of the backlog; 448 arrive and 59 end per minute.",
+            "Too many works of shop.send: 1,200 works wait, 96% of the backlog; "
+            "448 arrive and 59 end per minute.",
             "Pause it, or limit how many run at a time, in its row of the table of types.",
         ),
         (
             seen(queue(pending=5000), kind(pending=5000, share=1.0, rate=10.0)),
-            "shop.send floods: 5,000 works wait, all of the backlog; 0 arrive and 10 end per minute.",
+            "Too many works of shop.send: 5,000 works wait, all of the backlog; "
+            "0 arrive and 10 end per minute.",
             "Pause it, or limit how many run at a time, in its row of the table of types.",
         ),
         (
@@ -137,7 +139,8 @@ STALE = worker(stale=True, silent=120.0)
                 kind(pending=1400, capped=("pending",), share=0.2, arriving=80.0),
                 kind("shop.other", pending=1400, capped=("pending",), share=0.2, arriving=20.0, rate=900.0),
             ),
-            "shop.send floods: 1,400+ works wait, 80% of what arrives; 80 arrive and 0 end per minute.",
+            "Too many works of shop.send: 1,400+ works wait, 80% of what arrives; "
+            "80 arrive and 0 end per minute.",
             "Pause it, or limit how many run at a time, in its row of the table of types.",
         ),
         (

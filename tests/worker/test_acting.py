@@ -29,7 +29,7 @@ def logged_too_late(caplog, id: str) -> list[tuple[str, str]]:
     [
         (cancel, until_aborted, ("INFO", "the work was cancelled.")),
         (cancel, hold, ("INFO", "the work was cancelled.")),
-        (complete, hold, ("WARNING", "somebody else has moved the work.")),
+        (complete, hold, ("WARNING", "another process has claimed or ended the work.")),
     ],
     ids=["cancelled, noticed", "cancelled, not noticed", "completed"],
 )

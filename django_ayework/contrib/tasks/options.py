@@ -35,14 +35,14 @@ class TaskOptions:
 
 
 def task_options(**options: Any) -> Callable[[F], F]:
-    """Give a task a policy of its own; write it below ``@task``, and it changes nothing but the policy.
+    """Give a task options of its type of work. Write it below ``@task``, directly above the function.
 
     ``retry``, ``timeout``, ``atomic``, ``max_running``, ``expires``, ``interrupt``, ``weight`` and
-    ``retention`` are those of ``@work``. ``dedup`` is a ``Dedup``, or a function of the task's arguments that
-    returns a ``Dedup``, a key, or None. Under another backend the options have no effect.
+    ``retention`` are those of ``@work``. ``dedup`` is a ``Dedup``, or a function that is given the arguments
+    of the task and returns a ``Dedup``, a key, or None. Under another backend the options have no effect.
 
-    Raises TypeError for an unknown option and for a decorator in the wrong place, InvalidOption and
-    ImproperWork for what cannot be used.
+    Raises TypeError for an unknown option and for a decorator in the wrong place, and InvalidOption or
+    ImproperWork for an option that cannot be used.
 
     Example::
 

@@ -41,8 +41,8 @@ UNKNOWN = "django_ayework.errors.UnknownWorkType"
 def get_result(id: str) -> AnyResult:
     """Read the result of a task as it stands.
 
-    Raises TaskResultDoesNotExist for an unknown id, for that of a work that is no task, and for a task whose
-    function is not there any more.
+    Raises TaskResultDoesNotExist for an unknown id, for the id of a work that is no task, and for a task
+    whose function this process does not know.
     """
     try:
         row = find_row(require_work_id(id))

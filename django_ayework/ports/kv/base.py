@@ -18,8 +18,8 @@ class Store(Protocol):
     """Texts under keys, the same for every process that it reaches.
 
     Keys and values are any texts. ``ttl`` (seconds or timedelta, more than 0) is how long a key stays; None
-    keeps it for good. A key that has run out is as good as none. Everything that reads and writes is one
-    step: of several processes at the same moment, each sees what the one before has left.
+    keeps it for good. A key that has run out counts as not set. ``set_if_absent``, ``increment`` and ``swap``
+    are atomic: of several processes at the same moment, each sees the result of the one before.
 
     ``django_ayework.testing.conformance.StoreConformance`` tells whether an implementation does this.
     """
@@ -29,7 +29,7 @@ class Store(Protocol):
         ...
 
     def set(self, key: str, value: str, ttl: Seconds | None = None) -> None:
-        """Set a key, whether it is set or not; its time begins anew."""
+        """Set a key, whether or not it was set before; its ``ttl`` begins anew."""
         ...
 
     def delete(self, key: str) -> None:
@@ -37,21 +37,21 @@ class Store(Protocol):
         ...
 
     def set_if_absent(self, key: str, value: str, ttl: Seconds | None = None) -> bool:
-        """Set a key unless it is set; return whether it was set now. One of several at once wins."""
+        """Set a key unless it is set; return whether this call has set it."""
         ...
 
     def increment(self, key: str, by: int = 1, ttl: Seconds | None = None) -> int:
-        """Add to the whole number a key is set to, 0 if it is not; return the sum.
+        """Add to the whole number that a key is set to (0 if it is not set); return the sum.
 
-        ``ttl`` is for a key that is new; one that is there keeps its time. Raises ValueError, and changes
-        nothing, if the key is set to something else than a whole number.
+        ``ttl`` applies to a new key; an existing key keeps its own. Raises ValueError, and changes nothing,
+        if the value is no whole number.
         """
         ...
 
     def swap(self, key: str, expected: str | None, value: str, ttl: Seconds | None = None) -> bool:
-        """Set a key if it has exactly the expected value (None: not set); return whether it was.
+        """Set a key if it has exactly the expected value (None: not set); return whether it was set.
 
-        Its time begins anew.
+        Its ``ttl`` begins anew.
         """
         ...
 

@@ -31,7 +31,7 @@ BUILT_IN: dict[str, PubSub] = {
 
 @cache
 def get_pubsub() -> PubSub:
-    """Return what ``AYEWORK["PUBSUB"]`` says."""
+    """Return the PubSub that ``AYEWORK["PUBSUB"]`` chooses."""
     chosen = get_settings().pubsub
     if chosen == "auto":
         return BUILT_IN[automatic()]
@@ -39,7 +39,7 @@ def get_pubsub() -> PubSub:
 
 
 def automatic() -> str:
-    """Return the name of what needs nothing else to run, if there is such a thing."""
+    """Return the name of the PubSub that fits the database and needs no other server, if there is one."""
     if dialect().vendor == "postgresql":
         return "postgres"
     if file_of(alias()) is not None:

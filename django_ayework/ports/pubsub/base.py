@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from django_ayework.documentation import logged
 
-#: Called with each message of a channel; an empty one says that something may have been missed: look.
+#: Called with each message of a channel. An empty message means that others may have been missed.
 Listener: TypeAlias = Callable[[str], object]
 
 
@@ -19,30 +19,32 @@ class PubSub(Protocol):
     Best effort: messages may be lost, doubled, late or malformed, as nothing depends on them. Channels are
     names of letters and underscores; messages are ASCII of at most 7000 characters.
 
-    An implementation may say more about itself in attributes: ``is_live``, whether it receives from others at
-    the moment, so that workers may poll less often (False unless it says so); ``reaches_others``, whether to
-    publish has any effect outside of this process (True); ``is_quick``, whether to publish is so short that
-    the thread that commits may do it, rather than another one (False). ``call_later(seconds, call)``, if
-    there is such a method, makes a call in the thread that listens; otherwise each such call takes a thread
-    of its own.
+    An implementation may have further attributes:
+
+    - ``is_live`` (default False): whether it receives messages of other processes at the moment, so workers
+      may poll less often.
+    - ``reaches_others`` (default True): whether a message can reach other processes.
+    - ``is_quick`` (default False): whether ``publish`` is so short that the thread that commits may call it.
+    - ``call_later(seconds, call)``: makes a call later in the thread that listens. Without this method each
+      such call takes a thread of its own.
 
     ``django_ayework.testing.conformance.PubSubConformance`` tells whether an implementation does this.
     """
 
     def publish(self, channel: str, message: str) -> None:
-        """Send a message. Raises whatever keeps it from being sent; it is not sent again."""
+        """Send a message. Raises an error if it cannot be sent; the engine does not send it again."""
         ...
 
     def subscribe(self, channel: str, listener: Listener) -> Callable[[], None]:
-        """Call the listener with each message from now on, in any thread; return what ends that.
+        """Call the listener with each message, in any thread; return a function that ends the subscription.
 
-        Returns at once, whether or not anything can be received yet. Whenever messages may have been missed
-        since then, also when listening begins late, the listener is called with an empty message.
+        Return at once, even if nothing can be received yet. Whenever messages may have been missed, also when
+        listening begins late, call the listener with an empty message.
         """
         ...
 
     def close(self) -> None:
-        """End threads and connections; subscriptions end with them. It may be used again afterwards."""
+        """End threads, connections and subscriptions. The PubSub may be used again afterwards."""
         ...
 
 

@@ -15,6 +15,6 @@ BUILT_IN: dict[str, Queue] = {"redis-streams": RedisStreamsQueue(), "local": Loc
 
 
 def get_queue(name: str) -> Queue:
-    """Return what delivers the ids of a queue; KeyError for a queue without delivery."""
+    """Return the Queue that delivers the ids of a queue. Raises KeyError for a queue without delivery."""
     chosen = get_settings().queues[name].delivery
     return BUILT_IN[chosen] if isinstance(chosen, str) else cast(Queue, chosen)

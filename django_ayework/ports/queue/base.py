@@ -14,7 +14,7 @@ from django_ayework.conf import get_settings
 
 
 class PoppedId(NamedTuple):
-    """An id that was popped: the queue it came by, the id, and what the Queue knows the delivery by."""
+    """An id that was popped, and its queue. ``handle`` is the name that the Queue gave to the delivery."""
 
     queue: str
     id: str
@@ -23,16 +23,19 @@ class PoppedId(NamedTuple):
 
 @runtime_checkable
 class Queue(Protocol):
-    """Delivers ids to workers, each to one of them, first in, first out, from any process it reaches.
+    """Delivers ids of works from all processes that it reaches, each id to one worker, first in, first out.
 
-    At least once: an id that was popped and neither acknowledged nor put back lapses after a time (the
-    setting ``LEASE``), and is popped again. The database decides what an id is worth: one that is lost,
-    doubled or out of order costs latency only. So an implementation may drop the oldest ids when there are
-    many, and the acknowledgement of a lapsed delivery may count for the later one. It may keep many ids that
-    are pushed together in one piece: then they are popped together, even if they are more than was asked for,
-    and the acknowledgement of one of them counts for all that were not put back.
+    Delivery is at least once. A popped id that was neither acknowledged nor put back lapses after a time (the
+    setting ``LEASE``), and is popped again. An id that is lost, doubled or out of order costs latency only,
+    because workers claim works in the database. So an implementation may
 
-    Any thread may call any method. All but ``pop`` return soon. They raise what keeps them from working.
+    - drop the oldest ids when there are many,
+    - let the acknowledgement of a lapsed delivery count for the later one,
+    - store ids that are pushed together as one entry. Then they are popped together, even if ``pop`` asked
+      for fewer, and the acknowledgement of one of them counts for all that were not put back.
+
+    Any thread may call any method. All methods but ``pop`` return soon. They raise an error when they cannot
+    reach their server.
 
     ``django_ayework.testing.conformance.QueueConformance`` tells whether an implementation does this.
     """
@@ -50,11 +53,11 @@ class Queue(Protocol):
         ...
 
     def ack(self, popped: Iterable[PoppedId]) -> None:
-        """Drop ids for good."""
+        """Acknowledge ids: they are not delivered again."""
         ...
 
     def put_back(self, popped: Iterable[PoppedId]) -> None:
-        """Let others pop these ids from now on. They may come behind all others."""
+        """Release popped ids, so others can pop them. They may come after all other ids."""
         ...
 
     def close(self) -> None:
