@@ -441,10 +441,8 @@ def advice_on(attempt: Attempt, error: BaseException) -> Any:
         advice = (async_to_sync(ask) if iscoroutinefunction(ask) else ask)(error, info)
         if advice is None or advice in ("retry", "abort") or isinstance(advice, (Defer, Abort, Reschedule)):
             return advice
-        wrong = (
-            "expected on_failure to answer 'retry', 'abort', Defer(...), Reschedule(...), Abort(...) "
-            f"or None, got: {advice!r}."
-        )
+        answers = "'retry', 'abort', Defer(...), Reschedule(...), Abort(...) or None"
+        wrong = f"expected on_failure to answer {answers}, got: {advice!r}."
         raise documented(TypeError(wrong), "on-failure-answer")
     except BaseException as raised:
         report(raised, "commit", f"on_failure of {row.type} failed")

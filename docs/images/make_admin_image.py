@@ -82,6 +82,7 @@ from django_ayework.store.throughput import span_start  # noqa: E402
 from django_ayework.testing import drain, time_travel  # noqa: E402
 from django_ayework.testing.factories import (  # noqa: E402
     BulkActionFactory,
+    FiringFactory,
     ScheduleFactory,
     StoreEntryFactory,
     ThroughputFactory,
@@ -174,7 +175,17 @@ def add_rest() -> None:
         done=430,
         created_by="operator",
     )
-    ScheduleFactory(name="nightly export", kind="cron", cron="0 3 * * *", every=None, function="shop.export")
+    last_night = clock.now().replace(hour=3, minute=0, second=0, microsecond=0)
+    nightly = ScheduleFactory(
+        name="nightly export",
+        kind="cron",
+        cron="0 3 * * *",
+        every=None,
+        function="shop.export",
+        next_at=last_night + timedelta(days=1),
+        last_fired_at=last_night,
+    )
+    FiringFactory(schedule=nightly, occurrence=last_night)
     WorkControlFactory(name="shop.thumbnails", paused=False, max_running=4)
     StoreEntryFactory(key="shop.rates", value='{"EUR": 1.08}')
     now = clock.now()
