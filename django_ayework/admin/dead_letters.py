@@ -133,7 +133,7 @@ class DeadLetterAdmin(WorkAdmin):
         now, query = clock.now(), urlencode(filter)
         return CauseCard(
             heading=pages.printable(normalised(cause.error)) or _("no error was kept"),
-            type=cause.type,
+            type=pages.type_name(cause.type),
             reason=lists.reason(Work(reason=cause.reason)),
             works=f"{figure(cause.counted)}+" if cause.is_capped else figure(cause.works),
             first=pages.moment(cause.first, now),

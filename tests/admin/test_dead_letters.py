@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 
 from django_ayework import enqueue, work
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Work
 from django_ayework.store import causes as store
 from django_ayework.testing import drain
@@ -73,6 +74,15 @@ def test_works_that_died_before_causes_were_stored_have_an_entry_of_their_own(op
     assert (card.works, card.heading) == ("2", "no error was kept")
     assert operator.get(dict(card.acts)["Retry all…"]).context["title"] == "Retry 2 works"
     assert len(ids_on(operator.get(card.list_url))) == 2
+
+
+def test_a_gate_that_died_is_named_as_on_other_pages_and_its_input_cannot_be_edited(operator: Client) -> None:
+    DeadLetterFactory(
+        type=GATE_TYPE, reason="unsatisfiable", error="its condition can no longer be met: a is dead"
+    )
+    [card] = cards(operator)
+    assert card.type == "gate"
+    assert "Edit and retry…" not in dict(card.acts)
 
 
 def test_many_causes_are_bounded_and_the_page_says_so(operator: Client, monkeypatch: Any) -> None:
