@@ -173,7 +173,7 @@ def untaken(queue: QueueFigures) -> Phrase:
         return works(queue)
     if queue.waiting:
         return phrase("scheduled works are due")
-    return phrase("works of lost workers are to be taken back")
+    return phrase("works of lost workers wait to be reclaimed")
 
 
 def shell_word(name: str) -> str:

@@ -20,12 +20,14 @@ from django_ayework.testing.factories import (
 from tests.app.works import add, notify
 
 pytestmark = pytest.mark.django_db
+NO_WORKER = "  See https://django-ayework.readthedocs.io/en/stable/troubleshooting/doctor.html#no-worker"
 
 
 def test_at_rest_it_says_what_to_do(call: Any) -> None:
     at_rest = [
         "No worker is running, but nothing waits for one.",
         "  Start one: manage.py ayework_worker",
+        NO_WORKER,
         "Workers:",
         "  none",
         "Queues:",
@@ -54,16 +56,17 @@ def test_it_shows_queues_with_their_depth_and_oldest_age(call: Any, time_travel:
     WorkFactory(status="running", queue="mail")
     DeadLetterFactory()
     lines = call("ayework_status").splitlines()
-    assert lines[:2] == [
+    assert lines[:3] == [
         "No worker is running, and 3 works wait.",
         "  Start one: manage.py ayework_worker",
+        NO_WORKER,
     ]
     unserved = "  no live worker serves it"
-    assert lines[5:7] == [
+    assert lines[6:8] == [
         f"  default  3 pending (oldest 90 s)  0 running  0 scheduled  1 blocked  0 per minute{unserved}",
         f"  mail  0 pending (oldest 0 s)  1 running  1 scheduled  0 blocked  0 per minute{unserved}",
     ]
-    assert lines[8] == "  shop.add  3 pending (oldest 90 s)  1 running  0 scheduled  0 blocked  0 per minute"
+    assert lines[9] == "  shop.add  3 pending (oldest 90 s)  1 running  0 scheduled  0 blocked  0 per minute"
     assert lines[-1] == "Dead letters: 1"
 
 
@@ -98,7 +101,7 @@ def test_it_shows_lapsed_works_and_queues_that_no_live_worker_serves(call: Any, 
     WorkerProcessFactory(queues="fax", seen_at=now() - timedelta(minutes=2))
     lines = call("ayework_status").splitlines()
     assert lines[:2] == [
-        "fax: works of lost workers are to be taken back, and no live worker serves the queue.",
+        "fax: works of lost workers wait to be reclaimed, and no live worker serves the queue.",
         "  Start one: manage.py ayework_worker --queues fax",
     ]
     first = lines.index("Queues:") + 1

@@ -97,7 +97,7 @@ STALE = worker(stale=True, silent=120.0)
         ),
         (
             seen(queue("exports", lapsed=2, served=False)),
-            "exports: works of lost workers are to be taken back, and no live worker serves the queue.",
+            "exports: works of lost workers wait to be reclaimed, and no live worker serves the queue.",
             f"Start one: {START} --queues exports",
         ),
         (

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from django_ayework.documentation import see
 from django_ayework.flow.overview import Overview, overview
 from django_ayework.flow.schedules import ScheduleOverview, schedules_overview
 from django_ayework.management.base import JSONCommand
@@ -58,11 +59,12 @@ def as_text(seen: Overview) -> str:
 
 
 def problem_lines(seen: Overview) -> list[str]:
-    """Return the headline with its remedy, then the other problems with theirs."""
+    """Return the headline and the other problems, each with its remedy and the address of its entry."""
     lines = []
     for problem in seen.problems or [seen.headline]:
         lines.append(problem.text)
-        lines += [f"  {problem.remedy}"] if problem.remedy else []
+        if problem.remedy:
+            lines += [f"  {problem.remedy}", f"  {see('doctor', problem.code)}"]
     return lines
 
 
