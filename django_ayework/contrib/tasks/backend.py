@@ -53,10 +53,10 @@ class AyeworkBackend(BaseTaskBackend):
 
         Raises InvalidTask; TypeError and ValueError for arguments that cannot be stored.
         """
-        from django_ayework.contrib.tasks import queueing
+        from django_ayework.contrib.tasks import works
 
         self.validate_task(task)
-        return queueing.enqueue(task, args, kwargs, self.alias, self.retry)
+        return works.enqueue(task, args, kwargs, self.alias, self.retry)
 
     def get_result(self, result_id: str) -> AnyResult:
         """Read the result of any task as it stands. Raises TaskResultDoesNotExist."""

@@ -8,16 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from django_ayework.contrib.tasks.calls import Call, name_of, tasks
+from django_ayework.contrib.tasks.calls import Call, name_of, options_of, tasks
 from django_ayework.contrib.tasks.framework import AnyTask
-from django_ayework.contrib.tasks.options import options_of
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import registered
 from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.errors import ImproperWork
 
 #: Is called with each event of a task; a path, as it imports models.
-ON_EVENT = "django_ayework.contrib.tasks.announcements.on_event"
+ON_EVENT = "django_ayework.contrib.tasks.works.on_event"
 #: The signature of every handler: the context, then the stored call by name.
 SIGNATURE = inspect.Signature(
     [
@@ -64,13 +63,13 @@ def handler_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def call(function: Callable[..., Any], ctx: Context, **stored: Any) -> Any:
     """Run a plain function with a stored call."""
-    from django_ayework.contrib.tasks import running
+    from django_ayework.contrib.tasks import works
 
-    return running.run(function, ctx.id, Call(**stored))
+    return works.run(function, ctx.id, Call(**stored))
 
 
 async def acall(function: Callable[..., Any], ctx: Context, **stored: Any) -> Any:
     """Run an async function with a stored call."""
-    from django_ayework.contrib.tasks import running
+    from django_ayework.contrib.tasks import works
 
-    return await running.arun(function, ctx.id, Call(**stored))
+    return await works.arun(function, ctx.id, Call(**stored))
