@@ -15,11 +15,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ayework.admin import lists, pages
-from django_ayework.admin.pages import Fact, Links, Section, Table
+from django_ayework.admin.pages import Fact, Links, Section, Table, in_words
 from django_ayework.flow.chain_timeline import Timeline, timeline
 from django_ayework.flow.drawing import Addresses, Drawing, Unfolding, draw
 from django_ayework.flow.graph import Held, Workflow, hold_up, is_over, standing_sentence
-from django_ayework.flow.words import in_words
 from django_ayework.models import Group, Work
 from django_ayework.rules.explain import Explanation
 from django_ayework.rules.formatting import duration

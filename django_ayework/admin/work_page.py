@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 
 from django_ayework.admin import lists, pages
 from django_ayework.admin.graph import chain_section
-from django_ayework.admin.pages import Fact, Links, Page, Section, Table, boxed, linked, shown
+from django_ayework.admin.pages import Fact, Links, Page, Section, Table, boxed, in_words, linked, shown
 from django_ayework.admin.work_timeline import timeline
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
 from django_ayework.define.types import registry
@@ -27,7 +27,6 @@ from django_ayework.flow.payloads import (
     releases_for_people,
 )
 from django_ayework.flow.stored_options import StoredOptions, decode_options
-from django_ayework.flow.words import in_words
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS
 from django_ayework.rules.conditions import condition_from_plain
