@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 from django_ayework.admin import lists, live, pages
 from django_ayework.admin.buttons import LoggedButton, LoggedButtonsAdmin, selection_of
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table
-from django_ayework.flow.commands import Command, command_worker
+from django_ayework.flow.controls import Command, command_worker
 from django_ayework.flow.explain import GONE_AFTER
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.states import Status

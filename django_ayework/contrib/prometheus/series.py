@@ -22,8 +22,8 @@ from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
+from django_ayework.flow.counts import FleetFigures, fleet_figures
 from django_ayework.flow.events import EventBatch, EventItem, Happened
-from django_ayework.flow.fleet import FleetFigures, fleet_figures
 from django_ayework.flow.stored_options import DEFAULT_QUEUE
 from django_ayework.rules.states import Outcome, Reason, Status
 from django_ayework.store.backlog import Depth
