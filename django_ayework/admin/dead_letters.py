@@ -24,8 +24,7 @@ from django_ayework.admin.bulk_words import bulk_address, plain_filter
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.flow.payloads import input_for_people
-from django_ayework.flow.stored_options import decode_options
+from django_ayework.flow.payloads import decode_options, input_for_people
 from django_ayework.models import BulkAction, DeadLetter, Work
 from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status

@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy as _
 from django_ayework.admin import pages
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
-from django_ayework.flow.stored_options import DEFAULT_QUEUE, decode_options
+from django_ayework.flow.payloads import DEFAULT_QUEUE, decode_options
 from django_ayework.models import Group, Work
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.states import Reason, Status

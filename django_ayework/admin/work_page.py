@@ -20,13 +20,14 @@ from django_ayework.define.types import registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import explain_row
 from django_ayework.flow.payloads import (
+    StoredOptions,
     StoredRequest,
     codec_of,
+    decode_options,
     decode_releases,
     input_for_people,
     releases_for_people,
 )
-from django_ayework.flow.stored_options import StoredOptions, decode_options
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS
 from django_ayework.rules.conditions import condition_from_plain

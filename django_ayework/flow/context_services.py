@@ -12,9 +12,8 @@ from typing import Any
 
 from django_ayework.define.context import Assignment
 from django_ayework.define.types import registry
-from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.flow.payloads import codec_of, decode_options, decode_value
 from django_ayework.flow.states import dependents_of
-from django_ayework.flow.stored_options import decode_options
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import Status
 from django_ayework.store import locks

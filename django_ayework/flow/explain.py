@@ -13,7 +13,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.stored_options import decode_options
+from django_ayework.flow.payloads import decode_options
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.conditions import Condition, condition_from_plain
 from django_ayework.rules.controls import Controls

@@ -26,8 +26,13 @@ from django.db import Error
 from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
-from django_ayework.flow.payloads import decode_releases, gate_timeout, stored_release_ids
-from django_ayework.flow.stored_options import decode_options, headers_of
+from django_ayework.flow.payloads import (
+    decode_options,
+    decode_releases,
+    gate_timeout,
+    headers_of,
+    stored_release_ids,
+)
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
 from django_ayework.rules.formatting import error_text

@@ -22,8 +22,8 @@ from django_ayework.documentation import logged
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.events import announce_refused, report
 from django_ayework.flow.outcomes import as_failure
+from django_ayework.flow.payloads import decode_options
 from django_ayework.flow.settle import Locked, Report, Settlement, Success, locked_for, settle
-from django_ayework.flow.stored_options import decode_options
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status

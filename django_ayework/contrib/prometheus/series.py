@@ -24,7 +24,7 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.flow.counts import FleetFigures, fleet_figures
 from django_ayework.flow.events import EventBatch, EventItem, Happened
-from django_ayework.flow.stored_options import DEFAULT_QUEUE
+from django_ayework.flow.payloads import DEFAULT_QUEUE
 from django_ayework.rules.states import Outcome, Reason, Status
 from django_ayework.store.backlog import Depth
 from django_ayework.store.database import atomic
