@@ -29,9 +29,10 @@ from django_ayework.admin import lists, pages
 from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.bulk_words import filter_in_words, number_of, plain_filter, title_of
 from django_ayework.admin.buttons import ButtonsAdmin, LoggedButton
-from django_ayework.admin.live import SCRIPT, LiveAdmin
+from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, admin_of
 from django_ayework.flow import bulk
+from django_ayework.live import SCRIPT
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.formatting import duration
 from django_ayework.store.clock import clock
