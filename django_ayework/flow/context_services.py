@@ -20,8 +20,7 @@ from django_ayework.store import locks
 from django_ayework.store.clock import clock
 from django_ayework.store.connections import read
 from django_ayework.store.dependencies import watched_by_all
-from django_ayework.store.groups import last_steps
-from django_ayework.store.rows import WorkRow, statuses_of
+from django_ayework.store.rows import WorkRow, last_steps, statuses_of
 
 # The facts of a work that a context shows.
 

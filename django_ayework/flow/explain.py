@@ -43,9 +43,8 @@ from django_ayework.store.clock import clock
 from django_ayework.store.controls import running_counts
 from django_ayework.store.database import sync_only
 from django_ayework.store.dependencies import WaiterRow, first_open, missed_by, read_waiters
-from django_ayework.store.groups import chain_ends
 from django_ayework.store.lanes import lanes_of, processes_seen_since, works_ahead
-from django_ayework.store.rows import WorkRow, find_row, statuses_of
+from django_ayework.store.rows import WorkRow, chain_ends, find_row, statuses_of
 
 #: A worker without a heartbeat for this long counts as gone; one is due every 10 seconds.
 GONE_AFTER = timedelta(seconds=35)

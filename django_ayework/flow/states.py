@@ -17,8 +17,7 @@ from django_ayework.flow.payloads import StoredOptions, codec_of, decode_input, 
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.connections import read
 from django_ayework.store.dependencies import watched_by, watched_by_all
-from django_ayework.store.groups import last_step, steps_from
-from django_ayework.store.rows import WorkRow, find_row
+from django_ayework.store.rows import WorkRow, find_row, last_step, steps_from
 
 # The state of a work, as users see it.
 

@@ -32,8 +32,7 @@ from django_ayework.store.clock import clock
 from django_ayework.store.database import atomic, chunked, own_transaction, rows, sync_only
 from django_ayework.store.deletion import Step
 from django_ayework.store.dependencies import WaiterRow, lock_waiters, watchers_of
-from django_ayework.store.groups import chains_of, last_step
-from django_ayework.store.rows import WorkRow, find_row, find_rows, lock_rows
+from django_ayework.store.rows import WorkRow, chains_of, find_row, find_rows, last_step, lock_rows
 
 logger = logging.getLogger("django_ayework")
 

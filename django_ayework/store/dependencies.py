@@ -32,9 +32,8 @@ from django_ayework.store.database import (
     rows,
 )
 from django_ayework.store.dialects import array_text
-from django_ayework.store.groups import chain_ends, chains_of_steps
 from django_ayework.store.insert import insert_rows
-from django_ayework.store.rows import statuses_of
+from django_ayework.store.rows import chain_ends, chains_of_steps, statuses_of
 
 WAITER = Waiter._meta.db_table
 EDGE = Edge._meta.db_table

@@ -19,12 +19,13 @@ from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.errors import InvalidWorkId
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.states import Status
-from django_ayework.store import claims, dependencies, groups
+from django_ayework.store import claims, dependencies
 from django_ayework.store import database as database_
 from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
 from django_ayework.store.clock import clock
 from django_ayework.store.database import WORTHWHILE
 from django_ayework.store.dependencies import Outcomes
+from django_ayework.store.rows import COUNT_IN_GROUP
 from django_ayework.store.sessions import engine_session
 from tests.app.works import add
 from tests.races.rivals import claim_all, succeed
@@ -242,7 +243,7 @@ def test_an_insert_of_a_taken_id_does_not_recognise_the_session():
         (CLAIM_LANE, "'w', now(), now(), 'q', 't', 1"),
         (CLAIM_LANES, "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'"),
         (dependencies.RESOLVE, "'{a}', '{f}', '{success}', '{dead}'"),
-        (groups.COUNT, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
+        (COUNT_IN_GROUP, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
     ids=["claim a lane", "claim lanes", "resolve", "count in a group"],
 )
