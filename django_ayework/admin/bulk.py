@@ -27,8 +27,8 @@ from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import lists, pages
 from django_ayework.admin.actions import ACTS, ObjectAction
-from django_ayework.admin.bulk_words import filter_in_words, number_of, plain_filter, title_of
 from django_ayework.admin.buttons import ButtonsAdmin, LoggedButton
+from django_ayework.admin.filters import filter_in_words, number_of, plain_filter, title_of
 from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, admin_of
 from django_ayework.flow import bulk
