@@ -1,4 +1,7 @@
-"""Spans, by OpenTelemetry's semantic conventions for messaging systems, and what turns them on and off."""
+"""OpenTelemetry spans where works are queued, and of each attempt. It needs the extra opentelemetry.
+
+Spans follow the semantic conventions for messaging systems.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,43 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Final
 
-from opentelemetry import propagate
-from opentelemetry.context import Context, attach, detach
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]  # not typed
-from opentelemetry.trace import (
-    INVALID_SPAN,
-    Link,
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TraceFlags,
-    Tracer,
-    TracerProvider,
-    get_current_span,
-    get_tracer,
-    get_tracer_provider,
-    set_span_in_context,
-)
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
 from django_ayework import propagation
+from django_ayework.documentation import documented
 from django_ayework.propagation import AttemptFailure, Propagator, Queueing, RunningAttempt
 from django_ayework.rules.formatting import class_path
 from django_ayework.rules.states import Outcome
+
+try:
+    from opentelemetry import propagate
+    from opentelemetry.context import Context, attach, detach
+    from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]  # not typed
+    from opentelemetry.trace import (
+        INVALID_SPAN,
+        Link,
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        StatusCode,
+        TraceFlags,
+        Tracer,
+        TracerProvider,
+        get_current_span,
+        get_tracer,
+        get_tracer_provider,
+        set_span_in_context,
+    )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ModuleNotFoundError as missing:
+    if not (missing.name or "").startswith("opentelemetry"):
+        raise
+    raise documented(
+        ImportError(
+            f"tracing works needs {missing.name}, which is not installed: "
+            "pip install django-ayework[opentelemetry]."
+        ),
+        "package-missing",
+    ) from missing
 
 SYSTEM: Final = "ayework"
 #: The header of a work that was queued by the outcome of another: the context of that attempt's span.
