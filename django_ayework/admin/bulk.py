@@ -35,7 +35,7 @@ from django_ayework.flow import bulk
 from django_ayework.live import SCRIPT
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.formatting import duration
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 
 MOST_PER_MINUTE = 1_000_000
 #: The statuses of bulk actions that can go on.

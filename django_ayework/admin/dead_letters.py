@@ -29,7 +29,7 @@ from django_ayework.models import BulkAction, DeadLetter, Work
 from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status
 from django_ayework.store.causes import MOST, Cause, causes
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.selection import Place, Selection, selection_of
 
 #: Works of one page of an export: one query, and so much memory.

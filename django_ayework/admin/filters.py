@@ -31,8 +31,7 @@ from django_ayework.models.work import REASON_CHOICES, STATUS_CHOICES
 from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status
 from django_ayework.store.causes import cause_of
-from django_ayework.store.clock import clock
-from django_ayework.store.database import rows
+from django_ayework.store.database import clock, rows
 from django_ayework.store.rows import with_status
 from django_ayework.store.selection import COUNTED, FILTERS, pending_names
 

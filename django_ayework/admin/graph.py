@@ -24,7 +24,7 @@ from django_ayework.rules.explain import Explanation
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Status
 from django_ayework.rules.workflow import UNKNOWN, Member, by_attention, critical_path, fold
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow, steps_from
 
 #: The static module that moves and zooms graphs.

@@ -29,8 +29,7 @@ from django_ayework.live import fragment
 from django_ayework.models import Group, Work
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.states import Reason, Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, clock
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]

@@ -34,8 +34,7 @@ from django_ayework.rules.conditions import condition_from_plain
 from django_ayework.rules.explain import Reason
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Outcome
-from django_ayework.store.clock import clock
-from django_ayework.store.database import rows
+from django_ayework.store.database import clock, rows
 from django_ayework.store.rows import COLUMNS, WorkRow
 
 #: Watched works, waiters and releases that a page shows.

@@ -19,8 +19,7 @@ from django_ayework.flow.controls import Command, command_worker
 from django_ayework.flow.explain import GONE_AFTER
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import rows
+from django_ayework.store.database import clock, rows
 
 #: Running works that the page of a worker shows.
 SHOWN = 50

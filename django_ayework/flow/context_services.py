@@ -17,8 +17,8 @@ from django_ayework.flow.states import dependents_of
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import Status
 from django_ayework.store import locks
-from django_ayework.store.clock import clock
 from django_ayework.store.connections import read
+from django_ayework.store.database import clock
 from django_ayework.store.dependencies import watched_by_all
 from django_ayework.store.rows import WorkRow, last_steps, statuses_of
 

@@ -24,7 +24,6 @@ from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
 from django_ayework.store import attempts
-from django_ayework.store.clock import clock
 from django_ayework.store.controls import (
     Scope,
     all_controls,
@@ -34,7 +33,7 @@ from django_ayework.store.controls import (
     is_due_or_running,
     set_next_at,
 )
-from django_ayework.store.database import atomic, own_transaction, sync_only
+from django_ayework.store.database import atomic, clock, own_transaction, sync_only
 
 logger = logging.getLogger("django_ayework")
 

@@ -14,8 +14,7 @@ from django_ayework.rules.figures import MOST_COUNTED
 from django_ayework.rules.states import TERMINAL, Status
 from django_ayework.store import backlog, deletion
 from django_ayework.store.backlog import Depth
-from django_ayework.store.clock import clock
-from django_ayework.store.database import sync_only
+from django_ayework.store.database import clock, sync_only
 from django_ayework.store.lanes import Lane, processes_seen_since
 
 #: Types whose ended works are counted.

@@ -39,9 +39,8 @@ from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import find_process, last_outcome
-from django_ayework.store.clock import clock
 from django_ayework.store.controls import running_counts
-from django_ayework.store.database import sync_only
+from django_ayework.store.database import clock, sync_only
 from django_ayework.store.dependencies import WaiterRow, first_open, missed_by, read_waiters
 from django_ayework.store.lanes import lanes_of, processes_seen_since, works_ahead
 from django_ayework.store.rows import WorkRow, chain_ends, find_row, statuses_of

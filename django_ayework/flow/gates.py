@@ -40,8 +40,7 @@ from django_ayework.rules.retry import resolve_deadline, waiting_status
 from django_ayework.rules.states import Reason, Status, Transition, is_terminal
 from django_ayework.store import transitions
 from django_ayework.store.attempts import insert_attempts
-from django_ayework.store.clock import clock
-from django_ayework.store.database import briefly, chunked
+from django_ayework.store.database import briefly, chunked, clock
 from django_ayework.store.dependencies import (
     EdgeRow,
     Outcomes,

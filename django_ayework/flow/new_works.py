@@ -34,7 +34,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.identity import Dedup
 from django_ayework.rules.retry import RetryPolicy, resolve_deadline
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow
 
 NOTHING_GIVEN: Mapping[str, Any] = {}

@@ -31,7 +31,7 @@ from django_ayework.rules.conditions import Contribution, GroupValue, fold
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.rules.identity import Unit, units_of
 from django_ayework.rules.retry import RetryInput, decide_failure, has_expired
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow
 
 # Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.

@@ -31,8 +31,7 @@ from django_ayework.rules.conditions import Decision
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import RETRYABLE, Reason, Status
 from django_ayework.store import transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import own_transaction
+from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.dependencies import WaiterRow, missed_by, watched_by
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.transitions import replace_input

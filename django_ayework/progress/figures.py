@@ -14,8 +14,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_ayework.models import Group, Work
 from django_ayework.progress import Watched
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import rows
+from django_ayework.store.database import clock, rows
 
 COLUMNS = ("status", "progress", "attempt", "run_at", "queued_at", "started_at", "ended_at")
 #: The words for each status of a work.

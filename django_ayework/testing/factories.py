@@ -18,8 +18,7 @@ from django_ayework.define.requests import GATE_TYPE, new_uuid7
 from django_ayework.flow.payloads import StoredOptions, encode_options
 from django_ayework.rules.retry import RetryPolicy
 from django_ayework.rules.states import TERMINAL, Outcome, Reason, Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, clock
 
 
 class EngineFactory(DjangoModelFactory[Any]):

@@ -17,7 +17,7 @@ from django_ayework.contrib.prometheus import apps, series
 from django_ayework.contrib.prometheus.page import exporter
 from django_ayework.models import Work
 from django_ayework.store import backlog
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
 from django_ayework.worker.http import MetricsServer
 from tests.metrics.kit import Counted, page, samples_of, value

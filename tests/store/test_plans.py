@@ -14,8 +14,7 @@ from django_ayework.rules.controls import Place as TurnPlace
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.states import Status
 from django_ayework.store import backlog, claims, deletion, dependencies, lanes, rows, transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic
+from django_ayework.store.database import atomic, clock
 from django_ayework.store.dependencies import (
     Outcomes,
     Place,

@@ -21,8 +21,8 @@ from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.states import Status
 from django_ayework.store import claims, dependencies
 from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
-from django_ayework.store.clock import clock
 from django_ayework.store.connections import WORTHWHILE, keeps_plans, run_prepared
+from django_ayework.store.database import clock
 from django_ayework.store.dependencies import Outcomes
 from django_ayework.store.rows import COUNT_IN_GROUP
 from django_ayework.store.sessions import engine_session

@@ -36,8 +36,7 @@ from django_ayework.flow.new_works import build_new_works
 from django_ayework.flow.states import state_of
 from django_ayework.rules.retry import Retry
 from django_ayework.store.attempts import attempts_of
-from django_ayework.store.clock import clock
-from django_ayework.store.database import sync_only
+from django_ayework.store.database import clock, sync_only
 
 logger = logging.getLogger("django.dispatch")
 
