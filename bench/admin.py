@@ -67,7 +67,7 @@ def main() -> None:
 def fill() -> int:
     """Add works in every status, of many types and one rare one, and a group; return how many."""
     from django_ayework.models import Work
-    from django_ayework.store.clock import clock
+    from django_ayework.store.database import clock
 
     now = clock.now()
     start = 0

@@ -85,7 +85,7 @@ def live(works: int) -> Hour:
     """Live an hour: queue, claim a few to see how long that takes, run all, prune, look, and vacuum."""
     from bench.harness import fill
     from django_ayework.models import Work
-    from django_ayework.store.clock import clock
+    from django_ayework.store.database import clock
 
     clock.shift(HOUR / 2)
     fill(works)
@@ -105,7 +105,7 @@ def claim_and_roll_back() -> float:
     from django.db import transaction
 
     from django_ayework.store import claims
-    from django_ayework.store.clock import clock
+    from django_ayework.store.database import clock
 
     with transaction.atomic():
         now = clock.now()

@@ -47,13 +47,13 @@ def unannounced() -> Iterator[None]:
 @contextmanager
 def prometheus() -> Iterator[None]:
     """Count for Prometheus, in files as the processes of a supervisor do: that costs more than in memory."""
-    from django_ayework.contrib.prometheus import listening
+    from django_ayework.contrib.prometheus import apps
 
-    listening.connect()
+    apps.connect()
     try:
         yield
     finally:
-        listening.disconnect()
+        apps.disconnect()
 
 
 @dataclass(frozen=True)

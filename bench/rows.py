@@ -104,7 +104,7 @@ def add_finished(count: int, start: int = 0, ago: float = 0.0) -> None:
     """Add works that have succeeded, so many seconds ago."""
     from datetime import timedelta
 
-    from django_ayework.store.clock import clock
+    from django_ayework.store.database import clock
 
     then = clock.now() - timedelta(seconds=ago)
     moments = dict.fromkeys(("queued_at", "run_at", "started_at", "ended_at"), then)
@@ -119,7 +119,7 @@ def add_lived(count: int, start: int, ago: float) -> None:
     from datetime import timedelta
 
     from django_ayework.models import Work
-    from django_ayework.store.clock import clock
+    from django_ayework.store.database import clock
 
     then = clock.now() - timedelta(seconds=ago)
     add_copies(count, start, queued_at=then, run_at=then)
@@ -134,7 +134,7 @@ def add_future(count: int) -> None:
     """Add works that are due in ten days."""
     from datetime import timedelta
 
-    from django_ayework.store.clock import clock
+    from django_ayework.store.database import clock
 
     add_copies(count, status="scheduled", run_at=clock.now() + timedelta(days=10))
 

@@ -27,7 +27,7 @@ def measure() -> tuple[list[float], int]:
     from django_ayework.flow.scheduler import fire_due
     from django_ayework.flow.schedules import sync
     from django_ayework.models import Schedule
-    from django_ayework.store.clock import clock
+    from django_ayework.store.database import clock
 
     for number in range(SCHEDULES):
         schedule(

@@ -13,7 +13,7 @@ from django_ayework.define.handles import C, G, Handle, P, R, T, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
 from django_ayework.documentation import documented
-from django_ayework.flow import acts, changing, commands, controls, counts, handles, termination
+from django_ayework.flow import acts, changing, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import explain as explaining
 from django_ayework.flow import retry as retrying
@@ -237,7 +237,7 @@ def delete_chains(*ids: termination.Chain, cascade: bool = False) -> list[str]:
     return termination.delete_chains(ids, cascade)
 
 
-command_worker = commands.command_worker
+command_worker = controls.command_worker
 complete = termination.complete
 completing = termination.completing
 explain = explaining.explain

@@ -81,8 +81,8 @@ def connect_doers() -> None:
     from django_ayework.doers.base import providers as doing
     from django_ayework.flow.events import backlog_policy, report
     from django_ayework.ports import kv
-    from django_ayework.store.clock import clock
     from django_ayework.store.connections import tidy_connections
+    from django_ayework.store.database import clock
 
     doing.now = clock.now
     doing.report = report

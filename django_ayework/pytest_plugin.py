@@ -29,7 +29,7 @@ def _ayework_present() -> Iterator[None]:
     if module is not None:
         module.providers.held_back = True
     yield
-    module = sys.modules.get("django_ayework.store.clock")
+    module = sys.modules.get("django_ayework.store.database")
     if module is not None:
         module.clock.reset()
     module = sys.modules.get("django_ayework.flow.notify")

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ayework.admin import changes
+from django_ayework.admin import pages
 from django_ayework.admin.control_board import (
     OF_CONTINUOUS,
     OF_TYPES,
@@ -201,7 +201,7 @@ class WorkControlAdmin(QueueAdmin):
         """Write a control, log it with the old values, and show what came of it."""
         # The form may have written into the row, so the old values are read again.
         before = self.get_queryset(request).filter(scope=target.scope, name=target.name).first()
-        sentence = changes.differences(labels_of(values), values_of(before), values)
+        sentence = pages.differences(labels_of(values), values_of(before), values)
         if not sentence:
             messages.info(request, _("%(name)s: there was nothing to change.") % {"name": target.name})
             return
@@ -303,7 +303,7 @@ class WorkControlAdmin(QueueAdmin):
         self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
     ) -> Any:
         """Return the changes, with the old values."""
-        return changes.changed_in_words(form)
+        return pages.changed_in_words(form)
 
     def save_model(self, request: HttpRequest, obj: WorkControl, form: Any, change: bool) -> None:
         """Write the control, so that workers read it.

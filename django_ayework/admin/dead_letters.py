@@ -19,19 +19,17 @@ from django.utils.translation import gettext as _
 from django_ayework.admin import filters, lists, pages
 from django_ayework.admin.action_execution import SELECTED
 from django_ayework.admin.actions import ACTS
-from django_ayework.admin.bulk import BulkActionAdmin
-from django_ayework.admin.bulk_progress import figure
-from django_ayework.admin.bulk_words import bulk_address, plain_filter
+from django_ayework.admin.bulk import BulkActionAdmin, figure
+from django_ayework.admin.filters import bulk_address, plain_filter
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.flow.payloads import input_for_people
-from django_ayework.flow.stored_options import decode_options
+from django_ayework.flow.payloads import decode_options, input_for_people
 from django_ayework.models import BulkAction, DeadLetter, Work
 from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status
 from django_ayework.store.causes import MOST, Cause, causes
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.selection import Place, Selection, selection_of
 
 #: Works of one page of an export: one query, and so much memory.

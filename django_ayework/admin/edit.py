@@ -24,9 +24,8 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.errors import AyeworkError, NotEncodable
 from django_ayework.flow.enqueue import request_of
-from django_ayework.flow.payloads import codec_of, encode_input, redacts
+from django_ayework.flow.payloads import codec_of, decode_options, encode_input, redacts
 from django_ayework.flow.retry import retry_edited, state_token
-from django_ayework.flow.stored_options import decode_options
 from django_ayework.models import Work
 from django_ayework.models.work import STATUS_LABELS
 from django_ayework.rules.codec import Codec

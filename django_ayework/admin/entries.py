@@ -16,8 +16,7 @@ from django_ayework.admin import lists, pages
 from django_ayework.admin.pages import Fact, Page, Section
 from django_ayework.models import StoreEntry
 from django_ayework.rules.codec import RichJSON
-from django_ayework.store.clock import clock
-from django_ayework.store.database import rows
+from django_ayework.store.database import clock, rows
 
 #: The meaning of keys, by their beginning.
 KINDS: dict[str, Any] = {

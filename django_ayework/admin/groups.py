@@ -16,14 +16,15 @@ from django.utils.translation import gettext_lazy
 from django_ayework.admin import lists, pages
 from django_ayework.admin.action_execution import AT_ONCE, act_on_first
 from django_ayework.admin.actions import ACTS, ObjectAction
-from django_ayework.admin.bulk_words import bulk_address
 from django_ayework.admin.buttons import ButtonsAdmin
+from django_ayework.admin.filters import bulk_address
 from django_ayework.admin.graph import GRAPH_SCRIPT, chain_section, graph_part, members_by_attention
-from django_ayework.admin.live import SCRIPT, LiveAdmin
+from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table, admin_of, shown
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.conf import get_settings
 from django_ayework.flow.graph import Workflow, read_workflow
+from django_ayework.live import SCRIPT
 from django_ayework.models import Group, Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows

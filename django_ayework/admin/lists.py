@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
@@ -23,12 +24,12 @@ from django.utils.translation import gettext_lazy as _
 from django_ayework.admin import pages
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
-from django_ayework.flow.stored_options import DEFAULT_QUEUE, decode_options
+from django_ayework.flow.payloads import DEFAULT_QUEUE, decode_options
+from django_ayework.live import fragment
 from django_ayework.models import Group, Work
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.states import Reason, Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, clock
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
@@ -356,3 +357,27 @@ class PageAdmin(ReadOnlyAdmin):
         """Return the address of one of a row's pages."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
         return reverse(name, args=[quote(id)], current_app=self.admin_site.name)
+
+
+class LiveAdmin(PageAdmin):
+    """Rows whose page has a part that refreshes itself: see ``django_ayework.live``."""
+
+    #: The template of the part.
+    live_template = "admin/django_ayework/sections.html"
+
+    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Return the template variables of the part."""
+        raise NotImplementedError
+
+    def may_refresh(self, request: HttpRequest, obj: Any) -> bool:
+        """Tell whether the user may look at the part; ``obj`` is None for an id that does not exist."""
+        return self.has_view_or_change_permission(request, obj)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address of the part."""
+        return [self.row_path("live", self.live_view), *super().get_urls()]
+
+    def live_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Return the part of a row's page."""
+        obj = self.row_for(request, object_id, partial(self.may_refresh, request))
+        return fragment(request, self.live_template, self.live_context(request, obj))

@@ -14,7 +14,8 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ayework.admin import lists, live
+from django_ayework import live
+from django_ayework.admin import lists
 from django_ayework.admin.overview_tables import Board, Control, board
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.define.options import MAX_INTEGER, check_name

@@ -14,9 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ayework.admin import charts, pages
-from django_ayework.admin.pages import Links, badge
+from django_ayework.admin.pages import Links, badge, in_words
 from django_ayework.flow.overview import Overview
-from django_ayework.flow.words import in_words
 from django_ayework.models import DeadLetter, Schedule, WorkControl, WorkerProcess
 from django_ayework.rules.figures import (
     Figures,

@@ -31,7 +31,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Group, Work
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.conditions import Condition, Count
-from django_ayework.rules.formatting import duration
+from django_ayework.rules.formatting import Phrase, duration, filled
 from django_ayework.rules.retry import RetryPolicy
 
 NOTHING = "–"
@@ -267,3 +267,63 @@ def laid_out(value: object) -> str:
 def printable(text: str) -> str:
     """Return a text that can be encoded: lone surrogates are spelled out."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+# Phrases of the rules, which know nothing of Django, in the current language
+
+
+def in_words(text: str) -> str:
+    """Return a phrase in the current language; any other text as it is."""
+    if not isinstance(text, Phrase):
+        return text
+    if text.parts:
+        return text.between.join(in_words(part) for part in text.parts)
+    if not text.one:
+        return str(text)
+    template = ngettext(text.one, text.many, text.values["count"]) if text.many else _(text.one)
+    return filled(template, {name: shown_value(value) for name, value in text.values.items()})
+
+
+def shown_value(value: Any) -> Any:
+    """Return a value of a phrase in the current language."""
+    if isinstance(value, list):
+        return [in_words(each) for each in value]
+    return in_words(value) if isinstance(value, str) else value
+
+
+# Changes by a form in words, for the log of the admin
+
+#: Characters of a value that the log keeps.
+LONGEST = 200
+
+
+def field_in_words(value: Any) -> str:
+    """Return a value of a field in words; nothing for none."""
+    if value is None or value == "":
+        return _("nothing")
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    return str(value)[:LONGEST]
+
+
+def changed_in_words(form: Any) -> str:
+    """Return a sentence for each field that a valid form has changed."""
+    return " ".join(
+        _("%(field)s: %(old)s → %(new)s.")
+        % {
+            "field": form.fields[name].label or name,
+            "old": field_in_words(form.initial.get(name)),
+            "new": field_in_words(form.cleaned_data.get(name)),
+        }
+        for name in form.changed_data
+    )
+
+
+def differences(labels: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Return a sentence for each value that differs; ``labels`` are the names that people read."""
+    return " ".join(
+        _("%(field)s: %(old)s → %(new)s.")
+        % {"field": label, "old": field_in_words(old.get(name)), "new": field_in_words(new[name])}
+        for name, label in labels.items()
+        if name in new and old.get(name) != new[name]
+    )

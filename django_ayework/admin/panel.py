@@ -21,8 +21,7 @@ from django_ayework.define.options import check_about
 from django_ayework.models import Waiter, Work
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import alias, rows
+from django_ayework.store.database import alias, clock, rows
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from django_ayework.admin import changes, lists, pages
+from django_ayework.admin import lists, pages
 from django_ayework.admin.buttons import LoggedButton, LoggedButtonsAdmin, selection_of
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table
 from django_ayework.define.schedules import schedules
@@ -327,7 +327,7 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
     ) -> Any:
         """Return the changes, with the old values."""
-        return changes.changed_in_words(form)
+        return pages.changed_in_words(form)
 
     def may_press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> bool:
         """Tell whether the user may press the buttons."""

@@ -13,29 +13,28 @@ from django.utils.translation import ngettext
 
 from django_ayework.admin import lists, pages
 from django_ayework.admin.graph import chain_section
-from django_ayework.admin.pages import Fact, Links, Page, Section, Table, boxed, linked, shown
+from django_ayework.admin.pages import Fact, Links, Page, Section, Table, boxed, in_words, linked, shown
 from django_ayework.admin.work_timeline import timeline
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
 from django_ayework.define.types import registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import explain_row
 from django_ayework.flow.payloads import (
+    StoredOptions,
     StoredRequest,
     codec_of,
+    decode_options,
     decode_releases,
     input_for_people,
     releases_for_people,
 )
-from django_ayework.flow.stored_options import StoredOptions, decode_options
-from django_ayework.flow.words import in_words
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS
 from django_ayework.rules.conditions import condition_from_plain
 from django_ayework.rules.explain import Reason
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Outcome
-from django_ayework.store.clock import clock
-from django_ayework.store.database import rows
+from django_ayework.store.database import clock, rows
 from django_ayework.store.rows import COLUMNS, WorkRow
 
 #: Watched works, waiters and releases that a page shows.

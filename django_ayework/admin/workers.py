@@ -11,15 +11,15 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from django_ayework.admin import lists, live, pages
+from django_ayework import live
+from django_ayework.admin import lists, pages
 from django_ayework.admin.buttons import LoggedButton, LoggedButtonsAdmin, selection_of
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table
-from django_ayework.flow.commands import Command, command_worker
+from django_ayework.flow.controls import Command, command_worker
 from django_ayework.flow.explain import GONE_AFTER
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import rows
+from django_ayework.store.database import clock, rows
 
 #: Running works that the page of a worker shows.
 SHOWN = 50
@@ -191,7 +191,7 @@ class LifeFilter(admin.SimpleListFilter):
 
 
 @admin.register(WorkerProcess)
-class WorkerProcessAdmin(LoggedButtonsAdmin, live.LiveAdmin):
+class WorkerProcessAdmin(LoggedButtonsAdmin, lists.LiveAdmin):
     """Workers, the last started first. Commands need the change permission."""
 
     class Media(lists.QueueAdmin.Media):

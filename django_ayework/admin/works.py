@@ -18,8 +18,8 @@ from django.urls import reverse
 from django_ayework.admin import filters, finding, lists
 from django_ayework.admin.action_execution import SELECTED, ask, carry_out
 from django_ayework.admin.actions import ACTS, ObjectAction
-from django_ayework.admin.bulk_words import ActsOnAll
 from django_ayework.admin.edit import EditingAdmin
+from django_ayework.admin.filters import ActsOnAll
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.work_page import work_page
 from django_ayework.define.requests import GATE_TYPE

@@ -19,8 +19,7 @@ from django_ayework.rules.states import LIVE, RETRYABLE, WAITING, Status
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.deletion import steps_in_group
 from django_ayework.store.dependencies import read_waiters
-from django_ayework.store.groups import chains_of
-from django_ayework.store.rows import statuses_of
+from django_ayework.store.rows import chains_of, statuses_of
 
 
 @dataclass(frozen=True, slots=True)

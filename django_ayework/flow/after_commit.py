@@ -43,10 +43,8 @@ from django_ayework.models import Work
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import locks
-from django_ayework.store.clock import clock
-from django_ayework.store.database import in_transaction, is_manual, on_commit, rows
-from django_ayework.store.groups import find_group
-from django_ayework.store.rows import WorkRow, rows_of
+from django_ayework.store.database import clock, in_transaction, is_manual, on_commit, rows
+from django_ayework.store.rows import WorkRow, find_group, rows_of
 
 #: A later start is published this long ahead. Each worker knows by its own interval whether it would poll too
 #: late.

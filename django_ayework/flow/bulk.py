@@ -29,9 +29,9 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import error_line, error_text
 from django_ayework.rules.notifications import ANYTHING
 from django_ayework.store import bulk_actions
-from django_ayework.store.clock import clock
 from django_ayework.store.database import (
     alias,
+    clock,
     dialect,
     has_timed_out,
     in_own_transaction,

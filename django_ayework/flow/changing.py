@@ -18,8 +18,7 @@ from django_ayework.flow.states import state_of
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.states import WAITING, Status
 from django_ayework.store import transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import own_transaction
+from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.rows import WorkRow, lock_rows, statuses_of
 
 

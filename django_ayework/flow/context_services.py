@@ -12,17 +12,15 @@ from typing import Any
 
 from django_ayework.define.context import Assignment
 from django_ayework.define.types import registry
-from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.flow.payloads import codec_of, decode_options, decode_value
 from django_ayework.flow.states import dependents_of
-from django_ayework.flow.stored_options import decode_options
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import Status
 from django_ayework.store import locks
-from django_ayework.store.clock import clock
 from django_ayework.store.connections import read
+from django_ayework.store.database import clock
 from django_ayework.store.dependencies import watched_by_all
-from django_ayework.store.groups import last_steps
-from django_ayework.store.rows import WorkRow, statuses_of
+from django_ayework.store.rows import WorkRow, last_steps, statuses_of
 
 # The facts of a work that a context shows.
 

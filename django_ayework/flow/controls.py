@@ -1,16 +1,20 @@
-"""Controls at run time: types and queues are paused, types limited, and continuous types kept going."""
+"""Controls of types and queues, and commands to single workers.
+
+Types and queues are paused, types limited, continuous types kept going. A worker is told to be quiet, to
+resume or to stop. The database carries all this; workers obey at their next poll.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from django_ayework.define.options import WorkSettings, check_limit, check_name, check_priority, check_weight
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented, logged
-from django_ayework.errors import AyeworkError
+from django_ayework.errors import AyeworkError, InvalidOption, WorkerNotFound
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.events import report
 from django_ayework.flow.gates import flush
@@ -19,7 +23,7 @@ from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
-from django_ayework.store.clock import clock
+from django_ayework.store import attempts
 from django_ayework.store.controls import (
     Scope,
     all_controls,
@@ -29,7 +33,7 @@ from django_ayework.store.controls import (
     is_due_or_running,
     set_next_at,
 )
-from django_ayework.store.database import atomic, own_transaction, sync_only
+from django_ayework.store.database import atomic, clock, own_transaction, sync_only
 
 logger = logging.getLogger("django_ayework")
 
@@ -189,3 +193,36 @@ def unit_at(now: datetime) -> str:
     '1767225600.005'
     """
     return f"{int(now.timestamp())}.{now.microsecond // 1000:03d}"
+
+
+# Commands
+
+Command: TypeAlias = Literal["quiet", "resume", "stop"]
+
+
+@sync_only
+def command_worker(id: str, command: Command) -> None:
+    """Send one worker a command, in the caller's transaction; the worker follows it at its next poll.
+
+    - ``"quiet"``: the worker claims no more works and releases prefetched works. Running works go on.
+    - ``"resume"``: a quiet worker claims again.
+    - ``"stop"``: the worker stops in order, as after SIGTERM. A supervisor does not replace it.
+
+    The last command counts. ``id`` is the id of a ``WorkerProcess``.
+
+    Raises WorkerNotFound for a worker that has stopped or is not known, and InvalidOption for another
+    command.
+
+    Example::
+
+        for process in WorkerProcess.objects.filter(host="web-1", stopped_at=None):
+            command_worker(process.id, "quiet")
+    """
+    if command not in get_args(Command):
+        raise InvalidOption(f"expected 'quiet', 'resume' or 'stop', got: {command!r}.", code="act-arguments")
+    with atomic():
+        if not attempts.command_process(id, command):
+            raise WorkerNotFound(f"no running worker has the id {id!r}, so none was told to {command}.")
+        unit_of_work = UnitOfWork(clock.now())
+        unit_of_work.effects.wakes = True  # workers poll at once, so that it is obeyed at once
+        flush(unit_of_work)

@@ -29,9 +29,17 @@ from django_ayework.rules.diagnosis import Ahead, Diagnosis, LateSchedule, Reuse
 from django_ayework.rules.health import Budget
 from django_ayework.rules.notifications import DUE
 from django_ayework.store import backlog
-from django_ayework.store.clock import clock, database_now
-from django_ayework.store.database import alias, atomic, connection, in_transaction, sync_only
-from django_ayework.store.diagnosis import mysql, postgresql, sqlite, tables
+from django_ayework.store import diagnosis as tables
+from django_ayework.store.database import (
+    alias,
+    atomic,
+    clock,
+    connection,
+    database_now,
+    in_transaction,
+    sync_only,
+)
+from django_ayework.store.diagnosis import mysql, postgresql, sqlite
 from django_ayework.store.lanes import Lane
 from django_ayework.store.sessions import (
     engine_session,

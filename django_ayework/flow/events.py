@@ -25,7 +25,7 @@ from django_ayework.heartbeat import project_code
 from django_ayework.logs import AttemptFacts
 from django_ayework.rules.states import Outcome
 from django_ayework.signals import RobustSignal
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow
 
 logger = logging.getLogger("django_ayework")

@@ -13,7 +13,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.stored_options import decode_options
+from django_ayework.flow.payloads import decode_options
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.conditions import Condition, condition_from_plain
 from django_ayework.rules.controls import Controls
@@ -39,13 +39,11 @@ from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import find_process, last_outcome
-from django_ayework.store.clock import clock
 from django_ayework.store.controls import running_counts
-from django_ayework.store.database import sync_only
+from django_ayework.store.database import clock, sync_only
 from django_ayework.store.dependencies import WaiterRow, first_open, missed_by, read_waiters
-from django_ayework.store.groups import chain_ends
 from django_ayework.store.lanes import lanes_of, processes_seen_since, works_ahead
-from django_ayework.store.rows import WorkRow, find_row, statuses_of
+from django_ayework.store.rows import WorkRow, chain_ends, find_row, statuses_of
 
 #: A worker without a heartbeat for this long counts as gone; one is due every 10 seconds.
 GONE_AFTER = timedelta(seconds=35)

@@ -26,8 +26,13 @@ from django.db import Error
 from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
-from django_ayework.flow.payloads import decode_releases, gate_timeout, stored_release_ids
-from django_ayework.flow.stored_options import decode_options, headers_of
+from django_ayework.flow.payloads import (
+    decode_options,
+    decode_releases,
+    gate_timeout,
+    headers_of,
+    stored_release_ids,
+)
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide
 from django_ayework.rules.formatting import error_text
@@ -35,8 +40,7 @@ from django_ayework.rules.retry import resolve_deadline, waiting_status
 from django_ayework.rules.states import Reason, Status, Transition, is_terminal
 from django_ayework.store import transitions
 from django_ayework.store.attempts import insert_attempts
-from django_ayework.store.clock import clock
-from django_ayework.store.database import briefly, chunked
+from django_ayework.store.database import briefly, chunked, clock
 from django_ayework.store.dependencies import (
     EdgeRow,
     Outcomes,

@@ -32,8 +32,7 @@ from django_ayework.rules.workflow import (
 )
 from django_ayework.store.database import sync_only
 from django_ayework.store.dependencies import WaiterRow
-from django_ayework.store.groups import GroupRow, find_group
-from django_ayework.store.rows import find_row, find_rows
+from django_ayework.store.rows import GroupRow, find_group, find_row, find_rows
 from django_ayework.store.workflows import (
     MemberRow,
     WatchRow,

@@ -39,8 +39,7 @@ from django_ayework.flow.termination import cancel_group, cancel_works
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import connection, in_transaction, is_manual, on_commit, sync_only
-from django_ayework.store.groups import find_group, last_step
-from django_ayework.store.rows import WorkRow, find_row
+from django_ayework.store.rows import WorkRow, find_group, find_row, last_step
 
 #: A waiting caller reads the database this often: soon at first, then less and less. Seconds.
 FIRST_PAUSE = 0.005

@@ -22,8 +22,7 @@ from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason, Status
 from django_ayework.store import attempts, deletion, locks, throughput, transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import is_contention, own_transaction
+from django_ayework.store.database import clock, is_contention, own_transaction
 from django_ayework.store.dependencies import Place, blocked_page, stranded_among
 from django_ayework.store.locks import lock_lapsed, lock_overdue
 from django_ayework.store.rows import WorkRow

@@ -17,14 +17,16 @@ from django_ayework.define.options import combined
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.errors import InvalidOption
-from django_ayework.flow.payloads import codec_of, encode_releases, encoded_input
-from django_ayework.flow.propagation import headers_for
-from django_ayework.flow.stored_options import (
+from django_ayework.flow.payloads import (
     DEFAULT_QUEUE,
     StoredOptions,
+    codec_of,
     encode_options,
+    encode_releases,
+    encoded_input,
     with_headers,
 )
+from django_ayework.flow.propagation import headers_for
 from django_ayework.propagation import Queueing, propagators
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import first_turn, turn_text
@@ -32,7 +34,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.identity import Dedup
 from django_ayework.rules.retry import RetryPolicy, resolve_deadline
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow
 
 NOTHING_GIVEN: Mapping[str, Any] = {}

@@ -15,10 +15,15 @@ from django_ayework.define.plans import Plan
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.documentation import logged
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works
-from django_ayework.flow.payloads import codec_of, decode_input, encode_result, quotes_for_people
+from django_ayework.flow.payloads import (
+    codec_of,
+    decode_input,
+    decode_options,
+    encode_result,
+    quotes_for_people,
+)
 from django_ayework.flow.propagation import headers_for
 from django_ayework.flow.settle import Settlement, Success
-from django_ayework.flow.stored_options import decode_options
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.heartbeat import project_code
 from django_ayework.propagation import Queueing, propagators
@@ -26,7 +31,7 @@ from django_ayework.rules.conditions import Contribution, GroupValue, fold
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.rules.identity import Unit, units_of
 from django_ayework.rules.retry import RetryInput, decide_failure, has_expired
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow
 
 # Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.

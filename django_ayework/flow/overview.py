@@ -26,8 +26,7 @@ from django_ayework.rules.figures import (
 from django_ayework.rules.problems import Problem, headline, problems
 from django_ayework.store import backlog, throughput
 from django_ayework.store.backlog import Depth
-from django_ayework.store.clock import clock
-from django_ayework.store.database import sync_only
+from django_ayework.store.database import clock, sync_only
 from django_ayework.store.lanes import Lane, processes_seen_since
 from django_ayework.store.throughput import MINUTE, QUARTER, Span, span_start
 

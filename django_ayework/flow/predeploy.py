@@ -33,8 +33,7 @@ from django_ayework.rules.predeploy import (
     unknown_tags,
 )
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import sync_only
+from django_ayework.store.database import clock, sync_only
 from django_ayework.store.dependencies import read_waiters
 from django_ayework.store.schedules import all_schedules
 from django_ayework.store.selection import StoredWork, stored_works

@@ -11,9 +11,8 @@ from typing import Any
 from django_ayework.define.types import AnyWorkType
 from django_ayework.documentation import documented
 from django_ayework.flow.events import guarded, report
-from django_ayework.flow.payloads import arguments_for_people
+from django_ayework.flow.payloads import arguments_for_people, decode_options, headers_of
 from django_ayework.flow.states import gate_of
-from django_ayework.flow.stored_options import decode_options, headers_of
 from django_ayework.propagation import (
     AttemptedWork,
     AttemptFailure,

@@ -15,9 +15,15 @@ from django_ayework.flow.gates import Move, deadline_anew, decision_of, flush, r
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.identity import require_free_unit
 from django_ayework.flow.new_works import NewWork
-from django_ayework.flow.payloads import codec_of, encode_input
+from django_ayework.flow.payloads import (
+    codec_of,
+    decode_options,
+    encode_input,
+    encode_options,
+    headers_of,
+    with_headers,
+)
 from django_ayework.flow.states import gate_of
-from django_ayework.flow.stored_options import decode_options, encode_options, headers_of, with_headers
 from django_ayework.flow.termination import lock_work
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
@@ -25,8 +31,7 @@ from django_ayework.rules.conditions import Decision
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import RETRYABLE, Reason, Status
 from django_ayework.store import transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import own_transaction
+from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.dependencies import WaiterRow, missed_by, watched_by
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.transitions import replace_input

@@ -28,8 +28,7 @@ from django_ayework.models import Schedule
 from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.schedules import BOUND, PUNCTUAL, TRIES, Plan, backoff, plan, zone_of
-from django_ayework.store.clock import clock
-from django_ayework.store.database import own_transaction
+from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.rows import find_row
 from django_ayework.store.schedules import (
     change_schedule,

@@ -17,8 +17,7 @@ from django_ayework.documentation import logged
 from django_ayework.models import Schedule
 from django_ayework.rules.durations import later
 from django_ayework.rules.schedules import INSTANT, Timing, zone_of
-from django_ayework.store.clock import clock
-from django_ayework.store.database import own_transaction
+from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.schedules import (
     all_declared,
     all_schedules,

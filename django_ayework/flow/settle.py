@@ -29,8 +29,7 @@ from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Reason, Status, Transition
 from django_ayework.store import transitions
 from django_ayework.store.attempts import AttemptRow, recorded
-from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic, in_own_transaction
+from django_ayework.store.database import atomic, clock, in_own_transaction
 from django_ayework.store.dependencies import edges_to
 from django_ayework.store.locks import locked_by_others
 from django_ayework.store.rows import End, WorkRow, ends_of, find_row, lock_free_rows

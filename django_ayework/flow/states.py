@@ -13,13 +13,11 @@ from django_ayework.define.handles import WorkState as WorkState
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.errors import InvalidOption
-from django_ayework.flow.payloads import codec_of, decode_input, decode_value
-from django_ayework.flow.stored_options import StoredOptions, decode_options
+from django_ayework.flow.payloads import StoredOptions, codec_of, decode_input, decode_options, decode_value
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.connections import read
 from django_ayework.store.dependencies import watched_by, watched_by_all
-from django_ayework.store.groups import last_step, steps_from
-from django_ayework.store.rows import WorkRow, find_row
+from django_ayework.store.rows import WorkRow, find_row, last_step, steps_from
 
 # The state of a work, as users see it.
 

@@ -28,12 +28,10 @@ from django_ayework.rules.formatting import counted
 from django_ayework.rules.identity import require_work_id
 from django_ayework.rules.states import LIVE, Outcome, Status, is_terminal
 from django_ayework.store import deletion, transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic, chunked, own_transaction, rows, sync_only
+from django_ayework.store.database import atomic, chunked, clock, own_transaction, rows, sync_only
 from django_ayework.store.deletion import Step
 from django_ayework.store.dependencies import WaiterRow, lock_waiters, watchers_of
-from django_ayework.store.groups import chains_of, last_step
-from django_ayework.store.rows import WorkRow, find_row, find_rows, lock_rows
+from django_ayework.store.rows import WorkRow, chains_of, find_row, find_rows, last_step, lock_rows
 
 logger = logging.getLogger("django_ayework")
 

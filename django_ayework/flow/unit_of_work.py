@@ -34,17 +34,18 @@ from django_ayework.rules.conditions import (
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.attempts import AttemptRow
 from django_ayework.store.dependencies import WaiterRow, Watch, insert_waiters
-from django_ayework.store.groups import (
+from django_ayework.store.insert import insert_works
+from django_ayework.store.rows import (
     GroupRow,
+    WorkRow,
     chain_ends,
     count_in_group,
     delete_emptied,
     insert_groups,
     lock_groups,
+    statuses_of,
     write_groups,
 )
-from django_ayework.store.insert import insert_works
-from django_ayework.store.rows import WorkRow, statuses_of
 
 
 class ContributionFailed(Exception):

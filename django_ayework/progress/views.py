@@ -10,8 +10,8 @@ from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
 from django_ayework.live import fragment
+from django_ayework.progress import part_url, watched_by
 from django_ayework.progress.figures import figures_of
-from django_ayework.progress.tokens import part_url, watched_by
 
 PAGE = "django_ayework/progress/page.html"
 PART = "django_ayework/progress/part.html"

@@ -10,14 +10,17 @@ from typing import Any, TypeAlias
 
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.formatting import (
+    Phrase,
     duration,
     error_sentence,
     is_parked,
+    made,
     moment_text,
     parked_since,
+    phrase,
+    phrases,
 )
 from django_ayework.rules.notifications import DIRECT
-from django_ayework.rules.phrases import Phrase, made, phrase, phrases
 from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Outcome, Status
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from django_ayework.rules.conditions import Condition, Count, Decision, Tally, decide, requirement
 from django_ayework.rules.explain import Code, Reason, Row, word
-from django_ayework.rules.formatting import listed
-from django_ayework.rules.phrases import Phrase, phrase, phrases
+from django_ayework.rules.formatting import Phrase, listed, phrase, phrases
 
 
 def no_waiter() -> list[Reason]:

@@ -7,8 +7,15 @@ from datetime import datetime
 
 from django_ayework.rules import states
 from django_ayework.rules.explain import Code, Reason, Row, word
-from django_ayework.rules.formatting import error_sentence, listed, moment_text
-from django_ayework.rules.phrases import Phrase, joined, phrase, phrases
+from django_ayework.rules.formatting import (
+    Phrase,
+    error_sentence,
+    joined,
+    listed,
+    moment_text,
+    phrase,
+    phrases,
+)
 
 
 def cancelled(row: Row, by: str | None, now: datetime) -> list[Reason]:

@@ -1,4 +1,4 @@
-"""Texts that people read: numbers and moments in sentences, stored errors, and inputs with parts hidden."""
+"""Texts that people read: phrases, durations, moments and lists, stored errors, inputs with parts hidden."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.codec.text import UnknownTag
 from django_ayework.rules.durations import require_aware
-from django_ayework.rules.phrases import joined, phrase
 
 MAX_ERROR_LENGTH = 10_000
 MAX_TRACEBACK_LENGTH = 100_000
@@ -21,6 +20,72 @@ PARKED = "no worker here knows this type, since "
 
 #: Stands for a hidden part of an input.
 HIDDEN = "••••"
+
+
+# Phrases: English texts that know what they were made of, so that they can be shown in another language.
+
+
+class Phrase(str):
+    """A text in English, made of a template and values, or of texts that are joined.
+
+    As a ``str`` it is what programs, logs and commands get. ``admin.pages`` shows it in the current language.
+    Among the values may be other phrases, and lists of texts, which are joined with commas. The functions
+    ``phrase`` and ``phrases`` make it, and mark the template for the catalogues.
+    """
+
+    one: str = ""
+    many: str = ""
+    values: dict[str, Any]
+    parts: Sequence[str] = ()
+    between: str = ""
+
+
+def phrase(text: str, /, **values: Any) -> Phrase:
+    """Return a text with values in it, by their names.
+
+    >>> phrase("%(name)s has ended, as %(works)s did.", name="a", works=["b", "c"])
+    'a has ended, as b, c did.'
+    """
+    return made(text, "", text, values)
+
+
+def phrases(one: str, many: str, count: int, /, **values: Any) -> Phrase:
+    """Return the text for one thing or for many; ``%(count)d`` is how many.
+
+    >>> phrases("%(count)d work", "%(count)d works", 1), phrases("%(count)d work", "%(count)d works", 3)
+    ('1 work', '3 works')
+    """
+    return made(one, many, one if count == 1 else many, {"count": count, **values})
+
+
+def made(one: str, many: str, chosen: str, values: dict[str, Any]) -> Phrase:
+    """Return a phrase of a template."""
+    found = Phrase(filled(chosen, values))
+    found.one, found.many, found.values = one, many, values
+    return found
+
+
+def filled(template: str, values: dict[str, Any]) -> str:
+    """Return a template with the values in it; one without values is taken as it is."""
+    if not values:
+        return template
+    return template % {
+        name: ", ".join(each) if isinstance(each, list) else each for name, each in values.items()
+    }
+
+
+def joined(parts: Sequence[str], between: str = " ") -> Phrase:
+    """Return texts one after the other, each a sentence or an item of a list.
+
+    >>> joined([phrase("It has ended."), "Retry it."])
+    'It has ended. Retry it.'
+    """
+    found = Phrase(between.join(parts))
+    found.parts, found.between, found.values = parts, between, {}
+    return found
+
+
+# Texts
 
 
 def duration(seconds: float) -> str:

@@ -19,8 +19,15 @@ from django_ayework.rules.figures import (
     WorkerFigures,
     bounded,
 )
-from django_ayework.rules.formatting import duration, error_sentence, listed, sentence
-from django_ayework.rules.phrases import Phrase, phrase, phrases
+from django_ayework.rules.formatting import (
+    Phrase,
+    duration,
+    error_sentence,
+    listed,
+    phrase,
+    phrases,
+    sentence,
+)
 
 #: Works of one type that may flood, and their least part of all that wait.
 FLOOD, FLOOD_SHARE = 1000, 0.5

@@ -1,4 +1,4 @@
-"""Connections of the project's threads: which are open, and what a handler leaves on them."""
+"""Connections: which a thread has open, what a handler leaves on them, what the engine prepares on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ from django.db import Error, close_old_connections, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_ayework.compat import is_broken, keep_open, outlive
+from django_ayework.compat import is_broken, keep_open, outlive, statement_wrappers
+from django_ayework.heartbeat import beat, beat_before
 
 T = TypeVar("T")
 
@@ -140,3 +141,131 @@ def defuse(block: Any) -> None:
     that thread has open. Now it fails, as there is no database of that name.
     """
     block.using = "(closed by django_ayework, as a work had left it open)"
+
+
+# Prepared statements
+
+#: A connection that lives for one short request is not worth a statement that is prepared.
+WORTHWHILE = 3
+#: Lets an INSERT return the id of its session, which saves a statement.
+BACKEND = " RETURNING pg_backend_pid()"
+#: No statement runs so often. Django's None says the same, but with that the driver does not notice either
+#: that the project takes away what is prepared, by ``DISCARD ALL`` or ``DEALLOCATE ALL``.
+NEVER = 2**62
+#: The attribute of Django's connection that holds its ``Session``, so that a look-up costs next to nothing.
+ATTRIBUTE = "_ayework_session"
+
+
+class Session:
+    """The session that Django's connection has at the moment.
+
+    Its cursor is kept: to make one costs more than most statements here do.
+    """
+
+    __slots__ = ("can_prepare", "connection", "cursor", "is_own", "uses")
+
+    def __init__(self, database: Any, is_own: bool = False) -> None:
+        may_ask = takes_prepared(database)
+        self.connection = database.connection  # the driver's
+        self.is_own = is_own and may_ask  # the engine's own, direct, and set to scan no tables
+        #: None until an INSERT has returned the server's process.
+        self.can_prepare: bool | None = self.is_own or (None if may_ask else False)
+        self.uses = 0
+        self.cursor: Any = None
+
+
+def takes_prepared(database: Any) -> bool:
+    """Tell whether statements can be prepared there, as far as the settings tell."""
+    return (
+        database.vendor == "postgresql"
+        and database.Database.__name__ == "psycopg"
+        and not database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+    )
+
+
+def note_own_session(database: Any) -> None:
+    """Note that the session is the engine's own, direct, and set to scan no tables."""
+    setattr(database, ATTRIBUTE, Session(database, is_own=True))
+
+
+def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: bool = True) -> Any:
+    """Run a prepared statement on the driver's cursor, and return the cursor.
+
+    Return None when the connection cannot prepare it: the caller runs it on Django's cursor then. The next
+    statement uses the same cursor, so read the rows before.
+    """
+    session = session_of(database)
+    may_prepare = session.can_prepare is True and (session.is_own or not needs_plan)
+    if not may_prepare or is_watched(database):
+        return None
+    if is_broken(database):
+        database.validate_no_broken_transaction()
+    try:
+        return executed(session, sql, params)
+    except Exception:
+        with database.wrap_database_errors:  # entered only now: it does something for errors alone
+            raise
+
+
+def keeps_plans(database: Any) -> bool:
+    """Tell whether this is a session of the engine's own, which plans a statement once and for all."""
+    return session_of(database).is_own and not is_watched(database)
+
+
+def is_watched(database: Any) -> bool:
+    """Tell whether somebody watches what Django's cursors run."""
+    watched = any(wrapper is not beat_before for wrapper in statement_wrappers(database))
+    return bool(watched or database.queries_logged)
+
+
+def session_of(database: Any) -> Session:
+    """Return the session, which is opened if the connection has none."""
+    if database.connection is None:
+        database.ensure_connection()  # which may note the session
+    session: Session | None = getattr(database, ATTRIBUTE, None)
+    if session is None or session.connection is not database.connection:
+        session = Session(database)
+        setattr(database, ATTRIBUTE, session)
+    return session
+
+
+def asks_for_backend(database: Any) -> bool:
+    """Tell whether the INSERT at hand is to return the server's process: once, after a few others."""
+    session = session_of(database)
+    if session.can_prepare is not None or is_watched(database):
+        return False
+    session.uses += 1
+    return session.uses >= WORTHWHILE
+
+
+def note_backend(database: Any, row: tuple[int] | None) -> None:
+    """Note what an INSERT has returned; nothing, when it made no row.
+
+    A pooler names a process to its clients that is not the server's.
+    """
+    if row is not None:
+        session_of(database).can_prepare = row[0] == database.connection.info.backend_pid
+
+
+def executed(session: Session, sql: str, params: Sequence[Any]) -> Any:
+    """Run a statement, prepared, which Django has switched off for everything that its own cursors run."""
+    beat()
+    connection = session.connection
+    if session.cursor is None:
+        session.cursor = new_cursor(connection)
+    threshold = connection.prepare_threshold
+    connection.prepare_threshold = 0
+    try:
+        return session.cursor.execute(sql, params, prepare=True)
+    finally:
+        connection.prepare_threshold = NEVER if threshold is None else threshold
+
+
+def new_cursor(connection: Any) -> Any:
+    """Return a cursor whose parameters go beside the statement; moments are read by the driver's own code."""
+    from psycopg import Cursor  # the driver may be missing
+    from psycopg.types.datetime import TimestamptzLoader
+
+    cursor: Any = Cursor(connection)
+    cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+    return cursor

@@ -1,4 +1,4 @@
-"""The database that holds the queue: its connection, its transactions, its errors."""
+"""The database that holds the queue: its connection, its transactions, its errors, its clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -23,138 +23,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 from django.db.models.manager import Manager
 
-from django_ayework.compat import blocks_of, commits_on_exit, is_broken, statement_wrappers
+from django_ayework.compat import blocks_of, commits_on_exit
 from django_ayework.conf import get_settings
 from django_ayework.documentation import documented
-from django_ayework.heartbeat import beat, beat_before
-from django_ayework.store.connections import has_connected
+from django_ayework.store.connections import has_connected, run_prepared
 from django_ayework.store.dialects import Dialect, dialect_of
-
-#: A connection that lives for one short request is not worth a statement that is prepared.
-WORTHWHILE = 3
-#: Lets an INSERT return the id of its session, which saves a statement.
-BACKEND = " RETURNING pg_backend_pid()"
-#: No statement runs so often. Django's None says the same, but with that the driver does not notice either
-#: that the project takes away what is prepared, by ``DISCARD ALL`` or ``DEALLOCATE ALL``.
-NEVER = 2**62
-#: The attribute of Django's connection that holds its ``Session``, so that a look-up costs next to nothing.
-ATTRIBUTE = "_ayework_session"
-
-
-class Session:
-    """The session that Django's connection has at the moment.
-
-    Its cursor is kept: to make one costs more than most statements here do.
-    """
-
-    __slots__ = ("can_prepare", "connection", "cursor", "is_own", "uses")
-
-    def __init__(self, database: Any, is_own: bool = False) -> None:
-        may_ask = takes_prepared(database)
-        self.connection = database.connection  # the driver's
-        self.is_own = is_own and may_ask  # the engine's own, direct, and set to scan no tables
-        #: None until an INSERT has returned the server's process.
-        self.can_prepare: bool | None = self.is_own or (None if may_ask else False)
-        self.uses = 0
-        self.cursor: Any = None
-
-
-def takes_prepared(database: Any) -> bool:
-    """Tell whether statements can be prepared there, as far as the settings tell."""
-    return (
-        database.vendor == "postgresql"
-        and database.Database.__name__ == "psycopg"
-        and not database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
-    )
-
-
-def note_own_session(database: Any) -> None:
-    """Note that the session is the engine's own, direct, and set to scan no tables."""
-    setattr(database, ATTRIBUTE, Session(database, is_own=True))
-
-
-def run_prepared(database: Any, sql: str, params: Sequence[Any], needs_plan: bool = True) -> Any:
-    """Run a prepared statement on the driver's cursor, and return the cursor.
-
-    Return None when the connection cannot prepare it: the caller runs it on Django's cursor then. The next
-    statement uses the same cursor, so read the rows before.
-    """
-    session = session_of(database)
-    may_prepare = session.can_prepare is True and (session.is_own or not needs_plan)
-    if not may_prepare or is_watched(database):
-        return None
-    if is_broken(database):
-        database.validate_no_broken_transaction()
-    try:
-        return executed(session, sql, params)
-    except Exception:
-        with database.wrap_database_errors:  # entered only now: it does something for errors alone
-            raise
-
-
-def keeps_plans(database: Any) -> bool:
-    """Tell whether this is a session of the engine's own, which plans a statement once and for all."""
-    return session_of(database).is_own and not is_watched(database)
-
-
-def is_watched(database: Any) -> bool:
-    """Tell whether somebody watches what Django's cursors run."""
-    watched = any(wrapper is not beat_before for wrapper in statement_wrappers(database))
-    return bool(watched or database.queries_logged)
-
-
-def session_of(database: Any) -> Session:
-    """Return the session, which is opened if the connection has none."""
-    if database.connection is None:
-        database.ensure_connection()  # which may note the session
-    session: Session | None = getattr(database, ATTRIBUTE, None)
-    if session is None or session.connection is not database.connection:
-        session = Session(database)
-        setattr(database, ATTRIBUTE, session)
-    return session
-
-
-def asks_for_backend(database: Any) -> bool:
-    """Tell whether the INSERT at hand is to return the server's process: once, after a few others."""
-    session = session_of(database)
-    if session.can_prepare is not None or is_watched(database):
-        return False
-    session.uses += 1
-    return session.uses >= WORTHWHILE
-
-
-def note_backend(database: Any, row: tuple[int] | None) -> None:
-    """Note what an INSERT has returned; nothing, when it made no row.
-
-    A pooler names a process to its clients that is not the server's.
-    """
-    if row is not None:
-        session_of(database).can_prepare = row[0] == database.connection.info.backend_pid
-
-
-def executed(session: Session, sql: str, params: Sequence[Any]) -> Any:
-    """Run a statement, prepared, which Django has switched off for everything that its own cursors run."""
-    beat()
-    connection = session.connection
-    if session.cursor is None:
-        session.cursor = new_cursor(connection)
-    threshold = connection.prepare_threshold
-    connection.prepare_threshold = 0
-    try:
-        return session.cursor.execute(sql, params, prepare=True)
-    finally:
-        connection.prepare_threshold = NEVER if threshold is None else threshold
-
-
-def new_cursor(connection: Any) -> Any:
-    """Return a cursor whose parameters go beside the statement; moments are read by the driver's own code."""
-    from psycopg import Cursor  # the driver may be missing
-    from psycopg.types.datetime import TimestamptzLoader
-
-    cursor: Any = Cursor(connection)
-    cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-    return cursor
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -391,3 +264,56 @@ def run(sql: str) -> object:
         cursor.execute(sql)
         found = cursor.fetchone() if cursor.description else None
     return found and found[0]
+
+
+# The engine's clock, which follows the database's, so that hosts with wrong clocks cannot steal leases
+
+#: Seconds after which the database is asked again.
+REFRESH_AFTER = 60.0
+
+
+class Clock:
+    """Tells the time. Once synchronised it runs on the monotonic clock, so a host's clock may be changed."""
+
+    def __init__(self) -> None:
+        self._anchor: tuple[datetime, float] | None = None
+        self._shift = timedelta()
+
+    def now(self) -> datetime:
+        """Return the present moment, aware, in UTC."""
+        anchor = self._anchor
+        if anchor is None:
+            return datetime.now(UTC) + self._shift
+        moment, tick = anchor
+        return moment + timedelta(seconds=time.monotonic() - tick) + self._shift
+
+    def synchronise(self) -> None:
+        """Set the clock to the database's, unless that was done within the last minute.
+
+        Threads that measure at the same time do not wait for each other: each sets one attribute, and any of
+        their measurements will do.
+        """
+        anchor = self._anchor
+        if anchor is None or time.monotonic() - anchor[1] > REFRESH_AFTER:
+            self._anchor = (database_now(), time.monotonic())
+
+    def shift(self, by: timedelta) -> None:
+        """Move the clock (tests travel in time)."""
+        self._shift += by
+
+    def reset(self) -> None:
+        """Forget every shift and the database's clock."""
+        self._shift = timedelta()
+        self._anchor = None
+
+
+def database_now() -> datetime:
+    """Ask the database for the time."""
+    statement = dialect().now
+    if statement is None:
+        return datetime.now(UTC)
+    moment: datetime = fetch(statement, ())[0][0]
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+clock = Clock()

@@ -11,8 +11,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work
 from django_ayework.rules.states import LIVE
 from django_ayework.store.database import atomic, chunked, matching, rows
-from django_ayework.store.groups import delete_emptied, lock_groups
-from django_ayework.store.rows import with_status
+from django_ayework.store.rows import delete_emptied, lock_groups, with_status
 
 
 class Step(NamedTuple):

@@ -21,20 +21,11 @@ from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import LIVE, Status, is_terminal
 from django_ayework.store.bulk import rows_with, update_rows
-from django_ayework.store.database import (
-    atomic,
-    chunked,
-    connection,
-    dialect,
-    fetch,
-    keeps_plans,
-    matching,
-    rows,
-)
+from django_ayework.store.connections import keeps_plans
+from django_ayework.store.database import atomic, chunked, connection, dialect, fetch, matching, rows
 from django_ayework.store.dialects import array_text
-from django_ayework.store.groups import chain_ends, chains_of_steps
 from django_ayework.store.insert import insert_rows
-from django_ayework.store.rows import statuses_of
+from django_ayework.store.rows import chain_ends, chains_of_steps, statuses_of
 
 WAITER = Waiter._meta.db_table
 EDGE = Edge._meta.db_table

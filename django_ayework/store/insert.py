@@ -25,19 +25,8 @@ from django_ayework.models import Work
 from django_ayework.rules.controls import Place
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import adapted, adapted_values, portions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import (
-    BACKEND,
-    CHUNK,
-    asks_for_backend,
-    atomic,
-    chunked,
-    code_of,
-    connection,
-    dialect,
-    note_backend,
-    run_prepared,
-)
+from django_ayework.store.connections import BACKEND, asks_for_backend, note_backend, run_prepared
+from django_ayework.store.database import CHUNK, atomic, chunked, clock, code_of, connection, dialect
 from django_ayework.store.dialects import Dialect
 from django_ayework.store.lanes import next_turn, params_of, turns_of
 from django_ayework.store.rows import COLUMNS, WorkRow, statuses_of

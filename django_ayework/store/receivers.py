@@ -21,8 +21,7 @@ from django_ayework.heartbeat import current_heartbeat
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
 from django_ayework.store.attempts import living
-from django_ayework.store.clock import clock
-from django_ayework.store.database import connection
+from django_ayework.store.database import clock, connection
 from django_ayework.store.dialects import Bounds
 from django_ayework.store.lanes import IN_LANE, QUEUES, WORK, heads_of, lanes_behind
 from django_ayework.store.sessions import engine_session, number_of_socket, own_connection

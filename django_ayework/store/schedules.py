@@ -11,7 +11,7 @@ from django.db.models import Q
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.rules.states import is_terminal
 from django_ayework.store.database import rows
-from django_ayework.store.groups import find_group
+from django_ayework.store.rows import find_group
 
 
 def soonest(names: Collection[str], types: Collection[str], limit: int) -> list[tuple[int, datetime]]:

@@ -24,7 +24,8 @@ from django_ayework.compat import statement_wrappers
 from django_ayework.conf import get_settings
 from django_ayework.heartbeat import beat_before, current_heartbeat
 from django_ayework.models import Work
-from django_ayework.store.database import alias, connection, dialect, fetch, note_own_session, session_of
+from django_ayework.store.connections import note_own_session, session_of
+from django_ayework.store.database import alias, connection, dialect, fetch
 from django_ayework.store.dialects import Bounds, dialect_of, in_ms
 
 #: Seconds that a thread which others need waits for a row that somebody else has locked. Less than

@@ -29,8 +29,7 @@ from django_ayework.store.bulk import (
     update_rows,
     write,
 )
-from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic, dialect, own_transaction, rows
+from django_ayework.store.database import atomic, clock, dialect, own_transaction, rows
 from django_ayework.store.dialects import Dialect
 from django_ayework.store.lanes import turns_of
 from django_ayework.store.rows import WorkRow

@@ -9,9 +9,14 @@ from typing import Any
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.errors import NotDecodable, did_you_mean
-from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_input, input_for_people
+from django_ayework.flow.payloads import (
+    arguments_for_people,
+    codec_of,
+    decode_input,
+    decode_options,
+    input_for_people,
+)
 from django_ayework.flow.states import WorkState, state_of
-from django_ayework.flow.stored_options import decode_options
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows

@@ -15,11 +15,10 @@ from factory.django import DjangoModelFactory
 
 from django_ayework import models
 from django_ayework.define.requests import GATE_TYPE, new_uuid7
-from django_ayework.flow.stored_options import StoredOptions, encode_options
+from django_ayework.flow.payloads import StoredOptions, encode_options
 from django_ayework.rules.retry import RetryPolicy
 from django_ayework.rules.states import TERMINAL, Outcome, Reason, Status
-from django_ayework.store.clock import clock
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, clock
 
 
 class EngineFactory(DjangoModelFactory[Any]):

@@ -25,8 +25,7 @@ from django_ayework.define.context import AbortReason
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.store import locks
-from django_ayework.store.clock import clock
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, clock
 from django_ayework.testing import running
 from django_ayework.testing.running import (
     WORKER,

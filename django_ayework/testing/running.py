@@ -47,7 +47,7 @@ from django_ayework.rules.schedules import BOUND
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import claims, transitions
 from django_ayework.store.attempts import write_progress
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended, HandlerCall, opened, require_recordable, run

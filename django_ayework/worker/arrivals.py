@@ -20,7 +20,7 @@ from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.durations import later
 from django_ayework.store import claims
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.lanes import Lane, as_moment, heads_of
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.threads import LoopThread, Recovery

@@ -45,9 +45,8 @@ from django_ayework.propagation import propagators
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text
 from django_ayework.rules.retry import AttemptDecision, decide_failure, die, expire, has_expired
 from django_ayework.rules.states import Outcome, Reason
-from django_ayework.store.clock import clock
 from django_ayework.store.connections import failed_to_connect
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.handlers import (
     Cancellation,

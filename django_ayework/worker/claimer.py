@@ -26,7 +26,7 @@ from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.store import attempts, transitions
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.lanes import Lane, Poll, lanes_of, pages_of_lanes, poll
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.arrivals import Arrivals

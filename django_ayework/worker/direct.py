@@ -27,9 +27,8 @@ from django_ayework.rules.controls import Controls, capped
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import DIRECT
 from django_ayework.store import claims
-from django_ayework.store.clock import clock
 from django_ayework.store.controls import hold_type_controls, running_counts
-from django_ayework.store.database import in_own_transaction
+from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import delivered

@@ -23,7 +23,7 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
 from django_ayework.store import attempts
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
 from django_ayework.worker.http import HttpServer, Response, json_response

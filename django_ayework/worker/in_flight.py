@@ -17,12 +17,11 @@ from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.events import report
 from django_ayework.flow.notify import publish_released
-from django_ayework.flow.stored_options import StoredOptions, decode_options
+from django_ayework.flow.payloads import StoredOptions, decode_options
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
 from django_ayework.store import locks, transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import is_contention
+from django_ayework.store.database import clock, is_contention
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker import bounds

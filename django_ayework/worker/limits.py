@@ -27,7 +27,7 @@ from django_ayework.rules.health import BacklogInfo, Episode, PressureInfo
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.states import Outcome
 from django_ayework.store import transitions
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.lanes import depths_of
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended

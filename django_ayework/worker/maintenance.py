@@ -29,9 +29,8 @@ from django_ayework.heartbeat import project_code
 from django_ayework.rules.controls import EVERYTHING, Controls, Scope
 from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
-from django_ayework.store.clock import clock
 from django_ayework.store.connections import tidy_connections
-from django_ayework.store.database import is_contention
+from django_ayework.store.database import clock, is_contention
 from django_ayework.store.dependencies import Place
 from django_ayework.store.lanes import Poll
 from django_ayework.store.rows import WorkRow

@@ -22,15 +22,14 @@ from django_ayework.documentation import logged
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.events import announce_refused, report
 from django_ayework.flow.outcomes import as_failure
+from django_ayework.flow.payloads import decode_options
 from django_ayework.flow.settle import Locked, Report, Settlement, Success, locked_for, settle
-from django_ayework.flow.stored_options import decode_options
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import throughput
 from django_ayework.store.attempts import write_progress
-from django_ayework.store.clock import clock
-from django_ayework.store.database import fetch, has_timed_out, is_contention, is_refused_data
+from django_ayework.store.database import clock, fetch, has_timed_out, is_contention, is_refused_data
 from django_ayework.store.locks import holders_of
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery, deliveries_by_id, warn_if_late

@@ -29,7 +29,7 @@ from django_ayework.rules.controls import Scope
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import MOST_NAMED, Delay, Due, Place, delay_of, number_of
 from django_ayework.store.attempts import living
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.worker.in_flight import Delivery
 
 #: Seconds between two reads of the live workers, and since the last heartbeat of a live worker (they write

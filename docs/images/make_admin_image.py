@@ -77,7 +77,7 @@ from django_ayework import Context, Retry, dependency, enqueue, enqueue_many, wo
 from django_ayework.define.requests import GATE_TYPE  # noqa: E402
 from django_ayework.models import BulkAction, DeadLetter, Group, Schedule, Work, WorkerProcess  # noqa: E402
 from django_ayework.rules.states import Status  # noqa: E402
-from django_ayework.store.clock import clock  # noqa: E402
+from django_ayework.store.database import clock  # noqa: E402
 from django_ayework.store.throughput import span_start  # noqa: E402
 from django_ayework.testing import drain, time_travel  # noqa: E402
 from django_ayework.testing.factories import (  # noqa: E402

@@ -17,7 +17,7 @@ from django_ayework.admin.works import WorkAdmin
 from django_ayework.flow import bulk
 from django_ayework.flow.bulk import create, run_bulk_actions, step
 from django_ayework.models import BulkAction, Work
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.admin.kit import address, assert_hides, assert_shows, hide
 from tests.app.works import add

@@ -14,7 +14,7 @@ from django.test import Client
 
 from django_ayework.admin.entries import beginning_with
 from django_ayework.models import StoreEntry
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing.factories import StoreEntryFactory
 from tests.admin.conftest import Page
 from tests.admin.kit import address, ids_on

@@ -13,7 +13,7 @@ from django_ayework import enqueue, enqueue_many, work
 from django_ayework.admin.finding import search_for
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address, die, ids_on
 from tests.admin.test_lists import LIST, found

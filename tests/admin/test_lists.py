@@ -16,7 +16,7 @@ from django_ayework import Retry, Worker, cancel, dependency, enqueue, enqueue_m
 from django_ayework.admin import finding, lists
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.rules.states import Reason, Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import (
     DeadLetterFactory,

@@ -17,7 +17,7 @@ from django_ayework.define.types import Registry
 from django_ayework.models import Work
 from django_ayework.rules.codec import RichJSON
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain
 from django_ayework.testing.factories import (
     AttemptFactory,

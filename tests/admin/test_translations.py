@@ -17,9 +17,9 @@ from django.test import Client
 from django.utils.translation import override
 
 from django_ayework import dependency, enqueue, explain, registry
-from django_ayework.flow.words import in_words
+from django_ayework.admin.pages import in_words
 from django_ayework.progress import progress_url
-from django_ayework.rules.phrases import Phrase, joined, phrase, phrases
+from django_ayework.rules.formatting import Phrase, joined, phrase, phrases
 from django_ayework.testing.factories import WorkerProcessFactory
 from tests.admin.kit import address, assert_shows, die
 from tests.app.works import add

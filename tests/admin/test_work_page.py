@@ -11,7 +11,7 @@ from django.test import Client
 from django_ayework import Context, Retry, dependency, enqueue, retry, work
 from django_ayework.admin.work_timeline import drawn, spans_of
 from django_ayework.models import Attempt, Work
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain
 from django_ayework.testing.factories import (
     AttemptFactory,

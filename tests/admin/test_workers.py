@@ -14,7 +14,7 @@ from selenium.common.exceptions import NoSuchElementException, StaleElementRefer
 
 from django_ayework import Worker, enqueue
 from django_ayework.models import WorkerProcess
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.admin.conftest import Page
 from tests.admin.kit import address, assert_shows, ids_on

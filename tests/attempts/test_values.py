@@ -14,7 +14,7 @@ from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.outcomes import success_from, success_of_value
 from django_ayework.rules.codec import RichJSON
 from django_ayework.rules.conditions import Contribution
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 
 numbers = itertools.count()
 

@@ -10,7 +10,7 @@ from django_ayework import batch_work, enqueue, enqueue_many
 from django_ayework.define.types import registry
 from django_ayework.rules.controls import Controls, Scope, TypeControl
 from django_ayework.rules.durations import later
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.lanes import Lane
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.dispatch import (

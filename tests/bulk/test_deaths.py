@@ -9,7 +9,7 @@ from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work
 from django_ayework.rules.causes import fingerprint
 from django_ayework.store import claims
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail

@@ -11,7 +11,7 @@ from django_ayework import cancel, enqueue, enqueue_many, limit, pause, resume
 from django_ayework.models import Work
 from django_ayework.rules.durations import later
 from django_ayework.store import claims
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import running_worker, time_travel
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.in_flight import give_back

@@ -24,7 +24,7 @@ from django_ayework.models import (
 )
 from django_ayework.progress import progress_url
 from django_ayework.rules.states import Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import (
     BulkActionFactory,

@@ -27,7 +27,7 @@ from django_ayework.errors import InvalidOption
 from django_ayework.flow.maintenance import prune
 from django_ayework.models import Group, StoreEntry, Work
 from django_ayework.rules.states import LIVE, Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain, running_worker, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order

@@ -26,8 +26,8 @@ from django_ayework import (
     work,
 )
 from django_ayework.models import Work
-from django_ayework.store import clock as clock_module
-from django_ayework.store.clock import clock
+from django_ayework.store import database
+from django_ayework.store.database import clock
 from django_ayework.testing import drain, now, time_travel
 from tests.app.models import Order
 from tests.app.works import add, notify
@@ -205,7 +205,7 @@ def test_a_type_that_is_defined_anew_is_queued_as_it_now_is():
 )
 def test_a_time_that_counts_from_now_does_so_on_the_databases_clock(queue, build, options, monkeypatch):
     hours_ahead = datetime.now(UTC) + timedelta(hours=5)
-    monkeypatch.setattr(clock_module, "database_now", lambda: hours_ahead)
+    monkeypatch.setattr(database, "database_now", lambda: hours_ahead)
     clock.reset()
     queue(build(), **options)
     work = Work.objects.get()

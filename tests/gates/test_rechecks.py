@@ -16,7 +16,7 @@ from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.maintenance import sweep, sweep_page
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.store import dependencies
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.dependencies import Ends
 from django_ayework.testing import drain
 from django_ayework.testing.running import run_commit_callbacks

@@ -45,7 +45,7 @@ from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.maintenance import prune, reclaim
 from django_ayework.models import Work
 from django_ayework.rules.states import LIVE, RETRYABLE, Status
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain, time_travel
 from tests.invariants import assert_consistent
 from tests.machine.history import EVENTS, History

@@ -12,7 +12,7 @@ from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.locks import holders_of
 from django_ayework.testing.running import run_here, stage_due
 from django_ayework.worker.claimer import deliveries_of

@@ -15,11 +15,11 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 @pytest.fixture
 def counted() -> Iterator[object]:
     """What is counted from now on: see :class:`tests.metrics.kit.Counted`."""
-    from django_ayework.contrib.prometheus import listening
+    from django_ayework.contrib.prometheus import apps
     from tests.metrics.kit import Counted
 
-    listening.connect()
+    apps.connect()
     try:
         yield Counted()
     finally:
-        listening.disconnect()
+        apps.disconnect()

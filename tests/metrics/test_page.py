@@ -17,7 +17,7 @@ from django_ayework.contrib.prometheus import apps, series
 from django_ayework.contrib.prometheus.page import exporter
 from django_ayework.models import Work
 from django_ayework.store import backlog
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
 from django_ayework.worker.http import MetricsServer
 from tests.metrics.kit import Counted, page, samples_of, value
@@ -97,9 +97,7 @@ def test_the_page_of_a_worker_waits_for_no_lock(counted: Counted) -> None:
 
 
 def test_a_worker_starts_the_counters_of_failures_at_0(counted: Counted) -> None:
-    from django_ayework.contrib.prometheus import counting
-
-    counting.begin()
+    series.begin()
     zeros = [labels for (name, labels), number in page().items() if name == "ayework_works_dead_total"]
     assert {("type", "shop.notify"), ("queue", "mail"), ("reason", "exhausted")} in zeros
     assert counted("workers_started") == 1

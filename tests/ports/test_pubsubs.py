@@ -14,9 +14,8 @@ from django.db import connection, transaction
 from django_ayework.ports.pubsub import BUILT_IN, PubSub, forget_all, get_pubsub
 from django_ayework.ports.pubsub import listener as listening
 from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, is_live, is_quick, reaches_others
-from django_ayework.ports.pubsub.postgres import PostgresPubSub
+from django_ayework.ports.pubsub.databases import MariadbPubSub, PostgresPubSub, SqlitePubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
-from django_ayework.ports.pubsub.watching import MariadbPubSub, SqlitePubSub
 from django_ayework.rules.notifications import due_from_text
 from django_ayework.store import receivers
 from django_ayework.testing.conformance import PubSubConformance

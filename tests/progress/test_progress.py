@@ -18,7 +18,7 @@ from django.urls import NoReverseMatch
 from django_ayework import Context, Worker, enqueue, enqueue_many, work
 from django_ayework.models import Work
 from django_ayework.progress import progress_token, progress_url
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain
 from django_ayework.testing.factories import GroupFactory, WorkFactory
 from tests.app.works import add, fail

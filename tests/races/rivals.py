@@ -17,7 +17,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.retry import die
 from django_ayework.rules.states import Reason
 from django_ayework.store import claims
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.lanes import lanes_of
 from django_ayework.store.rows import WorkRow
 

@@ -26,8 +26,7 @@ from django_ayework.errors import NotRetryable
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.durations import later
 from django_ayework.store import deletion
-from django_ayework.store.clock import clock
-from django_ayework.store.database import is_contention
+from django_ayework.store.database import clock, is_contention
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, ids, kill, race, released, statuses, succeed

@@ -10,7 +10,7 @@ from django_ayework import Count, NotRetryable, dependency, enqueue, enqueue_man
 from django_ayework.define.requests import new_id
 from django_ayework.flow import maintenance
 from django_ayework.models import Attempt, Group, Work
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from tests.processes import eventually
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, finish, ids, kill, race, released, statuses, succeed

@@ -12,8 +12,7 @@ from django_ayework.flow.maintenance import prune
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_work
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import StoreEntry, Work
-from django_ayework.store.clock import clock
-from django_ayework.store.database import is_contention
+from django_ayework.store.database import clock, is_contention
 from tests.outputs.works import fetch, given
 from tests.races.conftest import ROUNDS
 from tests.races.rivals import claim_all, race, succeed

@@ -26,8 +26,7 @@ from django_ayework.flow import gates as flow_gates
 from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.maintenance import prune
 from django_ayework.models import Waiter, Work
-from django_ayework.store.clock import clock
-from django_ayework.store.database import is_contention
+from django_ayework.store.database import clock, is_contention
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import drain
 from tests.processes import PATIENCE, eventually

@@ -15,7 +15,7 @@ from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.durations import later
 from django_ayework.store import claims, transitions
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import direct as module

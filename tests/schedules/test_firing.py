@@ -15,7 +15,7 @@ from django_ayework.flow import scheduler as steps
 from django_ayework.flow.schedules import set_paused
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.rules.schedules import TRIES
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.testing import drain, now, tick, time_travel
 from tests.app.works import add
 from tests.schedules.works import family, note

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from django_ayework.models import Firing, Schedule
 from django_ayework.rules.schedules import BOUND, PUNCTUAL, Timing, plan
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.schedules import first_queued, link_firing, soonest
 from tests.store.plans import analyse, plans_of
 

@@ -11,8 +11,7 @@ from django.db import connection
 from django_ayework.models import Work
 from django_ayework.rules.states import RETRYABLE, Status
 from django_ayework.store.causes import causes
-from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic, by_index, run
+from django_ayework.store.database import atomic, by_index, clock, run
 from django_ayework.store.selection import Place, selection_of
 from django_ayework.testing.factories import WorkFactory
 from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of

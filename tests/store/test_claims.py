@@ -12,7 +12,7 @@ from django.db import connection
 from django_ayework import enqueue, enqueue_many, retry
 from django_ayework.models import Work
 from django_ayework.store import claims, lanes
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, lanes_with_work
 from django_ayework.store.rows import find_row
 from django_ayework.testing.factories import WorkFactory

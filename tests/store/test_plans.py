@@ -13,9 +13,8 @@ from django_ayework.models import Edge, Group, Waiter, Work, WorkerProcess
 from django_ayework.rules.controls import Place as TurnPlace
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.states import Status
-from django_ayework.store import backlog, claims, deletion, dependencies, lanes, transitions
-from django_ayework.store.clock import clock
-from django_ayework.store.database import atomic
+from django_ayework.store import backlog, claims, deletion, dependencies, lanes, rows, transitions
+from django_ayework.store.database import atomic, clock
 from django_ayework.store.dependencies import (
     Outcomes,
     Place,
@@ -29,7 +28,6 @@ from django_ayework.store.dependencies import (
     resolve_waiters,
     watchers_of,
 )
-from django_ayework.store.groups import GroupRow, count_in_group, delete_emptied, insert_groups, steps_from
 from django_ayework.store.identity import Search, find_live_units, newest_matches
 from django_ayework.store.lanes import (
     Lane,
@@ -42,7 +40,7 @@ from django_ayework.store.lanes import (
     works_ahead,
 )
 from django_ayework.store.locks import lock_lapsed, lock_overdue, renew
-from django_ayework.store.rows import find_row
+from django_ayework.store.rows import GroupRow, count_in_group, delete_emptied, find_row, insert_groups
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add
 from tests.store.plans import (
@@ -331,7 +329,7 @@ class TestPlans:
     def test_a_page_of_a_chain_reads_its_steps_alone_in_order(self):
         for number in range(1, 50):
             WorkFactory(chain_id="f1", chain_index=number)
-        [plan] = plans_of(lambda: steps_from("f1", 10, 5))
+        [plan] = plans_of(lambda: rows.steps_from("f1", 10, 5))
         assert_reads_in_order("ayework_chain", [plan])
 
     def test_finding_a_group_empty_reads_its_works_alone(self):

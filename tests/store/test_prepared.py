@@ -19,12 +19,12 @@ from django_ayework import dependency, enqueue, enqueue_many
 from django_ayework.errors import InvalidWorkId
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.states import Status
-from django_ayework.store import claims, dependencies, groups
-from django_ayework.store import database as database_
+from django_ayework.store import claims, dependencies
 from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
-from django_ayework.store.clock import clock
-from django_ayework.store.database import WORTHWHILE
+from django_ayework.store.connections import WORTHWHILE, keeps_plans, run_prepared
+from django_ayework.store.database import clock
 from django_ayework.store.dependencies import Outcomes
+from django_ayework.store.rows import COUNT_IN_GROUP
 from django_ayework.store.sessions import engine_session
 from tests.app.works import add
 from tests.races.rivals import claim_all, succeed
@@ -165,12 +165,12 @@ def test_a_prepared_statement_raises_djangos_errors_and_breaks_a_transaction_as_
     with engine_session():
         database = connections["default"]
         with pytest.raises(DataError) as failed, transaction.atomic():
-            database_.run_prepared(database, "SELECT 1 / %s::int", [0])
+            run_prepared(database, "SELECT 1 / %s::int", [0])
         assert type(failed.value.__cause__).__module__ == "psycopg.errors"
         with transaction.atomic():
             transaction.set_rollback(True)
             with pytest.raises(TransactionManagementError):
-                database_.run_prepared(database, "SELECT %s::int", [1])
+                run_prepared(database, "SELECT %s::int", [1])
 
 
 @direct
@@ -182,15 +182,15 @@ def test_only_sessions_of_the_engine_keep_plans(monkeypatch):
 
     work()
     assert prepared_here() == ["INSERT"]
-    assert not database_.keeps_plans(connections["default"])
+    assert not keeps_plans(connections["default"])
     connection.close()
     with engine_session():
-        assert database_.keeps_plans(connections["default"])
+        assert keeps_plans(connections["default"])
         work()
         assert sorted(set(prepared_here())) == ["INSERT", "UPDATE"]
     monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
     with engine_session():
-        assert not database_.keeps_plans(connections["default"])
+        assert not keeps_plans(connections["default"])
         assert prepared_here() == []
 
 
@@ -242,7 +242,7 @@ def test_an_insert_of_a_taken_id_does_not_recognise_the_session():
         (CLAIM_LANE, "'w', now(), now(), 'q', 't', 1"),
         (CLAIM_LANES, "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'"),
         (dependencies.RESOLVE, "'{a}', '{f}', '{success}', '{dead}'"),
-        (groups.COUNT, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
+        (COUNT_IN_GROUP, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
     ids=["claim a lane", "claim lanes", "resolve", "count in a group"],
 )

@@ -12,9 +12,8 @@ from django_ayework.models import Group, Work
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.bulk import Update, update_of, update_rows
-from django_ayework.store.clock import clock
-from django_ayework.store.groups import GroupRow, count_in_group, find_group, insert_groups
-from django_ayework.store.rows import find_row
+from django_ayework.store.database import clock
+from django_ayework.store.rows import GroupRow, count_in_group, find_group, find_row, insert_groups
 from django_ayework.store.transitions import Won
 from django_ayework.testing.factories import WorkFactory
 

@@ -75,7 +75,7 @@ def test_the_options_are_the_settings_of_the_type():
     [{"expires": 60}, {"interrupt": True}, {"weight": 5}, {"retention": {"success": 60}}, {"retry": Retry()}],
 )
 def test_an_option_reaches_the_settings_of_the_type(option):
-    from django_ayework.contrib.tasks.types import type_of
+    from django_ayework.contrib.tasks.backend import type_of
 
     @task_options(**option)
     def function() -> None: ...

@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode, TraceFlags
 
 from django_ayework import dependency, enqueue, enqueue_many, work
 from django_ayework.contrib.opentelemetry import AyeworkInstrumentor
-from django_ayework.flow.stored_options import headers_of
+from django_ayework.flow.payloads import headers_of
 from django_ayework.models import Work
 from django_ayework.testing import drain, perform, running_worker
 from tests.processes import ROOT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_ayework import enqueue, enqueue_many, get_handle, propagation, retry
-from django_ayework.flow.stored_options import decode_options, headers_of
+from django_ayework.flow.payloads import decode_options, headers_of
 from django_ayework.models import Work
 from django_ayework.propagation import Propagator, Queueing, RunningAttempt
 from django_ayework.testing import drain, perform, running_worker

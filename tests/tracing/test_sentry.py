@@ -13,7 +13,7 @@ from sentry_sdk.transport import Transport
 
 from django_ayework import Retry, enqueue, enqueue_many, propagation, work
 from django_ayework.contrib.sentry import AyeworkIntegration
-from django_ayework.flow.stored_options import headers_of
+from django_ayework.flow.payloads import headers_of
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
 from tests.processes import eventually

@@ -1,17 +1,33 @@
-"""The series of one process: their names, meanings and labels. Importing this imports ``prometheus_client``.
+"""The series: names, labels, how events are counted, and gauges. This module imports ``prometheus_client``.
 
-Their names are public: dashboards and alert rules use them. ``docs/operations/monitoring.md`` lists them.
+Names are public: dashboards and alert rules use them. ``docs/operations/monitoring.md`` lists them.
 """
 
 from __future__ import annotations
 
+import collections
+import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
+from django.db import DatabaseError
 from prometheus_client import Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
+from django_ayework.documentation import logged
+from django_ayework.flow.counts import FleetFigures, fleet_figures
+from django_ayework.flow.events import EventBatch, EventItem, Happened
+from django_ayework.flow.payloads import DEFAULT_QUEUE
+from django_ayework.rules.states import Outcome, Reason, Status
+from django_ayework.store.backlog import Depth
+from django_ayework.store.database import atomic
 
 #: The label values of types that the code does not know, and of further queues when there are too many.
 UNKNOWN, OTHER = "unknown", "other"
@@ -97,4 +113,230 @@ def place_labels(type: str, queue: str) -> tuple[str, str]:
         if len(_places) >= MOST_PLACES:
             return found[0], OTHER
         _places[type, queue] = found
+    return found
+
+
+# From events to the series: thousands of works are counted by one call.
+
+Item = TypeVar("Item", bound=EventItem)
+#: Outcomes of attempts that failed.
+FAILURES = (Outcome.FAILED, Outcome.DIED, Outcome.LOST)
+
+
+def begin() -> None:
+    """Count a worker that starts, and show a 0 for each failure that may come of the known types.
+
+    A counter that appears with its first failure would show no increase by it.
+    """
+    WORKERS_STARTED.inc()
+    for work_type in registry:
+        type, queue = place_labels(work_type.name, work_type.settings.queue or DEFAULT_QUEUE)
+        for outcome in FAILURES:
+            FAILED.labels(type, queue, str(outcome))
+        for reason in Reason:
+            DEAD.labels(type, queue, str(reason))
+        for cause in CAUSES:
+            REFUSED.labels(type, cause)
+    for phase in PHASES:
+        ERRORS.labels(phase)
+
+
+def count_batch(batch: EventBatch[Any]) -> None:
+    """Count the events of a batch."""
+    if (count := COUNTED.get(batch.kind)) is not None:
+        count(batch)
+
+
+def count_refused(type: str, cause: str) -> None:
+    """Count an outcome that came too late."""
+    REFUSED.labels(type_label(type), cause).inc()
+
+
+def count_queued(batch: EventBatch[Happened]) -> None:
+    """Count queued works, and those of them that wait for others."""
+    add(QUEUED, batch.items)
+    if blocked := [item for item in batch.items if item.row.status == Status.BLOCKED]:
+        add(BLOCKED, blocked)
+
+
+def count_started(batch: EventBatch[EventItem]) -> None:
+    """Count attempts that started, and how long their works had been due."""
+    add(STARTED, batch.items)
+    for type, items in by_type(batch.items):
+        rows = [item.row for item in items]
+        waits = [(row.started_at - row.run_at).total_seconds() for row in rows if row.started_at is not None]
+        WAIT.labels(type).observe_all(waits)
+
+
+def count_succeeded(batch: EventBatch[EventItem]) -> None:
+    """Count works that succeeded."""
+    add(SUCCEEDED, batch.items)
+    observe_runs(batch.items, "succeeded")
+    observe_totals(batch.items, batch.at)
+
+
+def count_failed(batch: EventBatch[Happened]) -> None:
+    """Count attempts that failed, died or were lost, and works that died by that.
+
+    A waiter that can never be met dies without an attempt.
+    """
+    for outcome in FAILURES:
+        if ended := [item for item in batch.items if item.outcome is outcome]:
+            add(FAILED, ended, str(outcome))
+    observe_runs(batch.items, "failed")
+    count_dead([item for item in batch.items if item.row.status == Status.DEAD], batch.at)
+
+
+def count_expired(batch: EventBatch[Happened]) -> None:
+    """Count works that died as they were past their deadline."""
+    count_dead(batch.items, batch.at)
+
+
+def count_dead(items: Sequence[Happened], at: datetime) -> None:
+    """Count works that died, by the reason."""
+    by_reason = defaultdict[str, list[Happened]](list)
+    for item in items:
+        by_reason[item.row.reason].append(item)
+    for reason, dead in by_reason.items():
+        add(DEAD, dead, reason)
+    observe_totals(items, at)
+
+
+def count_deferred(batch: EventBatch[Happened]) -> None:
+    """Count works that were put off."""
+    add(DEFERRED, batch.items)
+    observe_runs(batch.items, "deferred")
+
+
+def add(counter: Any, items: Sequence[EventItem], *more: str) -> None:
+    """Count works by their type and queue; ``more`` are the values of further labels."""
+    for (type, queue), number in works_by_place(items).items():
+        counter.labels(*place_labels(type, queue), *more).inc(number)
+
+
+def works_by_place(items: Sequence[EventItem]) -> Mapping[tuple[str, str], int]:
+    """Return how many works there are of each type in each queue. Most batches have one of both."""
+    rows = [item.row for item in items]
+    if len({row.type for row in rows}) == len({row.queue for row in rows}) == 1:
+        return {(rows[0].type, rows[0].queue): len(rows)}
+    return collections.Counter((row.type, row.queue) for row in rows)
+
+
+def by_type(items: Sequence[Item]) -> Iterable[tuple[str, Sequence[Item]]]:
+    """Return the items of each type, with the label value of the type."""
+    types = {item.row.type for item in items}
+    if len(types) == 1:
+        return [(type_label(types.pop()), items)]
+    found = defaultdict[str, list[Item]](list)
+    for item in items:
+        found[type_label(item.row.type)].append(item)
+    return found.items()
+
+
+def observe_runs(items: Sequence[EventItem], outcome: str) -> None:
+    """Observe how long handlers ran; works whose handlers did not are left out."""
+    for type, same in by_type(items):
+        if runs := [item.seconds for item in same if item.seconds is not None]:
+            RUN.labels(type, outcome).observe_all(runs)
+
+
+def observe_totals(items: Sequence[EventItem], at: datetime) -> None:
+    """Observe how long ago works were queued that have ended."""
+    for type, same in by_type(items):
+        TOTAL.labels(type).observe_all([(at - item.row.queued_at).total_seconds() for item in same])
+
+
+def counting_alone(counter: Any) -> Callable[[EventBatch[Happened]], None]:
+    """Return the receiver that increments a counter, and observes nothing else."""
+
+    def count(batch: EventBatch[Happened]) -> None:
+        add(counter, batch.items)
+
+    return count
+
+
+COUNTED: dict[Kind, Callable[[EventBatch[Any]], None]] = {
+    Kind.QUEUED: count_queued,
+    Kind.UNBLOCKED: counting_alone(UNBLOCKED),
+    Kind.STARTED: count_started,
+    Kind.SUCCEEDED: count_succeeded,
+    Kind.FAILED: count_failed,
+    Kind.EXPIRED: count_expired,
+    Kind.DEFERRED: count_deferred,
+    Kind.CANCELLED: counting_alone(CANCELLED),
+}
+
+# Gauges of the fleet, read from the database for one page.
+
+logger = logging.getLogger("django_ayework")
+#: The gauges of works, with their meanings; works that are due have one of their own.
+OF_STATUS = {
+    Status.SCHEDULED: ("ayework_scheduled_works", "Works that wait for their moment."),
+    Status.RUNNING: ("ayework_running_works", "Works that a worker runs or holds."),
+    Status.BLOCKED: ("ayework_blocked_works", "Works that wait for other works; gates, too."),
+    Status.DEAD: ("ayework_dead_works", "Dead works that are kept."),
+}
+
+
+class FleetCollector(Collector):
+    """Reads the figures when it is collected; without a database there are none, which is counted."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges."""
+        try:
+            with atomic():
+                figures = fleet_figures()
+        except DatabaseError as error:
+            SCRAPE_ERRORS.inc()
+            logger.warning(
+                "The page of metrics lacks figures of the database: %s %s",
+                error,
+                logged("metrics-incomplete"),
+            )
+            return
+        yield from gauges_of(figures)
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield nothing: a registry need not ask the database for names."""
+        yield from ()
+
+
+def gauges_of(figures: FleetFigures) -> Iterator[Metric]:
+    """Yield figures as gauges."""
+    waiting = numbers(figures.waiting)
+    yield gauge("ayework_waiting_works", "Works that are due and wait for a worker.", waiting)
+    ages = largest((place_labels(lane.type, lane.queue), age) for lane, age in figures.ages.items())
+    yield gauge("ayework_oldest_waiting_seconds", "For how long the oldest waiting work has been due.", ages)
+    for status, (name, meaning) in OF_STATUS.items():
+        yield gauge(name, meaning, numbers(figures.by_status[status]))
+    yield GaugeMetricFamily("ayework_live_workers", "Workers that are alive.", value=figures.workers)
+
+
+#: The label values that this process has shown, by the name of the gauge. There are no more than of places.
+_shown: dict[str, set[tuple[str, str]]] = defaultdict(set)
+
+
+def gauge(name: str, meaning: str, values: dict[tuple[str, str], float]) -> Metric:
+    """Return a gauge by type and queue; it is 0 where there were works before, so that graphs do not end."""
+    family = GaugeMetricFamily(name, meaning, labels=PLACE)
+    shown = _shown[name]
+    shown.update(values)
+    for labels, value in (dict.fromkeys(shown, 0.0) | values).items():
+        family.add_metric(labels, value)
+    return family
+
+
+def numbers(depths: Iterable[Depth]) -> dict[tuple[str, str], float]:
+    """Return how many works there are, by the label values of their types and queues."""
+    found: collections.Counter[tuple[str, str]] = collections.Counter()
+    for depth in depths:
+        found[place_labels(depth.type, depth.queue)] += depth.works
+    return {**found}
+
+
+def largest(values: Iterable[tuple[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
+    """Return the largest value for each pair of label values."""
+    found: dict[tuple[str, str], float] = {}
+    for labels, value in values:
+        found[labels] = max(found.get(labels, 0.0), value)
     return found

@@ -1,18 +1,22 @@
-"""The backend that ``TASKS`` names."""
+"""The backend that ``TASKS`` names, and the type of work that it makes of each task."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
 
 from django.core.checks import CheckMessage, Error
 
-from django_ayework.contrib.tasks import types
-from django_ayework.contrib.tasks.calls import task_with
+from django_ayework.contrib.tasks.calls import Call, name_of, options_of, task_with, tasks
 from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskBackend, InvalidTask
+from django_ayework.define.context import Context
+from django_ayework.define.decorators import registered
+from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.documentation import refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.retry import Retry
@@ -44,7 +48,7 @@ class AyeworkBackend(BaseTaskBackend):
         is_relative = isinstance(task.run_after, timedelta)
         super().validate_task(task_with(task, run_after=None) if is_relative else task)
         try:
-            types.register(task)
+            register(task)
         except ImproperWork as refusal:
             raise refused_as(InvalidTask, refusal) from refusal
 
@@ -53,10 +57,10 @@ class AyeworkBackend(BaseTaskBackend):
 
         Raises InvalidTask; TypeError and ValueError for arguments that cannot be stored.
         """
-        from django_ayework.contrib.tasks import queueing
+        from django_ayework.contrib.tasks import works
 
         self.validate_task(task)
-        return queueing.enqueue(task, args, kwargs, self.alias, self.retry)
+        return works.enqueue(task, args, kwargs, self.alias, self.retry)
 
     def get_result(self, result_id: str) -> AnyResult:
         """Read the result of any task as it stands. Raises TaskResultDoesNotExist."""
@@ -98,3 +102,65 @@ def is_there(module: object) -> bool:
         return isinstance(module, str) and find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+# Tasks as types of work: each is a type of its own, named by the module and the name of its function
+
+#: Is called with each event of a task; a path, as it imports models.
+ON_EVENT = "django_ayework.contrib.tasks.works.on_event"
+#: The signature of every handler: the context, then the stored call by name.
+SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *inspect.signature(Call).parameters.values(),
+    ]
+)
+
+
+def register(task: AnyTask) -> None:
+    """Make a task's function a type of work, once. Raises ImproperWork when it cannot be one."""
+    function: Callable[..., Any] = task.func
+    name = name_of(function)
+    found = registry.find(name)
+    if found is not None and name not in tasks:
+        raise ImproperWork(
+            f"expected no work to have the name of the task {name!r}, but {found.origin} has it; "
+            'give that another: @work(name="...").',
+            code="task-name-taken",
+        )
+    if found is None or tasks[name].func is not function:
+        work_type = type_of(function, name)
+        tasks[name] = task  # first: another thread that finds the type looks for the task
+        registered(work_type)
+
+
+def type_of(function: Callable[..., Any], name: str) -> AnyWorkType:
+    """Return the type of work that calls this function."""
+    settings = replace(options_of(function).settings, on_event=ON_EVENT)
+    return WorkType(handler_of(function), name, settings)
+
+
+def handler_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the handler that calls a function, async for an async one; its parameters are those of ``Call``.
+
+    ``functools.wraps`` would give it the parameters of the function, too.
+    """
+    handler: Callable[..., Any] = partial(acall if inspect.iscoroutinefunction(function) else call, function)
+    copied = {name: getattr(function, name) for name in ("__module__", "__name__", "__qualname__", "__doc__")}
+    for name, value in {**copied, "__signature__": SIGNATURE}.items():
+        setattr(handler, name, value)
+    return handler
+
+
+def call(function: Callable[..., Any], ctx: Context, **stored: Any) -> Any:
+    """Run a plain function with a stored call."""
+    from django_ayework.contrib.tasks import works
+
+    return works.run(function, ctx.id, Call(**stored))
+
+
+async def acall(function: Callable[..., Any], ctx: Context, **stored: Any) -> Any:
+    """Run an async function with a stored call."""
+    from django_ayework.contrib.tasks import works
+
+    return await works.arun(function, ctx.id, Call(**stored))

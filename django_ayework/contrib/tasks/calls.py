@@ -1,12 +1,18 @@
-"""The stored parts of enqueued tasks, and the known tasks by the names of their types."""
+"""Calls of tasks as they are stored, the known tasks, and their options by ``@task_options``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 from django_ayework.contrib.tasks.framework import AnyTask
+from django_ayework.define.decorators import require_plain
+from django_ayework.define.options import WorkSettings, checked_settings
+from django_ayework.documentation import documented
+from django_ayework.errors import InvalidOption, did_you_mean
+from django_ayework.rules.identity import Dedup
 
 #: The first task that was built of each function, by the name of its type.
 tasks: dict[str, AnyTask] = {}
@@ -34,3 +40,85 @@ def task_with(task: AnyTask, **changes: Any) -> AnyTask:
     for each in fields(task):
         object.__setattr__(copy, each.name, changes.get(each.name, getattr(task, each.name)))
     return copy
+
+
+# Options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: The options of ``@work`` that a task may have. Its queue and priority are those of ``@task``.
+SHARED = ("retry", "timeout", "atomic", "max_running", "expires", "interrupt", "weight", "retention")
+#: Where the options are kept: on the function, as a task takes no attributes.
+MARK = "_ayework_task_options"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """The options of one task: the settings of its type, and by what a task is known as queued already."""
+
+    settings: WorkSettings = field(default_factory=WorkSettings)
+    dedup: Dedup | Callable[..., Dedup | str | None] | None = None
+
+    def dedup_of(self, args: list[Any], kwargs: Mapping[str, Any]) -> Dedup | None:
+        """Return what makes these arguments the same task, if anything does."""
+        found = self.dedup(*args, **kwargs) if callable(self.dedup) else self.dedup
+        return Dedup(found) if isinstance(found, str) else found
+
+
+def task_options(**options: Any) -> Callable[[F], F]:
+    """Give a task options of its type of work. Write it below ``@task``, directly above the function.
+
+    ``retry``, ``timeout``, ``atomic``, ``max_running``, ``expires``, ``interrupt``, ``weight`` and
+    ``retention`` are those of ``@work``. ``dedup`` is a ``Dedup``, or a function that is given the arguments
+    of the task and returns a ``Dedup``, a key, or None. Under another backend the options have no effect.
+
+    Raises TypeError for an unknown option and for a decorator in the wrong place, and InvalidOption or
+    ImproperWork for an option that cannot be used.
+
+    Example::
+
+        @task()
+        @task_options(retry=Retry(attempts=5), timeout=60)
+        def send_receipt(order_id): ...
+    """
+    for name in options:
+        if name not in (*SHARED, "dedup"):
+            hint = did_you_mean(name, (*SHARED, "dedup"))
+            raise documented(TypeError(f"{name!r} is not an option of @task_options.{hint}"), "task-options")
+    dedup = usable_dedup(options.pop("dedup", None))
+    given = TaskOptions(checked_settings(options, "@task_options"), dedup)
+
+    def mark(function: F) -> F:
+        require_function(function)
+        require_plain(function, given.settings)
+        setattr(function, MARK, given)
+        return function
+
+    return mark
+
+
+def usable_dedup(value: Any) -> Any:
+    """Return a ``dedup`` that can be used. Raises InvalidOption."""
+    if value is None or isinstance(value, Dedup) or callable(value):
+        return value
+    raise InvalidOption(
+        f"expected dedup to be a Dedup(...) or a function, got: {value!r}.", code="task-options"
+    )
+
+
+def require_function(function: Any) -> None:
+    """Raise TypeError for a task, which has the decorators in the wrong order, and for all but functions."""
+    if not inspect.isfunction(function):
+        raise documented(
+            TypeError(
+                f"expected @task_options to decorate a function, got: {function!r}. "
+                "Write @task() in the line above @task_options(…)."
+            ),
+            "task-options",
+        )
+
+
+def options_of(function: Callable[..., Any]) -> TaskOptions:
+    """Return the options that a function was marked with."""
+    found: TaskOptions = getattr(function, MARK, None) or TaskOptions()
+    return found

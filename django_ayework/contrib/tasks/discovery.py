@@ -15,8 +15,7 @@ from pathlib import Path
 
 from django.apps import apps
 
-from django_ayework.contrib.tasks import types
-from django_ayework.contrib.tasks.backend import AyeworkBackend
+from django_ayework.contrib.tasks.backend import AyeworkBackend, register
 from django_ayework.contrib.tasks.framework import Task, task_backends
 from django_ayework.documentation import logged
 
@@ -47,7 +46,7 @@ def register_all(module: str) -> None:
     """Import a module and register its tasks, those of other backends too: ``using()`` may choose ours."""
     for value in list(vars(import_module(module)).values()):
         if isinstance(value, Task):
-            types.register(value)
+            register(value)
 
 
 def found_modules() -> Iterator[str]:

@@ -12,7 +12,7 @@ from django_ayework.ports.kv.base import LocalStore, Store
 from django_ayework.ports.kv.cache import CacheStore
 from django_ayework.ports.kv.database import DatabaseStore
 from django_ayework.rules.rates import Denied, HitResult, Name, Rate, State
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 
 __all__ = ["Store", "get_store"]
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from django_ayework.rules.durations import Seconds, later, seconds
-from django_ayework.store.clock import clock
+from django_ayework.store.database import clock
 
 
 @runtime_checkable

@@ -8,8 +8,7 @@ from functools import partial
 from django_ayework.ports.kv.base import end_of, stored_key, whole_number
 from django_ayework.rules.durations import Seconds
 from django_ayework.store import locks
-from django_ayework.store.clock import clock
-from django_ayework.store.database import in_own_transaction
+from django_ayework.store.database import clock, in_own_transaction
 
 
 class DatabaseStore:

@@ -10,9 +10,8 @@ from django.core.signals import setting_changed
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, PubSub
-from django_ayework.ports.pubsub.postgres import PostgresPubSub
+from django_ayework.ports.pubsub.databases import MariadbPubSub, PostgresPubSub, SqlitePubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
-from django_ayework.ports.pubsub.watching import MariadbPubSub, SqlitePubSub
 from django_ayework.store.database import alias, dialect
 from django_ayework.store.receivers import file_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django_ayework.rules.diagnosis import Connections
 from django_ayework.rules.server_diagnosis import MySQLSettings, OpenTransaction, SessionLimits
 from django_ayework.store.database import connection, fetch
-from django_ayework.store.diagnosis.tables import NAMES
+from django_ayework.store.diagnosis import NAMES
 
 HISTORY = "SELECT COUNT FROM information_schema.innodb_metrics WHERE NAME = 'trx_rseg_history_len'"
 OLDEST_TRANSACTION = """

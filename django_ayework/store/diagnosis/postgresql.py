@@ -7,7 +7,7 @@ from typing import Any
 from django_ayework.rules.diagnosis import Connections
 from django_ayework.rules.server_diagnosis import Holder, IndexSize, OpenTransaction, SessionLimits, TableRows
 from django_ayework.store.database import fetch
-from django_ayework.store.diagnosis.tables import NAMES
+from django_ayework.store.diagnosis import NAMES
 from django_ayework.store.dialects import array_text
 
 #: A client's transaction, or that of a standby which feeds back what it still reads.

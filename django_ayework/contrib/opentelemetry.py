@@ -1,36 +1,54 @@
-"""The spans, by OpenTelemetry's semantic conventions for messaging systems."""
+"""OpenTelemetry spans where works are queued, and of each attempt. It needs the extra opentelemetry.
+
+Spans follow the semantic conventions for messaging systems.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Final
 
-from opentelemetry import propagate
-from opentelemetry.context import Context, attach, detach
-from opentelemetry.trace import (
-    INVALID_SPAN,
-    Link,
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TraceFlags,
-    Tracer,
-    TracerProvider,
-    get_current_span,
-    get_tracer_provider,
-    set_span_in_context,
-)
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
+from django_ayework import propagation
+from django_ayework.documentation import documented
 from django_ayework.propagation import AttemptFailure, Propagator, Queueing, RunningAttempt
 from django_ayework.rules.formatting import class_path
 from django_ayework.rules.states import Outcome
+
+try:
+    from opentelemetry import propagate
+    from opentelemetry.context import Context, attach, detach
+    from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]  # not typed
+    from opentelemetry.trace import (
+        INVALID_SPAN,
+        Link,
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        StatusCode,
+        TraceFlags,
+        Tracer,
+        TracerProvider,
+        get_current_span,
+        get_tracer,
+        get_tracer_provider,
+        set_span_in_context,
+    )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ModuleNotFoundError as missing:
+    if not (missing.name or "").startswith("opentelemetry"):
+        raise
+    raise documented(
+        ImportError(
+            f"tracing works needs {missing.name}, which is not installed: "
+            "pip install django-ayework[opentelemetry]."
+        ),
+        "package-missing",
+    ) from missing
 
 SYSTEM: Final = "ayework"
 #: The header of a work that was queued by the outcome of another: the context of that attempt's span.
@@ -50,6 +68,30 @@ W3C = TraceContextTextMapPropagator()
 NOWHERE = Context()
 #: The name of the current span in contexts.
 [SPAN] = set_span_in_context(INVALID_SPAN, NOWHERE)
+
+
+class AyeworkInstrumentor(BaseInstrumentor):  # type: ignore[misc]
+    """Makes spans where works are queued, and around their attempts.
+
+    ``instrument(tracer_provider=…)`` takes a provider; without one spans go to the global provider.
+    ``opentelemetry-instrument`` finds this class by its entry point.
+    """
+
+    _propagator: TracePropagator | None = None
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        """Return the packages that must be installed."""
+        return ("django-ayework",)
+
+    def _instrument(self, **kwargs: Any) -> None:
+        provider = kwargs.get("tracer_provider")
+        tracer = get_tracer("django_ayework", tracer_provider=provider)
+        self._propagator = TracePropagator(tracer, provider)
+        propagation.register(self._propagator)
+
+    def _uninstrument(self, **kwargs: Any) -> None:
+        if self._propagator is not None:
+            propagation.unregister(self._propagator)
 
 
 class TracePropagator(Propagator):

@@ -1,16 +1,45 @@
-"""Databases without messages: new works are seen soon in SQLite, MariaDB and MySQL."""
+"""Wake-ups by the database: messages on PostgreSQL, new works that are watched for on the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from django_ayework.conf import get_settings
 from django_ayework.ports.pubsub.base import Listener
 from django_ayework.ports.pubsub.listener import Listening
 from django_ayework.rules.notifications import DUE
+from django_ayework.store import receivers
 from django_ayework.store.database import alias, dialect
 from django_ayework.store.receivers import ArrivalWatch, CommitWatch, Unsupported, file_of
 
-WATCHING = "watching for new works"
+RECEIVING, SENDING, WATCHING = "receiving wake-ups", "sending many", "watching for new works"
+
+
+class PostgresPubSub(Listening):
+    """Sends by the session of the publishing thread, outside of a transaction; receives by its own session.
+
+    That one leads by ``AYEWORK["PUBSUB_DATABASE"]``, another way to the same database, if that is set.
+    """
+
+    reaches_others = True
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """The purposes of connections to the queue's database besides those of the engine's threads."""
+        return (SENDING,) if get_settings().pubsub_database else (RECEIVING, SENDING)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether this thread has a session at hand that can send one short statement."""
+        return receivers.can_notify()
+
+    def publish(self, channel: str, message: str) -> None:
+        """See PubSub.publish()."""
+        receivers.notify(channel, message)
+
+    def open_receiver(self) -> receivers.NotificationReceiver:
+        """See Listening."""
+        return receivers.NotificationReceiver(get_settings().pubsub_database or alias())
 
 
 class Watching(Listening):

@@ -1,4 +1,4 @@
-"""The integration: it sends works and their attempts to the SDK, through the hooks of the SDK."""
+"""Sentry: errors of works with their context, breadcrumbs and traces. It needs the extra sentry."""
 
 from __future__ import annotations
 
@@ -7,14 +7,26 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import sentry_sdk
-from sentry_sdk.integrations import Integration
-from sentry_sdk.scope import add_global_event_processor, should_send_default_pii
-from sentry_sdk.utils import event_from_exception
-
 from django_ayework import propagation
+from django_ayework.documentation import documented
 from django_ayework.propagation import AttemptFailure, Propagator, Queueing, RunningAttempt
 from django_ayework.rules.states import Outcome
+
+try:
+    import sentry_sdk
+    from sentry_sdk.integrations import Integration
+    from sentry_sdk.scope import add_global_event_processor, should_send_default_pii
+    from sentry_sdk.utils import event_from_exception
+except ModuleNotFoundError as missing:
+    if not (missing.name or "").startswith("sentry_sdk"):
+        raise
+    raise documented(
+        ImportError(
+            "reporting works to Sentry needs sentry_sdk, which is not installed: "
+            "pip install django-ayework[sentry]."
+        ),
+        "package-missing",
+    ) from missing
 
 ORIGIN = "auto.queue.ayework"
 #: The SDK's headers, and under which names they are stored: OpenTelemetry has a header "baggage", too.
