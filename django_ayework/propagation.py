@@ -64,18 +64,15 @@ class AttemptFailure(NamedTuple):
 class RunningAttempt(ABC):
     """The attempt of a work, or the attempts of a batch's works, which run together."""
 
-    __slots__ = ("failures", "is_batch", "type")
+    __slots__ = ("failures", "headers", "is_batch", "type")
 
     #: The name of the type.
     type: str
     is_batch: bool
+    #: The headers of the work; of a batch those of its first one.
+    headers: Mapping[str, str]
     #: How attempts ended that did not succeed, once the handler has returned.
     failures: list[AttemptFailure]
-
-    @property
-    @abstractmethod
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the work; of a batch those of its first one."""
 
     @property
     @abstractmethod

@@ -57,7 +57,7 @@ class AttemptOfRows(RunningAttempt):
     of a propagator is reported, and its block is left out. What propagators do not ask for is not made.
     """
 
-    __slots__ = ("_arguments", "_blocks", "_logged", "_rows", "_work_type", "_works", "headers")
+    __slots__ = ("_arguments", "_blocks", "_logged", "_rows", "_work_type", "_works")
 
     def __init__(
         self, rows: Sequence[WorkRow], work_type: AnyWorkType, arguments: Mapping[str, Any], is_batch: bool
@@ -69,7 +69,7 @@ class AttemptOfRows(RunningAttempt):
         self._work_type = work_type
         self._arguments = arguments
         self._works: list[AttemptedWork] | None = None
-        self.headers: Mapping[str, str] = headers_of(rows[0].options)
+        self.headers = headers_of(rows[0].options)
 
     @property
     def works(self) -> Sequence[AttemptedWork]:
