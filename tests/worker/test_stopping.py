@@ -1,8 +1,9 @@
-"""A worker that is asked to stop before it could register starts nothing."""
+"""A worker that is asked to stop before it could register, or just before it rests."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from django.db import OperationalError
@@ -43,3 +44,22 @@ def test_a_worker_that_stops_before_the_database_answers_starts_nothing(monkeypa
     assert not thread.is_alive()
     assert begun == []
     assert "Worker" not in caplog.text
+
+
+def test_a_stop_that_comes_between_the_check_and_the_rest_ends_the_rest(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.AYEWORK = {"POLL_INTERVAL": 600}
+    is_over = Worker._is_over
+
+    def ask_after_the_check(worker: Worker) -> bool:
+        was_over = is_over(worker)
+        worker.request_stop()
+        return was_over
+
+    monkeypatch.setattr(Worker, "_is_over", ask_after_the_check)
+    worker = Worker(concurrency=1)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
