@@ -110,9 +110,9 @@ def test_explanations_and_the_admin_say_so(parked, admin_client):
         addresses = [address("work_change", parked), address("work_changelist")]
         return [admin_client.get(one).content.decode() for one in addresses]
 
-    assert f"No worker that took it has known its type {TYPE!r} since" in str(explain(parked))
+    assert f"and none knew its type {TYPE!r}." in str(explain(parked))
     own, listed = pages()
-    assert "No worker that took it has known its type" in own
+    assert "and none knew its type" in own
     assert "no worker here knows this type, since" in listed
     time_travel(GRACE + 1)
     drain()
@@ -133,7 +133,7 @@ def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(p
     renamed = appear()
     registry.unregister(TYPE)
     monkeypatch.setattr(registry, "_declared", {"attempts.unknown_now": renamed})
-    assert f"{OTHER_NAME} {KEEP_NAME} It dies when none does until" in str(explain(parked))
+    assert f"{OTHER_NAME} {KEEP_NAME} Without one, it dies at" in str(explain(parked))
     time_travel(GRACE + 1)
     assert drain().dead == 1
     error = stated(parked).error or ""
