@@ -236,22 +236,22 @@ def test_a_wrong_value_is_refused_at_its_field_and_nothing_is_lost(
 
 
 def test_redacted_inputs_are_never_filled_in_and_stay_if_left_empty(operator: Client) -> None:
-    handle = dead(secret(pin="1234", card={"number": "4111", "holder": "Ann"}, amount=0))
+    handle = dead(secret(pin="PIN-1234", card={"number": "card-4111", "holder": "Ann"}, amount=0))
     page = operator.get(edit_url(handle.id)).content.decode()
-    assert_hides(page, "1234", "4111")
+    assert_hides(page, "PIN-1234", "card-4111")
     data = form_of(operator, handle.id)
-    wrong = send(operator, handle.id, data, amount="x", pin="9876", card="{4222").content.decode()
-    assert_hides(wrong, "9876", "4222")
+    wrong = send(operator, handle.id, data, amount="x", pin="PIN-9876", card="{card-4222").content.decode()
+    assert_hides(wrong, "PIN-9876", "card-4222")
     asked = send(operator, handle.id, data, amount="5")
     assert difference(asked) == {"amount": ("0", "5")}
-    asked = send(operator, handle.id, data, amount="5", pin="9876")
+    asked = send(operator, handle.id, data, amount="5", pin="PIN-9876")
     assert difference(asked) == {"amount": ("0", "5"), "pin": ("••••", "••••")}
-    send(operator, handle.id, {**data, "confirm": "1"}, amount="5", pin="9876")
+    send(operator, handle.id, {**data, "confirm": "1"}, amount="5", pin="PIN-9876")
     drain()
-    assert handle.result() == "9876 4111 5"
+    assert handle.result() == "PIN-9876 card-4111 5"
     [entry] = LogEntry.objects.all()
-    assert "1234" not in entry.get_change_message()
-    assert "9876" not in entry.get_change_message()
+    assert "PIN-1234" not in entry.get_change_message()
+    assert "PIN-9876" not in entry.get_change_message()
 
 
 def test_a_success_runs_again_with_another_input_as_a_new_work(operator: Client) -> None:

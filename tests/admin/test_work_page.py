@@ -84,14 +84,14 @@ def test_the_chain_and_the_worker_are_linked(page: Page) -> None:
 
 
 def test_former_inputs_are_shown_with_who_and_redacted_as_the_input_is(page: Page) -> None:
-    handle = enqueue(secret(pin="1234", amount=1), retry=Retry(attempts=1))
+    handle = enqueue(secret(pin="PIN-1234", amount=1), retry=Retry(attempts=1))
     drain(raises=False)
-    InputRevisionFactory(work_id=handle.id, input='{"pin":"9876","amount":77}', replaced_by="<b>ann")
+    InputRevisionFactory(work_id=handle.id, input='{"pin":"PIN-9876","amount":77}', replaced_by="<b>ann")
     shown = page("work_change", handle.id)
     assert_shows(shown, "Former inputs", "&lt;b&gt;ann", "77")
-    assert_hides(shown, "9876", "1234")
-    retry(handle.id, {"pin": "5555", "amount": 2})
-    assert "5555" not in page("work_change", handle.id)
+    assert_hides(shown, "PIN-9876", "PIN-1234")
+    retry(handle.id, {"pin": "PIN-5555", "amount": 2})
+    assert "PIN-5555" not in page("work_change", handle.id)
 
 
 def test_the_timeline_shows_each_wait_and_attempt_to_scale() -> None:

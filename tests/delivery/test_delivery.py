@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 import pytest
 from django.db import transaction
 
 from django_ayework import cancel, enqueue, enqueue_many, limit, pause, resume
+from django_ayework.flow.notify import due_works
 from django_ayework.models import Work
 from django_ayework.rules.durations import later
+from django_ayework.rules.notifications import Due
 from django_ayework.store import claims
 from django_ayework.store.database import clock
 from django_ayework.testing import running_worker, time_travel
+from django_ayework.worker import claimer
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.in_flight import give_back
 from tests.app.works import add
@@ -64,14 +68,20 @@ def test_a_poll_finds_works_whose_ids_were_lost(queue, polls, stage):
     assert sorted(stage.ran) == list(range(300))
 
 
-def test_a_poll_leaves_works_to_their_ids(queue, polls, monkeypatch):
+def test_a_poll_leaves_works_to_their_ids(queue, monkeypatch):
+    polls, arrive, poll, pop = [], threading.Event(), claimer.poll, queue.pop
+
     def refuse(*args, **kwargs):
         raise AssertionError("claimed from the table")
 
+    monkeypatch.setattr(claims, "claim", refuse)
+    monkeypatch.setattr(claimer, "poll", lambda *args: polls.append(args) or poll(*args))
+    monkeypatch.setattr(queue, "pop", lambda *args: pop(*args) if arrive.wait(0.05) else [])
     with running_worker(concurrency=2):
-        enqueue(count(number=0)).result(timeout=PATIENCE)
-        monkeypatch.setattr(claims, "claim", refuse)
         handles = enqueue_many([count(number=number) for number in range(50)])
+        before = len(polls)
+        eventually(lambda: due_works.publish(Due(places=None)) or len(polls) >= before + 3)
+        arrive.set()
         assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(50))
     assert queue.reported == []
 
