@@ -20,7 +20,6 @@ from django.http import (
 )
 from django.urls import URLPattern, path
 from django.utils.dateparse import parse_datetime
-from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -32,6 +31,7 @@ from django_ayework.admin.filters import filter_in_words, number_of, plain_filte
 from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, admin_of
 from django_ayework.flow import bulk
+from django_ayework.flow.drawing import number_text
 from django_ayework.live import SCRIPT
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.formatting import duration
@@ -292,7 +292,7 @@ def progress_of(row: BulkAction, now: datetime, links: Links | None = None) -> P
     acted, total = row.done + row.refused, expected_of(row)
     kept = [(str(id), str(sentence)) for id, sentence in json.loads(row.report)]
     refusals = [(id, sentence) for id, sentence in kept if id]
-    share = _("%(share)d %% done") % {"share": percent(acted, total)} if total else ""
+    share = _("%(share)d %% done") % {"share": announced_percent(acted, total)} if total else ""
     return Progress(
         badge=pages.badge(BADGES.get(row.status, "unknown"), status),
         bar=bar(acted, total, row.status == "done"),
@@ -311,7 +311,7 @@ def expected_of(row: BulkAction) -> int | None:
     return None if bulk.is_capped(row) or row.expected == bulk.UNKNOWN else row.expected
 
 
-def percent(acted: int, total: int) -> int:
+def announced_percent(acted: int, total: int) -> int:
     """Return the share that is done, in steps that are announced."""
     return min(100, 100 * acted // total) // ANNOUNCED * ANNOUNCED
 
@@ -330,27 +330,22 @@ def bar(acted: int, total: int | None, is_done: bool) -> str:
 def acted_of(acted: int, row: BulkAction, total: int | None) -> str:
     """Return how many works were acted on, of how many."""
     if total is None or row.status == "done":
-        return figure(acted)
-    return _("%(acted)s of %(total)s") % {"acted": figure(acted), "total": figure(total)}
-
-
-def figure(number: int) -> str:
-    """Return a number with groups of figures."""
-    return number_format(number, force_grouping=True)
+        return number_text(acted)
+    return _("%(acted)s of %(total)s") % {"acted": number_text(acted), "total": number_text(total)}
 
 
 def facts(row: BulkAction, acted: int, total: int | None, now: datetime) -> list[Fact]:
     """Return the figures of a bulk action."""
     took = max(0.0, ((row.ended_at or now) - row.created_at).total_seconds())
     rate = acted * 60 / took if took >= MEASURED_AFTER else None
-    pace = _("as fast as workers can") if row.per_minute is None else figure(row.per_minute)
+    pace = _("as fast as workers can") if row.per_minute is None else number_text(row.per_minute)
     left = None if total is None else max(0, total - acted)
     return [
-        Fact(_("done"), figure(row.done)),
-        Fact(_("refused"), figure(row.refused)),
-        *([] if left is None or row.status == "done" else [Fact(_("left"), figure(left))]),
+        Fact(_("done"), number_text(row.done)),
+        Fact(_("refused"), number_text(row.refused)),
+        *([] if left is None or row.status == "done" else [Fact(_("left"), number_text(left))]),
         Fact(_("per minute, as set"), pace),
-        Fact(_("per minute, as measured"), pages.NOTHING if rate is None else figure(round(rate))),
+        Fact(_("per minute, as measured"), pages.NOTHING if rate is None else number_text(round(rate))),
         *([Fact(_("ends in about"), estimate(row, left, rate))] if row.status == "running" else []),
         Fact(_("created"), f"{pages.full_moment(row.created_at)} {row.created_by}".strip()),
         Fact(_("works up to"), pages.full_moment(row.until)),

@@ -19,11 +19,12 @@ from django.utils.translation import gettext as _
 from django_ayework.admin import filters, lists, pages
 from django_ayework.admin.action_execution import SELECTED
 from django_ayework.admin.actions import ACTS
-from django_ayework.admin.bulk import BulkActionAdmin, figure
+from django_ayework.admin.bulk import BulkActionAdmin
 from django_ayework.admin.filters import bulk_address, plain_filter
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.drawing import number_text
 from django_ayework.flow.payloads import decode_options, input_for_people
 from django_ayework.models import BulkAction, DeadLetter, Work
 from django_ayework.rules.causes import normalised
@@ -133,7 +134,7 @@ class DeadLetterAdmin(WorkAdmin):
             heading=pages.printable(normalised(cause.error)) or _("no error was kept"),
             type=pages.type_name(cause.type),
             reason=lists.reason(Work(reason=cause.reason)),
-            works=f"{figure(cause.counted)}+" if cause.is_capped else figure(cause.works),
+            works=f"{number_text(cause.counted)}+" if cause.is_capped else number_text(cause.works),
             first=pages.moment(cause.first, now),
             last=pages.moment(cause.last, now),
             example=links.work(cause.example, pages.short(cause.example)),

@@ -14,7 +14,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.template.response import TemplateResponse
-from django.utils.formats import date_format, number_format
+from django.utils.formats import date_format
 from django.utils.timezone import localdate, make_aware
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -26,6 +26,7 @@ from django_ayework.admin.pages import Links, found_address
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.flow import bulk
+from django_ayework.flow.drawing import number_text
 from django_ayework.models import BulkAction, WorkerProcess
 from django_ayework.models.work import REASON_CHOICES, STATUS_CHOICES
 from django_ayework.rules.causes import normalised
@@ -243,9 +244,9 @@ def number_of(count: int | None) -> str:
     if count is None or count == bulk.UNKNOWN:
         return _("all matching works")
     if count > COUNTED:
-        return _("more than %(count)s works") % {"count": number_format(COUNTED, force_grouping=True)}
+        return _("more than %(count)s works") % {"count": number_text(COUNTED)}
     text = ngettext("%(number)s work", "%(number)s works", count)
-    return text % {"number": number_format(count, force_grouping=True)}
+    return text % {"number": number_text(count)}
 
 
 def title_of(row: BulkAction) -> str:
@@ -290,6 +291,6 @@ class ActsOnAll:
         if address is None:
             return None
         is_capped = getattr(changelist.paginator, "is_capped", False)
-        number = number_format(changelist.result_count, force_grouping=True) + ("+" if is_capped else "")
+        number = number_text(changelist.result_count) + ("+" if is_capped else "")
         text = _("Act on all %(number)s matching…") if filter else _("Act on all %(number)s…")
         return {"url": address, "text": text % {"number": number}}

@@ -190,7 +190,7 @@ class Artist:
         if not left:
             return ""
         text = _("%(count)s works are not drawn: those shown hold the workflow together, or need attention.")
-        return text % {"count": number(left)}
+        return text % {"count": number_text(left)}
 
     def is_unfolded(self, node: Node) -> bool:
         """Tell whether a node's members are drawn."""
@@ -247,14 +247,14 @@ class Artist:
         if node.kind is Kind.OUTSIDE:
             name = _("%(type)s of another group") % {"type": name or _("work")}
         many = len(node.members)
-        return f"{name} × {number(many)}" if many > 1 else name
+        return f"{name} × {number_text(many)}" if many > 1 else name
 
     def standing(self, node: Node) -> str:
         """Return how a node stands."""
         member, *others = node.members
         if others:
             counts = list(node.counts.items())
-            named = [f"{number(count)} {LABELS.get(status, status)}" for status, count in counts]
+            named = [f"{number_text(count)} {LABELS.get(status, status)}" for status, count in counts]
             return ", ".join(named[:NAMED] + (["…"] if len(named) > NAMED else []))
         standing = self.workflow.standings.get(member.id)
         text = status_text(member)
@@ -293,9 +293,9 @@ class Artist:
         start = (self.unfolding.page - 1) * A_PAGE
         last = min(start + A_PAGE, total)
         return _("%(first)s–%(last)s of %(total)s") % {
-            "first": number(start + 1),
-            "last": number(last),
-            "total": number(total),
+            "first": number_text(start + 1),
+            "last": number_text(last),
+            "total": number_text(total),
         }
 
     def cells(self, node: Node) -> Iterator[Cell]:
@@ -324,7 +324,7 @@ class Artist:
             yield DrawnEdge(source, target, line(points), head(points[-1]), is_critical)
 
 
-def number(value: int) -> str:
+def number_text(value: int) -> str:
     """Return a number with its thousands apart."""
     return number_format(value, use_l10n=True, force_grouping=True)
 
@@ -361,10 +361,13 @@ def progress(standing: Standing) -> str:
         if standing.counts_success
         else _("%(reached)s of %(needed)s ended")
     )
-    text %= {"reached": number(min(standing.reached, standing.needed)), "needed": number(standing.needed)}
+    text %= {
+        "reached": number_text(min(standing.reached, standing.needed)),
+        "needed": number_text(standing.needed),
+    }
     if standing.needed == standing.total:
         return text
-    return _("%(text)s, of %(total)s") % {"text": text, "total": number(standing.total)}
+    return _("%(text)s, of %(total)s") % {"text": text, "total": number_text(standing.total)}
 
 
 def fitting(text: str, length: int, keep_end: bool = False) -> str:
