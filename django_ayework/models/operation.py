@@ -73,7 +73,7 @@ class Schedule(models.Model):
 class Firing(models.Model):
     """The record of an occurrence; there is one per schedule and occurrence.
 
-    A missed firing stands for ``number`` occurrences, of which its own is the first.
+    A missed firing represents ``number`` consecutive occurrences; ``occurrence`` is the first of them.
     """
 
     schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, db_index=False, related_name="firings")
