@@ -102,16 +102,19 @@ class Receiver(LoopThread):
             self.turn()
 
     def _exchange(self) -> float:
-        """Pop what was asked for, then hand back what is done: slots may be waiting for the first."""
+        """Let others pop the surplus, pop what was asked for, then acknowledge what is done.
+
+        Slots may be waiting for new ids. A pop may wait for ids, and no surplus may wait for that.
+        """
         with self._lock:
             done, self._done = self._done, []
             surplus, self._surplus = self._surplus, []
             asked = self._asked
+        if surplus:
+            self._queue.put_back(surplus)
         popped = self._pop(asked) if asked else []
         if done:
             self._queue.ack(done)
-        if surplus:
-            self._queue.put_back(surplus)
         return math.inf if popped or not asked else 0.0
 
     def _pop(self, number: int) -> list[PoppedId]:
@@ -154,30 +157,38 @@ class Arrivals:
 
     def ask(self, number: int) -> None:
         """Ask for the ids of so many works; for none, let others pop what has arrived meanwhile."""
-        if number <= 0:
-            self._give_back((), self._take())
         for receiver in self.receivers:
+            if number <= 0:
+                receiver.give_back((), receiver.take())
             receiver.ask(-(-number // len(self.receivers)))
 
-    def claim(self, wanted: int, worker: str, controls: Controls) -> list[WorkRow]:
+    def claim(self, wanted: int, worker: str, controls: Controls) -> Iterator[list[WorkRow]]:
         """Lease up to ``wanted`` works whose ids have arrived, in their order, and drop these ids.
 
         More ids than that go back. An id is dropped whether or not its work could be claimed: the lease in
-        the database protects the work from here on, and a poll finds those that could not be claimed.
+        the database protects the work from here on, and a poll finds those that could not be claimed. Yields
+        the works of each Queue, so that none is lost if the claim of the next ones fails.
         """
-        arrived = self._take()
-        if not arrived:
-            return []
-        mine, surplus = arrived[: max(0, wanted)], arrived[max(0, wanted) :]
+        for receiver in self.receivers:
+            if arrived := receiver.take():
+                rows = self._claim_arrived(receiver, arrived, max(0, wanted), worker, controls)
+                wanted -= len(rows)
+                yield rows
+
+    def _claim_arrived(
+        self, receiver: Receiver, arrived: list[PoppedId], wanted: int, worker: str, controls: Controls
+    ) -> list[WorkRow]:
+        """Lease the first works, and give all ids back; note from when the works are."""
         try:
-            rows = self._lease(mine, worker, controls)
+            rows = self._lease(arrived[:wanted], worker, controls)
         except BaseException:
-            self._give_back((), arrived)
+            receiver.give_back((), arrived)
             raise
-        self._give_back(mine, surplus)
-        for row in rows:
-            arrived_until = self._receiver_of[row.queue].arrived_until
-            arrived_until[row.queue] = max(arrived_until.get(row.queue, row.run_at), row.run_at)
+        receiver.give_back(arrived[:wanted], arrived[wanted:])
+        for name in receiver.names:
+            moments = [row.run_at for row in rows if row.queue == name]
+            if moments:
+                receiver.arrived_until[name] = max(receiver.arrived_until.get(name, moments[0]), *moments)
         return rows
 
     def without_delivered(self, lanes: Iterable[Lane], controls: Controls) -> list[Lane]:
@@ -228,18 +239,6 @@ class Arrivals:
             )
             self._types = registry.version, controls, types
         return types
-
-    def _take(self) -> list[PoppedId]:
-        """Return the ids that have arrived."""
-        return [popped for receiver in self.receivers for popped in receiver.take()]
-
-    def _give_back(self, done: Iterable[PoppedId], surplus: Iterable[PoppedId]) -> None:
-        """Hand ids to the receivers by which they came; see Receiver.give_back()."""
-        for receiver in self.receivers:
-            receiver.give_back(
-                [each for each in done if each.queue in receiver.names],
-                [each for each in surplus if each.queue in receiver.names],
-            )
 
 
 def arrivals_for(scope: Scope, on_arrival: Callable[[], object]) -> Arrivals | None:

@@ -226,9 +226,10 @@ class Claimer:
             self.look()
             return []
         claimed: list[WorkRow] = []
-        if self.arrivals is not None:
-            claimed += self.arrivals.claim(min(wanted, most), self.worker_id, self.controls)
         try:
+            if self.arrivals is not None:
+                for rows in self.arrivals.claim(min(wanted, most), self.worker_id, self.controls):
+                    claimed += rows
             self._claim_from_table(claimed, wanted, room, most)
         except Exception as error:
             if not claimed:

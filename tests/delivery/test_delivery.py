@@ -17,9 +17,11 @@ from django_ayework.store import claims
 from django_ayework.store.database import clock
 from django_ayework.testing import running_worker, time_travel
 from django_ayework.worker import claimer
+from django_ayework.worker.arrivals import Receiver
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.in_flight import give_back
 from tests.app.works import add
+from tests.delivery.kit import Carrier
 from tests.delivery.works import batch, count, hold, limited
 from tests.processes import PATIENCE, eventually
 
@@ -128,6 +130,33 @@ def test_ids_beyond_the_free_slots_go_to_other_workers(queue, stage):
             eventually(lambda: Work.objects.filter(status="running").count() == 3)
             stage.go.set()
             eventually(all_have_succeeded)
+
+
+def test_no_surplus_waits_while_its_worker_waits_for_ids(queue):
+    queue.push("bulk", ["one"])
+    receiver = Receiver(queue, ["bulk"], on_arrival=lambda: None)
+    receiver.give_back(done=(), surplus=queue.pop(["bulk"], 1, wait=0))
+    receiver.ask(1)
+    receiver.turn()
+    assert [popped.id for popped in receiver.take()] == ["one"]
+
+
+def test_a_claim_that_fails_strands_no_works_of_another_queue(queue, settings, polls, stage, monkeypatch):
+    other, claim, refused = Carrier(), claims.claim_delivered, []
+
+    def refuse_once(ids, queues, *args):
+        if queues == ["mail"] and not refused:
+            refused.append(queues)
+            raise ZeroDivisionError("no claim")
+        return claim(ids, queues, *args)
+
+    monkeypatch.setattr(claims, "claim_delivered", refuse_once)
+    settings.AYEWORK["QUEUES"]["mail"] = {"DELIVERY": other}
+    handles = [enqueue(count(number=0)), enqueue(count(number=1), queue="mail")]
+    with running_worker(concurrency=2):
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == [0, 1]
+    assert refused
+    assert Work.objects.filter(attempt=1).count() == 2
 
 
 def test_a_worker_that_stops_gives_ids_back(queue, stage):

@@ -51,7 +51,7 @@ class RedisStreamsQueue:
 
     def pop(self, names: Sequence[str], most: int, wait: float) -> list[PoppedId]:
         """See Queue.pop()."""
-        number = min(MOST_READ, -(-part_of(most, names) // self._ids_per_entry))
+        number = min(MOST_READ, max(1, part_of(most, names) // self._ids_per_entry))
         return self._in_groups(names, self._claim_lapsed, number) or self._in_groups(
             names, self._read, number, wait
         )
@@ -137,8 +137,9 @@ def add_entries(pipeline: Any, name: str, ids: Sequence[str]) -> None:
 def popped_ids(name: str, entries: Iterable[Entry]) -> list[PoppedId]:
     """Return the ids of entries. Those that were cut off meanwhile have none."""
     return [
-        PoppedId(name, id, handle.decode())
+        PoppedId(name, id, text)
         for handle, fields in entries
+        for text in [handle.decode()]
         for id in json.loads((fields or {}).get(b"ids", "[]"))
     ]
 
