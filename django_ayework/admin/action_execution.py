@@ -5,7 +5,7 @@ Works come from the queryset of their model admin, whose permission is asked for
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,11 +18,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
 from django_ayework.admin import lists
-from django_ayework.admin.actions import ACTS, FORBIDDEN, ObjectAction, ParametersForm
-from django_ayework.admin.pages import Links
+from django_ayework.admin.actions import ACTS, FORBIDDEN, FORBIDDEN_IN_PART, ObjectAction, ParametersForm
+from django_ayework.admin.pages import Links, admin_of
 from django_ayework.flow.acts import ActReport
 from django_ayework.models import Work
-from django_ayework.store.database import rows
+from django_ayework.store.database import chunked, rows
 from django_ayework.store.deletion import steps_among
 
 #: Works that one press of a button acts on: the browser waits.
@@ -42,18 +42,43 @@ MORE_REFUSED = ngettext_lazy("%(count)d more was refused.", "%(count)d more were
 
 
 def split_by_permission(
-    permission: str, model_admin: Any, request: HttpRequest, works: Iterable[Work]
+    action: ObjectAction, model_admin: Any, request: HttpRequest, works: Iterable[Work]
 ) -> tuple[dict[str, Work], list[str]]:
     """Return the works that the user may, for example, "retry", by id; and a refusal for each other work."""
-    may = getattr(model_admin, f"has_{permission}_permission")
+    may = getattr(model_admin, f"has_{action.permission}_permission")
     allowed: dict[str, Work] = {}
     refusals: list[str] = []
     for work in works:
         if may(request, work):
             allowed[work.pk] = work
         else:
-            refusals.append(FORBIDDEN[permission] % {"id": work.pk, "type": work.type})
+            refusals.append(FORBIDDEN[action.permission] % {"id": work.pk, "type": work.type})
+    if action.is_deletion:
+        refusals += refused_in_part(model_admin, request, may, allowed)
     return allowed, refusals
+
+
+def refused_in_part(
+    model_admin: Any, request: HttpRequest, may: Callable[..., bool], allowed: dict[str, Work]
+) -> list[str]:
+    """Remove the works whose chains have works that the user may not see or delete; return the refusals.
+
+    Works are seen in the admin of works: that of dead letters shows parts of chains.
+    """
+    work_admin = admin_of(model_admin.admin_site, Work)
+    seen = rows(Work).all() if work_admin is None else work_admin.get_queryset(request)
+    steps = steps_among(list({work.chain_id or work.pk for work in allowed.values()}))
+    others = [step.id for step in steps if step.id not in allowed]
+    seen = seen.defer(*model_admin.deferred)
+    free = {work.pk for some in chunked(others) for work in seen.filter(pk__in=some) if may(request, work)}
+    closed = Counter(step.chain for step in steps if step.id not in free and step.id not in allowed)
+    refused = [work for work in allowed.values() if (work.chain_id or work.pk) in closed]
+    for work in refused:
+        del allowed[work.pk]
+    return [
+        FORBIDDEN_IN_PART % {"id": work.pk, "type": work.type, "count": closed[work.chain_id or work.pk]}
+        for work in refused
+    ]
 
 
 def show(request: HttpRequest, level: int, text: Any, count: int) -> None:
@@ -96,7 +121,7 @@ def carry_out(
     parameters: Mapping[str, Any],
 ) -> None:
     """Act on works for the user of a request: log it, and show the result."""
-    allowed, refusals = split_by_permission(action.permission, model_admin, request, works)
+    allowed, refusals = split_by_permission(action, model_admin, request, works)
     report = action.run(list(allowed), parameters)
     done = ((allowed[id], report.before.get(id, {})) for id in report.done)
     entries = ((work, action.logged(work, before, parameters)) for work, before in done)
@@ -153,7 +178,7 @@ def ask(
     if is_answer and (form is None or form.is_valid()):
         carry_out(action, model_admin, request, works, form.cleaned_data if form else {})
         return None
-    allowed, refusals = split_by_permission(action.permission, model_admin, request, works)
+    allowed, refusals = split_by_permission(action, model_admin, request, works)
     refuse(request, refusals)
     if not allowed:
         return None

@@ -41,6 +41,11 @@ FORBIDDEN = {
         "expected a permission to delete the chain of the work %(id)s (%(type)s), and you have none for it."
     ),
 }
+#: Shown for a work whose chain the user may delete in part only.
+FORBIDDEN_IN_PART = gettext_lazy(
+    "expected you to be allowed to see and delete all works of the chain of %(id)s (%(type)s), and you are "
+    "not allowed to for %(count)d of them; ask somebody who is."
+)
 HAD_ENDED = ngettext_lazy("%(count)d work had ended already.", "%(count)d works had ended already.", "count")
 WERE_GONE = ngettext_lazy("%(count)d work was gone already.", "%(count)d works were gone already.", "count")
 

@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.contrib.admin.models import DELETION, LogEntry
 from django.test import Client, RequestFactory
 
-from django_ayework import Context, enqueue, work
+from django_ayework import Context, Retry, enqueue, work
 from django_ayework.admin import action_execution
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import DeadLetter, Group, Work, WorkerProcess
@@ -22,7 +22,7 @@ from django_ayework.testing.factories import (
     WorkerProcessFactory,
     WorkFactory,
 )
-from tests.admin.kit import address, assert_shows, die
+from tests.admin.kit import address, assert_shows, die, hide
 from tests.admin.test_acting import LISTS, messages_of
 from tests.app.works import add
 
@@ -52,6 +52,21 @@ def chain_of_three() -> list[str]:
     return [step.id for step in chain.steps]
 
 
+@work(name="admin.stumble", retry=Retry(attempts=1))
+def stumble(ctx: Context, n: int) -> Any:
+    if n:
+        raise RuntimeError("no luck")
+    return ctx.continue_with(stumble(n=1))
+
+
+def in_part(id: str, count: int) -> str:
+    """Return the refusal of a chain of which the user may not delete so many works."""
+    return (
+        f"expected you to be allowed to see and delete all works of the chain of {id} (admin.count), and you "
+        f"are not allowed to for {count} of them; ask somebody who is."
+    )
+
+
 def left() -> set[str]:
     return set(Work.objects.values_list("id", flat=True))
 
@@ -67,7 +82,7 @@ def test_a_page_asks_first_and_names_the_works(operator: Client, django_assert_m
     assert all(address("work_change", id) in text for id in before)
     assert left() == before
     ids = [work.id for work in DeadLetterFactory.create_batch(30)]
-    with django_assert_max_num_queries(14):  # four of them for the choices of filters
+    with django_assert_max_num_queries(15):  # four of them for the choices of filters
         press(operator, ids)
 
 
@@ -105,6 +120,43 @@ def test_confirmed_chains_are_deleted_and_missing_ones_are_passed_over(operator:
     assert response.status_code == 302
     assert messages_of(response) == ["2 works were deleted with their chains."]
     assert left() == {kept.id}
+
+
+def test_a_chain_with_a_hidden_work_is_refused_and_the_others_go(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = chain_of_three()
+    alone = enqueue(add(a=1, b=1))
+    hide(monkeypatch, pk__in=others)
+    response = confirm(operator, [first, alone.id])
+    assert messages_of(response) == ["1 work was deleted with its chain.", in_part(first, 2)]
+    assert left() == {first, *others}
+
+
+def test_a_chain_with_a_work_that_the_user_may_not_delete_is_refused(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = chain_of_three()
+    may = WorkAdmin.has_delete_chains_permission
+    monkeypatch.setattr(
+        WorkAdmin,
+        "has_delete_chains_permission",
+        lambda self, request, obj=None: may(self, request, obj) and getattr(obj, "pk", "") != third,
+    )
+    response = operator.post(address("work_delete_chains", second), {"post": "yes"})
+    assert messages_of(response) == [in_part(second, 1)]
+    assert left() == {first, second, third}
+
+
+def test_the_chain_of_a_dead_letter_goes_with_the_successes_before(operator: Client) -> None:
+    handle = enqueue(stumble(n=0))
+    drain(raises=False)
+    dead = Work.objects.get(status="dead")
+    assert left() == {handle.id, dead.pk}
+    assert messages_of(confirm(operator, [dead.pk], "deadletter_list")) == [
+        "1 work was deleted with its chain."
+    ]
+    assert left() == set()
 
 
 def test_a_bounded_number_goes_at_once_and_the_page_says_so(
