@@ -19,7 +19,7 @@ from django.utils.translation import ngettext_lazy
 
 from django_ayework.admin import lists
 from django_ayework.admin.actions import ACTS, FORBIDDEN, FORBIDDEN_IN_PART, ObjectAction, ParametersForm
-from django_ayework.admin.pages import Links, admin_of
+from django_ayework.admin.pages import Links, seen_works
 from django_ayework.flow.acts import ActReport
 from django_ayework.models import Work
 from django_ayework.store.database import chunked, rows
@@ -65,11 +65,9 @@ def refused_in_part(
 
     Works are seen in the admin of works: that of dead letters shows parts of chains.
     """
-    work_admin = admin_of(model_admin.admin_site, Work)
-    seen = rows(Work).all() if work_admin is None else work_admin.get_queryset(request)
+    seen = seen_works(model_admin.admin_site, request).defer(*model_admin.deferred)
     steps = steps_among(list({work.chain_id or work.pk for work in allowed.values()}))
     others = [step.id for step in steps if step.id not in allowed]
-    seen = seen.defer(*model_admin.deferred)
     free = {work.pk for some in chunked(others) for work in seen.filter(pk__in=some) if may(request, work)}
     closed = Counter(step.chain for step in steps if step.id not in free and step.id not in allowed)
     refused = [work for work in allowed.values() if (work.chain_id or work.pk) in closed]

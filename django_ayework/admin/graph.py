@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ayework.admin import lists, pages
-from django_ayework.admin.pages import Fact, Links, Section, Table, in_words
+from django_ayework.admin.pages import Fact, Links, Section, Table, in_words, seen_works
 from django_ayework.flow.drawing import LABELS, SHAPES, Addresses, Drawing, Unfolding, draw, fitting
 from django_ayework.flow.graph import Held, Workflow, hold_up, is_over, standing_sentence
 from django_ayework.models import Group, Work
@@ -67,8 +67,14 @@ class GraphPart:
 
 
 def graph_part(workflow: Workflow, links: Links) -> GraphPart:
-    """Return what the page of a group shows of its workflow."""
+    """Return what the page of a group shows of its workflow.
+
+    Reasons may quote errors, so they are told of works that the admin of works shows.
+    """
     held = hold_up(workflow)
+    named = [member.id for member in held.holding.members]
+    seen = seen_works(links.site, links.request).filter(id__in=named).values_list("id", flat=True)
+    told = {id: held.reasons.get(id) for id in (seen if named else ())}
     path = critical_path(workflow.members, workflow.links)
     drawing = draw(
         workflow,
@@ -80,7 +86,7 @@ def graph_part(workflow: Workflow, links: Links) -> GraphPart:
     return GraphPart(
         standing=standing_sentence(workflow),
         is_over=is_over(workflow),
-        held=[held_up(member, held, links) for member in held.holding.members],
+        held=[held_up(member, told.get(member.id), held, links) for member in held.holding.members],
         more=more(workflow, held, links),
         drawing=drawing,
         path=path_text(path),
@@ -112,10 +118,9 @@ def unfolding(request: HttpRequest) -> Unfolding:
 # What holds it up
 
 
-def held_up(member: Member, held: Held, links: Links) -> HeldUp:
+def held_up(member: Member, explanation: Explanation | None, held: Held, links: Links) -> HeldUp:
     """Return a work that holds a workflow up."""
     since = {Status.DEAD: member.ended_at, Status.RUNNING: member.started_at}
-    explanation: Explanation | None = held.reasons.get(member.id)
     return HeldUp(
         how=how_it_holds(member),
         work=links.work(member.id),

@@ -20,7 +20,7 @@ from django_ayework.admin.buttons import ButtonsAdmin
 from django_ayework.admin.filters import bulk_address
 from django_ayework.admin.graph import GRAPH_SCRIPT, chain_section, graph_part, members_by_attention
 from django_ayework.admin.lists import LiveAdmin
-from django_ayework.admin.pages import Fact, Links, Page, Section, Table, admin_of, shown
+from django_ayework.admin.pages import Fact, Links, Page, Section, Table, admin_of, seen_works, shown
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.conf import get_settings
 from django_ayework.flow.graph import Workflow, read_workflow
@@ -162,9 +162,12 @@ def standing(group: Group, links: Links) -> Section:
 
 
 def members(group: Group, workflow: Workflow, links: Links) -> Section:
-    """Return the works of the group that need attention first, and the way to the others."""
+    """Return the works of the group that need attention first, and the way to the others.
+
+    Works that the admin of works hides are left out, as their errors may quote what they are about.
+    """
     chosen = [member.id for member in members_by_attention(workflow, SHOWN)]
-    works = rows(Work).filter(id__in=chosen).defer("input", "result", "error")
+    works = seen_works(links.site, links.request).filter(id__in=chosen).defer("input", "result", "error")
     found = {work.id: work for work in works.annotate(error_start=Left("error", 200))}
     table = Table(
         [_("work"), _("type"), _("status"), _("attempt"), _("ended"), _("error")],

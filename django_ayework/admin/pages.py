@@ -17,7 +17,7 @@ from django.apps import apps
 from django.contrib.admin import AdminSite
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.formats import date_format
@@ -33,6 +33,7 @@ from django_ayework.rules.codec import Codec
 from django_ayework.rules.conditions import Condition, Count
 from django_ayework.rules.formatting import Phrase, duration, filled
 from django_ayework.rules.retry import RetryPolicy
+from django_ayework.store.database import rows
 
 NOTHING = "–"
 #: Characters of one stored value that a page shows.
@@ -209,6 +210,13 @@ def admin_of(site: AdminSite, model: type[Model]) -> Any:
         return site.get_model_admin(model)
     except NotRegistered:
         return None
+
+
+def seen_works(site: AdminSite, request: HttpRequest) -> QuerySet[Work]:
+    """Return the works that the admin of works shows to the user; all works on a site without one."""
+    work_admin = admin_of(site, Work)
+    found: QuerySet[Work] = rows(Work).all() if work_admin is None else work_admin.get_queryset(request)
+    return found
 
 
 def found_address(site: AdminSite, page: str, *keys: str) -> str | None:

@@ -18,7 +18,7 @@ from django_ayework.models import Work
 from django_ayework.rules.codec import RichJSON
 from django_ayework.rules.states import Status
 from django_ayework.store.database import clock
-from django_ayework.testing import drain
+from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import (
     AttemptFactory,
     EdgeFactory,
@@ -28,7 +28,7 @@ from django_ayework.testing.factories import (
 )
 from example_project.audit.models import Audit
 from tests.admin.conftest import Page
-from tests.admin.kit import address, assert_shows, die, ids_on
+from tests.admin.kit import address, assert_hides, assert_shows, die, hide, ids_on
 from tests.app.models import Order
 from tests.app.works import add, fail, pay
 
@@ -281,6 +281,19 @@ def test_a_page_shows_the_value_and_the_works(page: Page) -> None:
     assert shown.count("ayework-success") == 2
     assert f'href="{address("work_change", works[1].id)}"' in shown
     assert f'href="{address("work_changelist")}?group_id={works[0].id}"' in shown
+
+
+def test_the_page_of_a_group_shows_no_error_of_a_work_that_the_admin_of_works_hides(
+    page: Page, monkeypatch: Any
+) -> None:
+    group = enqueue_many([fail(message="of a patient"), fail(message="of ours")], together=True)[0].id
+    drain(raises=False)
+    time_travel(60)
+    drain(raises=False)
+    hide(monkeypatch, error__contains="patient")
+    shown = page("group_change", group)
+    assert_shows(shown, "of ours")
+    assert_hides(shown, "patient")
 
 
 def test_of_many_works_the_first_hundred_are_shown(
