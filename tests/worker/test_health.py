@@ -164,7 +164,7 @@ def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settin
             handle.result(timeout=PATIENCE)
     finally:
         work_succeeded.disconnect(takes_long)
-    assert "has not answered" not in caplog.text
+    assert "has not answered the thread 'settling'" not in caplog.text
 
 
 def test_other_requests_are_refused_and_an_idle_client_does_not_block_the_server(server):
