@@ -12,7 +12,7 @@ from django.dispatch import Signal
 from django_ayework.define.handles import C, G, Handle, P, R, T, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.flow import acts, changing, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import explain as explaining
@@ -167,9 +167,8 @@ def retry(
     if id is not None:
         return retrying.retry(id, input, again)
     if input is not None or again:
-        raise documented(
-            TypeError("expected retry(group=...) without input and again=, which are for one work."),
-            "act-arguments",
+        raise type_error(
+            "act-arguments", "expected retry(group=...) without input and again=, which are for one work."
         )
     return acts.retry_group(group_id_of(group))
 
@@ -178,9 +177,7 @@ def require_one(id: object, group: object, call: str) -> None:
     """Raise TypeError unless either a work or a group is given."""
     if (id is None) == (group is None):
         got = "neither" if id is None else "both"
-        raise documented(
-            TypeError(f"expected either {call}(id) or {call}(group=...), got {got}."), "act-arguments"
-        )
+        raise type_error("act-arguments", f"expected either {call}(id) or {call}(group=...), got {got}.")
 
 
 def group_id_of(group: str | Handle[Any, Any] | None) -> str:

@@ -62,6 +62,16 @@ def documented(error: E, code: str, page: str = "errors") -> E:
     return error
 
 
+def type_error(code: str, text: str) -> TypeError:
+    """Return a TypeError with a note that leads to its entry."""
+    return documented(TypeError(text), code)
+
+
+def value_error(code: str, text: str) -> ValueError:
+    """Return a ValueError with a note that leads to its entry."""
+    return documented(ValueError(text), code)
+
+
 def logged(code: str) -> str:
     """Return the end of a log record, which leads to its entry."""
     return f"(see {entry_url('log', code)})"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from django_ayework.documentation import documented, entry_url
+from django_ayework.documentation import documented, entry_url, type_error
 
 
 class AyeworkError(Exception):
@@ -263,9 +263,9 @@ class NeverEnqueued(ResourceWarning):
 def require_one_moment(name: str, delay: object, run_at: object) -> None:
     """Raise TypeError unless exactly one of ``delay`` and ``run_at`` is given."""
     if (delay is None) == (run_at is None):
-        raise documented(
-            TypeError(f"{name} expects exactly one of delay= (seconds or timedelta) and run_at= (datetime)."),
+        raise type_error(
             "one-moment-expected",
+            f"{name} expects exactly one of delay= (seconds or timedelta) and run_at= (datetime).",
         )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.rules.states import Outcome
 
 
@@ -120,12 +120,10 @@ def register(propagator: Propagator) -> None:
     Raises TypeError for anything but a Propagator.
     """
     if not isinstance(propagator, Propagator):
-        raise documented(
-            TypeError(
-                f"expected a propagator, got: {propagator!r}; make an instance of a subclass of "
-                "django_ayework.propagation.Propagator."
-            ),
+        raise type_error(
             "propagator-not-usable",
+            f"expected a propagator, got: {propagator!r}; make an instance of a subclass of "
+            "django_ayework.propagation.Propagator.",
         )
     if propagator not in propagators:
         propagators.append(propagator)

@@ -15,7 +15,7 @@ from django_ayework.define.requests import (
     require_new,
     require_own_identity,
 )
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.rules.conditions import Condition, Contribution, require_condition
 
 H = TypeVar("H")
@@ -123,12 +123,10 @@ def flattened(items: Any) -> Iterator[QueueItem]:
             else:
                 yield from flattened(item)
     else:
-        raise documented(
-            TypeError(
-                "expected ctx.queue(...) to have works built by calling their type, such as add(a=1, b=2), "
-                f"or instructions of this context, got: {items!r}.{how_to_build(items)}"
-            ),
+        raise type_error(
             "not-a-built-work",
+            "expected ctx.queue(...) to have works built by calling their type, such as add(a=1, b=2), "
+            f"or instructions of this context, got: {items!r}.{how_to_build(items)}",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, cast, get_origin, get_type_hints
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.doers import Doer
 from django_ayework.errors import InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.codec import Codec
@@ -136,9 +136,8 @@ def check_about(value: Any, name: str) -> tuple[str, str]:
 def check_blockers(value: Any, name: str) -> tuple[str, ...]:
     """Return the ids of the chains a work waits for; handles and requests stand for their chains."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise documented(
-            TypeError(f"expected {name} to be a list of handles or chain ids, got: {value!r}."),
-            "blockers-not-usable",
+        raise type_error(
+            "blockers-not-usable", f"expected {name} to be a list of handles or chain ids, got: {value!r}."
         )
     ids = (getattr(item, "chain_id", None) or getattr(item, "id", item) for item in value)
     return tuple(dict.fromkeys(require_work_id(id) for id in ids))
@@ -286,7 +285,7 @@ def checked(options: Mapping[str, Any]) -> QueueOptions:
     for name, value in options.items():
         if name not in CHECKS:
             hint = did_you_mean(name, CHECKS, MEANINGS)
-            raise documented(TypeError(f"{name!r} is not a queueing option.{hint}"), "unknown-option")
+            raise type_error("unknown-option", f"{name!r} is not a queueing option.{hint}")
         if value is not None:
             given[name] = CHECKS[name](value, name)
     return cast(QueueOptions, given)
@@ -309,13 +308,11 @@ def refuse_identity(options: Mapping[str, Any], where: str) -> None:
     """Raise TypeError for options that may select an existing work where a new one is required."""
     for name in ("dedup", "unit"):
         if name in options:
-            raise documented(
-                TypeError(
-                    f"{where} takes no {name}=: gates and groups know a work by the id of its request, and "
-                    f"{name}= may select a work with another id. Queue it by itself with "
-                    f"enqueue(..., {name}=...), and use the handle."
-                ),
+            raise type_error(
                 "option-refused-in-handler",
+                f"{where} takes no {name}=: gates and groups know a work by the id of its request, and "
+                f"{name}= may select a work with another id. Queue it by itself with "
+                f"enqueue(..., {name}=...), and use the handle.",
             )
 
 
@@ -323,13 +320,11 @@ def refuse_of_enqueue(options: Mapping[str, Any], where: str) -> None:
     """Raise TypeError for an option that only ``enqueue`` takes."""
     refuse_identity(options, where)
     if "skip_queue" in options:
-        raise documented(
-            TypeError(
-                f"{where} takes no skip_queue=: the worker commits the works that a handler queues, and "
-                "wakes other workers for them. Leave it out, or queue the work by itself with "
-                "enqueue(..., skip_queue=True)."
-            ),
+        raise type_error(
             "option-refused-in-handler",
+            f"{where} takes no skip_queue=: the worker commits the works that a handler queues, and "
+            "wakes other workers for them. Leave it out, or queue the work by itself with "
+            "enqueue(..., skip_queue=True).",
         )
 
 
@@ -401,6 +396,6 @@ def checked_settings(options: Mapping[str, Any], decorator: str, besides: Sequen
     for name in options:
         if name not in TYPE_CHECKS:
             hint = did_you_mean(name, ["name", *besides, *TYPE_CHECKS], TYPE_MEANINGS)
-            raise documented(TypeError(f"{name!r} is not an option of {decorator}.{hint}"), "unknown-option")
+            raise type_error("unknown-option", f"{name!r} is not an option of {decorator}.{hint}")
     given = {name: value for name, value in options.items() if value is not None}
     return WorkSettings(**{name: TYPE_CHECKS[name](value, name) for name, value in given.items()})

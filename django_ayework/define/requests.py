@@ -27,7 +27,7 @@ from django_ayework.compat import (
 )
 from django_ayework.define.handles import C_co, G_co, Handle, R_co
 from django_ayework.define.options import QueueOptions, refuse_identity
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import NeverEnqueued, by_other_name, no_attribute
 from django_ayework.rules.conditions import Condition, require_condition
 from django_ayework.rules.durations import Seconds, seconds
@@ -171,9 +171,8 @@ def dependency(
     watched = tuple(watched_ids(on))
     require_condition(condition, len(watched))
     if on_unmet not in ("dead", "wait"):
-        raise documented(
-            ValueError(f"expected on_unmet to be 'dead' or 'wait', got: {on_unmet!r}."),
-            "condition-not-usable",
+        raise value_error(
+            "condition-not-usable", f"expected on_unmet to be 'dead' or 'wait', got: {on_unmet!r}."
         )
     gate: GateRequest[G_co] = GateRequest(
         type=GATE_TYPE,
@@ -206,9 +205,8 @@ def require_step(work: WorkRequest[R_co, G_co, C_co]) -> WorkRequest[R_co, G_co,
     """Return the work if it can continue a chain; a gate cannot, for it has no handler and no result."""
     [step] = require_requests([work], "ctx.continue_with(work)")
     if isinstance(step, GateRequest):
-        raise documented(
-            TypeError("expected ctx.continue_with(work) to have a work with a handler, got a gate."),
-            "not-a-built-work",
+        raise type_error(
+            "not-a-built-work", "expected ctx.continue_with(work) to have a work with a handler, got a gate."
         )
     if "unit" in step.options:
         refuse_identity({"unit": step.options}, f"ctx.continue_with(...), given {step!r},")
@@ -219,12 +217,10 @@ def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
     """Return the requests, else raise TypeError saying how to build one."""
     for item in listed(items):
         if not isinstance(item, WorkRequest):
-            raise documented(
-                TypeError(
-                    f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "
-                    f"got: {item!r}.{how_to_build(item)}"
-                ),
+            raise type_error(
                 "not-a-built-work",
+                f"expected {where} to have works built by calling their type, such as add(a=1, b=2), "
+                f"got: {item!r}.{how_to_build(item)}",
             )
         yield item
 

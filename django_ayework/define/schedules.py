@@ -12,7 +12,7 @@ from django_ayework.compat import calling_frame
 from django_ayework.define.options import checks_of, label, one_of
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.define.types import Declared, WorkType, default_name, required_inputs
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
 from django_ayework.rules.durations import Seconds, require_aware, seconds
 from django_ayework.rules.schedules import CatchUp, Dst, Overlap, parse_cron, zone_of
@@ -176,9 +176,8 @@ def schedule(cron: str | None = None, **options: Any) -> Any:
     known = ["name", "run", *CHECKS]
     for key in given:
         if key not in known:
-            raise documented(
-                TypeError(f"{key!r} is not an option of schedule().{did_you_mean(key, known)}"),
-                "schedule-options",
+            raise type_error(
+                "schedule-options", f"{key!r} is not an option of schedule().{did_you_mean(key, known)}"
             )
     caller = calling_frame(1)
     place = f"{caller.f_globals.get('__name__')}, line {caller.f_lineno}"
@@ -206,12 +205,10 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that say when and how a schedule fires, checked."""
     times = [key for key in ("cron", "every", "next") if given.get(key) is not None]
     if len(times) != 1:
-        raise documented(
-            TypeError(
-                "expected schedule() to have exactly one of a cron expression, every= and next=, "
-                f"got: {', '.join(times) or 'none of them'}."
-            ),
+        raise type_error(
             "schedule-options",
+            "expected schedule() to have exactly one of a cron expression, every= and next=, "
+            f"got: {', '.join(times) or 'none of them'}.",
         )
     return {
         key: CHECKS[key](value, key) for key, value in given.items() if key in CHECKS and value is not None

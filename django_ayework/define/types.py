@@ -14,7 +14,7 @@ from django_ayework.define.context import Context
 from django_ayework.define.handles import C_co, G_co, Handle, P, R_co
 from django_ayework.define.options import QueueOptions, WorkSettings, checked
 from django_ayework.define.requests import WorkRequest, providers, watch
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, UnknownWorkType, by_other_name, did_you_mean, no_attribute
 from django_ayework.rules.formatting import listed
 
@@ -101,8 +101,8 @@ def bind(signature: Signature, name: str, args: tuple[Any, ...], kwargs: Mapping
         bound = signature.bind(*args, **kwargs)
     except TypeError as misfit:
         expected, got = f"{name}{signature_text(signature)}", f"{name}{call_text(args, kwargs)}"
-        raise documented(
-            TypeError(f"{name}: {misfit}; expected {expected}, got {got}"), "arguments-do-not-fit"
+        raise type_error(
+            "arguments-do-not-fit", f"{name}: {misfit}; expected {expected}, got {got}"
         ) from None
     arguments = dict(bound.arguments)
     for parameter in signature.parameters.values():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from django_ayework.documentation import documented, logged
+from django_ayework.documentation import documented, logged, type_error
 from django_ayework.rules.durations import require_aware
 from django_ayework.rules.health import BacklogInfo, Episode
 from django_ayework.rules.rates import HitResult, Name, Rate
@@ -321,14 +321,11 @@ class BaseDoer:
         Raises TypeError or ValueError for arguments that cannot be used.
         """
         if not callable(task):
-            raise documented(
-                TypeError(f"expected task to be a function without arguments, got: {task!r}."),
-                "doer-argument",
+            raise type_error(
+                "doer-argument", f"expected task to be a function without arguments, got: {task!r}."
             )
         if not is_whole(priority):
-            raise documented(
-                TypeError(f"expected priority to be a whole number, got: {priority!r}."), "doer-argument"
-            )
+            raise type_error("doer-argument", f"expected priority to be a whole number, got: {priority!r}.")
         moment = now() if created_at is None else require_aware(created_at, "created_at")
         self._hold(HeldTask(task=task, fairness=fairness or "", priority=priority, created_at=moment))
         self._watch.update()

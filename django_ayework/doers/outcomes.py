@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TypeVar
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.doers.base import Doer
 
 T = TypeVar("T")
@@ -63,9 +63,7 @@ def submitted(
 ) -> Future[T]:
     """Submit a function; return the future of its outcome. One that was cancelled before does not run."""
     if not callable(function):
-        raise documented(
-            TypeError(f"expected a function without arguments, got: {function!r}."), "doer-argument"
-        )
+        raise type_error("doer-argument", f"expected a function without arguments, got: {function!r}.")
     future: Future[T] = Future()
 
     def task() -> None:

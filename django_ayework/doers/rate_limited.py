@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error, value_error
 from django_ayework.doers.base import (
     BacklogWatch,
     BaseDoer,
@@ -269,12 +269,11 @@ def rate_limited(
         doer = rate_limited(100, timedelta(minutes=1), shared=True, key="mail-api", inner=balanced(8))
     """
     if key is not None and not isinstance(key, str) and not callable(key):
-        raise documented(
-            TypeError(f"expected key to be a text or a function of the task's hints, got: {key!r}."),
-            "doer-argument",
+        raise type_error(
+            "doer-argument", f"expected key to be a text or a function of the task's hints, got: {key!r}."
         )
     if inner is not None and not isinstance(inner, Doer):
-        raise documented(TypeError(f"expected inner to be a doer, got: {inner!r}."), "doer-argument")
+        raise type_error("doer-argument", f"expected inner to be a doer, got: {inner!r}.")
     rate = algorithm_named(algorithm)
     overall, per_label = partial(rate, limit, window), label_rate(rate, window, fairness_limit)
     overall()  # refuses values that cannot be used
@@ -292,10 +291,8 @@ def label_rate(
     if not isinstance(given, tuple):
         return None if given is None else partial(rate, given, window)
     if len(given) != 2:
-        raise documented(
-            ValueError(
-                f"expected fairness_limit to be a number or a pair of number and window, got: {given!r}."
-            ),
+        raise value_error(
             "doer-argument",
+            f"expected fairness_limit to be a number or a pair of number and window, got: {given!r}.",
         )
     return partial(rate, *given)

@@ -19,7 +19,7 @@ from typing import Any
 from django.db import Error, InterfaceError, OperationalError
 
 from django_ayework.define.requests import new_uuid7
-from django_ayework.documentation import documented
+from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.acts import ACTS, ActReport
 from django_ayework.flow.events import report
@@ -86,21 +86,18 @@ def create(
     500 ids, and for a pace below 1.
     """
     if action not in ACTS:
-        raise documented(
-            ValueError(
-                f"expected an act among {', '.join(ACTS)}; got {action!r}.{did_you_mean(action, ACTS)}"
-            ),
+        raise value_error(
             "bulk-action-arguments",
+            f"expected an act among {', '.join(ACTS)}; got {action!r}.{did_you_mean(action, ACTS)}",
         )
     if per_minute is not None and per_minute < 1:
-        raise documented(
-            ValueError(f"expected per_minute to be at least 1, or None; got {per_minute}."),
-            "bulk-action-arguments",
+        raise value_error(
+            "bulk-action-arguments", f"expected per_minute to be at least 1, or None; got {per_minute}."
         )
     if len(filter.get("ids", ())) > IDS:
-        raise documented(
-            ValueError(f"expected at most {IDS} ids, got {len(filter['ids'])}; filter by something else."),
+        raise value_error(
             "bulk-action-arguments",
+            f"expected at most {IDS} ids, got {len(filter['ids'])}; filter by something else.",
         )
     now = clock.now()
     row = BulkAction(

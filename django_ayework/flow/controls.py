@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from django_ayework.define.options import WorkSettings, check_limit, check_name, check_priority, check_weight
 from django_ayework.define.types import registry
-from django_ayework.documentation import documented, logged
+from django_ayework.documentation import logged, type_error
 from django_ayework.errors import AyeworkError, InvalidOption, WorkerNotFound
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.events import report
@@ -71,9 +71,8 @@ def resume(*, type: str | None = None, queue: str | None = None) -> None:
 
 def set_paused(type: str | None, queue: str | None, paused: bool) -> None:
     if (type is None) == (queue is None):
-        raise documented(
-            TypeError(f"expected either type= or queue=, got: type={type!r}, queue={queue!r}."),
-            "act-arguments",
+        raise type_error(
+            "act-arguments", f"expected either type= or queue=, got: type={type!r}, queue={queue!r}."
         )
     if type is not None:
         write("type", registry.get(type).name, paused=paused)
@@ -106,9 +105,7 @@ def limit(
     values = {"max_running": max_running, "weight": weight, "priority": priority}
     given = {name: CHECKS[name](value, name) for name, value in values.items() if value is not None}
     if not given:
-        raise documented(
-            TypeError("expected at least one of max_running=, weight= and priority=."), "act-arguments"
-        )
+        raise type_error("act-arguments", "expected at least one of max_running=, weight= and priority=.")
     write("type", registry.get(type).name, **given)
 
 

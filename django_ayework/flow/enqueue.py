@@ -16,7 +16,7 @@ from django_ayework.define.handles import C, G, R
 from django_ayework.define.options import ENQUEUE_OPTIONS, check_id, checked
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import WorkType, registry
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidWorkId
 from django_ayework.flow.after_commit import (
     Effects,
@@ -50,9 +50,7 @@ def enqueue_all(
 ) -> list[Handle[R, G, C]]:
     """Queue requests, all or none; ``together`` makes them one group, whose id is the first one's."""
     if "id" in options:
-        raise documented(
-            TypeError("enqueue_many() takes no id=: one id cannot be several works'."), "enqueue-arguments"
-        )
+        raise type_error("enqueue-arguments", "enqueue_many() takes no id=: one id cannot be several works'.")
     return enqueue_requests(list(require_requests(requests, "enqueue_many(works)")), options, together)
 
 
@@ -188,21 +186,17 @@ def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any
         build = registry.get(work).build
         return build(one_input(work, input) if registry.batch(work) else named_input(work, input))
     if isinstance(work, WorkType) and input is not None:
-        raise documented(
-            TypeError(
-                f"expected enqueue(work) to have a built work, got the type {work!r} and its input; "
-                f"call the type: enqueue({work.handler.__name__}(…)), or give its name: "
-                f"enqueue({work.name!r}, {{…}})."
-            ),
+        raise type_error(
             "enqueue-arguments",
+            f"expected enqueue(work) to have a built work, got the type {work!r} and its input; "
+            f"call the type: enqueue({work.handler.__name__}(…)), or give its name: "
+            f"enqueue({work.name!r}, {{…}}).",
         )
     if input is not None:
         shown = arguments_for_people(registry.find(getattr(work, "type", "")), input)
-        raise documented(
-            TypeError(
-                f"expected the input only with a type name, got {shown!r} with the built work {work!r}."
-            ),
+        raise type_error(
             "enqueue-arguments",
+            f"expected the input only with a type name, got {shown!r} with the built work {work!r}.",
         )
     return next(iter(require_requests([work], "enqueue(work)")))
 
@@ -212,23 +206,19 @@ def refuse_arguments(name: str, options: Mapping[str, Any]) -> None:
     inputs = registry.get(name).signature.parameters
     misplaced = [key for key in options if key in inputs and key not in ENQUEUE_OPTIONS]
     if misplaced:
-        raise documented(
-            TypeError(
-                f"expected the input of {name!r} as a mapping, such as "
-                f"enqueue({name!r}, {{{misplaced[0]!r}: …}}), got {', '.join(misplaced)} among the options."
-            ),
+        raise type_error(
             "enqueue-arguments",
+            f"expected the input of {name!r} as a mapping, such as "
+            f"enqueue({name!r}, {{{misplaced[0]!r}: …}}), got {', '.join(misplaced)} among the options.",
         )
 
 
 def one_input(name: str, input: Any) -> Any:
     """Return the input given with the name of a batch type, of whatever kind."""
     if input is None:
-        raise documented(
-            TypeError(
-                f"expected enqueue({name!r}, input) to have the one input of a batch's work, got none."
-            ),
+        raise type_error(
             "enqueue-arguments",
+            f"expected enqueue({name!r}, input) to have the one input of a batch's work, got none.",
         )
     return input
 
@@ -236,11 +226,9 @@ def one_input(name: str, input: Any) -> Any:
 def named_input(name: str, input: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return the input given with a name."""
     if input is not None and not isinstance(input, Mapping):
-        raise documented(
-            TypeError(
-                f"expected the input of {name!r} as a mapping of names to values, "
-                f"got: {arguments_for_people(registry.find(name), input)!r}."
-            ),
+        raise type_error(
             "enqueue-arguments",
+            f"expected the input of {name!r} as a mapping of names to values, "
+            f"got: {arguments_for_people(registry.find(name), input)!r}.",
         )
     return input or {}

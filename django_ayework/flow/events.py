@@ -17,7 +17,7 @@ from django_ayework import signals
 from django_ayework.conf import get_settings
 from django_ayework.define.handles import Kind, WorkEvent
 from django_ayework.define.types import AnyWorkType, registry
-from django_ayework.documentation import documented, logged
+from django_ayework.documentation import logged, type_error
 from django_ayework.doers.base import BacklogPolicy
 from django_ayework.flow.payloads import arguments_for_people
 from django_ayework.flow.states import WaitingState, looked_up, state_of
@@ -277,11 +277,9 @@ def context_from(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str,
         if added is None:
             return {}
         if not isinstance(added, Mapping):
-            raise documented(
-                TypeError(
-                    f"expected log_context to answer with a mapping of names to values, got: {added!r}."
-                ),
+            raise type_error(
                 "log-context-answer",
+                f"expected log_context to answer with a mapping of names to values, got: {added!r}.",
             )
         return {str(name): value for name, value in added.items()}
     except BaseException as error:

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 
 from django_ayework.define.requests import GATE_TYPE, providers
 from django_ayework.define.types import registry
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidWorkId, NotRetryable
 from django_ayework.flow.after_commit import Effects
 from django_ayework.flow.new_works import NewWork
@@ -46,30 +46,25 @@ def require_identity_fits(new_work: NewWork, on_commit: bool) -> None:
         return
     type = new_work.row.type
     if new_work.gate is not None and name == "dedup":
-        raise documented(
-            TypeError("a gate takes no dedup=: the ids of the works that it releases are fixed."),
+        raise type_error(
             "options-exclude-each-other",
+            "a gate takes no dedup=: the ids of the works that it releases are fixed.",
         )
     if new_work.gate is not None:
-        raise documented(
-            TypeError("a gate takes no unit=: give it to the works that it releases."),
-            "options-exclude-each-other",
+        raise type_error(
+            "options-exclude-each-other", "a gate takes no unit=: give it to the works that it releases."
         )
     if on_commit:
         matter = "there is a match" if name == "dedup" else "the unit has a work"
-        raise documented(
-            TypeError(
-                f"{type!r} has {name}=, which does not go with on_commit=True: whether {matter} shows only "
-                f"after the commit. Use transaction.on_commit(lambda: enqueue(..., {name}=...))."
-            ),
+        raise type_error(
             "options-exclude-each-other",
+            f"{type!r} has {name}=, which does not go with on_commit=True: whether {matter} shows only "
+            f"after the commit. Use transaction.on_commit(lambda: enqueue(..., {name}=...)).",
         )
     if new_work.dedup is not None and new_work.row.unit is not None:
-        raise documented(
-            TypeError(
-                f"{type!r} has both unit= and dedup=, and each may find another work; give one of them."
-            ),
+        raise type_error(
             "options-exclude-each-other",
+            f"{type!r} has both unit= and dedup=, and each may find another work; give one of them.",
         )
 
 

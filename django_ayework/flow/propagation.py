@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from django_ayework.define.types import AnyWorkType
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.flow.events import guarded, report
 from django_ayework.flow.payloads import arguments_for_people, decode_options, headers_of
 from django_ayework.flow.states import gate_of
@@ -40,12 +40,10 @@ def texts_from(inject: Any, queueing: Queueing) -> Mapping[str, str]:
     if not isinstance(headers, Mapping) or not all(
         isinstance(text, str) for item in headers.items() for text in item
     ):
-        raise documented(
-            TypeError(
-                f"expected inject() to return a mapping of texts to texts, got: {headers!r}; "
-                "convert the values, or return {}."
-            ),
+        raise type_error(
             "propagator-not-usable",
+            f"expected inject() to return a mapping of texts to texts, got: {headers!r}; "
+            "convert the values, or return {}.",
         )
     return headers
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_ayework.define.requests import GATE_TYPE, new_id
 from django_ayework.define.types import registry
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.errors import NotRetryable
 from django_ayework.flow.enqueue import request_of
 from django_ayework.flow.gates import Move, deadline_anew, decision_of, flush, reopen, waiting_again
@@ -162,12 +162,9 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
 def new_input(row: WorkRow, input: Any) -> str:
     """Encode the input that replaces the stored one, checked against the handler."""
     if row.type == GATE_TYPE:
-        raise documented(
-            TypeError(
-                f"expected no input for the gate {row.id}: the works it releases were fixed when it was "
-                "queued."
-            ),
+        raise type_error(
             "gate-takes-no-input",
+            f"expected no input for the gate {row.id}: the works it releases were fixed when it was queued.",
         )
     given = request_of(row.type, input).input
     return encode_input(row.type, given, codec_of(registry.find(row.type)))

@@ -18,7 +18,7 @@ from django_ayework.define.handles import Handle
 from django_ayework.define.requests import WorkRequest, new_id
 from django_ayework.define.schedules import schedules
 from django_ayework.define.types import registry
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import ImproperWork
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.events import report
@@ -327,20 +327,16 @@ def next_moment(row: Schedule, now: datetime) -> datetime | None:
     if given is None:
         return None
     if not isinstance(given, date):
-        raise documented(
-            TypeError(
-                f"expected next of the schedule {row.name!r} to return a datetime, a date or None, "
-                f"got: {given!r}."
-            ),
+        raise type_error(
             "schedule-next-not-usable",
+            f"expected next of the schedule {row.name!r} to return a datetime, a date or None, "
+            f"got: {given!r}.",
         )
     moment = require_aware(midnight(given, row.tz), f"next of the schedule {row.name!r}").astimezone(UTC)
     if row.last_at is not None and moment <= row.last_at:
-        raise documented(
-            ValueError(
-                f"expected next of the schedule {row.name!r} to return a moment after the last one "
-                f"({row.last_at.isoformat()}), or None for the end, got: {given!r}."
-            ),
+        raise value_error(
             "schedule-next-not-usable",
+            f"expected next of the schedule {row.name!r} to return a moment after the last one "
+            f"({row.last_at.isoformat()}), or None for the end, got: {given!r}.",
         )
     return None if row.end_at is not None and moment > row.end_at else moment

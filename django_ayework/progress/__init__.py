@@ -11,7 +11,7 @@ from django.core import signing
 from django.urls import reverse
 
 from django_ayework.conf import get_settings
-from django_ayework.documentation import documented
+from django_ayework.documentation import value_error
 from django_ayework.rules.identity import require_work_id
 
 __all__ = ["progress_token", "progress_url"]
@@ -44,9 +44,9 @@ def watched(work: Any, group: bool = False, title: str = "", result_url: str = "
     ValueError for an id that cannot be one, and for a ``result_url`` that is not a path or an HTTP address.
     """
     if urlsplit(result_url).scheme.lower() not in SCHEMES:
-        raise documented(
-            ValueError(f"expected result_url to be a path or an HTTP address, got: {result_url!r}."),
+        raise value_error(
             "result-url-not-usable",
+            f"expected result_url to be a path or an HTTP address, got: {result_url!r}.",
         )
     id = getattr(work, "id", work)
     if group:

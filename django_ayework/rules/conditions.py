@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.states import Status, is_terminal
 
@@ -25,14 +25,12 @@ class Count:
 
     def __post_init__(self) -> None:
         if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0:
-            raise documented(
-                TypeError(f"Count expects a whole number of works, 0 or more, got: {self.n!r}."),
-                "condition-not-usable",
+            raise type_error(
+                "condition-not-usable", f"Count expects a whole number of works, 0 or more, got: {self.n!r}."
             )
         if self.of not in ("done", "success"):
-            raise documented(
-                ValueError(f"Count expects of='done' or of='success', got: {self.of!r}."),
-                "condition-not-usable",
+            raise value_error(
+                "condition-not-usable", f"Count expects of='done' or of='success', got: {self.of!r}."
             )
 
 
@@ -121,21 +119,17 @@ Did you mean 'all-success'?
     """
     if isinstance(condition, Count):
         if watched is not None and condition.n > watched:
-            raise documented(
-                ValueError(
-                    f"expected Count(n) with n at most the {watched} watched works, got: {condition.n}; "
-                    "such a gate could never open."
-                ),
+            raise value_error(
                 "condition-never-met",
+                f"expected Count(n) with n at most the {watched} watched works, got: {condition.n}; "
+                "such a gate could never open.",
             )
         return
     if condition not in NAMED_CONDITIONS:
-        raise documented(
-            ValueError(
-                "expected a condition to be 'all-success', 'all-done' or Count(n), "
-                f"got: {condition!r}.{did_you_mean(str(condition), NAMED_CONDITIONS)}"
-            ),
+        raise value_error(
             "condition-not-usable",
+            "expected a condition to be 'all-success', 'all-done' or Count(n), "
+            f"got: {condition!r}.{did_you_mean(str(condition), NAMED_CONDITIONS)}",
         )
 
 

@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error, value_error
 
 #: A duration: seconds as a number, or a timedelta.
 Seconds: TypeAlias = float | timedelta
@@ -24,21 +24,17 @@ def seconds(value: Seconds, name: str) -> float:
     See https://...
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
-        raise documented(
-            TypeError(
-                f"expected {name} to be seconds (a number) or a timedelta, "
-                f"got: {value!r} ({type(value).__name__})."
-            ),
+        raise type_error(
             "duration-not-usable",
+            f"expected {name} to be seconds (a number) or a timedelta, "
+            f"got: {value!r} ({type(value).__name__}).",
         )
     try:
         number = value.total_seconds() if isinstance(value, timedelta) else float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number) or number < 0:
-        raise documented(
-            ValueError(f"expected {name} to be 0 seconds or more, got: {value!r}."), "duration-not-usable"
-        )
+        raise value_error("duration-not-usable", f"expected {name} to be 0 seconds or more, got: {value!r}.")
     return number
 
 
@@ -53,17 +49,15 @@ use django.utils.timezone.now() or make_aware().
     See https://...
     """
     if not isinstance(moment, datetime):
-        raise documented(
-            TypeError(f"expected {name} to be an aware datetime, got: {moment!r} ({type(moment).__name__})."),
+        raise type_error(
             "datetime-not-aware",
+            f"expected {name} to be an aware datetime, got: {moment!r} ({type(moment).__name__}).",
         )
     if moment.utcoffset() is None:
-        raise documented(
-            ValueError(
-                f"expected {name} to be an aware datetime, got the naive {moment!r}; "
-                "use django.utils.timezone.now() or make_aware()."
-            ),
+        raise value_error(
             "datetime-not-aware",
+            f"expected {name} to be an aware datetime, got the naive {moment!r}; "
+            "use django.utils.timezone.now() or make_aware().",
         )
     return moment
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import value_error
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.retry import is_number
 
@@ -217,21 +217,19 @@ def adaptive_delay(
     0.0
     """
     if not (is_number(factor) and 1 <= factor < math.inf):
-        raise documented(
-            ValueError(f"expected factor to be a number, 1 or more, got: {factor!r}."),
-            "adaptive-delay-arguments",
+        raise value_error(
+            "adaptive-delay-arguments", f"expected factor to be a number, 1 or more, got: {factor!r}."
         )
     if not (is_number(max_fail_rate) and 0 <= max_fail_rate <= 1):
-        raise documented(
-            ValueError(f"expected max_fail_rate to be between 0 and 1, got: {max_fail_rate!r}."),
+        raise value_error(
             "adaptive-delay-arguments",
+            f"expected max_fail_rate to be between 0 and 1, got: {max_fail_rate!r}.",
         )
     first, least, most = seconds(base, "base"), seconds(min, "min"), seconds(max, "max")
     down = first if step is None else seconds(step, "step")
     if least > most:
-        raise documented(
-            ValueError(f"expected min to be at most max, got: min={min!r}, max={max!r}."),
-            "adaptive-delay-arguments",
+        raise value_error(
+            "adaptive-delay-arguments", f"expected min to be at most max, got: min={min!r}, max={max!r}."
         )
     watched = None if types is None else {types} if isinstance(types, str) else set(types)
     delay = least

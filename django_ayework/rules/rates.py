@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.durations import Seconds, require_aware, seconds
 from django_ayework.rules.retry import LONGEST, whole
@@ -119,9 +119,7 @@ def require_window(window: Seconds) -> int:
     """
     length = seconds(window, "window")
     if length == 0:
-        raise documented(
-            ValueError(f"expected window to be more than 0 seconds, got: {window!r}."), "doer-argument"
-        )
+        raise value_error("doer-argument", f"expected window to be more than 0 seconds, got: {window!r}.")
     return max(1, round(min(length, LONGEST) * IN_A_SECOND))
 
 
@@ -231,11 +229,9 @@ def algorithm_named(name: str) -> type[Rate]:
     See https://...
     """
     if name not in ALGORITHMS:
-        raise documented(
-            ValueError(
-                f"expected algorithm to be 'fixed', 'sliding' or 'token', got: {name!r}."
-                f"{did_you_mean(str(name), ALGORITHMS)}"
-            ),
+        raise value_error(
             "doer-argument",
+            f"expected algorithm to be 'fixed', 'sliding' or 'token', got: {name!r}."
+            f"{did_you_mean(str(name), ALGORITHMS)}",
         )
     return ALGORITHMS[name]

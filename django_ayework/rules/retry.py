@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Self
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import Abort, Defer, Reschedule, did_you_mean
 from django_ayework.rules.durations import Seconds, later, require_aware, seconds
 from django_ayework.rules.formatting import cause_text, error_text
@@ -63,31 +63,29 @@ class Retry:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise documented(
-                    TypeError(f"{name!r} is not an option of Retry.{did_you_mean(name, known, MEANINGS)}"),
+                raise type_error(
                     "retry-not-usable",
+                    f"{name!r} is not an option of Retry.{did_you_mean(name, known, MEANINGS)}",
                 )
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if self.attempts is not None and not (is_whole(self.attempts) and self.attempts >= 1):
-            raise documented(
-                ValueError(
-                    f"Retry expects attempts to be a whole number, 1 or more, got: {self.attempts!r}."
-                ),
+            raise value_error(
                 "retry-not-usable",
+                f"Retry expects attempts to be a whole number, 1 or more, got: {self.attempts!r}.",
             )
         for name in ("base", "max"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, seconds(value, f"Retry's {name}"))
         if self.factor is not None and not (is_number(self.factor) and 0 <= self.factor < math.inf):
-            raise documented(
-                ValueError(f"Retry expects factor to be 0 or more, got: {self.factor!r}."), "retry-not-usable"
+            raise value_error(
+                "retry-not-usable", f"Retry expects factor to be 0 or more, got: {self.factor!r}."
             )
         if self.jitter is not None and not (is_number(self.jitter) and 0 <= self.jitter <= 1):
-            raise documented(
-                ValueError(f"Retry expects jitter between 0 and 1, got: {self.jitter!r}."), "retry-not-usable"
+            raise value_error(
+                "retry-not-usable", f"Retry expects jitter between 0 and 1, got: {self.jitter!r}."
             )
 
     def given(self) -> dict[str, float]:
@@ -115,9 +113,8 @@ def whole(value: int, name: str, *, least: int) -> int:
     See https://...
     """
     if not is_whole(value) or value < least:
-        raise documented(
-            ValueError(f"expected {name} to be a whole number, {least} or more, got: {value!r}."),
-            "retry-not-usable",
+        raise value_error(
+            "retry-not-usable", f"expected {name} to be a whole number, {least} or more, got: {value!r}."
         )
     return value
 

@@ -15,7 +15,7 @@ from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
 from django.utils.dateparse import parse_date
 from django.utils.timezone import get_current_timezone, make_aware
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import value_error
 from django_ayework.models import Work
 from django_ayework.rules.states import TERMINAL, Status
 from django_ayework.store.database import by_index, chunked, dialect, fetch, matching, rows
@@ -197,7 +197,7 @@ def day_of(text: str) -> dict[str, datetime]:
     """Return the condition that a work was queued on a day of the current time zone."""
     day = parse_date(str(text))
     if day is None:
-        raise documented(ValueError(f"expected day= as YYYY-MM-DD, got: {text!r}."), "bulk-action-arguments")
+        raise value_error("bulk-action-arguments", f"expected day= as YYYY-MM-DD, got: {text!r}.")
     start = datetime.combine(day, time())
     zone = get_current_timezone()
     return {
@@ -209,9 +209,9 @@ def day_of(text: str) -> dict[str, datetime]:
 def require_known(filters: Filters) -> None:
     """Raise ValueError for a parameter that works cannot be selected by."""
     if unknown := sorted(filters.keys() - FILTERS):
-        raise documented(
-            ValueError(f"expected parameters among {', '.join(sorted(FILTERS))}; got: {', '.join(unknown)}."),
+        raise value_error(
             "bulk-action-arguments",
+            f"expected parameters among {', '.join(sorted(FILTERS))}; got: {', '.join(unknown)}.",
         )
 
 

@@ -24,7 +24,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.handles import FailureInfo, Kind
 from django_ayework.define.types import INPUT, AnyWorkType, BatchItem, registry
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
 from django_ayework.flow.context_services import EngineServices, assignment_of
 from django_ayework.flow.events import (
@@ -442,7 +442,7 @@ def advice_on(attempt: Attempt, error: BaseException) -> Any:
             return advice
         answers = "'retry', 'abort', Defer(...), Reschedule(...), Abort(...) or None"
         wrong = f"expected on_failure to answer {answers}, got: {advice!r}."
-        raise documented(TypeError(wrong), "on-failure-answer")
+        raise type_error("on-failure-answer", wrong)
     except BaseException as raised:
         report(raised, "commit", f"on_failure of {row.type} failed")
         return None

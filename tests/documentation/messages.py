@@ -17,7 +17,7 @@ PACKAGE = ROOT / "django_ayework"
 #: The calls that log from WARNING upward.
 LOGGING = ("warning", "error", "exception", "critical")
 #: The functions that give an error its entry, with the places of the error or text and of the code.
-GIVING = {"documented": (0, 1), "refused": (1, 0)}
+GIVING = {"documented": (0, 1), "type_error": (1, 0), "value_error": (1, 0), "refused": (1, 0)}
 #: Errors that are no messages: a handler raises them to say what is to happen.
 INSTRUCTIONS = ("Defer", "Reschedule", "Abort")
 #: Errors of the package by their name, and the function that makes one.

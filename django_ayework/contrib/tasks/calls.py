@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from django_ayework.contrib.tasks.framework import AnyTask
 from django_ayework.define.decorators import require_plain
 from django_ayework.define.options import WorkSettings, checked_settings
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidOption, did_you_mean
 from django_ayework.rules.identity import Dedup
 
@@ -84,7 +84,7 @@ def task_options(**options: Any) -> Callable[[F], F]:
     for name in options:
         if name not in (*SHARED, "dedup"):
             hint = did_you_mean(name, (*SHARED, "dedup"))
-            raise documented(TypeError(f"{name!r} is not an option of @task_options.{hint}"), "task-options")
+            raise type_error("task-options", f"{name!r} is not an option of @task_options.{hint}")
     dedup = usable_dedup(options.pop("dedup", None))
     given = TaskOptions(checked_settings(options, "@task_options"), dedup)
 
@@ -109,12 +109,10 @@ def usable_dedup(value: Any) -> Any:
 def require_function(function: Any) -> None:
     """Raise TypeError for a task, which has the decorators in the wrong order, and for all but functions."""
     if not inspect.isfunction(function):
-        raise documented(
-            TypeError(
-                f"expected @task_options to decorate a function, got: {function!r}. "
-                "Write @task() in the line above @task_options(…)."
-            ),
+        raise type_error(
             "task-options",
+            f"expected @task_options to decorate a function, got: {function!r}. "
+            "Write @task() in the line above @task_options(…).",
         )
 
 

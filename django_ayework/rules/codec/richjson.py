@@ -11,7 +11,7 @@ from math import isfinite
 from types import NoneType
 from typing import Any, NoReturn, TypeAlias
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import value_error
 from django_ayework.errors import NotDecodable
 from django_ayework.rules.codec.refusals import KEY, MEMBER, Refusal, message_of, quoted, unsupported
 from django_ayework.rules.codec.text import (
@@ -118,14 +118,12 @@ def require_distinct(extra: Iterable[CustomType[Any]]) -> None:
     tags = Counter([*taken, *(kind.tag for kind in extra)])
     types = Counter(kind.type for kind in extra)
     for tag in (tag for tag, uses in tags.items() if uses > 1):
-        raise documented(
-            ValueError(f"expected tags of CustomType that are not taken, got: {tag!r} again"),
-            "custom-type-not-usable",
+        raise value_error(
+            "custom-type-not-usable", f"expected tags of CustomType that are not taken, got: {tag!r} again"
         )
     for kind in (kind for kind, uses in types.items() if uses > 1):
-        raise documented(
-            ValueError(f"expected one CustomType for each type, got: {kind.__name__} again"),
-            "custom-type-not-usable",
+        raise value_error(
+            "custom-type-not-usable", f"expected one CustomType for each type, got: {kind.__name__} again"
         )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django_ayework.documentation import documented
+from django_ayework.documentation import type_error, value_error
 from django_ayework.rules.codec.refusals import Refusal, message_of
 
 TAG = "$ayework"
@@ -74,23 +74,20 @@ class CustomType(Generic[T]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.tag, str) or not self.tag:
-            raise documented(
-                TypeError(f"expected tag to be a text that is not empty, got: {self.tag!r}"),
-                "custom-type-not-usable",
+            raise type_error(
+                "custom-type-not-usable", f"expected tag to be a text that is not empty, got: {self.tag!r}"
             )
         if not isinstance(self.type, builtins.type):
-            raise documented(
-                TypeError(f"expected type to be a class, got: {self.type!r}"), "custom-type-not-usable"
-            )
+            raise type_error("custom-type-not-usable", f"expected type to be a class, got: {self.type!r}")
         if self.type in (type(None), bool, int, float, str, list, dict, object):
-            raise documented(
-                ValueError(f"expected a class without a JSON form of its own, got: {self.type.__name__}"),
+            raise value_error(
                 "custom-type-not-usable",
+                f"expected a class without a JSON form of its own, got: {self.type.__name__}",
             )
         if not callable(self.to_plain) or not callable(self.from_plain):
-            raise documented(
-                TypeError(f"expected to_plain and from_plain of tag {self.tag!r} to be callable"),
+            raise type_error(
                 "custom-type-not-usable",
+                f"expected to_plain and from_plain of tag {self.tag!r} to be callable",
             )
 
 
