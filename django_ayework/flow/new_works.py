@@ -7,15 +7,18 @@ out once, and kept in a row template. Everything that queues works comes through
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django_ayework.conf import Settings, get_settings
+from django.core.signals import setting_changed
+
+from django_ayework.conf import get_settings
 from django_ayework.define.options import combined
 from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.define.types import AnyWorkType, registry
+from django_ayework.define.types import registry
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.payloads import (
     DEFAULT_QUEUE,
@@ -248,9 +251,10 @@ def template_of(
     the type's constants, and those before the settings. ``retry`` is merged field by field.
     """
     if not given and not request.options:
-        template = cached_template(request.type, (), (), released)
+        template = template_with(registry.version, request.type, (), (), released)
     else:
-        template = cached_template(request.type, shared(request.options), shared(given), released)
+        computed, above = shared(request.options), shared(given)
+        template = template_with(registry.version, request.type, computed, above, released)
         own = {**request.options, **given}
         if not PER_WORK.isdisjoint(own):
             template = template.with_own(own)
@@ -282,41 +286,17 @@ def require_turns(template: RowTemplate) -> None:
         )
 
 
-class TemplateCache:
-    """Row templates, for the settings and the registered types of one time."""
+@lru_cache(MOST_TEMPLATES)
+def template_with(
+    version: int, type: str, own: tuple[Any, ...], given: tuple[Any, ...], released: bool
+) -> RowTemplate:
+    """Return the template of works of a type with these options; a gate has no type.
 
-    def __init__(self, settings: Settings | None, version: int) -> None:
-        self.settings = settings
-        self.version = version
-        self.templates: dict[Hashable, RowTemplate] = {}
-
-    def fits(self, settings: Settings) -> bool:
-        """Tell whether the templates may be used, and there is room for more."""
-        is_current = self.settings is settings and self.version == registry.version
-        return is_current and len(self.templates) < MOST_TEMPLATES
-
-
-_cache = TemplateCache(None, 0)  # settings are read late: they may not be usable yet, which a check reports
-
-
-def cached_template(type: str, own: tuple[Any, ...], given: tuple[Any, ...], released: bool) -> RowTemplate:
-    """Return the template of works with these options, made when there is none."""
-    global _cache
-    settings = get_settings()
-    if not _cache.fits(settings):
-        _cache = TemplateCache(settings, registry.version)
-    templates, key = _cache.templates, (type, own, given, released)
-    template = templates.get(key)
-    if template is None:
-        template = templates[key] = new_template(type, dict(own), dict(given), released)
-    return template
-
-
-def new_template(type: str, own: Mapping[str, Any], given: Mapping[str, Any], released: bool) -> RowTemplate:
-    """Make the template of works of a type with these options; a gate has no type."""
+    It is kept for this ``version`` of the registry, until the settings change.
+    """
     work_type = registry.find(type)
     constants: Mapping[str, Any] = work_type.constants if work_type is not None else {}
-    options: dict[str, Any] = {**combined(given, combined(own, constants))}
+    options: dict[str, Any] = {**combined(dict(given), combined(dict(own), constants))}
     stored = StoredOptions(
         retry=RetryPolicy.resolve(options.get("retry"), get_settings().retry),
         timeout=options.get("timeout"),
@@ -335,14 +315,18 @@ def new_template(type: str, own: Mapping[str, Any], given: Mapping[str, Any], re
         deadline=options.get("deadline"),
         blockers=tuple(options.get("blockers", ())),
         dedup=options.get("dedup"),
-        skips_queue=options.get("skip_queue", skips_queue(work_type)),
+        skips_queue=options.get("skip_queue", work_type is not None and work_type.settings.skip_queue),
         goes_by_unit=registry.order_of(type) == "unit",
     )
 
 
-def skips_queue(work_type: AnyWorkType | None) -> bool:
-    """Tell whether works of a type skip the queue unless their options say otherwise."""
-    return work_type is not None and bool(work_type.settings.skip_queue)
+def forget_templates(*, setting: str, **kwargs: object) -> None:
+    """Forget the templates when a test changes the settings."""
+    if setting == "AYEWORK":
+        template_with.cache_clear()
+
+
+setting_changed.connect(forget_templates, dispatch_uid="django_ayework.flow.new_works")
 
 
 def new_row(type: str, options: Mapping[str, Any], stored: str) -> WorkRow:

@@ -102,7 +102,8 @@ def new_works_of_output(output: object, row: WorkRow, target: AnyWorkType) -> tu
     read = units_of(output)
     lineage = Lineage.of(row)
     if propagators and read.units:
-        lineage = replace(lineage, headers=headers_of_units(len(read.units), lineage, target))
+        queueing = Queueing(len(read.units), None, target.name, None, lineage.parent_id, continues=False)
+        lineage = replace(lineage, headers=headers_for(queueing))
     new_works, dropped = [], list(read.dropped)
     for unit in read.units:
         try:
@@ -117,14 +118,6 @@ def new_works_of_output(output: object, row: WorkRow, target: AnyWorkType) -> tu
             row.id, row.type, target.name, len(dropped), named, logged("output-dropped"),
         )  # fmt: skip
     return tuple(new_works)
-
-
-def headers_of_units(count: int, lineage: Lineage, target: AnyWorkType) -> dict[str, str]:
-    """Ask the propagators once for the headers of all works of an output."""
-    parent = lineage.parent_id
-    return headers_for(
-        Queueing(number=count, id=None, type=target.name, queue=None, parent=parent, continues=False)
-    )
 
 
 def new_work_of_unit(unit: Unit, lineage: Lineage, target: AnyWorkType) -> NewWork:
