@@ -191,7 +191,7 @@ def trigger(*ids: str) -> list[WorkState]:
 
     Raises WorkNotFound, and NotTriggerable for a work that is not scheduled.
     """
-    return changing.trigger(ids)
+    return changing.all_or_none(changing.trigger, ids)
 
 
 @sync_only
@@ -202,7 +202,7 @@ def change_priority(*ids: str, priority: int) -> list[WorkState]:
 
     Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
     """
-    return changing.change_priority(ids, priority)
+    return changing.all_or_none(changing.change_priority, ids, priority)
 
 
 @sync_only
@@ -211,7 +211,7 @@ def change_queue(*ids: str, queue: str) -> list[WorkState]:
 
     Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
     """
-    return changing.change_queue(ids, queue)
+    return changing.all_or_none(changing.change_queue, ids, queue)
 
 
 @sync_only

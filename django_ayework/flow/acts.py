@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from django_ayework.errors import AyeworkError, BlockerReference, NotRetryable
-from django_ayework.flow.changing import ChangeReport, set_priority, set_queue, trigger_each
+from django_ayework.flow import changing
 from django_ayework.flow.retry import retry as retry_one
 from django_ayework.flow.termination import cancel_works, complete_work, delete_chains, require_group
 from django_ayework.models import Work
@@ -69,7 +69,7 @@ def cancel(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
 
 def run_now(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
     """Make scheduled works due now, be it that they were delayed or wait for a retry."""
-    return report_of(trigger_each(ids), "run_at")
+    return report_of(changing.trigger(ids), "run_at")
 
 
 def complete(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
@@ -102,15 +102,15 @@ def kept_for(chain: str, waiter: str) -> str:
 
 def change_priority(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
     """Give works that wait the priority of the parameter ``priority``."""
-    return report_of(set_priority(ids, parameters["priority"]), "priority")
+    return report_of(changing.change_priority(ids, parameters["priority"]), "priority")
 
 
 def change_queue(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
     """Move works that wait to the queue of the parameter ``queue``."""
-    return report_of(set_queue(ids, parameters["queue"]), "queue")
+    return report_of(changing.change_queue(ids, parameters["queue"]), "queue")
 
 
-def report_of(report: ChangeReport, column: str) -> ActReport:
+def report_of(report: changing.ChangeReport, column: str) -> ActReport:
     """Return the report of a change as that of an act, with the old values of one column."""
     return ActReport(
         done=[before.id for before, _ in report.changed],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec
 
 from django_ayework.define.handles import WorkState
 from django_ayework.define.options import check_name, check_priority
@@ -20,6 +20,8 @@ from django_ayework.rules.states import WAITING, Status
 from django_ayework.store import transitions
 from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.rows import WorkRow, lock_rows, statuses_of
+
+P = ParamSpec("P")
 
 
 @dataclass(slots=True)
@@ -34,9 +36,6 @@ class ChangeReport:
         for refusal in self.refusals.values():
             raise refusal
         return [state_of(after) for _, after in self.changed]
-
-
-Change = Callable[[WorkRow, UnitOfWork], WorkRow]
 
 
 def lock_waiting(ids: Iterable[str]) -> dict[str, WorkRow]:
@@ -82,86 +81,45 @@ def change_each(ids: Sequence[str], act: str, columns: dict[str, Any]) -> Change
 
 
 @own_transaction
-def change_priority(ids: Sequence[str], priority: int) -> list[WorkState]:
-    """Give works that wait another priority, all or none; return their states in the order given, each once.
+def all_or_none(change: Callable[P, ChangeReport], /, *args: P.args, **kwargs: P.kwargs) -> list[WorkState]:
+    """Change all works that a call names, or none; return their states in the order given, each once.
 
-    Raises WorkNotFound, NotWaiting for a work that runs or has ended, and InvalidOption.
+    Raises the error of the first work that cannot be changed.
     """
-    return set_priority(ids, priority).states()
+    return change(*args, **kwargs).states()
 
 
-@own_transaction
-def change_queue(ids: Sequence[str], queue: str) -> list[WorkState]:
-    """Move works that wait to another queue, all or none; return their states in the order given, each once.
-
-    Raises WorkNotFound, NotWaiting for a work that runs or has ended, and InvalidOption.
-    """
-    return set_queue(ids, queue).states()
-
-
-def set_priority(ids: Sequence[str], priority: int) -> ChangeReport:
+def change_priority(ids: Sequence[str], priority: int) -> ChangeReport:
     """Give those of these works that wait another priority. Raises InvalidOption."""
     return change_each(ids, "changed", {"priority": check_priority(priority, "priority")})
 
 
-def set_queue(ids: Sequence[str], queue: str) -> ChangeReport:
+def change_queue(ids: Sequence[str], queue: str) -> ChangeReport:
     """Move those of these works that wait to another queue. Raises InvalidOption."""
     return change_each(ids, "moved", {"queue": check_name(queue, "queue")})
 
 
-# Triggering
-
-
 @own_transaction
-def trigger(ids: Sequence[str]) -> list[WorkState]:
-    """Make scheduled works due now, all or none; return their states in the order given, each once.
-
-    Raises WorkNotFound, and NotTriggerable for a work that is not scheduled; then none is triggered.
-    """
-    ids = list(dict.fromkeys(ids))
-    locked = lock_rows(ids)
-    require_scheduled(ids, locked)
-    return [state_of(row) for row in make_due([locked[id] for id in ids])]
-
-
-@own_transaction
-def trigger_each(ids: Sequence[str]) -> ChangeReport:
-    """Make those of these works due now that are scheduled."""
+def trigger(ids: Sequence[str]) -> ChangeReport:
+    """Make those of these works due now that are scheduled. A missing work is refused first."""
     ids = list(dict.fromkeys(ids))
     locked = lock_rows(ids)
     report = ChangeReport()
-    scheduled = []
-    for id in ids:
-        try:
-            require_scheduled([id], locked)
-        except AyeworkError as refusal:
-            report.refusals[id] = refusal
-        else:
-            scheduled.append(locked[id])
-    report.changed = list(zip(scheduled, make_due(scheduled), strict=True))
-    return report
-
-
-def make_due(locked: Sequence[WorkRow]) -> list[WorkRow]:
-    """Make locked scheduled works pending; return their rows."""
-    unit_of_work = UnitOfWork(clock.now())
-    moves = [row.becoming(Status.PENDING, run_at=unit_of_work.now, error=row.error) for row in locked]
-    transitions.apply(moves)
-    triggered = [row.after(move) for row, move in zip(locked, moves, strict=True)]
-    for row in triggered:
-        unit_of_work.effects.awaits_worker(row)
-    flush(unit_of_work)
-    return triggered
-
-
-def require_scheduled(ids: Sequence[str], locked: dict[str, WorkRow]) -> None:
-    """Raise unless every work exists and is scheduled; a missing work is reported first."""
     for id in ids:
         if id not in locked:
-            raise WorkNotFound(f"no work has the id {id!r}, so none was triggered.", id=id)
-    for id in ids:
-        if locked[id].status != Status.SCHEDULED:
-            raise NotTriggerable(
-                f"expected the work {id} to be scheduled, but it is {locked[id].status}; none was triggered.",
-                id=id,
-            )
+            report.refusals[id] = WorkNotFound(f"no work has the id {id!r}, so none was triggered.", id=id)
+    scheduled = []
+    for row in (locked[id] for id in ids if id in locked):
+        if row.status == Status.SCHEDULED:
+            scheduled.append(row)
+        else:
+            text = f"expected the work {row.id} to be scheduled, but it is {row.status}; none was triggered."
+            report.refusals[row.id] = NotTriggerable(text, id=row.id)
+    unit_of_work = UnitOfWork(clock.now())
+    moves = [row.becoming(Status.PENDING, run_at=unit_of_work.now, error=row.error) for row in scheduled]
+    transitions.apply(moves)
+    report.changed = [(row, row.after(move)) for row, move in zip(scheduled, moves, strict=True)]
+    for _, after in report.changed:
+        unit_of_work.effects.awaits_worker(after)
+    flush(unit_of_work)
+    return report
