@@ -103,11 +103,6 @@ check_retry = instance_of(Retry, "a Retry(...)")
 check_weight = whole_number(1, MAX_INTEGER)
 
 
-def check_id(value: object, name: str) -> str:
-    """Return a usable work id."""
-    return require_work_id(value)
-
-
 def check_unit(value: object, name: str) -> str:
     """Return a unit's name."""
     try:

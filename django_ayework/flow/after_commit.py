@@ -64,8 +64,7 @@ class Effects:
         self.batches: list[EventBatch[Any]] = []
         self.group_events: list[WorkEvent] = []
         self._is_carried_out = False
-        #: All workers are to poll, as the works that became due, or may be claimed, cannot be named.
-        self.wakes = False
+
         #: Where works became due, how many, and when the first of the others will be.
         self.places: set[Place] = set()
         #: The ids of works that are delivered instead, by queue.
@@ -79,13 +78,8 @@ class Effects:
         #: Works taken from the workers that run them, each with the reason.
         self.revoked: dict[str, AbortReason] = {}
 
-    def queued(self, row: WorkRow) -> None:
-        """Record a work that was queued: a new one, or one that starts over."""
-        self.awaits_worker(row)
-        self.happened(Kind.QUEUED, row)
-
-    def all_queued(self, rows: Sequence[WorkRow]) -> None:
-        """Note new works."""
+    def queued(self, rows: Sequence[WorkRow]) -> None:
+        """Record works that were queued: new ones, or one that starts over."""
         for row in rows:
             self.awaits_worker(row)
         heard = {type for type in {row.type for row in rows} if has_receivers(Kind.QUEUED, type)}
@@ -131,7 +125,7 @@ class Effects:
 
     def release_on_commit(self) -> None:
         """Carry everything out after the commit; a rollback (of a savepoint too) drops it."""
-        notifies = self.wakes or self.places or self.start or self.ended or self.delivered
+        notifies = self.places or self.start or self.ended or self.delivered
         events = self.batches or self.group_events
         if notifies or events or self.after or self.revoked:
             on_commit(self.carry_out)
@@ -160,8 +154,8 @@ class Effects:
     def send_notifications(self) -> None:
         """Notify workers and waiting callers; in a test, where ``drain`` calls this, nothing is committed."""
         start = None if self.start is None else self.start.timestamp()
-        due = Due(None if self.wakes else frozenset(self.places), start, self.due_works)
-        if self.wakes or self.places or start is not None:
+        due = Due(frozenset(self.places), start, self.due_works)
+        if self.places or start is not None:
             due_works.publish(due)
         if self.ended:
             ended_works.publish(self.ended)

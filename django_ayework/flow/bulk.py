@@ -23,11 +23,10 @@ from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.acts import ACTS, ActReport
 from django_ayework.flow.events import report
-from django_ayework.flow.notify import Notification, due_works, sender
+from django_ayework.flow.notify import wake_workers
 from django_ayework.models import BulkAction
 from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import error_line, error_text
-from django_ayework.rules.notifications import ANYTHING
 from django_ayework.store import bulk_actions
 from django_ayework.store.database import (
     alias,
@@ -138,12 +137,6 @@ def resume(id: str) -> bool:
     return resumed
 
 
-def wake_workers() -> None:
-    """Let the workers of all processes look for due bulk actions."""
-    due_works.publish(ANYTHING)
-    sender.publish(Notification(ANYTHING))
-
-
 def filter_of(row: BulkAction) -> dict[str, Any]:
     """Return the filter of a bulk action."""
     filter: dict[str, Any] = json.loads(row.filter)
@@ -238,7 +231,8 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
     if row is None:
         return False
     tried.id = row.id
-    page = next_page(row, most)
+    pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
+    page = selected(row).page(place_of(row.cursor), min(most, pace))
     if are_held or not page.ids:
         done = ActReport(refused=dict.fromkeys(page.ids, HELD))
     else:
@@ -247,17 +241,12 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
     return True
 
 
-def next_page(row: BulkAction, most: int) -> Page:
-    """Return the next works of a bulk action, as many as its pace allows."""
-    pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
-    return selected(row).page(place_of(row.cursor), min(most, pace))
-
-
 def advance(row: BulkAction, page: Page, done: ActReport, now: datetime) -> None:
-    """Write what became of a page, and when the next one is due."""
+    """Write what became of a page, as many refusals as there is room for, and when the next one is due."""
     row.done += len(done.done) + len(done.revived)
     row.refused += len(done.refused)
-    row.report = with_refusals(row.report, done.refused)
+    kept = [*json.loads(row.report), *([id, error_line(text)] for id, text in done.refused.items())]
+    row.report = json.dumps(kept[:KEPT])
     if page.next is None:
         row.status, row.next_at, row.ended_at = "done", None, clock.now()
     else:
@@ -274,13 +263,6 @@ def next_moment(row: BulkAction, works: int, now: datetime) -> datetime:
     if row.per_minute is None or row.next_at is None:
         return now
     return later(max(row.next_at, later(now, -SLACK)), works * 60 / row.per_minute)
-
-
-def with_refusals(report: str, refused: Mapping[str, str]) -> str:
-    """Return the stored refusals with more of them, as long as there is room."""
-    kept = json.loads(report)
-    kept += [[id, error_line(sentence)] for id, sentence in refused.items()]
-    return json.dumps(kept[:KEPT])
 
 
 def place_of(cursor: str) -> Place | None:

@@ -17,9 +17,8 @@ from django_ayework.documentation import logged, type_error
 from django_ayework.errors import AyeworkError, InvalidOption, WorkerNotFound
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.events import report
-from django_ayework.flow.gates import flush
+from django_ayework.flow.notify import wake_workers
 from django_ayework.flow.startup_checks import hints_on_queues
-from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
@@ -33,7 +32,7 @@ from django_ayework.store.controls import (
     is_due_or_running,
     set_next_at,
 )
-from django_ayework.store.database import atomic, clock, own_transaction, sync_only
+from django_ayework.store.database import atomic, clock, on_commit, own_transaction, sync_only
 
 logger = logging.getLogger("django_ayework")
 
@@ -112,10 +111,8 @@ def limit(
 def write(scope: Scope, name: str, **changes: Any) -> None:
     """Write a control in the caller's transaction; workers of this process poll at once after its commit."""
     with atomic():
-        unit_of_work = UnitOfWork(clock.now())
-        change_control(scope, name, changes, unit_of_work.now)
-        unit_of_work.effects.wakes = True
-        flush(unit_of_work)
+        change_control(scope, name, changes, clock.now())
+        on_commit(wake_workers)
 
 
 def current_controls() -> Controls:
@@ -220,6 +217,4 @@ def command_worker(id: str, command: Command) -> None:
     with atomic():
         if not attempts.command_process(id, command):
             raise WorkerNotFound(f"no running worker has the id {id!r}, so none was told to {command}.")
-        unit_of_work = UnitOfWork(clock.now())
-        unit_of_work.effects.wakes = True  # workers poll at once, so that it is obeyed at once
-        flush(unit_of_work)
+        on_commit(wake_workers)  # so that it is obeyed at once

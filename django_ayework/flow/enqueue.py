@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from django_ayework.define.handles import C, G, R
-from django_ayework.define.options import ENQUEUE_OPTIONS, check_id, checked
+from django_ayework.define.options import ENQUEUE_OPTIONS, checked
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import WorkType, registry
 from django_ayework.documentation import type_error
@@ -30,6 +30,7 @@ from django_ayework.flow.identity import find_originals, leave_existing, place_u
 from django_ayework.flow.new_works import NewWork, build_new_works
 from django_ayework.flow.payloads import arguments_for_people
 from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.rules.identity import require_work_id
 from django_ayework.store.database import in_own_transaction, in_transaction
 from django_ayework.store.insert import insert_works
 from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
@@ -40,7 +41,7 @@ def enqueue_one(request: WorkRequest[R, G, C], options: Mapping[str, Any]) -> Ha
     given = dict(options)
     own_id = given.pop("id", None)
     if own_id is not None:
-        request = replace(request, id=check_id(own_id, "id"))
+        request = replace(request, id=require_work_id(own_id))
     [handle] = enqueue_requests([request], given, own_id=own_id)
     return handle
 
@@ -103,7 +104,7 @@ def insert_plain(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
     if in_transaction():
         remember_uncommitted([row.id])
     effects = Effects(row.queued_at)
-    effects.queued(row)
+    effects.queued([row])
     effects.release_on_commit()
     if new_work.skips_queue:
         start_after_commit([row])

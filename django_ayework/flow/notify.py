@@ -24,6 +24,7 @@ from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others
 from django_ayework.rules.notifications import (
     ANSWERED,
+    ANYTHING,
     DUE,
     ENDED,
     MOST_NAMED,
@@ -34,6 +35,7 @@ from django_ayework.rules.notifications import (
     ids_from_text,
     ids_to_text,
 )
+from django_ayework.store.database import in_transaction
 from django_ayework.store.rows import WorkRow
 
 P = ParamSpec("P")
@@ -217,6 +219,13 @@ class NotificationSender(Sender[Notification]):
 
 
 sender = NotificationSender()
+
+
+def wake_workers() -> None:
+    """Let the workers of all processes poll after a commit of which no places can be named."""
+    due_works.publish(ANYTHING)
+    if not in_transaction():  # in a test, where ``drain`` calls this, nothing is committed
+        sender.publish(Notification(ANYTHING))
 
 
 def publish_released(works: Iterable[WorkRow]) -> None:

@@ -98,7 +98,7 @@ def start_over(unit_of_work: UnitOfWork, row: WorkRow) -> None:
     transitions.apply([move])
     after = row.after(move)
     unit_of_work.reopened(after, was_dead=row.status == Status.DEAD)
-    unit_of_work.effects.queued(after)
+    unit_of_work.effects.queued([after])
 
 
 def wait_again(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None) -> None:

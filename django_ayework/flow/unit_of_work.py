@@ -270,7 +270,7 @@ class UnitOfWork:
         for group_id, members in Counter(new_work.row.group_id for new_work in new_works).items():
             if group_id is not None:
                 self.groups.members_joined(group_id, members)
-        self.effects.all_queued([new_work.row for new_work in new_works])
+        self.effects.queued([new_work.row for new_work in new_works])
         self.insert_waiters(new_works, watches)
         return taken
 
