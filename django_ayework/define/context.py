@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
 
-from django_ayework.define.handles import C, T
+from django_ayework.define.handles import C, T, in_thread
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
@@ -199,12 +199,16 @@ class Context:
     @property
     def dependents(self) -> tuple[str, ...]:
         """The ids that the gate which released this work had waited for, in order."""
-        return self._dependents() if callable(self._dependents) else self._dependents
+        if callable(self._dependents):
+            self._dependents = self._dependents()
+        return self._dependents
 
     @property
     def blockers(self) -> tuple[Any, ...]:
         """The results of the chains that had blocked this work, in the order they were given."""
-        return self._blockers() if callable(self._blockers) else self._blockers
+        if callable(self._blockers):
+            self._blockers = self._blockers()
+        return self._blockers
 
     def result(self, value: T, final: bool = False, append: Callable[[Any], Any] | None = None) -> Result[T]:
         """Return the instruction to end with ``value`` as the work's result and contribution to the group.
@@ -310,9 +314,7 @@ class Context:
 
     async def aclaim(self, key: str) -> bool:
         """See claim()."""
-        from asgiref.sync import sync_to_async  # imports asyncio, which few processes need
-
-        return await sync_to_async(self._services.claim)(key)
+        return await in_thread(self._services.claim, key)
 
     def states(self, ids: Iterable[str]) -> list[Status | None]:
         """Return the status of each work, in order; None for an unknown one."""
@@ -320,9 +322,7 @@ class Context:
 
     async def astates(self, ids: Iterable[str]) -> list[Status | None]:
         """See states()."""
-        from asgiref.sync import sync_to_async
-
-        return await sync_to_async(self._services.states)(ids)
+        return await in_thread(self._services.states, ids)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Record how far this work is. Calls are cheap: the last one is written from time to time."""

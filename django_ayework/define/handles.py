@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -183,6 +183,13 @@ MEANINGS = by_other_name(
 )
 
 
+async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a plain function that queries the database, in a thread."""
+    from asgiref.sync import sync_to_async  # imports asyncio, which few processes need
+
+    return await sync_to_async(call)(*args, **kwargs)
+
+
 class Handle(ABC, Generic[R_co, G_co, C_co]):
     """A queued work, typed by its own result, its group's value, and the result of its chain.
 
@@ -263,9 +270,9 @@ class Handle(ABC, Generic[R_co, G_co, C_co]):
         transaction per page. Raises WorkNotFound.
         """
 
-    @abstractmethod
     async def astate(self) -> WorkState | None:
         """See state()."""
+        return await in_thread(self.state)
 
     @abstractmethod
     async def aresult(self, timeout: Seconds | None = None) -> R_co:
@@ -279,13 +286,13 @@ class Handle(ABC, Generic[R_co, G_co, C_co]):
     async def achain(self, timeout: Seconds | None = None) -> C_co:
         """See chain()."""
 
-    @abstractmethod
     async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
         """See chain_state()."""
+        return await in_thread(self.chain_state, start, limit)
 
-    @abstractmethod
     async def acancel(self) -> list[str]:
         """See cancel()."""
+        return await in_thread(self.cancel)
 
     def __await__(self) -> Generator[Any, None, G_co | None]:
         return self.agroup().__await__()

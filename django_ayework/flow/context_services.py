@@ -7,59 +7,37 @@ import json
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from functools import cached_property
 from typing import Any
 
 from django_ayework.define.context import Assignment
 from django_ayework.define.types import registry
-from django_ayework.flow.payloads import codec_of, decode_options, decode_value
-from django_ayework.flow.states import dependents_of
+from django_ayework.flow.payloads import codec_of, decode_value
+from django_ayework.flow.states import blocker_ids_of, dependents_of
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.states import Status
 from django_ayework.store import locks
 from django_ayework.store.connections import read
 from django_ayework.store.database import clock
-from django_ayework.store.dependencies import watched_by_all
 from django_ayework.store.rows import WorkRow, last_steps, statuses_of
 
 # The facts of a work that a context shows.
 
 
-class WaitedFor:
-    """The works that a work has waited for, perhaps very many ids: read at the first use, and kept."""
-
-    def __init__(self, row: WorkRow) -> None:
-        self._row = row
-
-    @cached_property
-    def dependents(self) -> tuple[str, ...]:
-        """The ids that the gate which released the work had waited for."""
-        return read(lambda: dependents_of(self._row))
-
-    @cached_property
-    def blockers(self) -> tuple[Any, ...]:
-        """The results of the chains that had blocked the work."""
-        if not decode_options(self._row.options).blocked:
-            return ()
-        return read(lambda: blockers_of([self._row.id])[self._row.id])
-
-
-def blockers_of(waiters: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-    """Return the results of each work's blockers, in the order they were given."""
-    watching = watched_by_all(waiters)
-    steps = last_steps({id for ids in watching.values() for id in ids})
-    results = {id: decode_value(row.result, codec_of(registry.find(row.type))) for id, row in steps.items()}
-    return {waiter: tuple(results.get(id) for id in ids) for waiter, ids in watching.items()}
-
-
 def assignment_of(row: WorkRow) -> Assignment:
-    """Return the facts a handler may read."""
-    waited_for = WaitedFor(row)
+    """Return the facts a handler may read. Those that it has waited for are perhaps very many ids."""
     return Assignment(
         row.id, row.type, row.group, row.chain, row.attempt, row.parent_id,
-        lambda: waited_for.dependents, lambda: waited_for.blockers,
+        lambda: read(lambda: dependents_of(row)), lambda: read(lambda: results_of_blockers(row)),
         error_before(row.error) or None, row.deadline, row.unit,
     )  # fmt: skip
+
+
+def results_of_blockers(row: WorkRow) -> tuple[Any, ...]:
+    """Return the results of the chains that had blocked a work, in the order they were given."""
+    ids = blocker_ids_of(row)
+    steps = last_steps(set(ids)) if ids else {}
+    results = {id: decode_value(row.result, codec_of(registry.find(row.type))) for id, row in steps.items()}
+    return tuple(results.get(id) for id in ids)
 
 
 # The calls of a running handler to the engine.

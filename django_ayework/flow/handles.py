@@ -206,18 +206,6 @@ class Handle(handles.Handle[R_co, G_co, C_co]):
         existing(self.id)
         return cancel_works([self.id])
 
-    async def astate(self) -> WorkState | None:
-        """See state()."""
-        return await sync_to_async(self.state)()
-
-    async def achain_state(self, start: int = 0, limit: int = 100) -> ChainState | None:
-        """See chain_state()."""
-        return await sync_to_async(self.chain_state)(start, limit)
-
-    async def acancel(self) -> list[str]:
-        """See cancel()."""
-        return await sync_to_async(self.cancel)()
-
     async def aresult(self, timeout: Seconds | None = None) -> R_co:
         """See result()."""
         return cast(R_co, await self._await(self._own_result, timeout))
