@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from inspect import Parameter, signature
@@ -65,7 +65,8 @@ def results_of(work_type: AnyWorkType) -> Results:
     except Exception:  # names that only type checkers import
         return Results()
     if isinstance(work_type, BatchType):
-        return contributed([each for each in members(only_argument(returned)) if not is_exception(each)])
+        item, *_ = get_args(returned) or [Any]  # of the list
+        return contributed([each for each in members(item) if not is_exception(each)])
     return contributed(members(returned))
 
 
@@ -126,12 +127,6 @@ def united(annotations: Sequence[Any]) -> Any:
     return distinct[0] if len(distinct) == 1 else Union[tuple(distinct)]  # noqa: UP007  # of a number unknown
 
 
-def only_argument(annotation: Any) -> Any:
-    """Return the annotation of a list's items; Any where there is none."""
-    arguments = get_args(annotation)
-    return arguments[0] if arguments else Any
-
-
 def is_exception(annotation: Any) -> bool:
     """Tell whether an annotation is a class of exceptions."""
     return isinstance(annotation, type) and issubclass(annotation, BaseException)
@@ -159,8 +154,9 @@ class Source:
             return "None"
         if annotation is Ellipsis:
             return "..."
-        if (special := named(SPECIAL, annotation)) is not None:
-            return special
+        for special, name in SPECIAL.items():
+            if annotation is special:  # not every annotation can be hashed
+                return name
         origin = get_origin(annotation)
         if origin is None:
             return self.name(annotation)
@@ -193,8 +189,3 @@ class Source:
             return str(name)
         self.modules.add(module)
         return f"{module}.{name}"
-
-
-def named(names: Mapping[Any, str], annotation: Any) -> str | None:
-    """Return the name of a special annotation, told by identity: not every annotation can be hashed."""
-    return next((name for each, name in names.items() if each is annotation), None)

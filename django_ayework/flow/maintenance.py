@@ -174,12 +174,6 @@ def prune(limit: int = PRUNE_BATCH) -> int:
     return deleted
 
 
-def own_retentions(status: str) -> dict[str, float | None]:
-    """Return the types with a retention of their own for this status, in seconds."""
-    own = {known.name: known.settings.retention for known in registry if known.settings.retention}
-    return {type: kept[status] for type, kept in own.items() if status in kept}
-
-
 def prune_by_type(status: str, usual: float | None, now: datetime, limit: int) -> int:
     """Delete up to ``limit`` works of a status, each type after its own retention or the usual one."""
     left = limit
@@ -197,9 +191,9 @@ def overdue_of_status(
 
     With it comes when the first of them ended, and before which moment works ended that are to be deleted.
     """
-    own = own_retentions(status)
+    own = {known.name: known.settings.retention or {} for known in registry}
     for type, oldest in deletion.types_ended(status):
-        before = kept_since(now, own.get(type, usual))
+        before = kept_since(now, own.get(type, {}).get(status, usual))
         if before is not None and oldest < before:
             yield type, oldest, before
 

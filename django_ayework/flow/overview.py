@@ -328,22 +328,16 @@ def with_history(types: Sequence[TypeFigures], counts: Counts) -> list[TypeFigur
     for span in counts.minutes:
         spans[span.type].append(span)
     return [
-        replace(type, **spread(times[type.type]), **split(spans[type.type], counts.now)) for type in types
+        replace(
+            type,
+            p50=percentile(times[type.type], 0.5),
+            p95=percentile(times[type.type], 0.95),
+            ended=tuple(each.succeeded + each.died for each in minutes),
+            failures=tuple(each.failed + each.died for each in minutes),
+        )
+        for type in types
+        for minutes in [filled_in(spans[type.type], MINUTE, HOUR, counts.now)]
     ]
-
-
-def spread(times: Sequence[float]) -> dict[str, Any]:
-    """Return how long works usually run, and how long nearly all of them do at most."""
-    return {"p50": percentile(times, 0.5), "p95": percentile(times, 0.95)}
-
-
-def split(spans: Sequence[Span], now: datetime) -> dict[str, Any]:
-    """Return ended attempts and failures of each minute of the last hour."""
-    filled = filled_in(spans, MINUTE, HOUR, now)
-    return {
-        "ended": tuple(each.succeeded + each.died for each in filled),
-        "failures": tuple(each.failed + each.died for each in filled),
-    }
 
 
 def first_start(seconds: int, long: timedelta, now: datetime) -> datetime:

@@ -187,13 +187,8 @@ def count_failed(batch: EventBatch[Happened]) -> None:
     count_dead([item for item in batch.items if item.row.status == Status.DEAD], batch.at)
 
 
-def count_expired(batch: EventBatch[Happened]) -> None:
-    """Count works that died as they were past their deadline."""
-    count_dead(batch.items, batch.at)
-
-
 def count_dead(items: Sequence[Happened], at: datetime) -> None:
-    """Count works that died, by the reason."""
+    """Count works that died, by the reason, such as those past their deadline."""
     by_reason = defaultdict[str, list[Happened]](list)
     for item in items:
         by_reason[item.row.reason].append(item)
@@ -246,24 +241,15 @@ def observe_totals(items: Sequence[EventItem], at: datetime) -> None:
         TOTAL.labels(type).observe_all([(at - item.row.queued_at).total_seconds() for item in same])
 
 
-def counting_alone(counter: Any) -> Callable[[EventBatch[Happened]], None]:
-    """Return the receiver that increments a counter, and observes nothing else."""
-
-    def count(batch: EventBatch[Happened]) -> None:
-        add(counter, batch.items)
-
-    return count
-
-
 COUNTED: dict[Kind, Callable[[EventBatch[Any]], None]] = {
     Kind.QUEUED: count_queued,
-    Kind.UNBLOCKED: counting_alone(UNBLOCKED),
+    Kind.UNBLOCKED: lambda batch: add(UNBLOCKED, batch.items),
     Kind.STARTED: count_started,
     Kind.SUCCEEDED: count_succeeded,
     Kind.FAILED: count_failed,
-    Kind.EXPIRED: count_expired,
+    Kind.EXPIRED: lambda batch: count_dead(batch.items, batch.at),
     Kind.DEFERRED: count_deferred,
-    Kind.CANCELLED: counting_alone(CANCELLED),
+    Kind.CANCELLED: lambda batch: add(CANCELLED, batch.items),
 }
 
 # Gauges of the fleet, read from the database for one page.
