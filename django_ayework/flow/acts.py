@@ -12,7 +12,7 @@ from typing import Any
 
 from django_ayework.errors import AyeworkError, BlockerReference, NotRetryable
 from django_ayework.flow import changing
-from django_ayework.flow.retry import retry as retry_one
+from django_ayework.flow.retry import retry
 from django_ayework.flow.termination import cancel_works, complete_work, delete_chains, require_group
 from django_ayework.models import Work
 from django_ayework.rules.states import LIVE, RETRYABLE, WAITING, Status
@@ -45,11 +45,6 @@ class Act:
     statuses: frozenset[Status]
 
 
-def retry(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
-    """Retry dead and cancelled works."""
-    return retry_each(ids)
-
-
 def run_again(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
     """Run successes again, each as a new work."""
     statuses, report = statuses_of(ids), ActReport()
@@ -57,24 +52,9 @@ def run_again(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
     def again(id: str) -> None:
         if statuses.get(id) in RETRYABLE:
             raise NotRetryable(f"expected the work {id} to be a success, but it is {statuses[id]}; retry it.")
-        report.made[id] = retry_one(id, again=True).id
+        report.made[id] = retry(id, again=True).id
 
     return each(ids, again, report)
-
-
-def cancel(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
-    """Cancel works that have not ended."""
-    return ActReport(cancel_works(ids))
-
-
-def run_now(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
-    """Make scheduled works due now, be it that they were delayed or wait for a retry."""
-    return report_of(changing.trigger(ids), "run_at")
-
-
-def complete(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
-    """End works with success, with the parameter ``result`` as their result."""
-    return each(ids, lambda id: complete_work(id, parameters.get("result")))
 
 
 def delete(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
@@ -98,16 +78,6 @@ def kept_for(chain: str, waiter: str) -> str:
         f"expected chains that block no other work, but {chain} blocks the work {waiter}; it was not "
         "deleted. Choose that work too, or delete it first."
     )
-
-
-def change_priority(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
-    """Give works that wait the priority of the parameter ``priority``."""
-    return report_of(changing.change_priority(ids, parameters["priority"]), "priority")
-
-
-def change_queue(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
-    """Move works that wait to the queue of the parameter ``queue``."""
-    return report_of(changing.change_queue(ids, parameters["queue"]), "queue")
 
 
 def report_of(report: changing.ChangeReport, column: str) -> ActReport:
@@ -147,7 +117,7 @@ def retry_each(ids: Sequence[str], again: bool = False) -> ActReport:
         if id in ended and statuses_of([id]).get(id) in LIVE:
             report.revived.append(id)
         else:
-            each([id], partial(retry_one, again=again), report)
+            each([id], partial(retry, again=again), report)
     return report
 
 
@@ -185,14 +155,20 @@ def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
     return list(dead.values_list("id", flat=True))
 
 
-#: The acts by name. Names are stored with bulk actions.
+#: The acts by name. Bulk actions store the name, and the parameters: a ``result``, ``priority`` or ``queue``.
 ACTS: Mapping[str, Act] = {
-    "retry": Act(retry, RETRYABLE),
+    "retry": Act(lambda ids, given: retry_each(ids), RETRYABLE),
     "run_again": Act(run_again, frozenset({Status.SUCCESS})),
-    "cancel": Act(cancel, LIVE),
-    "run_now": Act(run_now, frozenset({Status.SCHEDULED})),
-    "complete": Act(complete, LIVE),
+    "cancel": Act(lambda ids, given: ActReport(cancel_works(ids)), LIVE),
+    "run_now": Act(
+        lambda ids, given: report_of(changing.trigger(ids), "run_at"), frozenset({Status.SCHEDULED})
+    ),
+    "complete": Act(lambda ids, given: each(ids, lambda id: complete_work(id, given.get("result"))), LIVE),
     "delete": Act(delete, frozenset(Status)),
-    "change_priority": Act(change_priority, WAITING),
-    "change_queue": Act(change_queue, WAITING),
+    "change_priority": Act(
+        lambda ids, given: report_of(changing.change_priority(ids, given["priority"]), "priority"), WAITING
+    ),
+    "change_queue": Act(
+        lambda ids, given: report_of(changing.change_queue(ids, given["queue"]), "queue"), WAITING
+    ),
 }
