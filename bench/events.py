@@ -33,11 +33,11 @@ DATABASES = {"postgresql": "postgres", "mysql": "mariadb", "sqlite": "sqlite"}
 def unannounced() -> Iterator[None]:
     """Leave out all that asks for receivers: as if there were no events."""
     with ExitStack() as patches:
-        for name in ("after_commit.has_receivers", "settle.has_receivers"):
+        for name in ("events.has_receivers", "settle.has_receivers"):
             patches.enter_context(mock.patch(f"django_ayework.flow.{name}", lambda kind, type: False))
         for name in ("settle.group_done_has_receivers", "unit_of_work.group_done_has_receivers"):
             patches.enter_context(mock.patch(f"django_ayework.flow.{name}", lambda: False))
-        patches.enter_context(mock.patch("django_ayework.flow.after_commit.announce_starts", lambda: None))
+        patches.enter_context(mock.patch("django_ayework.flow.events.announce_starts", lambda: None))
         patches.enter_context(
             mock.patch("django_ayework.worker.attempt.announce_start", lambda attempt: None)
         )

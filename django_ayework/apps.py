@@ -79,7 +79,7 @@ def connect_doers() -> None:
     from django.db import connections as databases
 
     from django_ayework.doers.base import providers as doing
-    from django_ayework.flow.events import backlog_policy, report
+    from django_ayework.flow.hooks import backlog_policy, report
     from django_ayework.ports import kv
     from django_ayework.store.connections import tidy_connections
     from django_ayework.store.database import clock
@@ -97,7 +97,7 @@ def connect_intake() -> None:
     """Let works skip the queue; a process in which none does need not know how."""
     from collections.abc import Sequence
 
-    from django_ayework.flow import after_commit
+    from django_ayework.flow import enqueue as queueing
     from django_ayework.store.rows import WorkRow
 
     def offer(works: Sequence[WorkRow]) -> None:
@@ -105,4 +105,4 @@ def connect_intake() -> None:
 
         intake.offer(works)
 
-    after_commit.providers.intake = offer
+    queueing.providers.intake = offer

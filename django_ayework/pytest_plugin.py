@@ -25,7 +25,7 @@ def _ayework_present() -> Iterator[None]:
     After each test, undo time travel and end what carries wake-ups, which would keep its connection to the
     test database for some seconds.
     """
-    module = sys.modules.get("django_ayework.flow.after_commit")
+    module = sys.modules.get("django_ayework.flow.enqueue")
     if module is not None:
         module.providers.held_back = True
     yield

@@ -22,7 +22,7 @@ from django_ayework.define.requests import new_uuid7
 from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.acts import ACTS, ActReport
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import wake_workers
 from django_ayework.models import BulkAction
 from django_ayework.rules.durations import later

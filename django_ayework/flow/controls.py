@@ -16,7 +16,7 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import logged, type_error
 from django_ayework.errors import AyeworkError, InvalidOption, WorkerNotFound
 from django_ayework.flow.enqueue import enqueue_one
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import wake_workers
 from django_ayework.flow.startup_checks import hints_on_queues
 from django_ayework.models import WorkControl

@@ -7,33 +7,34 @@ a unit of work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from django.db import connections, transaction
+
 from django_ayework.define.handles import C, G, R
-from django_ayework.define.options import ENQUEUE_OPTIONS, checked
+from django_ayework.define.options import ENQUEUE_OPTIONS, checked, combined
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import WorkType, registry
 from django_ayework.documentation import type_error
-from django_ayework.errors import InvalidWorkId
-from django_ayework.flow.after_commit import (
-    Effects,
-    insert_after_commit,
-    require_immediate_start,
-    start_after_commit,
-)
+from django_ayework.errors import InvalidOption, InvalidWorkId, NotEnqueued
+from django_ayework.flow.events import Effects
 from django_ayework.flow.gates import flush
 from django_ayework.flow.handles import Handle, remember_uncommitted
+from django_ayework.flow.hooks import guarded, report
 from django_ayework.flow.identity import find_originals, leave_existing, place_units, require_identity_fits
 from django_ayework.flow.new_works import NewWork, build_new_works
 from django_ayework.flow.payloads import arguments_for_people
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.identity import require_work_id
-from django_ayework.store.database import in_own_transaction, in_transaction
+from django_ayework.store.database import in_own_transaction, in_transaction, is_manual, on_commit
 from django_ayework.store.insert import insert_works
 from django_ayework.store.rows import WorkRow, find_row, groups_of, statuses_of
+
+#: Works that a message names.
+NAMED = 10
 
 
 def enqueue_one(request: WorkRequest[R, G, C], options: Mapping[str, Any]) -> Handle[R, G, C]:
@@ -174,6 +175,113 @@ def taken_id(own_id: str) -> InvalidWorkId:
     return InvalidWorkId(
         f"expected id= to be a new id, but a work {own_id!r} exists.", id=own_id, code="id-taken"
     )
+
+
+# After the commit
+
+
+def insert_after_commit(
+    rows: Sequence[WorkRow], insert: Callable[[], object], passed: frozenset[str] = frozenset()
+) -> None:
+    """Insert these works once every transaction that is open in this thread has committed.
+
+    The caller's rows may be in any database. A rollback of any of the transactions drops the works. Without a
+    transaction they are inserted at once, and errors are raised. ``passed`` are databases that have
+    committed.
+    """
+    alias = open_transaction(passed)
+    if alias is None:
+        insert()
+    else:
+        transaction.on_commit(partial(go_on, rows, insert, passed | {alias}), using=alias)
+
+
+def go_on(rows: Sequence[WorkRow], insert: Callable[[], object], passed: frozenset[str]) -> None:
+    """Go on after a commit; report an error, as Django would skip the callbacks that follow."""
+    try:
+        insert_after_commit(rows, insert, passed)
+    except Exception as error:
+        report_not_enqueued(rows, error)
+
+
+def open_transaction(passed: frozenset[str]) -> str | None:
+    """Return a database on which this thread is in a transaction whose commit Django will see."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block and not is_manual(connection) and connection.alias not in passed:
+            return connection.alias
+    return None
+
+
+def report_not_enqueued(rows: Sequence[WorkRow], error: Exception) -> None:
+    """Report works that were not inserted, so that they can be enqueued again by hand."""
+    names = [f"{row.id} ({row.type})" for row in rows[:NAMED]]
+    if len(rows) > NAMED:
+        names.append(f"{len(rows) - NAMED} more")
+    message = (
+        f"not enqueued after the commit, enqueue again: {', '.join(names)}: {type(error).__name__}: {error}"
+    )
+    failure = NotEnqueued(message, works=[(row.id, row.type) for row in rows])
+    failure.__cause__ = error
+    report(failure, "commit", "works with on_commit=True were lost")
+
+
+class Providers:
+    """The functions that make first attempts in this process, connected at start-up without an import.
+
+    The row of a work that skips the queue is pending from the start, as any other. A worker may claim it
+    first, and claims it whenever this process cannot start it. ``held_back`` leaves these works to workers,
+    as tests do.
+    """
+
+    intake: Callable[[Sequence[WorkRow]], object] | None = None
+    held_back = False
+
+
+providers = Providers()
+
+
+def require_immediate_start(request: WorkRequest[Any, Any], given: Mapping[str, Any]) -> None:
+    """Raise InvalidOption for a work with ``skip_queue=True`` that cannot start at once in this process."""
+    work_type = registry.find(request.type)
+    if work_type is None or registry.batch(request.type) is not None:
+        raise InvalidOption(
+            f"expected skip_queue=True for works that are run one by one, got {request.type!r}, whose works "
+            "wait for others; leave skip_queue out.",
+            code="skip-queue-refused",
+        )
+    if work_type.settings.doer is not None:
+        raise InvalidOption(
+            f"expected skip_queue=True for works without a doer= of their own, got {request.type!r}: its "
+            "doer limits works in workers only; leave one of the two out.",
+            code="skip-queue-refused",
+        )
+    options: dict[str, Any] = {**combined(given, request.options)}
+    for name in ("run_at", "delay", "blockers"):
+        if options.get(name):
+            raise InvalidOption(
+                f"expected no {name}= for a work that skips the queue, as that starts at once, got: "
+                f"{name}={options[name]!r} for {request.type!r}; leave it out, or enqueue the work with "
+                "skip_queue=False.",
+                code="skip-queue-refused",
+            )
+
+
+def start_after_commit(works: Sequence[WorkRow]) -> None:
+    """Make the first attempts of these works in this process once they are committed.
+
+    A rollback, of a savepoint too, drops them.
+    """
+    if works:
+        on_commit(partial(hand_over, works))
+
+
+def hand_over(works: Sequence[WorkRow]) -> None:
+    """Start works that are committed; in a test, where ``drain`` calls this, they are not."""
+    if providers.intake is not None and not providers.held_back and not in_transaction():
+        guarded(providers.intake, works)
+
+
+# Requests, given as such or by name
 
 
 def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any, Any]:

@@ -1,34 +1,35 @@
-"""Signals, hooks and log context: announcing what happened, after the commit."""
+"""What happens in a transaction, and the effects after its commit: events, notifications, rechecks."""
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
+from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
-
-from django.utils.module_loading import import_string
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
+from django_ayework.define.context import AbortReason
 from django_ayework.define.handles import Kind, WorkEvent
-from django_ayework.define.types import AnyWorkType, registry
-from django_ayework.documentation import logged, type_error
-from django_ayework.doers.base import BacklogPolicy
-from django_ayework.flow.payloads import arguments_for_people
+from django_ayework.define.types import registry
+from django_ayework.flow.hooks import guarded, send
+from django_ayework.flow.notify import (
+    Notification,
+    due_works,
+    ended_works,
+    revoked_works,
+    sender,
+    settled_groups,
+)
+from django_ayework.flow.sending import id_sender, is_delivered
 from django_ayework.flow.states import WaitingState, looked_up, state_of
-from django_ayework.heartbeat import project_code
-from django_ayework.logs import AttemptFacts
-from django_ayework.rules.states import Outcome
+from django_ayework.rules.notifications import Due, Place
+from django_ayework.rules.states import Outcome, Status
 from django_ayework.signals import RobustSignal
-from django_ayework.store.database import clock
+from django_ayework.store.database import clock, in_transaction, on_commit
 from django_ayework.store.rows import WorkRow
-
-logger = logging.getLogger("django_ayework")
 
 SIGNALS: dict[Kind, RobustSignal] = {
     Kind.QUEUED: signals.work_queued,
@@ -129,19 +130,12 @@ def work_event(kind: Kind, row: WorkRow, at: datetime, **extra: Any) -> WorkEven
 def announce_batch(batch: EventBatch[Any]) -> None:
     """Send a batch, then each of its events that has receivers of its own."""
     if signals.batch_announced.receivers:
-        send_batch(batch)
+        send(signals.batch_announced, f"of a batch of {batch.kind}", None, batch=batch)
     types = {item.row.type for item in batch.items}
     if heard := {type for type in types if has_own_receivers(batch.kind, type)}:
         for item in batch.items:
             if item.row.type in heard:
                 announce(batch.event_of(item))
-
-
-def send_batch(batch: EventBatch[Any]) -> None:
-    """Send a batch to the receivers of batches; errors are reported, not raised."""
-    with project_code():
-        responses = signals.batch_announced.send_robust(sender=None, batch=batch)
-    report_raised(responses, f"of a batch of {batch.kind}")
 
 
 #: Starts of attempts that are not sent to the receivers of batches yet. One call of the receivers for each
@@ -164,28 +158,17 @@ def announce_starts() -> None:
         while True:
             items.append(_started.popleft())
     if items:
-        send_batch(EventBatch(Kind.STARTED, clock.now(), items))
+        batch = EventBatch(Kind.STARTED, clock.now(), items)
+        send(signals.batch_announced, f"of a batch of {batch.kind}", None, batch=batch)
 
 
 def announce_refused(row: WorkRow, cause: str) -> None:
     """Announce that the outcome of an attempt came too late: another process had moved the work before."""
-    with project_code():
-        responses = signals.outcome_refused.send_robust(sender=row.type, work_id=row.id, cause=cause)
-    report_raised(responses, "of a refused outcome")
+    send(signals.outcome_refused, "of a refused outcome", row.type, work_id=row.id, cause=cause)
 
 
 def announce(event: WorkEvent) -> None:
     """Send the signal and call the hooks of the type and of the settings; errors are reported, not raised."""
-    announce_signal(event)
-    work_type = registry.find(event.type) if event.type else None
-    hooks = (work_type.settings.on_event if work_type else None, get_settings().on_event)
-    for hook in hooks:
-        if hook is not None:
-            guarded(hook, event)
-
-
-def announce_signal(event: WorkEvent) -> None:
-    """Send the signal of this kind."""
     if event.work is None:
         facts: dict[str, Any] = {"group_id": event.group_id, "value": event.value}
     else:
@@ -193,95 +176,123 @@ def announce_signal(event: WorkEvent) -> None:
     signal, sender = SIGNALS[event.kind], event.type or ""
     if isinstance(event.work, WaitingState) and signal.is_awaited(sender):
         looked_up(event.work)  # here, as it cannot be read in the transaction of a test by an event loop
-    with project_code():
-        responses = signal.send_robust(sender=sender, **facts)
-    report_raised(responses, f"of {event.kind}")
-
-
-def report_raised(responses: Sequence[tuple[Any, Any]], of: str) -> None:
-    """Report what receivers raised."""
-    for receiver, response in responses:
-        if isinstance(response, BaseException):
-            report(response, "hook", f"the receiver {receiver!r} {of} raised")
-
-
-def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
-    """Call a hook, given as a callable or as a dotted path; report an exception and return None."""
-    try:
-        with project_code():
-            return resolved_hook(hook)(*args)
-    except BaseException as error:  # SystemExit too: the thread goes on
-        report(error, "hook", f"the hook {hook!r} raised")
-        return None
-
-
-def report(error: BaseException, phase: str, message: str, brief: bool = False) -> None:
-    """Log an error, send ``error_reported`` and call ``ON_ERROR``; nothing that these raise gets through.
-
-    ``brief`` leaves out the traceback of an error that was logged before and lasts.
-    """
-    logger.error(
-        "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
-        exc_info=None if brief else error,
-    )  # fmt: skip
-    with project_code():
-        signals.error_reported.send_robust(sender=None, error=error, phase=phase)
-    on_error = get_settings().on_error
-    if on_error is not None:
-        try:
-            with project_code():
-                on_error(error, phase)
-        except BaseException:
-            logger.exception("ON_ERROR itself raised. %s", logged("error-not-reported"))
-
-
-def resolved_hook(hook: Any) -> Callable[..., Any]:
-    """Return a hook given as a callable or as a dotted path."""
-    return import_string(hook) if isinstance(hook, str) else hook  # type: ignore[no-any-return]
-
-
-def backlog_policy() -> BacklogPolicy | None:
-    """Return when to call the hook ``ON_BACKLOG``, as the settings say; None for never."""
-    settings = get_settings()
-    if settings.on_backlog is None or settings.backlog_after is None:
-        return None
-    return BacklogPolicy(
-        partial(guarded, settings.on_backlog), settings.backlog_after, settings.backlog_every
-    )
-
-
-def log_hooks(work_type: AnyWorkType) -> list[Any]:
-    """Return the hooks that add to the context: the settings', then the type's own."""
-    general, own = get_settings().log_context, work_type.settings.log_context
-    return [] if general is own is None else [hook for hook in (general, own) if hook is not None]
-
-
-def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, Any]) -> AttemptFacts:
-    """Return what the records of an attempt say; the type's own hook wins over that of the settings.
-
-    A hook that fails is reported and adds nothing. What the type redacts, hooks are not shown.
-    """
-    if not (hooks := log_hooks(work_type)):
-        return AttemptFacts(row.id, row.type, row.attempt, row.group)
-    context: dict[str, Any] = {}
+    send(signal, f"of {event.kind}", sender, **facts)
+    work_type = registry.find(event.type) if event.type else None
+    hooks = (work_type.settings.on_event if work_type else None, get_settings().on_event)
     for hook in hooks:
-        shown = dict(arguments_for_people(work_type, arguments))
-        context.update(context_from(hook, shown, row.type))
-    return AttemptFacts(id=row.id, type=row.type, attempt=row.attempt, group=row.group, context=context)
+        if hook is not None:
+            guarded(hook, event)
 
 
-def context_from(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]:
-    """Return what one hook adds to the context; nothing when it fails, which is reported."""
-    try:
-        added = resolved_hook(hook)(input, type)
-        if added is None:
-            return {}
-        if not isinstance(added, Mapping):
-            raise type_error(
-                "log-context-answer",
-                f"expected log_context to answer with a mapping of names to values, got: {added!r}.",
-            )
-        return {str(name): value for name, value in added.items()}
-    except BaseException as error:
-        report(error, "hook", f"the hook {hook!r} for the log context of {type} failed")
-        return {}
+#: A later start is published this long ahead. Each worker knows by its own interval whether it would poll too
+#: late.
+FORESEEN = timedelta(hours=1)
+#: What an event has besides its work.
+NOTHING_ELSE: Mapping[str, Any] = {}
+
+
+class Effects:
+    """Collects the effects of a transaction; they are carried out in order once it has committed."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        #: What happened to works, and then the groups that have settled by that.
+        self.batches: list[EventBatch[Any]] = []
+        self.group_events: list[WorkEvent] = []
+        self._is_carried_out = False
+        #: Where works became due, how many, and when the first of the others will be.
+        self.places: set[Place] = set()
+        #: The ids of works that are delivered instead, by queue.
+        self.delivered: dict[str, list[str]] = {}
+        self.due_works = 0
+        self.start: datetime | None = None
+        #: Works, groups and chains that have ended.
+        self.ended: list[str] = []
+        self.after: list[Callable[[], object]] = []
+        #: Works taken from the workers that run them, each with the reason.
+        self.revoked: dict[str, AbortReason] = {}
+
+    def queued(self, rows: Sequence[WorkRow]) -> None:
+        """Record works that were queued: new ones, or one that starts over."""
+        for row in rows:
+            self.awaits_worker(row)
+        heard = {type for type in {row.type for row in rows} if has_receivers(Kind.QUEUED, type)}
+        if heard:
+            self._batch(Kind.QUEUED).items.extend(Happened(row) for row in rows if row.type in heard)
+
+    def awaits_worker(self, row: WorkRow) -> None:
+        """Record a work that workers may claim now, or later."""
+        if row.status == Status.PENDING and get_settings().queues and is_delivered(row.queue, row.type):
+            self.delivered.setdefault(row.queue, []).append(row.id)
+        elif row.status == Status.PENDING:
+            self.places.add((row.queue, row.type))
+            self.due_works += 1
+        elif row.status == Status.SCHEDULED and (self.start is None or row.run_at < self.start):
+            self.start = row.run_at if row.run_at - self.now < FORESEEN else self.start
+
+    def happened(
+        self,
+        kind: Kind,
+        row: WorkRow,
+        seconds: float | None = None,
+        outcome: Outcome | None = None,
+        extra: Mapping[str, Any] = NOTHING_ELSE,
+    ) -> None:
+        """Record an event of a work; see :class:`Happened`."""
+        if has_receivers(kind, row.type):
+            self._batch(kind).items.append(Happened(row, seconds, outcome, extra))
+
+    def _batch(self, kind: Kind) -> HappenedBatch:
+        """Return the batch that the next event of this kind belongs to."""
+        last = self.batches[-1] if self.batches else None
+        if isinstance(last, HappenedBatch) and last.kind is kind:
+            return last
+        batch = HappenedBatch(kind, self.now)
+        self.batches.append(batch)
+        return batch
+
+    def group_done(self, group_id: str, value: Any) -> None:
+        """Record that a group has settled."""
+        event = WorkEvent(kind=Kind.GROUP_DONE, group_id=group_id, at=self.now, value=value)
+        self.group_events.append(event)
+
+    def release_on_commit(self) -> None:
+        """Carry everything out after the commit; a rollback (of a savepoint too) drops it."""
+        notifies = self.places or self.start or self.ended or self.delivered
+        events = self.batches or self.group_events
+        if notifies or events or self.after or self.revoked:
+            on_commit(self.carry_out)
+
+    def carry_out(self) -> None:
+        """Notify this process and others, announce events, then recheck waiters."""
+        self.send_notifications()
+        for revoke in revoked_works.listeners() if self.revoked else ():
+            guarded(revoke, self.revoked)
+        announce_starts()
+        for batch in self.batches:
+            announce_batch(batch)
+        for event in self.group_events:
+            announce(event)
+        for listener in settled_groups.listeners() if self.group_events else ():
+            guarded(listener, [event.group_id for event in self.group_events])
+        for effect in self.after:
+            guarded(effect)
+
+    def carry_out_once(self) -> None:
+        """Carry out the effects of a commit that got no answer, unless that was done."""
+        if not self._is_carried_out:
+            self._is_carried_out = True
+            self.carry_out()
+
+    def send_notifications(self) -> None:
+        """Notify workers and waiting callers; in a test, where ``drain`` calls this, nothing is committed."""
+        start = None if self.start is None else self.start.timestamp()
+        due = Due(frozenset(self.places), start, self.due_works)
+        if self.places or start is not None:
+            due_works.publish(due)
+        if self.ended:
+            ended_works.publish(self.ended)
+        if not in_transaction():
+            sender.publish(Notification(due, self.ended, self.revoked))
+            if self.delivered:
+                id_sender.push(self.delivered)

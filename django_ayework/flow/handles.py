@@ -31,7 +31,7 @@ from django_ayework.errors import (
     WorkFailed,
     WorkNotFound,
 )
-from django_ayework.flow.after_commit import note_waiting
+from django_ayework.flow.hooks import note_waiting
 from django_ayework.flow.notify import ended_works, receives_remote, subscribe_ended
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_chain_state, find_state

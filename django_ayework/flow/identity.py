@@ -18,7 +18,7 @@ from django_ayework.define.requests import GATE_TYPE, providers
 from django_ayework.define.types import registry
 from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidWorkId, NotRetryable
-from django_ayework.flow.after_commit import Effects
+from django_ayework.flow.events import Effects
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import codec_of
 from django_ayework.rules.durations import seconds
@@ -129,20 +129,26 @@ def find_originals(new_works: Sequence[NewWork]) -> dict[str, str]:
 
     Must run in the transaction that inserts the others.
     """
-    keyed = {new_work.row.id: new_work for new_work in new_works if new_work.dedup is not None}
+    keyed = {
+        new_work.row.id: (new_work.row.type, new_work.dedup)
+        for new_work in new_works
+        if new_work.dedup is not None
+    }
     if not keyed:
         return {}
     now = clock.now()
-    lock_keys({("dedup", *key_of(new_work)) for new_work in keyed.values()}, now + LOCKS_KEPT)
-    stored = stored_matches(keyed.values(), now)
+    pairs: dict[str, Pair] = {id: (type, dedup.key) for id, (type, dedup) in keyed.items()}
+    lock_keys({("dedup", *pair) for pair in pairs.values()}, now + LOCKS_KEPT)
+    stored = stored_matches(keyed, now)
     # Works of the list that have a key in common: one that exists already is not new for the others.
-    shared = Counter(map(key_of, keyed.values()))
-    known = statuses_of(id for id, new_work in keyed.items() if shared[key_of(new_work)] > 1)
+    shared = Counter(pairs.values())
+    known = statuses_of(id for id, pair in pairs.items() if shared[pair] > 1)
     found: dict[str, str] = {}
     fresh: dict[Pair, list[str]] = defaultdict(list)
-    for id, new_work in keyed.items():
-        earlier = fresh[key_of(new_work)]
-        match = newest_allowed(earlier, dedup_of(new_work)) or stored.get(id)
+    for id, (_, dedup) in keyed.items():
+        earlier = fresh[pairs[id]]  # none of these has ended, and none is out of a window
+        newest = (other for other in reversed(earlier) if other not in excluded(dedup))
+        match = next(newest, stored.get(id))
         if match is not None:
             found[id] = match
         elif id not in known:
@@ -150,49 +156,32 @@ def find_originals(new_works: Sequence[NewWork]) -> dict[str, str]:
     return found
 
 
-def key_of(new_work: NewWork) -> Pair:
-    """Return the type and key within which works are the same."""
-    return new_work.row.type, dedup_of(new_work).key
-
-
-def dedup_of(new_work: NewWork) -> Dedup:
-    """Return the deduplication of a work that has one."""
-    return cast(Dedup, new_work.dedup)
-
-
-def stored_matches(new_works: Iterable[NewWork], now: datetime) -> dict[str, str]:
+def stored_matches(keyed: Mapping[str, tuple[str, Dedup]], now: datetime) -> dict[str, str]:
     """Return by id the matches in the database; works with the same search share a statement."""
-    by_search: dict[Search, list[NewWork]] = defaultdict(list)
-    for new_work in new_works:
-        by_search[search_of(new_work, now)].append(new_work)
+    by_search: dict[Search, dict[str, str]] = defaultdict(dict)
+    for id, (type, dedup) in keyed.items():
+        by_search[search_of(type, dedup, now)][id] = dedup.key
     found: dict[str, str] = {}
-    for search, some in by_search.items():
-        matches = newest_matches(search, sorted({dedup_of(new_work).key for new_work in some}))
-        found.update(
-            (new_work.row.id, matches[key]) for new_work in some if (key := dedup_of(new_work).key) in matches
-        )
+    for search, keys in by_search.items():
+        matches = newest_matches(search, sorted({*keys.values()}))
+        found.update((id, matches[key]) for id, key in keys.items() if key in matches)
     return found
 
 
-def search_of(new_work: NewWork, now: datetime) -> Search:
+def search_of(type: str, dedup: Dedup, now: datetime) -> Search:
     """Return the conditions of a match. A window that is longer than time is none."""
-    dedup, since = dedup_of(new_work), None
+    since = None
     if dedup.window is not None:
         try:
             since = now - timedelta(seconds=seconds(dedup.window, "window"))
         except OverflowError:
             since = None
-    return Search(new_work.row.type, dedup.scope, since, excluded(dedup))
+    return Search(type, dedup.scope, since, excluded(dedup))
 
 
 def excluded(dedup: Dedup) -> tuple[str, ...]:
     """Return the ids that are no match, as Dedup has normalised them."""
     return cast("tuple[str, ...]", dedup.exclude)
-
-
-def newest_allowed(ids: Sequence[str], dedup: Dedup) -> str | None:
-    """Return the newest match among new works: none of these has ended, and none is out of a window."""
-    return next((id for id in reversed(ids) if id not in excluded(dedup)), None)
 
 
 # By unit: of each type there is one live work per unit.

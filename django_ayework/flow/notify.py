@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.define.context import AbortReason
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.sending import Sender, push_staged
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
@@ -190,6 +190,7 @@ class NotificationSender(Sender[Notification]):
     """Sends notifications to other processes."""
 
     thread_name = "ayework-sender"
+    batch_type = Batch
     failure = "pubsub", "other processes could not be notified, and will poll"
 
     def reset(self) -> None:
@@ -198,10 +199,6 @@ class NotificationSender(Sender[Notification]):
         #: The name by which this process knows its own messages.
         self.origin = secrets.token_hex(6)
         self._numbers = count()
-
-    def empty_batch(self) -> Batch:
-        """See Sender.empty_batch()."""
-        return Batch()
 
     def publish(self, notification: Notification) -> None:
         """Send a notification soon, unless no other process can receive it."""

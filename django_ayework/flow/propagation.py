@@ -10,7 +10,7 @@ from typing import Any
 
 from django_ayework.define.types import AnyWorkType
 from django_ayework.documentation import type_error
-from django_ayework.flow.events import guarded, report
+from django_ayework.flow.hooks import guarded, report
 from django_ayework.flow.payloads import arguments_for_people, decode_options, headers_of
 from django_ayework.flow.states import gate_of
 from django_ayework.propagation import (

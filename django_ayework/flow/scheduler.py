@@ -21,7 +21,7 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import ImproperWork
 from django_ayework.flow.enqueue import enqueue_one
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.schedules import NO_FAILURE, TICK, due_moment, midnight, timing_of
 from django_ayework.heartbeat import project_code
 from django_ayework.models import Schedule

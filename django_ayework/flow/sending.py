@@ -17,7 +17,7 @@ from django.db import connections
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.ports.queue import get_queue
 from django_ayework.rules.controls import DEFAULT_WEIGHT, TypeControl
 from django_ayework.store.sessions import engine_session
@@ -58,8 +58,9 @@ class Sender(ABC, Generic[N]):
     raises, and nothing is sent twice: other processes poll now and then.
     """
 
-    #: The name of the thread; the phase and the report of a failure.
+    #: The name of the thread; the class of batches; the phase and the report of a failure.
     thread_name: ClassVar[str]
+    batch_type: ClassVar[type[Any]]
     failure: ClassVar[tuple[str, str]]
 
     def __init__(self) -> None:
@@ -68,17 +69,13 @@ class Sender(ABC, Generic[N]):
         atexit.register(self.flush)
 
     @abstractmethod
-    def empty_batch(self) -> Pending[N]:
-        """Return a batch with nothing in it."""
-
-    @abstractmethod
     def transmit(self, batch: Any) -> None:
         """Send a batch, or raise what keeps it from being sent."""
 
     def reset(self) -> None:
         """Begin anew, as in a forked process: the thread is that of its parent."""
         self._changed = threading.Condition(threading.Lock())
-        self._batch = self.empty_batch()
+        self._batch: Pending[N] = self.batch_type()
         self._thread: threading.Thread | None = None
         self._next_at = float("-inf")  # when a message may be sent, had all before kept their intervals
         self._is_failing = False
@@ -92,7 +89,7 @@ class Sender(ABC, Generic[N]):
     def flush(self) -> None:
         """Send the rest, as the process ends."""
         with self._changed:
-            batch, self._batch = self._batch, self.empty_batch()
+            batch, self._batch = self._batch, self.batch_type()
         if batch:
             self._send(batch)
 
@@ -130,7 +127,7 @@ class Sender(ABC, Generic[N]):
 
     def _take(self, now: float) -> Pending[N]:
         """Return the batch to send now; the caller has the lock."""
-        batch, self._batch = self._batch, self.empty_batch()
+        batch, self._batch = self._batch, self.batch_type()
         interval = FLOOD_INTERVAL if batch.is_flood else INTERVAL
         self._next_at = max(self._next_at, now) + interval
         return batch
@@ -230,11 +227,8 @@ class IdSender(Sender[Ids]):
     """Pushes ids to the Queues of their queues."""
 
     thread_name = "ayework-delivery-sender"
+    batch_type = IdBatch
     failure = "queue", "ids could not be delivered, and workers will find their works in the table"
-
-    def empty_batch(self) -> IdBatch:
-        """See Sender.empty_batch()."""
-        return IdBatch()
 
     def push(self, ids: Ids) -> None:
         """Push ids soon."""

@@ -18,8 +18,13 @@ from django.db import InterfaceError, OperationalError
 from django_ayework.define.handles import Kind, WorkEvent
 from django_ayework.define.types import registry
 from django_ayework.errors import InvalidInstruction
-from django_ayework.flow.after_commit import Effects
-from django_ayework.flow.events import EventBatch, group_done_has_receivers, has_receivers, work_event
+from django_ayework.flow.events import (
+    Effects,
+    EventBatch,
+    group_done_has_receivers,
+    has_receivers,
+    work_event,
+)
 from django_ayework.flow.gates import flush
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.unit_of_work import UnitOfWork

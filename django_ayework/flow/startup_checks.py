@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pkgutil
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented
 from django_ayework.errors import did_you_mean
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias, connection, in_transaction
 from django_ayework.store.lanes import lanes_with_work
@@ -38,6 +39,8 @@ DEFAULT_QUEUE = "default"
 #: The length of the column for the version of a worker.
 VERSION_LENGTH = 40
 
+#: What a module that defines works has in its source.
+MENTIONED = re.compile(rb"django_ayework")
 DECORATORS = frozenset({"work", "batch_work"})
 #: Directories of installed packages, which the project does not write itself.
 INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -220,7 +223,7 @@ def unloaded_modules() -> Iterator[UnloadedModule]:
             if module in seen or module in sys.modules:
                 continue
             seen.add(module)
-            if works := works_in(file):
+            if works := decorated(parsed(file, MENTIONED)):
                 yield UnloadedModule(module, app, tuple(works))
 
 
@@ -260,17 +263,15 @@ def is_passed_over(module: str) -> bool:
     )
 
 
-def works_in(file: Path) -> list[str]:
-    """Return the functions of a file that are decorated as works; none for a file that cannot be read."""
+def parsed(file: Path, mentioned: re.Pattern[bytes]) -> ast.Module:
+    """Return the syntax of a file in which this is mentioned; an empty module if it cannot be read."""
     try:
         source = file.read_bytes()
-        if b"django_ayework" not in source:
-            return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return decorated(ast.parse(source))
+            return ast.parse(source if mentioned.search(source) else b"")
     except (OSError, SyntaxError, ValueError):
-        return []
+        return ast.parse(b"")
 
 
 def decorated(tree: ast.Module) -> list[str]:

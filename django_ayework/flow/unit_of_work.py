@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 from django_ayework.conf import get_settings
 from django_ayework.define.requests import GateRequest
 from django_ayework.errors import ChainNotFound
-from django_ayework.flow.after_commit import Effects
-from django_ayework.flow.events import group_done_has_receivers
+from django_ayework.flow.events import Effects, group_done_has_receivers
 from django_ayework.flow.identity import leave_existing, one_per_id, place_units
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import decode_value, release_ids
@@ -111,14 +110,10 @@ class GroupChanges:
         self.deltas[group_id].open += count
         self.deltas[group_id].total += count
 
-    def member_ended(self, group_id: str, dead: bool) -> None:
-        """Note that a member has ended."""
-        self.deltas[group_id].open -= 1
-        self.deltas[group_id].dead += dead
-
-    def members_succeeded(self, group_id: str, count: int) -> None:
-        """Note that members have ended well."""
+    def members_ended(self, group_id: str, count: int = 1, dead: int = 0) -> None:
+        """Note that members have ended."""
         self.deltas[group_id].open -= count
+        self.deltas[group_id].dead += dead
 
     def member_reopened(self, group_id: str, was_dead: bool) -> None:
         """Note that an ended member is live again."""
@@ -229,7 +224,7 @@ class UnitOfWork:
         if row.id in self.waiters:
             self.unresolved.add(row.id)
         if row.group_id is not None:
-            self.groups.member_ended(row.group_id, status is Status.DEAD)
+            self.groups.members_ended(row.group_id, dead=status is Status.DEAD)
         elif group_done_has_receivers():
             self.effects.group_done(row.id, readable_result(row))
 
@@ -248,7 +243,7 @@ class UnitOfWork:
         groups = Counter(row.group_id for row in rows)
         for group_id, number in groups.items():
             if group_id is not None:
-                self.groups.members_succeeded(group_id, number)
+                self.groups.members_ended(group_id, number)
 
     def reopened(self, row: WorkRow, was_dead: bool) -> None:
         """Note that an ended work is live again."""
@@ -350,7 +345,11 @@ def blocked(
     ends = {**chain_ends(wanted), **dict.fromkeys(wanted.intersection(continuing), Status.PENDING)}
     if not released:
         require_chains(new_works, {new_work.row.id for new_work in new_works}.union(ends))
-    watches = {new_work.row.id: watched(new_work, ends) for new_work in new_works if new_work.blockers}
+    watches = {
+        new_work.row.id: tuple(Watch(id, True, success_or_open(ends.get(id))) for id in new_work.blockers)
+        for new_work in new_works
+        if new_work.blockers
+    }
     return [waiting(new_work, watches.get(new_work.row.id, ())) for new_work in new_works], watches
 
 
@@ -366,26 +365,20 @@ def require_chains(new_works: Sequence[NewWork], known: set[str]) -> None:
                 )
 
 
-def watched(new_work: NewWork, ends: dict[str, Status]) -> tuple[Watch, ...]:
-    """Return what a work watches, with the outcomes of chains that have succeeded.
+def success_or_open(status: Status | None) -> str:
+    """Return the outcome with which a work or chain is watched: of a success, or none yet.
 
-    A chain that has ended otherwise may be retried in another transaction right now: the recheck decides.
+    What has ended otherwise may be retried in another transaction right now: the recheck decides.
     """
-    succeeded = {id for id in new_work.blockers if ends.get(id) is Status.SUCCESS}
-    return tuple(Watch(id, True, str(Status.SUCCESS) if id in succeeded else "") for id in new_work.blockers)
+    return str(Status.SUCCESS) if status is Status.SUCCESS else ""
 
 
-def watched_by_gates(gates: Iterable[GateRequest[Any]], private: Collection[str]) -> Watches:
-    """Return what gates watch, with the outcomes of works that have succeeded, as for blockers.
-
-    Works that are ``private`` to the transaction need no query: they cannot have run yet.
-    """
-    watched = {gate.id: gate.watched for gate in gates}
-    statuses = statuses_of({id for ids in watched.values() for id in ids if id not in private})
-    succeeded = {id for id, status in statuses.items() if status is Status.SUCCESS}
+def watched_by_gates(gates: Sequence[GateRequest[Any]], private: Collection[str]) -> Watches:
+    """Return what gates watch. Works that are ``private`` to the transaction cannot have run: no query."""
+    statuses = statuses_of({id for gate in gates for id in gate.watched if id not in private})
     return {
-        gate: tuple(Watch(id, outcome=str(Status.SUCCESS) if id in succeeded else "") for id in ids)
-        for gate, ids in watched.items()
+        gate.id: tuple(Watch(id, outcome=success_or_open(statuses.get(id))) for id in gate.watched)
+        for gate in gates
     }
 
 

@@ -27,10 +27,10 @@ from django_ayework.define.requests import WorkRequest
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
-from django_ayework.flow.after_commit import report_all_unhandled
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.gates import recheck_leftovers
+from django_ayework.flow.hooks import report_all_unhandled
 from django_ayework.flow.maintenance import expire_gates
 from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.notify import settled_groups

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.sending import is_limited, may_be_delivered
 from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules.controls import Controls, Scope

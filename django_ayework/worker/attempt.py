@@ -27,14 +27,8 @@ from django_ayework.define.types import INPUT, AnyWorkType, BatchItem, registry
 from django_ayework.documentation import type_error
 from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
 from django_ayework.flow.context_services import EngineServices, assignment_of
-from django_ayework.flow.events import (
-    announce_start,
-    attempt_facts,
-    has_own_receivers,
-    log_hooks,
-    report,
-    resolved_hook,
-)
+from django_ayework.flow.events import announce_start, has_own_receivers
+from django_ayework.flow.hooks import attempt_facts, log_hooks, report, resolved_hook
 from django_ayework.flow.outcomes import retry_input_of, success_of_value, unknown_text
 from django_ayework.flow.payloads import read_input
 from django_ayework.flow.propagation import AttemptOfRows

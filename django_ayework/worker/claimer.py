@@ -19,7 +19,7 @@ from django.db import Error
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import receives_remote
 from django_ayework.flow.sending import push_staged
 from django_ayework.rules.controls import Controls, Scope

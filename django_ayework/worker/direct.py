@@ -20,7 +20,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.requests import new_uuid7
 from django_ayework.documentation import logged
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import revoked_works
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Controls, capped

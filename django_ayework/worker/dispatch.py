@@ -15,7 +15,7 @@ from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.define.types import AnyBatchType, BatchType, registry
 from django_ayework.doers import Doer, TellsRoom
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.rules.controls import Controls, allocated, capped
 from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts

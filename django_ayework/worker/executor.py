@@ -18,7 +18,7 @@ from django_ayework.compat import has_thread
 from django_ayework.define.requests import watch
 from django_ayework.define.types import registry
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
 from django_ayework.worker.attempt import Ended, arun, escaped, run

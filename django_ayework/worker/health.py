@@ -17,7 +17,7 @@ from django.db import connections
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.startup_checks import project_version, require_usable_database
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.models import WorkerProcess

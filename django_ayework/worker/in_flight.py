@@ -15,7 +15,7 @@ from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.documentation import logged
 from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import publish_released
 from django_ayework.flow.payloads import StoredOptions, decode_options
 from django_ayework.rules.durations import later

@@ -14,7 +14,7 @@ from django.db import Error, connections
 from django_ayework.compat import blocks_of, frames_of_thread, set_async_exception
 from django_ayework.define.context import AbortSignal
 from django_ayework.documentation import logged
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.store.connections import defuse, has_connected, left_behind
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from asgiref.sync import async_to_sync
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
-from django_ayework.flow.events import backlog_policy, report, resolved_hook
+from django_ayework.flow.hooks import backlog_policy, report, resolved_hook
 from django_ayework.flow.settle import Success
 from django_ayework.flow.states import state_of
 from django_ayework.heartbeat import project_code

@@ -15,12 +15,12 @@ from django.db import Error, connections
 
 from django_ayework.conf import get_settings
 from django_ayework.define.schedules import schedules
-from django_ayework.flow.after_commit import report_unhandled
 from django_ayework.flow.bulk import carry_out
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.controls import queue_continuous
-from django_ayework.flow.events import announce_starts, report
+from django_ayework.flow.events import announce_starts
 from django_ayework.flow.gates import recheck_leftovers
+from django_ayework.flow.hooks import report, report_unhandled
 from django_ayework.flow.maintenance import PRUNE_BATCH, expire_gates, prune, reclaim, sweep_page
 from django_ayework.flow.notify import publish_released, settled_groups
 from django_ayework.flow.scheduler import IDLE, fire_due

@@ -20,7 +20,8 @@ from django.utils.timezone import localtime
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.events import announce_refused, report
+from django_ayework.flow.events import announce_refused
+from django_ayework.flow.hooks import report
 from django_ayework.flow.outcomes import as_failure
 from django_ayework.flow.payloads import decode_options
 from django_ayework.flow.settle import Locked, Report, Settlement, Success, locked_for, settle

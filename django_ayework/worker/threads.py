@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError, connections
 
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.database import connection
 from django_ayework.store.sessions import engine_session

@@ -20,7 +20,7 @@ from django_ayework.define.plans import forgetting, root_of
 from django_ayework.define.types import AnyWorkType
 from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.settle import Settlement, settle_here, was_settled
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import defuse

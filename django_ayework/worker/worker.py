@@ -21,7 +21,7 @@ from django_ayework.define.requests import new_uuid7
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented, logged
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.events import report
+from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import close_idle, listening_thread, revoked_works
 from django_ayework.flow.outcomes import is_parked
 from django_ayework.flow.startup_checks import text_of_small_pool

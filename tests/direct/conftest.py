@@ -36,12 +36,12 @@ def stage(consistent: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def intake(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
-    from django_ayework.flow import after_commit
+    from django_ayework.flow import enqueue as queueing
     from django_ayework.worker import direct as module
 
     fresh = module.Intake()
     monkeypatch.setattr(module, "intake", fresh)
-    monkeypatch.setattr(after_commit.providers, "held_back", False)
+    monkeypatch.setattr(queueing.providers, "held_back", False)
     yield fresh
     stage.go.set()
     assert fresh.stop()

@@ -66,8 +66,8 @@ def test_when_it_is_killed_a_worker_finishes_the_work(env, tmp_path, type):
 def test_when_it_is_killed_before_the_start_a_worker_makes_the_first_attempt(env, tmp_path):
     (tmp_path / "go").touch()
     source = """
-from django_ayework.flow import after_commit
-after_commit.providers.intake = lambda works: os.kill(os.getpid(), 9)
+from django_ayework.flow import enqueue as queueing
+queueing.providers.intake = lambda works: os.kill(os.getpid(), 9)
 enqueue(at(place=place), skip_queue=True)
 """
     with process(env, tmp_path, source) as victim:

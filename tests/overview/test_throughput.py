@@ -14,7 +14,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from django_ayework import Abort, Context, Defer, Retry, Worker, enqueue, enqueue_many, work
-from django_ayework.flow import after_commit
+from django_ayework.flow import enqueue as queueing
 from django_ayework.flow.maintenance import prune
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Throughput, WorkerProcess
@@ -196,7 +196,7 @@ def intake(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
     fresh = direct.Intake()
     monkeypatch.setattr(direct, "intake", fresh)
-    monkeypatch.setattr(after_commit.providers, "held_back", False)
+    monkeypatch.setattr(queueing.providers, "held_back", False)
     yield fresh
     assert fresh.stop()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_ayework import dependency, enqueue, enqueue_many
-from django_ayework.flow import after_commit
+from django_ayework.flow import enqueue as queueing
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
@@ -176,7 +176,7 @@ def intake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Let works skip the queue."""
     fresh = module.Intake()
     monkeypatch.setattr(module, "intake", fresh)
-    monkeypatch.setattr(after_commit.providers, "held_back", False)
+    monkeypatch.setattr(queueing.providers, "held_back", False)
     yield fresh
     assert fresh.stop()
 

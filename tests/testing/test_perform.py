@@ -12,7 +12,7 @@ from django.test import TestCase, TransactionTestCase
 from django_ayework import Abort, Context, Defer, NotEncodable, Retry, WorkState, enqueue, work
 from django_ayework.define.instructions import Queue, Result, Void
 from django_ayework.errors import InvalidInstruction
-from django_ayework.flow import after_commit
+from django_ayework.flow import enqueue as queueing
 from django_ayework.models import Work
 from django_ayework.signals import work_succeeded
 from django_ayework.testing import (
@@ -164,10 +164,10 @@ class WorkerTest(TransactionTestCase):
 class DirectTest(TestCase):
     def setUp(self) -> None:
         """Be without pytest's fixtures, which hold such works back."""
-        after_commit.providers.held_back = False
+        queueing.providers.held_back = False
         self.offered = []
-        self.intake, after_commit.providers.intake = after_commit.providers.intake, self.offered.append
-        self.addCleanup(setattr, after_commit.providers, "intake", self.intake)
+        self.intake, queueing.providers.intake = queueing.providers.intake, self.offered.append
+        self.addCleanup(setattr, queueing.providers, "intake", self.intake)
 
     def test_drain_makes_the_first_attempt(self) -> None:
         with self.captureOnCommitCallbacks(execute=True):

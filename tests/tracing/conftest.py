@@ -31,11 +31,11 @@ def registered() -> Iterator[Callable[[Any], Any]]:
 @pytest.fixture
 def intake(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
-    from django_ayework.flow import after_commit
+    from django_ayework.flow import enqueue as queueing
     from django_ayework.worker import direct
 
     fresh = direct.Intake()
     monkeypatch.setattr(direct, "intake", fresh)
-    monkeypatch.setattr(after_commit.providers, "held_back", False)
+    monkeypatch.setattr(queueing.providers, "held_back", False)
     yield
     assert fresh.stop()

@@ -8,10 +8,8 @@ from __future__ import annotations
 import ast
 import logging
 import re
-import warnings
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
 from django.apps import apps
 
@@ -51,28 +49,13 @@ def register_all(module: str) -> None:
 
 def found_modules() -> Iterator[str]:
     """Yield the modules of apps that take ``task`` from a framework, except tests and migrations."""
-    from django_ayework.flow.startup_checks import modules_below
+    from django_ayework.flow.startup_checks import module_level, modules_below, parsed
 
     for config in apps.get_app_configs():
         if config.name.partition(".")[0] not in ("django", "django_ayework", "django_tasks"):
             for module, file in modules_below(config.name, config.path):
-                if declares_tasks(file):
+                if any(map(takes_tasks, module_level(parsed(file, MENTIONED)))):
                     yield module
-
-
-def declares_tasks(file: Path) -> bool:
-    """Tell whether a file imports a framework of tasks when it is imported itself."""
-    from django_ayework.flow.startup_checks import module_level
-
-    try:
-        source = file.read_bytes()
-        if not MENTIONED.search(source):
-            return False
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return any(map(takes_tasks, module_level(ast.parse(source))))
-    except (OSError, SyntaxError, ValueError):
-        return False
 
 
 def takes_tasks(node: ast.AST) -> bool:
