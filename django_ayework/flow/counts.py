@@ -8,14 +8,14 @@ from datetime import datetime
 from itertools import islice
 
 from django_ayework.define.handles import WorkCount
-from django_ayework.flow.explain import GONE_AFTER
+from django_ayework.flow.explain import live_workers
 from django_ayework.flow.overview import COUNTED_IN_ALL, MOST_LANES, longest_wait, pending_counts, works_in
 from django_ayework.rules.figures import MOST_COUNTED
 from django_ayework.rules.states import TERMINAL, Status
 from django_ayework.store import backlog, deletion
 from django_ayework.store.backlog import Depth
 from django_ayework.store.database import clock, sync_only
-from django_ayework.store.lanes import Lane, processes_seen_since
+from django_ayework.store.lanes import Lane
 
 #: Types whose ended works are counted.
 MOST_TYPES = 200
@@ -101,7 +101,7 @@ def fleet_figures() -> FleetFigures:
         waiting=waiting,
         ages=ages_of([*waiting, *backlog.overdue_depths(now, MOST_COUNTED)], now),
         by_status=by_status,
-        workers=len(processes_seen_since(now - GONE_AFTER)),
+        workers=len(live_workers(now)),
     )
 
 

@@ -104,11 +104,10 @@ def decide_waiters(unit_of_work: UnitOfWork, waiters: Mapping[str, WaiterRow], u
     moving = [id for id, decision in decided.items() if undone or decision is not Decision.WAIT]
     rows = find_rows(moving)
     ordered = [rows[id] for id in sorted(rows)]
-    moves = [move for row in ordered if (move := move_of(row, decided[row.id], unit_of_work.now))]
-    moved = transitions.apply([move.transition for move in moves])
-    for move in moves:
-        if move.transition.id in moved:
-            move.follow_up(unit_of_work, move)
+    make_moves(
+        unit_of_work,
+        [move for row in ordered if (move := move_of(row, decided[row.id], unit_of_work.now))],
+    )
 
 
 def decision_of(waiter: WaiterRow) -> Decision:
@@ -129,6 +128,15 @@ class Move:
     new_works: tuple[NewWork, ...] = ()
 
 
+def make_moves(unit_of_work: UnitOfWork, moves: Sequence[Move]) -> set[str]:
+    """Write the transitions of waiters, and record what follows from those that are won; return their ids."""
+    moved = transitions.apply([move.transition for move in moves])
+    for move in moves:
+        if move.row.id in moved:
+            move.follow_up(unit_of_work, move)
+    return moved
+
+
 def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
     """Return the move of a waiting work that follows from a decision, if there is one.
 
@@ -138,8 +146,7 @@ def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
     if row.status == Status.BLOCKED and decision is Decision.FIRE:
         return fire(row, now) if row.type == GATE_TYPE else unblock(row, now)
     if row.status == Status.BLOCKED and decision is Decision.NEVER:
-        end = ending(row, now, Status.DEAD, Reason.UNSATISFIABLE, unmet_text(row.id))
-        return Move(row, end, close_unopened)
+        return dying(row, now, Reason.UNSATISFIABLE, unmet_text(row.id))
     if row.reason == Reason.UNSATISFIABLE and decision is not Decision.NEVER:
         return Move(row, waiting_again(row, now), reopen)
     return None
@@ -157,9 +164,10 @@ def fire(row: WorkRow, now: datetime) -> Move:
     except Error:  # of the database: the whole settlement is tried again
         raise
     except BaseException as error:  # of the project's codec
-        return Move(row, ending(row, now, Status.DEAD, Reason.BAD_INPUT, error_text(error)), close_unopened)
+        return dying(row, now, Reason.BAD_INPUT, error_text(error))
     group_id = row.group_id or (row.id if new_works else None)
-    return Move(row, ending(row, now, Status.SUCCESS, group_id=group_id), release, tuple(new_works))
+    founds = {} if group_id is None else {"group_id": group_id}
+    return Move(row, row.becoming(Status.SUCCESS, ended_at=now, **founds), release, tuple(new_works))
 
 
 def unblock(row: WorkRow, now: datetime) -> Move:
@@ -184,17 +192,10 @@ def unmet_text(waiter: str) -> str:
     return f"its condition can no longer be met: {', '.join(missed)}; retry that work to carry on"
 
 
-def ending(
-    row: WorkRow,
-    now: datetime,
-    status: Status,
-    reason: Reason | str = "",
-    error: str = "",
-    group_id: str | None = None,
-) -> Transition:
-    """Return the end of a blocked work."""
-    founds = {} if group_id is None else {"group_id": group_id}
-    return row.becoming(status, reason=reason, error=error, ended_at=now, **founds)
+def dying(row: WorkRow, now: datetime, reason: Reason, error: str) -> Move:
+    """Return the move of a waiter that dies."""
+    end = row.becoming(Status.DEAD, reason=reason, error=error, ended_at=now)
+    return Move(row, end, close_unopened)
 
 
 def waiting_again(row: WorkRow, now: datetime) -> Transition:

@@ -155,8 +155,9 @@ def planned_by(gates: Sequence[MemberRow]) -> tuple[list[Member], list[Link]]:
                 if (member := planned_member(plain, source, status)) is not None:
                     planned.append(member)
                     links.append(Link(source, member.id, Tie.QUEUED))
-                    open_.append((member.id, nested(plain)))
-                    links += [Link(id, member.id, Tie.WATCHED) for id in watched_in(plain)]
+                    open_.append((member.id, listed_in_gate(plain, "releases")))
+                    watched = (id for id in listed_in_gate(plain, "watched") if isinstance(id, str))
+                    links += [Link(id, member.id, Tie.WATCHED) for id in watched]
     return planned, links
 
 
@@ -179,18 +180,11 @@ def planned_member(plain: Any, gate: str, status: str) -> Member | None:
     return None
 
 
-def nested(plain: Mapping[str, Any]) -> list[Any]:
-    """Return the releases of a gate among the releases."""
+def listed_in_gate(plain: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the releases of a gate among the releases, or the ids that it is to watch."""
     gate = plain.get("gate")
-    releases = gate.get("releases") if isinstance(gate, dict) else None
-    return releases if isinstance(releases, list) else []
-
-
-def watched_in(plain: Mapping[str, Any]) -> list[str]:
-    """Return the ids that a gate among the releases is to watch."""
-    gate = plain.get("gate")
-    watched = gate.get("watched") if isinstance(gate, dict) else None
-    return [id for id in watched if isinstance(id, str)] if isinstance(watched, list) else []
+    found = gate.get(name) if isinstance(gate, dict) else None
+    return found if isinstance(found, list) else []
 
 
 # Links

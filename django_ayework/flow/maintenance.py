@@ -13,15 +13,15 @@ from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.flow import bulk
-from django_ayework.flow.gates import Move, close_unopened, ending, flush, recheck_isolated
+from django_ayework.flow.gates import dying, flush, make_moves, recheck_isolated
 from django_ayework.flow.outcomes import retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import decide_lost
-from django_ayework.rules.states import Reason, Status
-from django_ayework.store import attempts, deletion, locks, throughput, transitions
+from django_ayework.rules.states import Reason
+from django_ayework.store import attempts, deletion, locks, throughput
 from django_ayework.store.database import clock, is_contention, own_transaction
 from django_ayework.store.dependencies import Place, blocked_page, stranded_among
 from django_ayework.store.locks import lock_lapsed, lock_overdue
@@ -109,14 +109,9 @@ def expire_gates() -> int:
     """End gates that are past their timeout and not locked; return how many."""
     unit_of_work = UnitOfWork(clock.now())
     error = "deadline exceeded: the gate's condition was not met in time"
-    moves = [
-        Move(row, ending(row, unit_of_work.now, Status.DEAD, Reason.EXPIRED, error), close_unopened)
-        for row in lock_overdue(unit_of_work.now, BATCH)
-    ]
-    moved = transitions.apply([move.transition for move in moves])
-    for move in moves:
-        if move.row.id in moved:
-            close_unopened(unit_of_work, move)
+    overdue = lock_overdue(unit_of_work.now, BATCH)
+    moves = [dying(row, unit_of_work.now, Reason.EXPIRED, error) for row in overdue]
+    moved = make_moves(unit_of_work, moves)
     flush(unit_of_work)
     return len(moved)
 

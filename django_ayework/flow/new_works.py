@@ -96,14 +96,10 @@ class NewWork(NamedTuple):
     skips_queue: bool = False  # the process that enqueues it makes its first attempt
 
     @property
-    def waits(self) -> bool:
-        """Whether the work waits for others before it is due."""
-        return self.gate is not None or bool(self.blockers)
-
-    @property
     def is_plain(self) -> bool:
         """Whether inserting its row is all there is to do."""
-        return self.dedup is None and self.row.unit is None and not self.waits
+        waits = self.gate is not None or self.blockers
+        return not waits and self.dedup is None and self.row.unit is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,12 +42,11 @@ logger = logging.getLogger("django_ayework")
 MOST_NAMED = 10
 
 
-def outputs_of(plan: Plan, row: WorkRow) -> tuple[NewWork, ...]:
+def outputs_of(plan: Plan, row: WorkRow, work_type: AnyWorkType | None) -> tuple[NewWork, ...]:
     """Return the works that a success outputs.
 
     An output never fails the work that gave it. Dropped parts are logged.
     """
-    work_type = registry.find(row.type)
     then = work_type.settings.then if work_type is not None else None
     if work_type is None or then is None:
         if plan.output is not NOTHING:
@@ -138,10 +137,11 @@ def success_from(plan: Plan, row: WorkRow) -> Success:
 
     Raises NotEncodable or PayloadTooLarge.
     """
-    codec = codec_of(registry.find(row.type))
+    work_type = registry.find(row.type)
+    codec = codec_of(work_type)
     result = None if plan.own is None else encode_result(row.type, plan.own.value, codec)
     new_works = new_works_of(plan, row) if plan.works or plan.continuation else ()
-    outputs = outputs_of(plan, row)
+    outputs = outputs_of(plan, row, work_type)
     differs = any(word.append or word is not plan.own for word in plan.contributions)
     if row.group_id is None and not new_works and not outputs and not differs:
         return Success(result)

@@ -11,7 +11,15 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import type_error
 from django_ayework.errors import NotRetryable
 from django_ayework.flow.enqueue import request_of
-from django_ayework.flow.gates import Move, deadline_anew, decision_of, flush, reopen, waiting_again
+from django_ayework.flow.gates import (
+    Move,
+    deadline_anew,
+    decision_of,
+    flush,
+    make_moves,
+    reopen,
+    waiting_again,
+)
 from django_ayework.flow.handles import Handle, remember_uncommitted
 from django_ayework.flow.identity import require_free_unit
 from django_ayework.flow.new_works import NewWork
@@ -117,9 +125,7 @@ def wait_again(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None)
             members=members,
             code="retry-the-members-first",
         )
-    transition = waiting_again(row, unit_of_work.now)
-    transitions.apply([transition])
-    reopen(unit_of_work, Move(row, transition, reopen))
+    make_moves(unit_of_work, [Move(row, waiting_again(row, unit_of_work.now), reopen)])
 
 
 def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any, Any]:

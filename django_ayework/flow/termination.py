@@ -18,7 +18,7 @@ from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE, WorkRequest
 from django_ayework.errors import AlreadyCompleted, BlockerReference, WorkNotFound
 from django_ayework.flow.context_services import EngineServices, assignment_of
-from django_ayework.flow.gates import fire, flush, unreleased_ids
+from django_ayework.flow.gates import fire, flush, make_moves, unreleased_ids
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
@@ -65,8 +65,8 @@ def lock_work(id: str, act: str) -> tuple[WorkRow, WaiterRow | None]:
     return row, waiter
 
 
-def lock_current_step(id: str, act: str) -> WorkRow:
-    """Lock a work that has not ended; of a chain's id, the chain's current step.
+def lock_current_step(id: str) -> WorkRow:
+    """Lock a work that has not ended, to complete it; of a chain's id, the chain's current step.
 
     A chain's id is that of its first work. Until a step is locked it may hand over to the next one, so the
     last step is read again after each lock. Raises WorkNotFound and AlreadyCompleted.
@@ -75,10 +75,10 @@ def lock_current_step(id: str, act: str) -> WorkRow:
     while row is None or is_terminal(row.status):
         last = last_step(id)
         if last is None:
-            raise not_found(id, act)
+            raise not_found(id, "completed")
         if row is not None and last.id == row.id:
-            raise already_ended(id, row, act)
-        row, _ = lock_work(last.id, act)
+            raise already_ended(id, row, "completed")
+        row, _ = lock_work(last.id, "completed")
     return row
 
 
@@ -235,7 +235,7 @@ def completing(id: str) -> Generator[Context]:
             ctx.queue([send_goods(order_id=7)])
     """
     with atomic():
-        row = lock_current_step(id, "completed")
+        row = lock_current_step(id)
         context = Context(assignment_of(row), EngineServices())
         yield context
         root = root_of(context)
@@ -275,9 +275,7 @@ def end_with_success(row: WorkRow, plan: Plan) -> None:
     unit_of_work = UnitOfWork(clock.now())
     record_revoked(unit_of_work, row, "the work was completed without its worker")
     if row.type == GATE_TYPE:
-        move = fire(row, unit_of_work.now)
-        transitions.apply([move.transition])
-        move.follow_up(unit_of_work, move)
+        make_moves(unit_of_work, [fire(row, unit_of_work.now)])
     else:
         success = success_from(plan, row)
         unaided = row._replace(worker=None)

@@ -105,28 +105,18 @@ class GroupChanges:
         """Note a new group without members. It is not written if another transaction has queued them all."""
         self.deltas[group_id] = GroupDelta(is_new=True, may_exist=True)
 
-    def members_joined(self, group_id: str, count: int) -> None:
-        """Note new members."""
-        self.deltas[group_id].open += count
-        self.deltas[group_id].total += count
-
-    def members_ended(self, group_id: str, count: int = 1, dead: int = 0) -> None:
-        """Note that members have ended."""
-        self.deltas[group_id].open -= count
-        self.deltas[group_id].dead += dead
-
-    def member_reopened(self, group_id: str, was_dead: bool) -> None:
-        """Note that an ended member is live again."""
-        self.deltas[group_id].open += 1
-        self.deltas[group_id].dead -= was_dead
+    def count(self, group_id: str, open: int = 0, total: int = 0, dead: int = 0) -> None:
+        """Note by how much the counts of a group's members change."""
+        delta = self.deltas[group_id]
+        delta.open += open
+        delta.total += total
+        delta.dead += dead
 
     def member_deleted(self, group_id: str, status: Status | str) -> None:
         """Note that a member's row is gone; ``status`` is its last status."""
-        delta = self.deltas[group_id]
-        delta.open -= not is_terminal(status)
-        delta.dead -= status == Status.DEAD
-        delta.total -= 1
-        delta.shrinks = True
+        is_live, is_dead = not is_terminal(status), status == Status.DEAD
+        self.count(group_id, open=-is_live, total=-1, dead=-is_dead)
+        self.deltas[group_id].shrinks = True
 
     def contributed(self, group_id: str, work_id: str, contributions: Iterable[Contribution]) -> None:
         """Note what a member contributes to the value, in list order; values are encoded texts."""
@@ -224,7 +214,7 @@ class UnitOfWork:
         if row.id in self.waiters:
             self.unresolved.add(row.id)
         if row.group_id is not None:
-            self.groups.members_ended(row.group_id, dead=status is Status.DEAD)
+            self.groups.count(row.group_id, open=-1, dead=status is Status.DEAD)
         elif group_done_has_receivers():
             self.effects.group_done(row.id, readable_result(row))
 
@@ -243,14 +233,14 @@ class UnitOfWork:
         groups = Counter(row.group_id for row in rows)
         for group_id, number in groups.items():
             if group_id is not None:
-                self.groups.members_ended(group_id, number)
+                self.groups.count(group_id, open=-number)
 
     def reopened(self, row: WorkRow, was_dead: bool) -> None:
         """Note that an ended work is live again."""
         self.outcomes[row.id] = None
         self.chain_outcomes[row.chain] = None
         if row.group_id is not None:
-            self.groups.member_reopened(row.group_id, was_dead)
+            self.groups.count(row.group_id, open=1, dead=-was_dead)
 
     def insert(self, new_works: Sequence[NewWork], released: bool = False) -> set[str]:
         """Insert works; return the ids that existed already, whose works are left as they are.
@@ -264,7 +254,7 @@ class UnitOfWork:
             new_works = [new_work for new_work in new_works if new_work.row.id not in taken]
         for group_id, members in Counter(new_work.row.group_id for new_work in new_works).items():
             if group_id is not None:
-                self.groups.members_joined(group_id, members)
+                self.groups.count(group_id, open=members, total=members)
         self.effects.queued([new_work.row for new_work in new_works])
         self.insert_waiters(new_works, watches)
         return taken
