@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
@@ -49,16 +49,6 @@ class Update:
 
         keys = [self.keys[place] for place in places]
         return Update(keys, cut(self.varying), self.shared, cut(self.required))
-
-
-class Condition(NamedTuple):
-    """The further condition of a row ``w`` in SQL, and its parameters."""
-
-    sql: str = "TRUE"
-    params: Sequence[Any] = ()
-
-
-UNCONDITIONAL = Condition()
 
 
 def update_of(changes: Changes) -> Update:
@@ -114,11 +104,16 @@ def portions(sizes: Sequence[int], most: int) -> Iterator[slice]:
 
 
 def move(
-    model: type[Model], update: Update, database: Dialect, condition: Condition = UNCONDITIONAL
+    model: type[Model],
+    update: Update,
+    database: Dialect,
+    condition: str = "TRUE",
+    condition_params: Sequence[Any] = (),
 ) -> set[str] | None:
     """Carry out a part of an update whose rows are found by primary key; return the keys that moved.
 
-    None: some have moved, and the database does not tell which. A single row is updated by a plan that is
+    ``condition`` is a further condition of a row ``w`` in SQL. None: some have moved, and the database does
+    not tell which. A single row is updated by a plan that is
     kept. A statement over several is planned each time: a plan from when the table was small goes through the
     whole index, for ever. PostgreSQL looks up the row of each key, in the order of the keys, and so locks
     rows in that order.
@@ -126,9 +121,17 @@ def move(
     one = len(update.keys) == 1
     is_joined = database.reads_rows and not one
     names = (tuple(update.varying), tuple(update.shared), tuple(update.required))
-    sql = update_statement(database, model, *names, condition.sql, is_joined)
+    sql = update_statement(database, model, *names, condition, is_joined)
     session = connection()
-    params = params_of(session, database, model, update, condition, is_joined)
+    shared = adapted_values(session, model, update.shared)
+    varying, required = (adapted(session, model, each) for each in (update.varying, update.required))
+    if is_joined:
+        source = database.source_params([update.keys, *varying, *required])
+        values = [*source, *shared] if database.source_first else [*shared, *source]
+        params = [[*values, *condition_params]]
+    else:
+        by_row = zip(zip(update.keys, *required, strict=True), *varying, strict=True)
+        params = [[*values, *shared, *met, *condition_params] for met, *values in by_row]
     if database.has_arrays:
         return {row[0] for row in fetch(sql, params[0], often=one)}
     with session.cursor() as cursor:
@@ -162,25 +165,6 @@ def update_statement(
         condition=condition,
     )
     return f"{sql} RETURNING {column[key]}" if database.has_arrays else sql
-
-
-def params_of(
-    session: BaseDatabaseWrapper,
-    database: Dialect,
-    model: type[Model],
-    update: Update,
-    condition: Condition,
-    is_joined: bool,
-) -> list[list[Any]]:
-    """Return the parameters of an UPDATE that is joined with the values, or of one for each row."""
-    shared = adapted_values(session, model, update.shared)
-    varying, required = (adapted(session, model, each) for each in (update.varying, update.required))
-    if is_joined:
-        source = database.source_params([update.keys, *varying, *required])
-        values = [*source, *shared] if database.source_first else [*shared, *source]
-        return [[*values, *condition.params]]
-    by_row = zip(zip(update.keys, *required, strict=True), *varying, strict=True)
-    return [[*values, *shared, *met, *condition.params] for met, *values in by_row]
 
 
 def adapted(

@@ -29,9 +29,8 @@ from django_ayework.store.rows import chain_ends, chains_of_steps, statuses_of
 
 WAITER = Waiter._meta.db_table
 EDGE = Edge._meta.db_table
-#: The columns of a new edge, and the number of edges from which on COPY is quicker.
+#: The columns of a new edge.
 EDGE_COLUMNS = ("waiter_id", "watched_id", "chain", "position", "outcome")
-WORTH_COPYING = 200
 
 
 class WaiterRow(NamedTuple):
@@ -67,7 +66,7 @@ def insert_waiters(waiters: Sequence[WaiterRow], watched: Mapping[str, Sequence[
         for waiter, watches in watched.items()
         for place, watch in enumerate(watches)
     ]
-    insert_rows(Edge, EDGE_COLUMNS, edges, copy_from=WORTH_COPYING)
+    insert_rows(Edge, EDGE_COLUMNS, edges)
 
 
 def lock_waiters(ids: Iterable[str], skip_locked: bool = False) -> dict[str, WaiterRow]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -35,6 +35,8 @@ from django_ayework.store.rows import COLUMNS, WorkRow, statuses_of
 AT_ONCE = 2000
 #: From how many works on COPY is tried. It is quicker for any two, but begins again when an id is taken.
 MANY = 10
+#: From how many rows of another table on COPY is quicker.
+WORTH_COPYING = 200
 #: Rows handed over to COPY at a time: the server stores them while the next are made.
 PIECE = 500
 #: The error of MySQL and MariaDB for a row whose unique key exists.
@@ -53,8 +55,10 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
     if len(works) == 1:
         return set() if insert_one(works[0]) else {works[0].id}
     works = with_turns(works)
-    if len(works) >= MANY and can_copy() and was_copied(works):
-        return set()
+    if len(works) >= MANY and can_copy():
+        with suppress(IntegrityError), atomic():  # nothing is inserted when an id is taken
+            copy(Work, COLUMNS, works)
+            return set()
     try:
         with atomic():
             for part in portions([len(work.input) for work in works], most=CHUNK):
@@ -81,14 +85,12 @@ def place_of(work: WorkRow) -> Place | None:
     return work.place if work.fairness and work.status == Status.PENDING else None
 
 
-def insert_rows(
-    model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]], copy_from: int
-) -> None:
-    """Insert rows, each with the stored values of these columns; by COPY from ``copy_from`` rows on.
+def insert_rows(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows, each with the stored values of these columns.
 
     Instances of the model would cost more than everything else for works that wait for thousands of others.
     """
-    if len(rows) >= copy_from and can_copy():
+    if len(rows) >= WORTH_COPYING and can_copy():
         copy(model, names, rows)
         return
     for some in chunked(rows, AT_ONCE):
@@ -125,20 +127,18 @@ def statement(dialect: Dialect, filled: tuple[object, ...], in_turn: bool) -> st
     return f"INSERT INTO {into(dialect, Work, values)} {made}{dialect.unless_taken}"
 
 
-class ByColumn(NamedTuple):
-    """Rows by column: ``shared`` has one value for all rows, ``varying`` one for each and is never empty."""
+def by_column(
+    names: Sequence[str], rows: Sequence[tuple[Any, ...]]
+) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
+    """Return the values that all rows share, and the others by column, which are never empty.
 
-    shared: dict[str, Any]
-    varying: dict[str, tuple[Any, ...]]
-
-
-def by_column(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
-    """Return rows by column, without the columns that are NULL in all of them. There must be a row."""
+    Columns that are NULL in all rows are left out. There must be a row.
+    """
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     varying = {name: column for name, column in columns.items() if column.count(column[0]) < len(column)}
     varying = varying or {names[0]: columns[names[0]]}
-    shared = {name: column[0] for name, column in columns.items() if name not in varying}
-    return ByColumn({name: value for name, value in shared.items() if value is not None}, varying)
+    alike = ((name, column[0]) for name, column in columns.items() if name not in varying)
+    return {name: value for name, value in alike if value is not None}, varying
 
 
 def insert_together(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
@@ -227,14 +227,6 @@ def can_copy() -> bool:
         return False
     driver: Any = connection()
     return bool(driver.Database.__name__ == "psycopg")
-
-
-def was_copied(works: Sequence[WorkRow]) -> bool:
-    """Insert works by COPY; return False, with nothing inserted, when an id is taken."""
-    with suppress(IntegrityError), atomic():
-        copy(Work, COLUMNS, works)
-        return True
-    return False
 
 
 def copy(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:

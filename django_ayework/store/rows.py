@@ -225,12 +225,8 @@ def lock_groups(ids: Iterable[str]) -> dict[str, GroupRow]:
 
 def write_groups(groups: Iterable[GroupRow]) -> None:
     """Write locked groups."""
-    changes = {}
-    for group in groups:
-        columns = group._asdict()
-        changes[columns.pop("id")] = columns
-    for some in chunked(list(changes.items())):
-        update_rows(Group, dict(some))
+    names = GroupRow._fields[1:]
+    update_rows(Group, {group.id: {name: getattr(group, name) for name in names} for group in groups})
 
 
 #: The same as ``GroupRow.adding`` and ``GroupRow.saying`` say, under the row's lock.

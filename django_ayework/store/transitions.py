@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
@@ -20,7 +20,6 @@ from django_ayework.rules.causes import fingerprint
 from django_ayework.rules.controls import Place
 from django_ayework.rules.states import Status, Transition
 from django_ayework.store.bulk import (
-    Condition,
     Update,
     move,
     parts_of,
@@ -30,7 +29,6 @@ from django_ayework.store.bulk import (
     write,
 )
 from django_ayework.store.database import atomic, clock, dialect, own_transaction, rows
-from django_ayework.store.dialects import Dialect
 from django_ayework.store.lanes import turns_of
 from django_ayework.store.rows import WorkRow
 
@@ -117,44 +115,37 @@ class Held(NamedTuple):
         return status in self.statuses and self.worker in (None, worker)
 
     @property
-    def condition(self) -> Condition:
-        """The same in SQL."""
+    def condition(self) -> tuple[str, list[str]]:
+        """The same in SQL, and its parameters."""
         statuses = [str(status) for status in self.statuses]
         sql = f"w.status IN ({', '.join(['%s'] * len(statuses))})"
         if self.worker is None:
-            return Condition(sql, statuses)
-        return Condition(f"{sql} AND w.worker = %s", [*statuses, self.worker])
+            return sql, statuses
+        return f"{sql} AND w.worker = %s", [*statuses, self.worker]
 
 
 def moved_by(update: Update, held: Held) -> set[str]:
     """Write the rows that are in this state and have the required values; return their ids.
 
     The statement itself is the fence. The keys are in id order, and the statement locks the rows in the order
-    of the keys: transactions of callers that lock several running works, such as a deletion, do so too.
+    of the keys: transactions of callers that lock several running works, such as a deletion, do so too. If
+    some of several rows did not move, and the database cannot say which, the statement is rolled back.
     """
     database, moved = dialect(), set[str]()
     for part in parts_of(update, database):
-        found = move_together(part, held.condition, database)
-        moved |= move_under_locks(part, held) if found is None else found
+        tells_moved = database.has_arrays or len(part.keys) == 1
+        try:
+            with nullcontext() if tells_moved else atomic():
+                if (found := move(Work, part, database, *held.condition)) is None:
+                    raise SomeStay
+        except SomeStay:
+            found = move_under_locks(part, held)
+        moved |= found
     return moved
 
 
 class SomeStay(Exception):
     """Not all works of an update are where they were read; rolls the savepoint back."""
-
-
-def move_together(update: Update, condition: Condition, database: Dialect) -> set[str] | None:
-    """Write the rows and return the ids of those that moved.
-
-    Return None, with nothing written, if some did not move and the database cannot say which.
-    """
-    if database.has_arrays or len(update.keys) == 1:
-        return move(Work, update, database, condition)
-    with suppress(SomeStay), atomic():
-        if (found := move(Work, update, database, condition)) is None:
-            raise SomeStay
-        return found
-    return None
 
 
 def move_under_locks(update: Update, held: Held) -> set[str]:

@@ -13,7 +13,6 @@ from django_ayework.models import Edge, Waiter
 from django_ayework.rules.states import Status
 from django_ayework.store import dependencies
 from django_ayework.store.dependencies import (
-    WORTH_COPYING,
     Outcomes,
     WaiterRow,
     Watch,
@@ -24,6 +23,7 @@ from django_ayework.store.dependencies import (
     resolve_waiters,
     watchers_of,
 )
+from django_ayework.store.insert import WORTH_COPYING
 from tests.processes import eventually
 from tests.races.holding import in_thread, somebody_waits
 
