@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -31,16 +31,14 @@ from django_ayework.rules.workflow import (
     holding,
 )
 from django_ayework.store.database import sync_only
-from django_ayework.store.dependencies import WaiterRow
+from django_ayework.store.dependencies import WaiterRow, read_waiters
 from django_ayework.store.rows import GroupRow, find_group, find_row, find_rows
 from django_ayework.store.workflows import (
-    MemberRow,
     WatchRow,
     inputs_of,
     last_members,
     members_by_id,
     members_of,
-    waiters_among,
     watched_by_these,
 )
 
@@ -106,12 +104,12 @@ def read_workflow(id: str) -> Workflow:
     return workflow(group.id, group, members_of(group.id, group.total, MOST_MEMBERS))
 
 
-def workflow(id: str, group: GroupRow | None, rows: Sequence[MemberRow]) -> Workflow:
+def workflow(id: str, group: GroupRow | None, rows: Sequence[Member]) -> Workflow:
     """Return the workflow of works that were read."""
     ids = [row.id for row in rows]
-    waiters = waiters_among(ids)
+    waiters = read_waiters(ids)
     watches = watched_by_these(list(waiters), MOST_EDGES)
-    members = {row.id: member_of(row) for row in rows}
+    members = {row.id: row for row in rows}
     planned, releases = planned_by([row for row in rows if row.type == GATE_TYPE])
     members = {**members, **{each.id: each for each in planned if each.id not in members}}
     watched = known_by(watches, members)
@@ -120,11 +118,6 @@ def workflow(id: str, group: GroupRow | None, rows: Sequence[MemberRow]) -> Work
     unread = 0 if group is None else max(0, group.total - len(rows))
     standings = {waiter.work_id: standing_of(waiter) for waiter in waiters.values()}
     return Workflow(id, group, tuple(members.values()), tuple(dict.fromkeys(links)), standings, unread)
-
-
-def member_of(row: MemberRow, kind: Kind | None = None) -> Member:
-    """Return a work that was read."""
-    return Member(*row, kind=kind or (Kind.GATE if row.type == GATE_TYPE else Kind.WORK))
 
 
 def standing_of(waiter: WaiterRow) -> Standing:
@@ -137,7 +130,7 @@ def standing_of(waiter: WaiterRow) -> Standing:
 # Works that gates are to queue
 
 
-def planned_by(gates: Sequence[MemberRow]) -> tuple[list[Member], list[Link]]:
+def planned_by(gates: Sequence[Member]) -> tuple[list[Member], list[Link]]:
     """Return the works that gates which have not opened would queue, nested gates included, with their links.
 
     The works have no rows yet. What cannot be read is passed over.
@@ -221,19 +214,19 @@ def outside(
     some = list(missing)[:MOST_OUTSIDE]
     found = {row.id: row for row in members_by_id(some)}
     for step in last_members([id for id in some if missing[id].chain]):
-        if step.chain_id is not None:
-            found[step.chain_id] = later(found.get(step.chain_id), step)
+        if step.chain is not None:
+            found[step.chain] = later(found.get(step.chain), step)
     for id, watch in missing.items():
         row = found.get(id)
         if row is None:
             yield Member(id=id, type="", status=watch.outcome or UNKNOWN, kind=Kind.OUTSIDE)
         else:
-            yield member_of(row._replace(id=id), Kind.OUTSIDE)
+            yield replace(row, id=id, kind=Kind.OUTSIDE)
 
 
-def later(one: MemberRow | None, other: MemberRow) -> MemberRow:
+def later(one: Member | None, other: Member) -> Member:
     """Return the later of two steps of a chain."""
-    return other if one is None or other.chain_index >= one.chain_index else one
+    return other if one is None or other.step >= one.step else one
 
 
 def waits(

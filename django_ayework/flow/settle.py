@@ -28,12 +28,12 @@ from django_ayework.flow.events import (
 from django_ayework.flow.gates import flush
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.models import Group, Waiter, Work
+from django_ayework.models import Attempt, Group, Waiter, Work
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Reason, Status, Transition
 from django_ayework.store import transitions
-from django_ayework.store.attempts import AttemptRow, recorded
+from django_ayework.store.attempts import recorded
 from django_ayework.store.database import atomic, clock, in_own_transaction
 from django_ayework.store.dependencies import edges_to
 from django_ayework.store.locks import locked_by_others
@@ -283,9 +283,8 @@ def record_decision(unit_of_work: UnitOfWork, settlement: Settlement, decision: 
     after = settlement.row.after(transition_by(settlement.row, decision, unit_of_work.now))
     if is_recorded(decision):
         attempt = attempt_row(settlement.row, decision.outcome, unit_of_work.now, decision.error)
-        unit_of_work.attempts.append(
-            attempt._replace(traceback=settlement.traceback, exception=settlement.exception)
-        )
+        attempt.traceback, attempt.exception = settlement.traceback, settlement.exception
+        unit_of_work.attempts.append(attempt)
     if decision.outcome is Outcome.DEFERRED:
         moment = {"run_at": decision.run_at}
         unit_of_work.effects.happened(Kind.DEFERRED, after, settlement.seconds, extra=moment)
@@ -311,15 +310,14 @@ def keeps_attempts(type: str) -> bool:
     return work_type is not None and work_type.settings.keep_attempts
 
 
-def attempt_row(row: WorkRow, outcome: Outcome, now: datetime, error: str = "") -> AttemptRow:
+def attempt_row(row: WorkRow, outcome: Outcome, now: datetime, error: str = "") -> Attempt:
     """Return the record of the attempt that a running work is at, which ends now."""
-    return AttemptRow(
+    return Attempt(
         work_id=row.id,
         number=row.attempt,
         worker=row.worker or "",
         outcome=str(outcome),
         error=error,
-        traceback="",
         started_at=row.started_at,
         ended_at=now,
     )

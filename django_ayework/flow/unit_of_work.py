@@ -21,6 +21,7 @@ from django_ayework.flow.identity import leave_existing, one_per_id, place_units
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import decode_value, release_ids
 from django_ayework.flow.states import readable_result
+from django_ayework.models import Attempt
 from django_ayework.rules.conditions import (
     Condition,
     Contribution,
@@ -31,7 +32,6 @@ from django_ayework.rules.conditions import (
     fold,
 )
 from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.attempts import AttemptRow
 from django_ayework.store.dependencies import WaiterRow, Watch, insert_waiters
 from django_ayework.store.insert import insert_works
 from django_ayework.store.rows import (
@@ -195,7 +195,7 @@ class UnitOfWork:
         self.waiters: set[str] = set()
         #: Works that others may have begun to watch unseen: their watchers are rechecked after commit.
         self.unresolved: set[str] = set()
-        self.attempts: list[AttemptRow] = []
+        self.attempts: list[Attempt] = []
         #: Works that settled works have output; see insert_outputs().
         self.outputs: list[NewWork] = []
 

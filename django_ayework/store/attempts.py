@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.rules.states import Outcome, Status
@@ -14,24 +13,10 @@ from django_ayework.store.database import CHUNK, atomic, matching, rows
 # Attempts.
 
 
-class AttemptRow(NamedTuple):
-    """The record of an attempt."""
-
-    work_id: str
-    number: int
-    worker: str
-    outcome: str
-    error: str
-    traceback: str
-    started_at: datetime | None
-    ended_at: datetime
-    exception: str = ""
-
-
-def insert_attempts(attempts: Sequence[AttemptRow]) -> None:
+def insert_attempts(attempts: Sequence[Attempt]) -> None:
     """Insert attempts."""
     for part in portions([len(attempt.error) + len(attempt.traceback) for attempt in attempts], most=CHUNK):
-        rows(Attempt).bulk_create([Attempt(**attempt._asdict()) for attempt in attempts[part]])
+        rows(Attempt).bulk_create(attempts[part])
 
 
 def attempts_of(work_id: str) -> list[Attempt]:

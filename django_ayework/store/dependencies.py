@@ -76,9 +76,9 @@ def lock_waiters(ids: Iterable[str], skip_locked: bool = False) -> dict[str, Wai
     return {row[0]: WaiterRow._make(row) for row in locked}
 
 
-def read_waiters(ids: Iterable[str]) -> dict[str, WaiterRow]:
+def read_waiters(ids: Collection[str]) -> dict[str, WaiterRow]:
     """Read waiters without locking them."""
-    found = matching(rows(Waiter).all(), "work_id", ids, *WaiterRow._fields)
+    found = rows_with(Waiter, "work_id", ids, WaiterRow._fields)
     return {row[0]: WaiterRow._make(row) for row in found}
 
 

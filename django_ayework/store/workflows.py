@@ -10,11 +10,11 @@ from django.db.models import Case, F, QuerySet, Value, When
 from django.db.models.functions import Length
 
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.models import Edge, Waiter, Work
+from django_ayework.models import Edge, Work
 from django_ayework.rules.states import Status
+from django_ayework.rules.workflow import Kind, Member
 from django_ayework.store.bulk import rows_with
 from django_ayework.store.database import chunked, rows
-from django_ayework.store.dependencies import WaiterRow
 
 #: Ids in one statement: a workflow of some thousand works is read by few statements.
 IDS = 2500
@@ -22,21 +22,11 @@ IDS = 2500
 SORTED = 50_000
 
 
-class MemberRow(NamedTuple):
-    """The columns of a work that its place in a workflow depends on."""
-
-    id: str
-    type: str
-    status: str
-    reason: str
-    cause: str
-    parent_id: str | None
-    chain_id: str | None
-    chain_index: int
-    queued_at: datetime
-    run_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
+#: The columns of a work that its place in a workflow depends on, in the order of the fields of ``Member``.
+COLUMNS = (
+    *("id", "type", "status", "reason", "cause", "parent_id", "chain_id", "chain_index"),
+    *("queued_at", "run_at", "started_at", "ended_at"),
+)
 
 
 class WatchRow(NamedTuple):
@@ -58,7 +48,7 @@ CHOICE = Case(
 )
 
 
-def members_of(group: str, total: int, limit: int) -> list[MemberRow]:
+def members_of(group: str, total: int, limit: int) -> list[Member]:
     """Read works of a group of so many, in the order in which they were queued if all are read.
 
     Of more than ``limit`` works those come first that others hang on, and those that did not succeed. Of
@@ -75,34 +65,31 @@ def members_of(group: str, total: int, limit: int) -> list[MemberRow]:
     return sorted([*dead, *others[: limit - len(dead)]], key=by_queueing)
 
 
-def members_in(works: QuerySet[Work]) -> list[MemberRow]:
+def members_in(works: QuerySet[Work]) -> list[Member]:
     """Run a query over works and return few of their columns, in the order of queueing."""
-    found = map(MemberRow._make, works.values_list(*MemberRow._fields))
+    found = [
+        Member(*[*columns, Kind.GATE if columns[1] == GATE_TYPE else Kind.WORK])
+        for columns in works.values_list(*COLUMNS)
+    ]
     return sorted(found, key=by_queueing)
 
 
-def by_queueing(row: MemberRow) -> tuple[datetime, str]:
+def by_queueing(member: Member) -> tuple[datetime | None, str]:
     """Return what puts works in the order in which they were queued."""
-    return row.queued_at, row.id
+    return member.queued_at, member.id
 
 
-def members_by_id(ids: Iterable[str]) -> list[MemberRow]:
+def members_by_id(ids: Iterable[str]) -> list[Member]:
     """Read those of these works that exist."""
-    found: list[MemberRow] = []
+    found: list[Member] = []
     for some in chunked(list(ids), IDS):
         found += members_in(rows(Work).filter(id__in=some))
     return found
 
 
-def last_members(chain_ids: Sequence[str]) -> list[MemberRow]:
+def last_members(chain_ids: Sequence[str]) -> list[Member]:
     """Read the works of chains that other works wait for; the caller bounds the number of chains."""
     return members_in(rows(Work).filter(chain_id__in=chain_ids)[:IDS]) if chain_ids else []
-
-
-def waiters_among(ids: Sequence[str]) -> dict[str, WaiterRow]:
-    """Read the waiters among these works."""
-    found = map(WaiterRow._make, rows_with(Waiter, "work_id", ids, WaiterRow._fields))
-    return {waiter.work_id: waiter for waiter in found}
 
 
 def watched_by_these(waiters: Sequence[str], limit: int) -> list[WatchRow]:
