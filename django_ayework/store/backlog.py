@@ -5,21 +5,21 @@ Each function reads a bounded number of entries of an index, however many works 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django_ayework.models import Schedule
 from django_ayework.rules.states import Status
-from django_ayework.store.database import chunked, connection, dialect, fetch, rows, stored_moment
+from django_ayework.store.database import connection, dialect, fetch, rows, stored_moment
 from django_ayework.store.lanes import (
     ENTRIES,
     FIRST_OF_LANE,
-    LANES,
     NEXT_ENTRIES,
     WORK,
     Lane,
     as_moment,
+    fetch_each,
     lanes_behind,
 )
 
@@ -68,12 +68,7 @@ SELECT %s AS queue, %s AS type, COUNT(*) AS works, MIN(run_at) AS oldest FROM (
 
 def pending_depths(lanes: Sequence[Lane], limit: int) -> list[Depth]:
     """Count the pending works of each lane, up to a bound; the oldest is one of those that are counted."""
-    found: list[Depth] = []
-    for some in chunked(lanes, LANES):
-        params = [param for lane in some for param in (*lane, *lane, limit)]
-        each = (f"SELECT * FROM ({DEPTH}) AS lane{number}" for number in range(len(some)))
-        found += depths(" UNION ALL ".join(each), params)
-    return found
+    return depths(fetch_each(DEPTH, [(*lane, *lane, limit) for lane in lanes]))
 
 
 #: In which order the works of a status are read through an index of their own.
@@ -108,16 +103,16 @@ def dead_depths(limit: int) -> list[Depth]:
 
 def depths_among(which: str, params: Sequence[object]) -> list[Depth]:
     """Count some works by queue and type; the last parameter is how many works at most."""
-    return depths(
+    sql = (
         f"SELECT queue, type, COUNT(*), MIN(run_at) FROM (SELECT queue, type, run_at FROM {WORK} {which} "
-        "LIMIT %s) AS counted GROUP BY queue, type",
-        params,
+        "LIMIT %s) AS counted GROUP BY queue, type"
     )
+    return depths(fetch(sql, params))
 
 
-def depths(sql: str, params: Sequence[object]) -> list[Depth]:
-    """Run a statement; return its count."""
-    return [Depth(queue, type, works, as_moment(oldest)) for queue, type, works, oldest in fetch(sql, params)]
+def depths(found: Iterable[tuple[Any, ...]]) -> list[Depth]:
+    """Return the rows of a statement as counts."""
+    return [Depth(queue, type, works, as_moment(oldest)) for queue, type, works, oldest in found]
 
 
 def forced(index: str) -> str:
@@ -143,11 +138,7 @@ ENDED = (
 
 def ended_depths(status: str, types: Sequence[str], limit: int) -> list[Depth]:
     """Count the works of a terminal status by type and queue, of each type up to a bound."""
-    found: list[Depth] = []
-    for some in chunked(types, LANES):
-        each = " UNION ALL ".join(f"SELECT * FROM ({ENDED}) AS type{number}" for number in range(len(some)))
-        found += depths(each, [param for type in some for param in (status, type, limit)])
-    return found
+    return depths(fetch_each(ENDED, [(status, type, limit) for type in types]))
 
 
 def lapsed_by_queue(now: datetime, limit: int) -> dict[str, int]:
@@ -210,12 +201,10 @@ def running_times(types: Sequence[str], number: int) -> dict[str, list[float]]:
     Works that were completed by hand before they started are left out.
     """
     times: dict[str, list[float]] = {type: [] for type in types}
-    for some in chunked(types, LANES):
-        each = " UNION ALL ".join(f"SELECT * FROM ({LAST_SUCCESSES}) AS type{n}" for n in range(len(some)))
-        for type, began, ended in fetch(each, [param for name in some for param in (name, number)]):
-            started_at, ended_at = as_moment(began), as_moment(ended)
-            if started_at is not None and ended_at is not None:
-                times[type].append(max(0.0, (ended_at - started_at).total_seconds()))
+    for type, began, ended in fetch_each(LAST_SUCCESSES, [(type, number) for type in types]):
+        started_at, ended_at = as_moment(began), as_moment(ended)
+        if started_at is not None and ended_at is not None:
+            times[type].append(max(0.0, (ended_at - started_at).total_seconds()))
     return {type: sorted(found) for type, found in times.items()}
 
 

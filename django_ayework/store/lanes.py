@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from itertools import chain, count
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Min
+from django.db.models import Count
 
 from django_ayework.models import BulkAction, Schedule, Waiter, Work, WorkControl, WorkerProcess
 from django_ayework.rules.controls import EVERYTHING, Place, Scope, first_turn, turn_text
@@ -145,16 +145,21 @@ class Head(NamedTuple):
     type: str
 
 
-HEAD = f"SELECT * FROM (SELECT -priority, sort_key, run_at, id, type {FIRST_OF_LANE}) AS head"
+HEAD = f"SELECT -priority, sort_key, run_at, id, type {FIRST_OF_LANE}"
+
+
+def fetch_each(sql: str, params: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Run a SELECT with each of these parameters, ``LANES`` of them in one statement; return all rows."""
+    found: list[tuple[Any, ...]] = []
+    for some in chunked(list(params), LANES):
+        each = (f"SELECT * FROM ({sql}) AS part{number}" for number in range(len(some)))
+        found += fetch(" UNION ALL ".join(each), list(chain.from_iterable(some)))
+    return found
 
 
 def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:
     """Return the first works of the lanes of a queue, of each type as many as its cap, without locks."""
-    heads: list[Head] = []
-    for some in chunked(list(caps.items()), LANES):
-        params = [param for lane in some for param in (queue, *lane)]
-        heads += map(Head._make, fetch(" UNION ALL ".join([HEAD] * len(some)), params))
-    return sorted(heads)
+    return sorted(map(Head._make, fetch_each(HEAD, [(queue, *lane) for lane in caps.items()])))
 
 
 def allocate(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
@@ -246,19 +251,10 @@ def as_moment(value: datetime | str | None) -> datetime | None:
 # Counts.
 
 
-class Depth(NamedTuple):
-    """How many works of a queue stand at a status, and from when on the oldest is due."""
-
-    queue: str
-    status: str
-    works: int
-    oldest: datetime | None
-
-
-def depths_of(status: str) -> list[Depth]:
-    """Count the works of one live status by queue."""
-    works = rows(Work).filter(status=status).values_list("queue", "status").order_by("queue")
-    return [Depth._make(row) for row in works.annotate(Count("id"), Min("run_at"))]
+def pending_by_queue() -> dict[str, int]:
+    """Count the pending works by queue."""
+    pending = rows(Work).filter(status="pending").order_by("queue")
+    return dict(pending.values_list("queue").annotate(Count("id")))
 
 
 def processes_seen_since(moment: datetime) -> list[WorkerProcess]:

@@ -69,8 +69,12 @@ def compared(column: str, operator: Literal["<", "<=", ">", ">="], place: Place)
 
 def place_after(works: QuerySet[Any], column: str, count: int) -> Place | None:
     """Return the place of the last of so many works, the latest first; None when there are fewer."""
-    ordered = works.order_by(f"-{column}", "-id").values_list(column, "id")
-    found = ordered[count - 1 : count].first()
+    return place_at(works.order_by(f"-{column}", "-id").values_list(column, "id"), count)
+
+
+def place_at(places: QuerySet[Any, Any], count: int) -> Place | None:
+    """Return the last of so many places; None when there are fewer."""
+    found = places[count - 1 : count].first()
     return found and Place._make(found)
 
 
@@ -109,15 +113,10 @@ class Selection:
             works = self.covered.order_by(self.moment, "id")
             if after is not None:
                 works = works.filter(compared(self.moment, ">", after))
-            end = self._end_of(works) if self.rest else None
+            end = place_at(works.values_list(self.moment, "id"), WINDOW) if self.rest else None
             within = works if end is None else works.filter(compared(self.moment, "<=", end))
             found = [Place(*row) for row in within.filter(self.rest).values_list(self.moment, "id")[:most]]
         return Page([place.id for place in found], found[-1] if len(found) == most else end)
-
-    def _end_of(self, works: QuerySet[Work]) -> Place | None:
-        """Return the last of the works that one page looks at; None when it looks at all of them."""
-        end = works.values_list(self.moment, "id")[WINDOW - 1 : WINDOW].first()
-        return None if end is None else Place(*end)
 
     def count(self) -> int | None:
         """Count the works, up to one more than ``COUNTED``; None when that would take too long."""
@@ -158,7 +157,10 @@ def by_queueing(
 ) -> Selection:
     """Return works in the order in which they were queued."""
     works = rows(Work).filter(queued_at__lte=until, **covered)
-    return Selection(works, "queued_at", rest_of(wanted) & having(statuses))
+    rest = Q(**wanted)
+    if set(statuses) != set(Status):
+        rest &= Q(status__in=sorted(map(str, statuses)))
+    return Selection(works, "queued_at", rest)
 
 
 def by_end(wanted: dict[str, Any], status: Status, until: datetime) -> Selection:
@@ -168,19 +170,7 @@ def by_end(wanted: dict[str, Any], status: Status, until: datetime) -> Selection
         names = ("type",)
     covered = {name: wanted.pop(name) for name in names if name in wanted}
     works = rows(Work).filter(status=str(status), ended_at__isnull=False, ended_at__lte=until, **covered)
-    return Selection(works, "ended_at", rest_of(wanted))
-
-
-def rest_of(wanted: Mapping[str, Any]) -> Q:
-    """Return the condition that columns have these values."""
-    return Q(**wanted) if wanted else Q()
-
-
-def having(statuses: Collection[Status]) -> Q:
-    """Return the condition that a work has one of these statuses; an empty one if any will do."""
-    if set(statuses) == set(Status):
-        return Q()
-    return Q(status__in=sorted(map(str, statuses)))
+    return Selection(works, "ended_at", Q(**wanted))
 
 
 def statuses_of(filters: Filters, statuses: Collection[Status]) -> frozenset[Status]:
@@ -280,6 +270,9 @@ def pending_names(column: str, most: int) -> list[str]:
 
 # The columns that a term names, by one statement.
 
+#: The condition that no work meets, and its parameters.
+NEVER: tuple[str, Sequence[str]] = ("1 = 0", ())
+
 
 class Named(NamedTuple):
     """Which columns have a term as their value in some work."""
@@ -299,15 +292,10 @@ def named_by(term: str, pair: tuple[str, str] | None, types: Sequence[str]) -> N
         ("id = %s", (term,)),
         ("group_id = %s", (term,)),
         ("chain_id = %s", (term,)),
-        (in_types, (*types, term)) if types else never(),
-        never() if pair is None else ("about_type = %s AND about_id = %s", (pair[0].lower(), pair[1])),
-        never() if pair is None else ("type = %s AND unit = %s", pair),
+        (in_types, (*types, term)) if types else NEVER,
+        NEVER if pair is None else ("about_type = %s AND about_id = %s", (pair[0].lower(), pair[1])),
+        NEVER if pair is None else ("type = %s AND unit = %s", pair),
     ]
     parts = ", ".join(f"EXISTS(SELECT 1 FROM {WORK} WHERE {sql})" for sql, _ in conditions)
     [found] = fetch(f"SELECT {parts}", [param for _, params in conditions for param in params])
     return Named._make(map(bool, found))
-
-
-def never() -> tuple[str, Sequence[str]]:
-    """Return the condition that no work meets."""
-    return "1 = 0", ()

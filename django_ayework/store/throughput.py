@@ -162,8 +162,5 @@ def quarters(since: datetime) -> list[Span]:
 
 def spans_from(found: Iterable[tuple[Any, ...]]) -> list[Span]:
     """Return rows as spans; there are few moments, and each is read once."""
-    moments: dict[Any, Any] = {}
-    for start, *_ in found:
-        if start not in moments:
-            moments[start] = as_moment(start)
+    moments: dict[Any, Any] = {moment: as_moment(moment) for moment in {start for start, *_ in found}}
     return [Span(moments[start], type, queue, *map(int, counts)) for start, type, queue, *counts in found]

@@ -28,7 +28,7 @@ from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.states import Outcome
 from django_ayework.store import transitions
 from django_ayework.store.database import clock
-from django_ayework.store.lanes import depths_of
+from django_ayework.store.lanes import pending_by_queue
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery
@@ -170,7 +170,7 @@ class BacklogMonitor:
 def queued(serves: Callable[[str], bool]) -> int | None:
     """Count the works that are due in the queues served; None when the database cannot say."""
     try:
-        return sum(depth.works for depth in depths_of("pending") if serves(depth.queue))
+        return sum(works for queue, works in pending_by_queue().items() if serves(queue))
     except Exception as error:
         report(error, "queue", "the works that are due could not be counted")
         return None

@@ -31,9 +31,9 @@ from django_ayework.store.dependencies import (
 from django_ayework.store.identity import Search, find_live_units, newest_matches
 from django_ayework.store.lanes import (
     Lane,
-    depths_of,
     lanes_behind,
     lanes_of,
+    pending_by_queue,
     poll,
     processes_seen_since,
     turns_of,
@@ -67,7 +67,6 @@ COLUMNS = (
     "queued_at, run_at, "
     "sort_key, id, status, ended_at, dedup_key, dedup_type"
 )
-INDEX_OF_RUNNING = "ayework_lapsed" if connection.features.supports_partial_indexes else "ayework_lane"
 #: By statement: its index, the status of the works that it finds, and how it is run.
 READERS = {
     "staging": ("ayework_due", "scheduled", lambda: transitions.stage(clock.now(), 100)),
@@ -75,9 +74,7 @@ READERS = {
     "polling": ("ayework_blocked", "blocked", lambda: poll(clock.now())),
     "dead letters": ("ayework_dead", "dead", lambda: backlog.dead_letters(10)),
     "depth of dead": ("ayework_dead", "dead", lambda: backlog.dead_depths(10)),
-    "depth of pending": ("ayework_lane", "pending", lambda: depths_of("pending")),
-    "depth of running": (INDEX_OF_RUNNING, "running", lambda: depths_of("running")),
-    "depth of blocked": ("ayework_blocked", "blocked", lambda: depths_of("blocked")),
+    "depth of pending": ("ayework_lane", "pending", pending_by_queue),
 }
 SCOPES = {
     "all": None,
