@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -83,24 +83,24 @@ def parts_of(update: Update, database: Dialect) -> list[Update]:
     """Return an update in parts that are small enough for one statement each."""
     values = zip(update.keys, *update.varying.values(), strict=True)
     sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in values]
-    parts = list(portions(sizes, most=SET if database.has_arrays else CHUNK))
+    parts = portions(sizes, most=SET if database.has_arrays else CHUNK)
     return [update] if len(parts) == 1 else [update.part(range(part.start, part.stop)) for part in parts]
 
 
-def portions(sizes: Sequence[int], most: int) -> Iterator[slice]:
+def portions(sizes: Sequence[int], most: int) -> list[slice]:
     """Return where to cut rows of these sizes, in characters, into portions of at most so many rows.
 
     >>> [(part.start, part.stop) for part in portions([1, 2, LARGEST, 3, 4, 5], most=2)]
     [(0, 2), (2, 3), (3, 5), (5, 6)]
     """
+    found: list[slice] = []
     start, size = 0, 0
     for place, own in enumerate(sizes):
         if place > start and (place - start == most or size + own > LARGEST):
-            yield slice(start, place)
+            found.append(slice(start, place))
             start, size = place, 0
         size += own
-    if start < len(sizes):
-        yield slice(start, len(sizes))
+    return [*found, slice(start, len(sizes))] if sizes else found
 
 
 def move(

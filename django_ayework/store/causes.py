@@ -109,8 +109,7 @@ def cause_of(key: Key) -> Cause | None:
 def with_figures(keys: Sequence[Key]) -> list[Cause]:
     """Return causes with their figures, without causes that have no dead works left."""
     counted = min(COUNTED, max(COUNTED_LEAST, COUNTED_IN_ALL // max(1, len(keys))))
-    find = figures_by_key if dialect().recurses_by_index else figures_one_by_one
-    found = [row for some in chunked(keys, LANES) for row in find(some, counted + 1) if row[3]]
+    found = [row for some in chunked(keys, LANES) for row in figures_of(some, counted + 1) if row[3]]
     errors = errors_of([row[-1] for row in found])
     return [
         Cause._make((*row[:4], counted, *map(as_moment, row[4:6]), row[6], errors.get(row[6], "")))
@@ -118,15 +117,12 @@ def with_figures(keys: Sequence[Key]) -> list[Cause]:
     ]
 
 
-def figures_by_key(keys: Sequence[Key], most: int) -> list[tuple[Any, ...]]:
-    """Return the figures of causes, by a statement that is planned once for all of them."""
-    values = ", ".join(["(%s, %s, %s)"] * len(keys))
-    sql = f"WITH wanted(type, reason, cause) AS (VALUES {values}) {FIGURES.format(count=COUNT)}"
-    return fetch(sql, [*(value for key in keys for value in key), most])
-
-
-def figures_one_by_one(keys: Sequence[Key], most: int) -> list[tuple[Any, ...]]:
-    """Return the figures of causes for MySQL and MariaDB: the parts that count are planned one by one."""
+def figures_of(keys: Sequence[Key], most: int) -> list[tuple[Any, ...]]:
+    """Return the figures of causes. On MySQL and MariaDB the parts that count are planned one by one."""
+    if dialect().recurses_by_index:
+        values = ", ".join(["(%s, %s, %s)"] * len(keys))
+        sql = f"WITH wanted(type, reason, cause) AS (VALUES {values}) {FIGURES.format(count=COUNT)}"
+        return fetch(sql, [*(value for key in keys for value in key), most])
     part = f"SELECT {TEXT} AS type, {TEXT} AS reason, {TEXT} AS cause, {COUNT_OF_ONE} AS works"
     sql = f"WITH wanted AS ({' UNION ALL '.join([part] * len(keys))}) {FIGURES.format(count='works')}"
     return fetch(sql, [value for key in keys for value in (*key, *key, most)])

@@ -17,7 +17,7 @@ from django.db.models.functions import Concat
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import update_by_column, write
-from django_ayework.store.database import atomic, dialect, fetch, rows, stored_moment
+from django_ayework.store.database import atomic, connection, dialect, fetch, rows
 from django_ayework.store.dialects import array_text
 from django_ayework.store.lanes import FIRST_OF_LANE, IN_LANE, ORDER_IN_LANE, allocate, as_moment, heads_of
 from django_ayework.store.rows import EMPTY, READ, WorkRow, rows_of
@@ -102,23 +102,12 @@ ASYNCHRONOUS = "FROM (SELECT set_config('synchronous_commit', 'off', true)) AS a
 #: The subselect picks and locks in the index's order; ARRAY() makes the planner run it exactly once.
 CLAIM = f"{LEASE} {ASYNCHRONOUS} WHERE id = ANY(ARRAY({{picked}})) RETURNING {', '.join(READ)}"
 
-CLAIM_NEW = CLAIM.format(
-    picked=f"""
-    SELECT id FROM {WORK}
-    WHERE id = ANY(%s::text[]) AND status = 'pending' AND delivery = 0
-    ORDER BY id
-    FOR UPDATE SKIP LOCKED
-"""
-)
-
+NAMED = f"SELECT id FROM {WORK} WHERE id = ANY(%s::text[]) AND {{which}} ORDER BY id FOR UPDATE SKIP LOCKED"
+CLAIM_NEW = CLAIM.format(picked=NAMED.format(which="status = 'pending' AND delivery = 0"))
 CLAIM_DELIVERED = CLAIM.format(
-    picked=f"""
-    SELECT id FROM {WORK}
-    WHERE id = ANY(%s::text[]) AND status || '' = 'pending' AND queue = ANY(%s::text[])
-        AND type = ANY(%s::text[])
-    ORDER BY id
-    FOR UPDATE SKIP LOCKED
-"""
+    picked=NAMED.format(
+        which="status || '' = 'pending' AND queue = ANY(%s::text[]) AND type = ANY(%s::text[])"
+    )
 )
 
 CLAIM_LANE = CLAIM.format(picked=f"SELECT id {FIRST_OF_LANE} FOR UPDATE SKIP LOCKED")
@@ -173,7 +162,6 @@ def rows_leased(found: Iterable[tuple[Any, ...]], lease: Lease) -> list[WorkRow]
 
 def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
     """Lease the first works of some lanes, a lane at a time; see ``claim()``."""
-    claim_lane = claim_lane_of_sqlite if dialect().returns_updated else claim_lane_of_mysql
     if len(caps) == 1:
         return claim_lane(queue, *next(iter(caps.items())), lease)
     with atomic():
@@ -181,13 +169,18 @@ def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: L
         return [row for lane in allocation.items() for row in claim_lane(queue, *lane, lease)]
 
 
-def claim_lane_of_sqlite(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
-    """Lease the first works of a lane of SQLite by one statement, so that its one lock is held briefly.
+def claim_lane(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
+    """Lease the first works of a lane that no other transaction has locked.
 
-    The lane's index has rowids, by which rows are found at once; an id is looked up in an index before.
+    SQLite takes one statement, so that its one lock is held briefly. The lane's index has rowids, by which
+    rows are found at once; an id is looked up in an index before.
     """
+    if not dialect().returns_updated:
+        pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
+        return lock_and_lease(pending.order_by(*ORDER_IN_LANE)[:number], lease)
     sql = f"{LEASE} WHERE rowid IN (SELECT rowid {FIRST_OF_LANE}) RETURNING {', '.join(READ)}"
-    written = (lease.worker, stored_moment(lease.leased_until), stored_moment(lease.started_at))
+    adapt = connection().ops.adapt_datetimefield_value
+    written = (lease.worker, adapt(lease.leased_until), adapt(lease.started_at))
     moment: Callable[[Any], Any] = cache(as_moment)  # most works of a lane were queued together
     return [
         row._replace(
@@ -195,12 +188,6 @@ def claim_lane_of_sqlite(queue: str, type: str, number: int, lease: Lease) -> li
         )
         for row in rows_leased(fetch(sql, (*written, queue, type, number)), lease)
     ]
-
-
-def claim_lane_of_mysql(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
-    """Lease the first works of a lane that no other transaction has locked."""
-    pending = rows(Work).filter(status=Status.PENDING, queue=queue, type=type)
-    return lock_and_lease(pending.order_by(*ORDER_IN_LANE)[:number], lease)
 
 
 def lock_and_lease(works: QuerySet[Work], lease: Lease) -> list[WorkRow]:

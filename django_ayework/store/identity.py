@@ -60,19 +60,14 @@ def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
     works = rows(Work).filter(bearing(search, keys), ended_at__isnull=True)
     columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
     found = [Live(queued_at, chain_id or id, key or "") for queued_at, id, chain_id, key in columns]
-    begun = first_queued_at(chain_id for _, _, chain_id, _ in columns if chain_id)
+    firsts = rows(Work).filter(id__in={chain_id for _, _, chain_id, _ in columns if chain_id})
+    begun = dict(firsts.values_list("id", "queued_at"))  # without those that were deleted
     chains = [chain._replace(queued_at=begun.get(chain.id, chain.queued_at)) for chain in found]
     return {
         chain.key: chain.id
         for chain in sorted(chains)
         if chain.id not in search.exclude and (search.since is None or chain.queued_at >= search.since)
     }
-
-
-def first_queued_at(chains: Iterable[str]) -> dict[str, datetime]:
-    """Return when the first works of chains were queued; one that was deleted is left out."""
-    ids = sorted(set(chains))
-    return dict(rows(Work).filter(id__in=ids).values_list("id", "queued_at")) if ids else {}
 
 
 def bearing(search: Search, keys: Sequence[str]) -> Q:

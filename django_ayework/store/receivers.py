@@ -301,7 +301,10 @@ class ArrivalWatch(Watch):
         self._workers = 0
         self._count_at = self._busy_until = float("-inf")
         try:
-            self._cursor = own_cursor()
+            database = connection()
+            database.ensure_connection()
+            # The driver's own: fifty statements a second are no affair of Django's log and counts.
+            self._cursor: Any = database.connection.cursor()
         except BaseException:
             self.close()
             raise
@@ -349,13 +352,6 @@ def first_of_each_lane() -> dict[str, Place]:
         for queue, some in lanes
         for head in heads_of(queue, {lane.type: 1 for lane in some})
     }
-
-
-def own_cursor() -> Any:
-    """Return the driver's own cursor: fifty statements a second are no affair of Django's log and counts."""
-    database = connection()
-    database.ensure_connection()
-    return database.connection.cursor()
 
 
 # SQLite: the version of the file, which any other connection's commit changes.

@@ -110,10 +110,6 @@ class Held(NamedTuple):
     statuses: frozenset[Status]
     worker: str | None
 
-    def covers(self, status: str, worker: str | None) -> bool:
-        """Tell whether a row with these values is in that state."""
-        return status in self.statuses and self.worker in (None, worker)
-
     @property
     def condition(self) -> tuple[str, list[str]]:
         """The same in SQL, and its parameters."""
@@ -154,7 +150,7 @@ def move_under_locks(update: Update, held: Held) -> set[str]:
     standing = {
         id: delivery
         for id, delivery, status, worker in locked.values_list("id", "delivery", "status", "worker")
-        if held.covers(status, worker)
+        if status in held.statuses and held.worker in (None, worker)
     }
     pairs = enumerate(zip(update.keys, update.required["delivery"], strict=True))
     still = update.part([place for place, (id, delivery) in pairs if standing.get(id) == delivery])
