@@ -8,9 +8,10 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
-from django.db import Error, close_old_connections, connections, reset_queries
+from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -83,30 +84,23 @@ def read_and_close(ask: Callable[[], T]) -> T:
         connections.close_all()
 
 
-def keep_connections() -> None:
-    """Close connections of this thread that are broken or have outlived ``CONN_MAX_AGE``, as more is to come.
+def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive) -> None:
+    """Drop this thread's broken and outlived connections, and the query log that DEBUG keeps.
 
-    An age of 0 means that a connection ends with what it was opened for: here that is a run of works, so it
-    is left for :func:`tidy_connections`, which follows the last of them.
+    ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0.
     """
     if not has_connected():
         return
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
-            keep_open(connection)
+            at_age_0(connection)
         connection.close_if_unusable_or_obsolete()
     reset_queries()
 
 
-def tidy_connections() -> None:
-    """Drop this thread's broken and outlived connections, and the query log that DEBUG keeps."""
-    if not has_connected():
-        return
-    for connection in connections.all(initialized_only=True):
-        if connection.settings_dict.get("CONN_MAX_AGE") == 0:
-            outlive(connection)
-    close_old_connections()
-    reset_queries()
+#: The same while more is to come. An age of 0 means that a connection ends with what it was opened for: here
+#: that is a run of works, so it is left for ``tidy_connections``, which follows the last of them.
+keep_connections = partial(tidy_connections, keep_open)
 
 
 def left_behind(connection: Any) -> str:

@@ -182,15 +182,11 @@ class Listening:
                         for channel in followed if to is None else (to,):
                             self._listeners.deliver(channel, message)
                     self.heartbeat.beat()
-                    self._make_calls()
+                    while self._calls and self._calls[0][0] <= time.monotonic():
+                        heapq.heappop(self._calls)[2]()
             finally:
                 if self._receiver is receiver:  # or else another thread is at it
                     self._receiver, self.is_live = None, False
-
-    def _make_calls(self) -> None:
-        """Make the calls that are due."""
-        while self._calls and self._calls[0][0] <= time.monotonic():
-            heapq.heappop(self._calls)[2]()
 
     def _is_over(self) -> bool:
         """Tell whether nobody has subscribed for a while; then the next who does starts another thread."""
