@@ -285,30 +285,24 @@ def history(
     if row.attempt > 0:
         lost = outcome == Outcome.LOST
         which = {"attempt": row.attempt, "attempts": attempts}
-        text = again_as_lost(which) if lost else again_as_failed(which, error)
-        facts = {"attempt": row.attempt, "attempts": attempts, "error": row.error, "lost": lost}
+        if lost:
+            text = phrase(
+                "It is tried again, because the worker that made attempt %(attempt)d of %(attempts)d was "
+                "lost.",
+                **which,
+            )
+        else:
+            text = phrase(
+                "It is tried again, because attempt %(attempt)d of %(attempts)d failed: %(error)s",
+                error=error,
+                **which,
+            )
+        facts = {**which, "error": row.error, "lost": lost}
         return [Reason(Code.RETRYING, text, facts)]
     if row.error or outcome:
         text = phrase("It was retried by hand. Its last error before that: %(error)s", error=error)
         return [Reason(Code.RETRIED_BY_HAND, text, {"error": row.error})]
     return []
-
-
-def again_as_lost(which: Mapping[str, int]) -> Phrase:
-    """Return that the worker of the last attempt was lost."""
-    return phrase(
-        "It is tried again, because the worker that made attempt %(attempt)d of %(attempts)d was lost.",
-        **which,
-    )
-
-
-def again_as_failed(which: Mapping[str, int], error: str) -> Phrase:
-    """Return that the last attempt failed."""
-    return phrase(
-        "It is tried again, because attempt %(attempt)d of %(attempts)d failed: %(error)s",
-        error=error,
-        **which,
-    )
 
 
 def bound(deadline: datetime | None, now: datetime, opens: bool = False) -> list[Reason]:
@@ -364,24 +358,19 @@ def running(row: Row, seen: Row | None, attempts: int, now: datetime, gone_after
         reasons += worker_trouble(row.worker, seen, now, gone_after)
     if until is not None and until < now:
         last = row.attempt >= attempts
-        text = lapsed_at_last() if last else lapsed()
+        text = (
+            phrase(
+                "Its lease has lapsed: the next worker that serves its queue and type ends it as dead, for "
+                "this was its last attempt."
+            )
+            if last
+            else phrase(
+                "Its lease has lapsed: the next worker that serves its queue and type takes it back to try "
+                "it again."
+            )
+        )
         reasons.append(Reason(Code.LEASE_LAPSED, text, {"leased_until": until, "last_attempt": last}))
     return reasons
-
-
-def lapsed() -> Phrase:
-    """Return that the lease has lapsed, and attempts are left."""
-    return phrase(
-        "Its lease has lapsed: the next worker that serves its queue and type takes it back to try it again."
-    )
-
-
-def lapsed_at_last() -> Phrase:
-    """Return that the lease of the last attempt has lapsed."""
-    return phrase(
-        "Its lease has lapsed: the next worker that serves its queue and type ends it as dead, for this was "
-        "its last attempt."
-    )
 
 
 def holder(worker: str | None, since: datetime | None, now: datetime) -> Phrase:

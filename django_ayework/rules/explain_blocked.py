@@ -91,8 +91,20 @@ def condition_text(waiter: Row, condition: Condition | None) -> Phrase:
             condition=waiter.condition,
         )
     needed, counts_success = requirement(condition, total)
+    if isinstance(condition, Count) and counts_success:
+        return phrases(
+            "It waits until %(needed)d of %(count)d work have succeeded",
+            "It waits until %(needed)d of %(count)d works have succeeded",
+            total,
+            needed=needed,
+        )
     if isinstance(condition, Count):
-        return some_of(needed, total, counts_success)
+        return phrases(
+            "It waits until %(needed)d of %(count)d work have ended",
+            "It waits until %(needed)d of %(count)d works have ended",
+            total,
+            needed=needed,
+        )
     if counts_success:
         return phrases(
             "It waits until its one work has succeeded",
@@ -101,21 +113,4 @@ def condition_text(waiter: Row, condition: Condition | None) -> Phrase:
         )
     return phrases(
         "It waits until its one work has ended", "It waits until all of its %(count)d works have ended", total
-    )
-
-
-def some_of(needed: int, total: int, counts_success: bool) -> Phrase:
-    """Return that so many of the works must have succeeded, or ended."""
-    if counts_success:
-        return phrases(
-            "It waits until %(needed)d of %(count)d work have succeeded",
-            "It waits until %(needed)d of %(count)d works have succeeded",
-            total,
-            needed=needed,
-        )
-    return phrases(
-        "It waits until %(needed)d of %(count)d work have ended",
-        "It waits until %(needed)d of %(count)d works have ended",
-        total,
-        needed=needed,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from django_ayework.rules import states
@@ -81,14 +81,7 @@ def dead(row: Row, is_gate: bool, by: str | None, renamed: str, now: datetime) -
             type=repr(row.type),
             renamed=renamed,
         )
-    else:
-        return [dead_by(row, facts, given)]
-    return [Reason(Code(row.reason), text, facts)]
-
-
-def dead_by(row: Row, facts: Mapping[str, object], given: Mapping[str, str]) -> Reason:
-    """Return why a work is dead by its handler, its input, its deadline, or an unknown reason."""
-    if row.reason == states.Reason.ABORTED:
+    elif row.reason == states.Reason.ABORTED:
         text = phrase(
             "%(died)s: its handler or on_failure gave up: %(error)s Mend the cause, then retry it.", **given
         )
@@ -106,8 +99,8 @@ def dead_by(row: Row, facts: Mapping[str, object], given: Mapping[str, str]) -> 
         )
     else:
         text = phrase("%(died)s: %(error)s", **given)
-        return Reason(Code.DIED, text, {**facts, "reason": row.reason})
-    return Reason(Code(row.reason), text, facts)
+        return [Reason(Code.DIED, text, {**facts, "reason": row.reason})]
+    return [Reason(Code(row.reason), text, facts)]
 
 
 def died(row: Row, now: datetime) -> Phrase:

@@ -177,12 +177,8 @@ def ranked(
 # Order within a layer
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """The neighbours of each place: those to the left, those to the right."""
-
-    left: Mapping[Spot, Sequence[Spot]]
-    right: Mapping[Spot, Sequence[Spot]]
+#: The neighbours of each place: those to the left, those to the right.
+Near: TypeAlias = tuple[Mapping[Spot, Sequence[Spot]], Mapping[Spot, Sequence[Spot]]]
 
 
 def neighbours(paths: Mapping[Edge, Sequence[Spot]]) -> Near:
@@ -194,12 +190,12 @@ def neighbours(paths: Mapping[Edge, Sequence[Spot]]) -> Near:
         for before, after in pairwise(way):
             right[before].append(after)
             left[after].append(before)
-    return Near(left, right)
+    return left, right
 
 
 def order(ranks: list[list[Spot]], near: Near, forward: bool) -> None:
     """Order each layer by the mean position of the neighbours in the layers that were ordered before it."""
-    beside = near.left if forward else near.right
+    beside = near[0 if forward else 1]
     position = {spot: index / len(rank) for rank in ranks for index, spot in enumerate(rank)}
     for rank in ranks if forward else reversed(ranks):
         rank.sort(key=lambda spot: mean([position[other] for other in beside.get(spot, ())], position[spot]))
@@ -221,7 +217,7 @@ def placed(ranks: list[list[Spot]], near: Near, heights: Mapping[Spot, float]) -
         middle.update(zip(rank, apart([0.0] * len(rank), rank, heights), strict=True))
     for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
-        beside = near.left if forward else near.right
+        beside = near[0 if forward else 1]
         for rank in ranks if forward else reversed(ranks):
             wanted = [mean([middle[each] for each in beside.get(spot, ())], middle[spot]) for spot in rank]
             middle.update(zip(rank, apart(wanted, rank, heights), strict=True))

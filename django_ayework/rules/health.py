@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from django_ayework.documentation import value_error
@@ -32,23 +32,23 @@ ALIVE = frozenset({Phase.STARTING, Phase.WORKING, Phase.RETIRING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """The signs of life of a worker.
+    """The signs of life of a worker; by default those of one that has sent none yet.
 
     ``silent`` has, for each thread it needs, for how many seconds that has made no progress although there
     was some to be made; ``dead`` names threads that have ended before their time. ``trouble`` is what the
     database answered last when it was asked for works. ``memory`` is in bytes.
     """
 
-    worker: str
-    pid: int
+    worker: str = ""
+    pid: int = 0
     phase: Phase
-    silent: Mapping[str, float]
-    trouble: str
-    dead: tuple[str, ...]
-    running: int
-    concurrency: int
-    attempts: int
-    memory: int
+    silent: Mapping[str, float] = field(default_factory=dict)
+    trouble: str = ""
+    dead: tuple[str, ...] = ()
+    running: int = 0
+    concurrency: int = 0
+    attempts: int = 0
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def health_of(signs: Signs, stall: float) -> Health:
 
     A database that is away makes a worker unready, not dead: starting it again would not bring it back.
 
-    >>> health_of(signs_of_nobody(Phase.WORKING, silent={"claiming": 61.0}), stall=60.0).live
+    >>> health_of(Signs(phase=Phase.WORKING, silent={"claiming": 61.0}), stall=60.0).live
     False
     """
     wrong = wrong_with_threads(signs, stall)
@@ -91,14 +91,6 @@ def health_of_all(members: Sequence[tuple[str, Health]]) -> Health:
         ready=bool(members) and all(health.ready for _, health in members),
         reasons=tuple(f"{name}: {reason}" for name, health in members for reason in health.reasons),
     )
-
-
-def signs_of_nobody(phase: Phase, silent: Mapping[str, float] | None = None) -> Signs:
-    """Return the signs of a worker that has sent none yet."""
-    return Signs(
-        worker="", pid=0, phase=phase, silent=silent or {}, trouble="", dead=(),
-        running=0, concurrency=0, attempts=0, memory=0,
-    )  # fmt: skip
 
 
 #: The purposes of the engine's own threads in one process. Each has one connection, outside of any pool. At

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from django_ayework.rules.explain import called, serves
 from django_ayework.rules.figures import (
@@ -74,14 +75,8 @@ class Problem:
 
 def problems(seen: Observed) -> list[Problem]:
     """Return the problems, the most severe first, at most a few of each kind."""
-    if not seen.live:
-        return [no_worker(seen), *(each for rule in WITHOUT_WORKERS for each in few(rule(seen)))]
-    return [each for rule in RULES for each in few(rule(seen))]
-
-
-def few(found: Iterable[Problem]) -> list[Problem]:
-    """Return the first problems of a kind."""
-    return list(found)[:MOST_OF_A_KIND]
+    first, rules = ([], RULES) if seen.live else ([no_worker(seen)], WITHOUT_WORKERS)
+    return first + [each for rule in rules for each in islice(rule(seen), MOST_OF_A_KIND)]
 
 
 def headline(found: list[Problem], seen: Observed) -> Problem:
@@ -169,7 +164,7 @@ def queues_not_served(seen: Observed) -> Iterable[Problem]:
                 queue=queue.queue,
                 untaken=untaken(queue),
             )
-            command = f"{START} --queues {shell_word(queue.queue)}"
+            command = f"{START} --queues {shlex.quote(queue.queue)}"
             remedy = phrase("Start one: %(command)s", command=command)
             yield Problem(ProblemCode.QUEUE_NOT_SERVED, text, remedy, "queue", queue.queue)
 
@@ -181,15 +176,6 @@ def untaken(queue: QueueFigures) -> Phrase:
     if queue.waiting:
         return phrase("scheduled works are due")
     return phrase("works of lost workers wait to be reclaimed")
-
-
-def shell_word(name: str) -> str:
-    """Return a name as a word of a command line.
-
-    >>> shell_word("exports"), shell_word("mail & more")
-    ('exports', "'mail & more'")
-    """
-    return shlex.quote(name)
 
 
 def queues_paused(seen: Observed) -> Iterable[Problem]:
@@ -228,7 +214,7 @@ def types_not_taken(seen: Observed) -> Iterable[Problem]:
                 works=works(type),
                 oldest=duration(type.waiting),
             )
-            command = f"{START} --types {shell_word(type.type)}"
+            command = f"{START} --types {shlex.quote(type.type)}"
             remedy = phrase("Start one that knows and serves the type: %(command)s", command=command)
             yield Problem(ProblemCode.TYPE_NOT_TAKEN, text, remedy, "type", type.type)
 
@@ -271,15 +257,12 @@ def floods(type: TypeFigures, arriving: float) -> bool:
     Where more works wait than were counted, its share of the backlog is not known, so its share of arriving
     works counts.
     """
-    is_most = type.share >= FLOOD_SHARE or arrives_most(type, arriving)
+    is_most = type.share >= FLOOD_SHARE
+    if "pending" in type.capped and type.arriving > 0:
+        is_most = is_most or type.arriving >= arriving * FLOOD_SHARE
     if type.pending < FLOOD or not is_most or is_at_limit(type):
         return False
     return type.arriving > type.rate or type.pending > type.rate * LONG / 60
-
-
-def arrives_most(type: TypeFigures, arriving: float) -> bool:
-    """Tell whether most arriving works are of this type, whose backlog is longer than was counted."""
-    return "pending" in type.capped and type.arriving > 0 and type.arriving >= arriving * FLOOD_SHARE
 
 
 def part_of(type: TypeFigures, arriving: float) -> Phrase:

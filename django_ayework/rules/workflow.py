@@ -97,7 +97,11 @@ class Node:
     @property
     def counts(self) -> dict[str, int]:
         """How many members have each status, in the order of attention."""
-        return dict(sorted(Counter(member.status for member in self.members).items(), key=rank_of))
+        return dict(
+            sorted(
+                Counter(member.status for member in self.members).items(), key=lambda item: rank_of(item[0])
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +113,14 @@ class Folded:
     omitted: int = 0
 
 
-def rank_of(item: tuple[str, int]) -> int:
+def rank_of(status: str) -> int:
     """Return the place of a status in the order of attention."""
-    return RANK.get(item[0], len(RANK))
+    return RANK.get(status, len(RANK))
 
 
 def by_attention(member: Member) -> tuple[int, bool]:
     """Return what puts the dead first, and among them last those that died because of others."""
-    return RANK.get(member.status, len(RANK)), member.reason == Reason.UNSATISFIABLE
+    return rank_of(member.status), member.reason == Reason.UNSATISFIABLE
 
 
 # Folding
@@ -144,7 +148,7 @@ def fold(members: Sequence[Member], links: Sequence[Link]) -> Folded:
     pairs = [Link(heads[link.source], heads[link.target], link.tie) for link in links if ends_in(link, known)]
     graph = arranged(known, heads, pairs)
     classes: dict[str, int] = {}
-    for key in (siblings, followers, layer_mates):
+    for key in KEYS:
         classes = classified(graph, key)
         if len(set(classes.values())) <= FEW_NODES:
             break
@@ -182,37 +186,24 @@ def runs(known: Mapping[str, Member], links: Sequence[Link]) -> dict[str, str]:
         after[link.source].add(link.target)
         before[link.target].add(link.source)
     heads = {id: id for id in known}
-    steps = sorted((link for link in links if link.tie is Tie.STEP), key=lambda link: step_of(known, link))
-    for link in steps:
-        source, target = known.get(link.source), known.get(link.target)
+    steps = [link for link in links if link.tie is Tie.STEP and ends_in(link, known)]
+    for link in sorted(steps, key=lambda link: known[link.target].step):
+        source, target = known[link.source], known[link.target]
         alone = len(after[link.source]) == 1 == len(before[link.target])
-        if source and target and source.type == target.type and alone:
+        if source.type == target.type and alone:
             heads[target.id] = heads[source.id]
     lengths = Counter(heads.values())
     return {id: head if lengths[head] >= LONG_RUN else id for id, head in heads.items()}
 
 
-def step_of(known: Mapping[str, Member], link: Link) -> int:
-    """Return the step to which a link leads."""
-    return known[link.target].step if link.target in known else 0
-
-
 Key = Callable[[Graph, str, frozenset[int]], Hashable]
-
-
-def siblings(graph: Graph, id: str, before: frozenset[int]) -> Hashable:
-    """Works of one type that follow the same nodes, and that the same works wait for."""
-    return before, graph.watchers.get(id)
-
-
-def followers(graph: Graph, id: str, before: frozenset[int]) -> Hashable:
-    """Works of one type that follow the same nodes."""
-    return before
-
-
-def layer_mates(graph: Graph, id: str, before: frozenset[int]) -> Hashable:
-    """Works of one type in one layer."""
-    return graph.layer[id]
+#: What works of one type have in common that are folded, from fine to coarse: they follow the same nodes and
+#: the same works wait for them; they follow the same nodes; they are in one layer.
+KEYS: tuple[Key, ...] = (
+    lambda graph, id, before: (before, graph.watchers.get(id)),
+    lambda graph, id, before: before,
+    lambda graph, id, before: graph.layer[id],
+)
 
 
 def classified(graph: Graph, key: Key) -> dict[str, int]:
@@ -235,7 +226,7 @@ def drawn(known: Mapping[str, Member], classes: Mapping[str, int], links: Sequen
     nodes = {number: node_for(members) for number, members in belonging.items()}
     chosen = nodes
     if len(nodes) > MOST_NODES:
-        calm = sorted(nodes, key=lambda number: RANK.get(nodes[number].status, len(RANK)))
+        calm = sorted(nodes, key=lambda number: rank_of(nodes[number].status))
         chosen = {number: nodes[number] for number in sorted(calm[:MOST_NODES])}
     edges: dict[Edge, set[Tie]] = defaultdict(set)
     for link in links:
@@ -255,9 +246,10 @@ def node_for(members: Sequence[Member]) -> Node:
 
 def without_detours(nodes: Sequence[str], edges: Mapping[Edge, set[Tie]]) -> list[Edge]:
     """Return the edges, but for those that only say who queued a node to which another path leads."""
-    following = successors(without_cycles(nodes, edges))
+    ways = without_cycles(nodes, edges)
+    following = successors(ways)
     reached: dict[str, set[str]] = {}
-    order = layers(nodes, without_cycles(nodes, edges))
+    order = layers(nodes, ways)
     for node in sorted(nodes, key=order.__getitem__, reverse=True):
         beyond = [reached[after] | {after} for after in following.get(node, ())]
         reached[node] = set().union(*beyond)
@@ -297,15 +289,19 @@ def holding(members: Iterable[Member], dead: int, others: int) -> Holding:
     only if nothing else waits or runs, as they wait for others.
     """
     members = [member for member in members if member.kind in (Kind.WORK, Kind.GATE)]
-    died = sorted((each for each in members if each.status == Status.DEAD), key=by_death)
-    running = sorted((each for each in members if each.status == Status.RUNNING), key=by_start)
-    due = [each for each in members if each.status in (Status.PENDING, Status.SCHEDULED)]
-    waiting = sorted(due, key=by_run_at)
+    died = [each for each in members if each.status == Status.DEAD]
+    died.sort(key=lambda each: (each.reason == Reason.UNSATISFIABLE, each.ended_at or NEVER_YET))
+    running = [each for each in members if each.status == Status.RUNNING]
+    running.sort(key=lambda each: each.started_at or NEVER_YET)
+    waiting = [each for each in members if each.status in (Status.PENDING, Status.SCHEDULED)]
+    waiting.sort(key=lambda each: each.run_at or NEVER_YET)
     if not (died or running or waiting):
         waiting = [member for member in members if member.status == Status.BLOCKED]
     ways: dict[tuple[str, str, str], list[Member]] = {}
     for member in died:
-        ways.setdefault(way_to_die(member), []).append(member)
+        # A work that died because of others has no cause of its own.
+        cause = "" if member.reason == Reason.UNSATISFIABLE else member.cause
+        ways.setdefault((member.type, member.reason, cause), []).append(member)
     named = list(ways.values())[:dead]
     return Holding(
         tuple(those[0] for those in named),
@@ -314,26 +310,6 @@ def holding(members: Iterable[Member], dead: int, others: int) -> Holding:
         (len(died), len(running), len(waiting)),
         {those[0].id: len(those) - 1 for those in named},
     )
-
-
-def way_to_die(member: Member) -> tuple[str, str, str]:
-    """Return what dead works have in common that died alike; for what others died says nothing of these."""
-    return member.type, member.reason, "" if member.reason == Reason.UNSATISFIABLE else member.cause
-
-
-def by_death(member: Member) -> tuple[bool, datetime]:
-    """Return what puts those first that died by themselves, then those that died early."""
-    return member.reason == Reason.UNSATISFIABLE, member.ended_at or NEVER_YET
-
-
-def by_start(member: Member) -> datetime:
-    """Return what puts those first that run the longest."""
-    return member.started_at or NEVER_YET
-
-
-def by_run_at(member: Member) -> datetime:
-    """Return what puts those first that have been due the longest."""
-    return member.run_at or NEVER_YET
 
 
 # The critical path

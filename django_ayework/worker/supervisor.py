@@ -28,7 +28,6 @@ from django_ayework.rules.health import (
     health_of_all,
     quick_deaths,
     restart_pause,
-    signs_of_nobody,
 )
 from django_ayework.worker import bounds
 from django_ayework.worker.health import HealthReport, HealthServer
@@ -168,7 +167,7 @@ class Child:
         self.pipe = pipe
         self.started_at = self.received_at = time.monotonic()
         #: The signs that it sent last.
-        self.received = signs_of_nobody(Phase.STARTING, {"starting": 0.0})
+        self.received = Signs(phase=Phase.STARTING, silent={"starting": 0.0})
         self.exit_code: int | None = None
         self._is_killed = False
 

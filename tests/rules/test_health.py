@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from django_ayework.rules.health import Health, Phase, health_of, health_of_all, signs_of_nobody
+from django_ayework.rules.health import Health, Phase, Signs, health_of, health_of_all
 
 NOT_WORKING = [phase for phase in Phase if phase is not Phase.WORKING]
 
@@ -31,7 +31,7 @@ NOT_WORKING = [phase for phase in Phase if phase is not Phase.WORKING]
     ],
 )
 def test_the_health_of_a_worker(change, live, ready, reasons):
-    signs = replace(signs_of_nobody(Phase.WORKING), **change)
+    signs = replace(Signs(phase=Phase.WORKING), **change)
     assert health_of(signs, stall=60.0) == Health(live=live, ready=ready, reasons=reasons)
 
 

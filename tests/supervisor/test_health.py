@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from django_ayework.rules.health import Phase, signs_of_nobody
+from django_ayework.rules.health import Phase, Signs
 from django_ayework.worker.process import send_signs
 from django_ayework.worker.supervisor import PipeReader, heartbeat_pipe
 from tests.processes import ended, eventually, get, health_address, worker_process
@@ -59,8 +59,8 @@ def test_the_latest_signs_count(ends):
     reader, theirs = ends
     assert reader.latest() is None
     for phase in (Phase.STARTING, Phase.WORKING):
-        send_signs(theirs, signs_of_nobody(phase, silent=1.5))
-    assert reader.latest() == signs_of_nobody(Phase.WORKING, silent=1.5)
+        send_signs(theirs, Signs(phase=phase, silent=1.5))
+    assert reader.latest() == Signs(phase=Phase.WORKING, silent=1.5)
     assert (reader.latest(), reader.has_ended) == (None, False)
 
 
@@ -68,20 +68,20 @@ def test_unreadable_signs_are_skipped(ends):
     reader, theirs = ends
     theirs.sendall(b'{"phase": "wor\n{"phase": "dancing", "dead": []}\n[]\nnull\n\n')
     assert reader.latest() is None
-    send_signs(theirs, signs_of_nobody(Phase.WORKING))
-    assert reader.latest() == signs_of_nobody(Phase.WORKING)
+    send_signs(theirs, Signs(phase=Phase.WORKING))
+    assert reader.latest() == Signs(phase=Phase.WORKING)
 
 
 def test_the_last_signs_are_read_after_the_end(ends):
     reader, theirs = ends
-    send_signs(theirs, signs_of_nobody(Phase.RETIRED))
+    send_signs(theirs, Signs(phase=Phase.RETIRED))
     theirs.close()
-    assert reader.latest() == signs_of_nobody(Phase.RETIRED)
+    assert reader.latest() == Signs(phase=Phase.RETIRED)
     assert reader.has_ended
 
 
 def test_signs_to_a_supervisor_that_has_gone_are_dropped(ends):
     reader, theirs = ends
     reader.close()
-    send_signs(theirs, signs_of_nobody(Phase.WORKING))
+    send_signs(theirs, Signs(phase=Phase.WORKING))
     assert theirs.recv(1) == b""
