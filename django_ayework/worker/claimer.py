@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.limits import accepted
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
-from django_ayework.worker.wakeups import DueInbox, Fleet
+from django_ayework.worker.wakeups import WakeUps
 
 logger = logging.getLogger("django_ayework")
 
@@ -180,6 +181,8 @@ class Claimer:
 
     worker_id: str
     scope: Scope
+    #: Set when messages say that works are due.
+    wake: threading.Event = field(default_factory=threading.Event)
     room_of_doer: Room = no_room
     maintenance: MaintenanceThread | None = None
     scheduler: Scheduler | None = None
@@ -210,8 +213,7 @@ class Claimer:
 
     def __post_init__(self) -> None:
         #: Works that are due according to messages.
-        self.inbox = DueInbox(self.scope)
-        self.fleet = Fleet(self.worker_id)
+        self.wake_ups = WakeUps(self.worker_id, self.scope, self.wake)
 
     def claim(
         self, wanted: int, room: Mapping[str, int] = NO_ROOM, most: int = sys.maxsize
@@ -282,7 +284,7 @@ class Claimer:
 
     def left(self) -> set[Place]:
         """Return where there are works that the last claim has not taken, as far as is known here."""
-        named = {place for message in self.inbox.taken for place in message.due.places or ()}
+        named = {place for message in self.wake_ups.taken for place in message.due.places or ()}
         return {*self._known_lanes(), *(place for place in named if place[1] in self.held_back)}
 
     def _known_lanes(self) -> set[Lane]:
@@ -302,7 +304,7 @@ class Claimer:
         One for something that no message could name waits a moment while there are other works: on SQLite
         every commit is such a thing. So does one for types whose control was held by another transaction.
         """
-        due = self.inbox.take()
+        due = self.wake_ups.take()
         self._anything_due |= due.places is None
         has_works = self.note_due(due) or has_arrived
         self._poll_was_put_off = has_works and not self._poll_was_put_off and due.places is not None
@@ -339,8 +341,8 @@ class Claimer:
         Gates expire and works are rescued, however busy the slots are.
         """
         if self.is_quiet:  # messages are taken to see whether to poll, and left to other workers to answer
-            self._anything_due |= self.inbox.take().places is None
-            self.inbox.taken = ()
+            self._anything_due |= self.wake_ups.take().places is None
+            self.wake_ups.taken = ()
         is_asked = self.is_quiet and self._anything_due
         if self.poll_is_due() or (is_asked and time.monotonic() - self._polled_at >= POLL_AGAIN_AFTER):
             self.poll()
@@ -385,7 +387,7 @@ class Claimer:
             lanes = self.arrivals.without_delivered(lanes, self.controls)
         self._had_lanes = bool(lanes)
         self.claim_groups = claim_groups_of(lanes, self.controls)
-        self.fleet.refresh()
+        self.wake_ups.read_others()
 
     def _look(self, now: datetime) -> Poll:
         """Query; after a time without the database, other workers get a moment to renew their leases."""

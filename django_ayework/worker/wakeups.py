@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from django_ayework.flow.notify import (
 )
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.durations import later
-from django_ayework.rules.notifications import MOST_NAMED, Delay, Due, Place, delay_of, number_of
+from django_ayework.rules.notifications import MOST_NAMED, Due, Place, delay_of, number_of
 from django_ayework.store.attempts import living
 from django_ayework.store.database import clock
 from django_ayework.worker.in_flight import Delivery
@@ -43,33 +42,6 @@ SOON = 4
 TOO_LATE = 0.5
 
 
-class Fleet:
-    """The other workers that are alive. Until they have been read, a worker believes that it is alone."""
-
-    def __init__(self, worker_id: str) -> None:
-        self._worker_id = worker_id
-        #: The number of each other worker, and the queues that it serves (all, when empty).
-        self._others: list[tuple[int, frozenset[str]]] = []
-        self._read_at = float("-inf")
-
-    def refresh(self) -> None:
-        """Read which workers are alive, if that was some seconds ago and messages are received at all."""
-        now = time.monotonic()
-        if now - self._read_at < READ_EVERY or not receives_remote():
-            return
-        self._read_at = now
-        self._others = [
-            (number_of(id), frozenset(filter(None, queues.split(","))))
-            for id, queues in living(later(clock.now(), -SEEN_WITHIN))
-            if id != self._worker_id
-        ]
-
-    def delay(self, message: int, queues: Collection[str], works: int) -> Delay:
-        """Return this worker's delay among those that serve any of these queues."""
-        others = [number for number, served in self._others if not served or not served.isdisjoint(queues)]
-        return delay_of(message, number_of(self._worker_id), others, works)
-
-
 class Message(NamedTuple):
     """A message of another process about due works, which this worker may have to answer."""
 
@@ -80,26 +52,50 @@ class Message(NamedTuple):
     is_late: bool  # no worker answered in the steps before
 
 
-class DueInbox:
-    """Due works named by notifications, until the next claim takes them. Any thread may add to it."""
+class WakeUps:
+    """Due works named by notifications, for which it wakes the worker, until the next claim takes them.
 
-    def __init__(self, scope: Scope) -> None:
+    It listens from when it opens until it closes. A worker that finds works in a late step claims at once
+    from then on, until it finds nothing: the workers of the steps before are busy, gone, or serve
+    other types.
+    """
+
+    def __init__(self, worker_id: str, scope: Scope, wake: threading.Event) -> None:
+        #: The messages that the last claim has taken.
+        self.taken: Sequence[Message] = ()
+        self._worker_id = worker_id
         self._scope = scope
+        self._wake = wake
         self._lock = threading.Lock()
         self._due = Due()
         self._messages: deque[Message] = deque(maxlen=MOST_NAMED)
-        #: The messages that the last claim has taken.
-        self.taken: Sequence[Message] = ()
+        #: Messages that wait for their steps, by number.
+        self._waiting: dict[str, Message] = {}
+        self._is_eager = False
+        #: The number of each other live worker, and the queues that it serves (all, when empty). Until they
+        #: have been read, a worker believes that it is alone.
+        self._others: list[tuple[int, frozenset[str]]] = []
+        self._read_at = float("-inf")
+        self._unsubscribe: list[Callable[[], None]] = []
 
-    def add(self, due: Due, message: Message | None = None) -> bool:
-        """Note due works; return whether that is new, and this worker serves any of it."""
-        served = self.served(due)
-        with self._lock:
-            before = self._due
-            self._due = before | served
-            if message is not None:
-                self._messages.append(message)
-            return self._due != before
+    def open(self, check_revoked: Callable[[frozenset[str] | None], object]) -> None:
+        """Subscribe; ``check_revoked`` is called with the works that other processes revoke."""
+        due_works.subscribe(self.add)
+        self._unsubscribe = [
+            subscribe_due(self._receive),
+            subscribe_answered(self._drop),
+            subscribe_revoked(check_revoked),
+        ]
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        due_works.unsubscribe(self.add)
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+
+    def add(self, due: Due) -> None:
+        """Note due works, and wake the worker if it serves any of them; any thread may call this."""
+        self._note(self._served(due))
 
     def take(self) -> Due:
         """Return all that was added since the last time."""
@@ -113,58 +109,17 @@ class DueInbox:
                 self._messages.clear()
             return due
 
-    def served(self, due: Due) -> Due:
-        """Return what this worker serves of it; a start before which it polls by itself is left out."""
-        if due.places is None:
-            return due
-        soon = clock.now().timestamp() + SOON * get_settings().poll_interval
-        start = due.start if due.start is not None and due.start < soon else None
-        return Due(frozenset(place for place in due.places if self._scope.serves(place)), start, due.works)
-
-
-@dataclass(eq=False)
-class WakeUps:
-    """Wakes a worker for due works and for revoked ones, from when it opens until it closes.
-
-    A worker that finds works in a late step claims at once from then on, until it finds nothing: the workers
-    of the steps before are busy, gone, or serve other types.
-    """
-
-    inbox: DueInbox
-    fleet: Fleet
-    wake: threading.Event
-    check_revoked: Callable[[frozenset[str] | None], object]
-    _unsubscribe: list[Callable[[], None]] = field(default_factory=list)
-    _is_eager: bool = False
-    #: Messages that wait for their steps, by number.
-    _waiting: dict[str, Message] = field(default_factory=dict)
-
-    def open(self) -> None:
-        """Subscribe."""
-        due_works.subscribe(self._receive)
-        self._unsubscribe = [
-            subscribe_due(self._receive_message),
-            subscribe_answered(self._drop),
-            subscribe_revoked(self.check_revoked),
-        ]
-
-    def close(self) -> None:
-        """Unsubscribe."""
-        due_works.unsubscribe(self._receive)
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
-
     def answer(self, claimed: Iterable[Delivery], left: Callable[[], Set[Place]]) -> None:
         """After a claim, answer the messages that it took into account, if others wait for that.
 
         The works of a message are taken when the claim found that many, or ``left`` nothing there.
         """
-        if not self.inbox.taken:
+        if not self.taken:
             return
         delivered = get_settings().queues  # no message names their works
         found = [(each.row.queue, each.type) for each in claimed if each.row.queue not in delivered]
         number, places, rest, answered = len(found), set(found), left(), []
-        for message in self.inbox.taken:
+        for message in self.taken:
             named = message.due.places or frozenset()
             if message.is_late:
                 self._is_eager = not named.isdisjoint(places)
@@ -176,31 +131,58 @@ class WakeUps:
         if answered:
             sender.publish(Notification(answered=answered))
 
-    def _receive(self, due: Due, message: Message | None = None) -> None:
-        """Wake the worker if it serves any of the due works."""
-        if self.inbox.add(due, message):
-            self.wake.set()
-
-    def _receive_message(self, due: Due, text: str) -> None:
-        """Wake the worker now or in its step, if it serves any works of another process's message."""
-        served = self.inbox.served(due)
-        if not served.places:  # a later start, or a reason to poll
-            self._receive(served)
+    def read_others(self) -> None:
+        """Read which other workers are alive, if that was some seconds ago and messages are received."""
+        now = time.monotonic()
+        if now - self._read_at < READ_EVERY or not receives_remote():
             return
-        number = number_of(text)
-        delay = self.fleet.delay(number, {queue for queue, _ in served.places}, served.works)
+        self._read_at = now
+        self._others = [
+            (number_of(id), frozenset(filter(None, queues.split(","))))
+            for id, queues in living(later(clock.now(), -SEEN_WITHIN))
+            if id != self._worker_id
+        ]
+
+    def _served(self, due: Due) -> Due:
+        """Return what this worker serves of it; a start before which it polls by itself is left out."""
+        if due.places is None:
+            return due
+        soon = clock.now().timestamp() + SOON * get_settings().poll_interval
+        start = due.start if due.start is not None and due.start < soon else None
+        return Due(frozenset(place for place in due.places if self._scope.serves(place)), start, due.works)
+
+    def _note(self, served: Due, message: Message | None = None) -> None:
+        """Note due works that this worker serves, and wake it if they are new."""
+        with self._lock:
+            before = self._due
+            self._due = before | served
+            if message is not None:
+                self._messages.append(message)
+            is_new = self._due != before
+        if is_new:
+            self._wake.set()
+
+    def _receive(self, due: Due, text: str) -> None:
+        """Wake the worker now or in its step, if it serves any works of another process's message."""
+        served = self._served(due)
+        if not served.places:  # a later start, or a reason to poll
+            self._note(served)
+            return
+        number, queues = number_of(text), {queue for queue, _ in served.places}
+        rivals = [rival for rival, serves in self._others if not serves or not serves.isdisjoint(queues)]
+        delay = delay_of(number, number_of(self._worker_id), rivals, served.works)
         is_late = delay.steps > 0
         message = Message(str(number), served, time.monotonic(), delay.answers, is_late)
         if is_late and not self._is_eager:
             self._waiting[message.number] = message
             call_later(delay.steps * STEP, partial(self._begin_step, message.number))
         else:
-            self._receive(served, message)
+            self._note(served, message)
 
     def _begin_step(self, number: str) -> None:
         """Wake the worker for a message that no worker has answered."""
         if (message := self._waiting.pop(number, None)) is not None:
-            self._receive(message.due, message)
+            self._note(message.due, message)
 
     def _drop(self, numbers: frozenset[str]) -> None:
         """Forget messages that others have answered."""

@@ -49,7 +49,6 @@ from django_ayework.worker.limits import BacklogMonitor, Backpressure, Limits, p
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.threads import EngineThread, Recovery
-from django_ayework.worker.wakeups import WakeUps
 
 logger = logging.getLogger("django_ayework")
 
@@ -185,14 +184,12 @@ class Worker(Engine):
         self._claimer = Claimer(
             self.id,
             scope,
+            self._wake,
             self._dispatcher.room,
             self._maintenance,
             self._scheduler,
             self._commands,
             self._arrivals,
-        )
-        self._wake_ups = WakeUps(
-            self._claimer.inbox, self._claimer.fleet, self._wake, self._maintenance.check_revoked
         )
 
     def start(self) -> None:
@@ -262,7 +259,7 @@ class Worker(Engine):
         last = Phase.STOPPED
         try:
             with engine_session():
-                self._wake_ups.open()
+                self._claimer.wake_ups.open(self._maintenance.check_revoked)
                 self._dispatcher.open(self._wake.set)
                 revoked_works.subscribe(self._in_flight.abort)
                 self._claiming.start()  # which starts the other threads once the database answers
@@ -309,7 +306,7 @@ class Worker(Engine):
 
     def _close(self) -> None:
         """Stop the parts in the order in which works pass through them."""
-        self._wake_ups.close()
+        self._claimer.wake_ups.close()
         self._dispatcher.close()
         revoked_works.unsubscribe(self._in_flight.abort)
         self._stopping.set()
@@ -397,7 +394,7 @@ class Worker(Engine):
         goes_on = bool(self._claimer.claim_groups) and self._claimer.may_claim_more(self._wanted())
         if claimed and not goes_on:  # let these begin before this thread goes on, and needs the interpreter
             self._wake.wait(A_MOMENT)
-        self._wake_ups.answer(claimed, self._claimer.left)
+        self._claimer.wake_ups.answer(claimed, self._claimer.left)
         for delivery in unknown:
             park(delivery.row, self.id)
         self._claimer.ask_for_ids(self._wanted())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +15,6 @@ from django_ayework.rules.notifications import Due, due_to_text
 from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.health import WorkerRegistration
-from django_ayework.worker.wakeups import WakeUps
 from tests.app.works import add
 from tests.processes import eventually
 
@@ -29,11 +27,10 @@ class Idler:
     """An idle worker of another process, as far as its waking goes: no threads, no slots."""
 
     def __init__(self, number: int, queues: tuple[str, ...] = ()) -> None:
-        self.wake = threading.Event()
         self.claimer = Claimer(f"worker-{number:03}", Scope(queues))
-        self.waking = WakeUps(self.claimer.inbox, self.claimer.fleet, self.wake, lambda ids: None)
+        self.wake, self.waking = self.claimer.wake, self.claimer.wake_ups
         WorkerRegistration(self.claimer.worker_id, "", queues, 8).register()
-        self.waking.open()
+        self.waking.open(lambda ids: None)
 
     @property
     def is_woken(self) -> bool:
@@ -57,7 +54,7 @@ def fleet(carrier: Any) -> Iterator[Callable[..., list[Idler]]]:
         first = len(idlers)
         idlers.extend(Idler(first + number, queues) for number in range(count))
         for idler in idlers:
-            idler.claimer.fleet._read_at = float("-inf")
+            idler.waking._read_at = float("-inf")
             idler.claimer.claim(0)
             idler.wake.clear()
         return idlers[first:]
@@ -79,7 +76,7 @@ def woken(idlers: list[Idler]) -> list[Idler]:
 
 def reset(idlers: list[Idler]) -> None:
     for idler in idlers:
-        idler.claimer.inbox.take()
+        idler.waking.take()
         idler.wake.clear()
 
 
@@ -202,7 +199,7 @@ def test_workers_that_have_stopped_or_were_not_seen_lately_are_not_counted(carri
         seen_at="2020-01-01T00:00Z"
     )
     last = idlers[-1]
-    last.claimer.fleet._read_at = float("-inf")
+    last.waking._read_at = float("-inf")
     last.claimer.claim(0)
     for number in range(10):
         publish_due(carrier, number=number)

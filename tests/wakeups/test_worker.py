@@ -19,7 +19,7 @@ from django_ayework.worker import maintenance
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
-from django_ayework.worker.wakeups import DueInbox, Fleet, WakeUps
+from django_ayework.worker.wakeups import WakeUps
 from tests.app.works import add
 from tests.processes import PATIENCE, eventually
 
@@ -42,23 +42,31 @@ def polls(claimer: Claimer, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     return polls
 
 
-def test_the_inbox_keeps_what_concerns_the_worker_until_it_is_taken():
-    inbox = DueInbox(Scope(queues=("mail",), exclude_types=("draw",)))
-    assert not inbox.add(Due(frozenset({("default", "send"), ("mail", "draw")}))), "not served"
-    assert inbox.add(MAIL)
-    assert not inbox.add(MAIL), "already known"
+def wakes_for(wake_ups: WakeUps, due: Due) -> bool:
+    wake_ups._wake.clear()
+    wake_ups.add(due)
+    return wake_ups._wake.is_set()
+
+
+def test_what_concerns_the_worker_wakes_it_once_and_is_kept_until_it_is_taken():
+    scope = Scope(queues=("mail",), exclude_types=("draw",))
+    wake_ups = WakeUps("w", scope, threading.Event())
+    assert not wakes_for(wake_ups, Due(frozenset({("default", "send"), ("mail", "draw")}))), "not served"
+    assert wakes_for(wake_ups, MAIL)
+    assert not wakes_for(wake_ups, MAIL), "already known"
     start = now().timestamp()
-    assert inbox.add(Due(start=start))
-    assert inbox.take() == MAIL | Due(start=start)
-    assert not inbox.take()
-    assert inbox.add(MAIL)
-    assert inbox.add(ANYTHING)
+    assert wakes_for(wake_ups, Due(start=start))
+    assert wake_ups.take() == MAIL | Due(start=start)
+    assert not wake_ups.take()
+    assert wakes_for(wake_ups, MAIL)
+    assert wakes_for(wake_ups, ANYTHING)
 
 
 @pytest.mark.parametrize(("interval", "wakes"), [(0.1, False), (20.0, True)])
 def test_a_worker_wakes_for_a_start_that_its_own_interval_would_miss(settings, interval, wakes):
     settings.AYEWORK = {"POLL_INTERVAL": interval}
-    assert DueInbox(Scope()).add(Due(start=now().timestamp() + 10)) is wakes
+    wake_ups = WakeUps("w", Scope(), threading.Event())
+    assert wakes_for(wake_ups, Due(start=now().timestamp() + 10)) is wakes
 
 
 @transactional
@@ -68,7 +76,7 @@ def test_a_message_of_a_known_place_is_claimed_without_a_poll(claimer, polls, me
     handle = enqueue(add(a=1, b=2))
     if message is SHOP:
         assert claimer.claim(0) == []
-    claimer.inbox.add(message)
+    claimer.wake_ups.add(message)
     polls.clear()
     assert [delivery.row.id for delivery in claimer.claim(8)] == [handle.id]
     assert len(polls) == count
@@ -81,7 +89,7 @@ def test_a_poll_that_is_due_by_time_is_put_off_once(claimer, polls, monkeypatch)
     monkeypatch.setattr(claimer, "poll_is_due", lambda: True)
     polls.clear()
     for expected in (0, 1, 1, 2):
-        claimer.inbox.add(SHOP)
+        claimer.wake_ups.add(SHOP)
         claimer.claim(1)
         assert len(polls) == expected
 
@@ -93,7 +101,7 @@ def test_a_busy_worker_polls_for_anything_only_now_and_then(claimer, polls, monk
         enqueue(add(a=number, b=2))
     assert len(claimer.claim(1)) == 1
     polls.clear()
-    claimer.inbox.add(ANYTHING)
+    claimer.wake_ups.add(ANYTHING)
     assert len(claimer.claim(1)) == 1
     assert polls == []
     monkeypatch.setattr(module, "POLL_AGAIN_AFTER", 0.0)
@@ -156,12 +164,12 @@ def test_a_worker_with_messages_polls_less_often_but_often_enough_for_leases(
 
 @transactional
 def test_a_worker_listens_from_open_until_close(carrier):
-    inbox, wake, revoked = DueInbox(Scope()), threading.Event(), []
-    wake_ups = WakeUps(inbox, Fleet("w"), wake, revoked.append)
-    wake_ups.open()
+    wake, revoked = threading.Event(), []
+    wake_ups = WakeUps("w", Scope(), wake)
+    wake_ups.open(revoked.append)
     carrier.deliver("due", due_to_text(MAIL, "elsewhere"))
     carrier.deliver("revoked", ids_to_text(["a"], "elsewhere"))
-    assert (wake.is_set(), inbox.take(), revoked) == (True, MAIL, [frozenset({"a"})])
+    assert (wake.is_set(), wake_ups.take(), revoked) == (True, MAIL, [frozenset({"a"})])
     wake_ups.close()
     wake.clear()
     carrier.deliver("due", due_to_text(MAIL, "elsewhere"))

@@ -114,9 +114,9 @@ def test_a_quiet_worker_claims_nothing_whatever_messages_say(claimer, quick_poll
     enqueue_many([quick(number=number) for number in range(5)])
     due = Due(frozenset({("default", "worker.quick")}), None, 5)
     for _ in range(3):
-        claimer.inbox.add(due, Message("7", due, time.monotonic(), True, False))
+        claimer.wake_ups._note(due, Message("7", due, time.monotonic(), True, False))
         assert claimer.claim(5) == []
-        assert not claimer.inbox.taken, "others answer the message"
+        assert not claimer.wake_ups.taken, "others answer the message"
         claimer.poll()
 
     command_worker("w", "resume")
