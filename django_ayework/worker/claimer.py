@@ -135,34 +135,23 @@ class Commands:
     #: Whether a command has stopped the worker, so that nobody is to start another in its place.
     has_stopped: bool = False
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether the worker claims nothing."""
-        return self.registration.quiet
-
     def obey(self, command: str) -> None:
-        """Obey a command; an unknown one, of a newer version, is left alone."""
-        if command == "stop":
-            self._stop()
-        elif command in ("quiet", "resume"):
-            self._be_quiet(command == "quiet", command)
+        """Obey a command; an unknown one, of a newer version, is left alone.
 
-    def _stop(self) -> None:
-        """Stop in order. The command stays until the worker signs off: so the admin shows that it stops."""
-        logger.info("Worker %s was told to stop.", self.registration.worker_id)
-        self.has_stopped = True
-        self.request_stop()
-
-    def _be_quiet(self, is_quiet: bool, command: str) -> None:
-        """Claim nothing more, or claim again; then note that the command was obeyed.
-
-        The note comes last: a worker that fails before it reads the command again, and obeys again.
+        A command to stop stays until the worker signs off: so the admin shows that it stops. That another one
+        was obeyed is noted last: a worker that fails before it reads the command again, and obeys again.
         """
-        self.registration.quiet = is_quiet
-        if is_quiet:
-            self.maintenance.release_unstarted()
-        attempts.note_obeyed(self.registration.worker_id, command, is_quiet)
-        logger.info("Worker %s was told: %s.", self.registration.worker_id, command)
+        worker_id = self.registration.worker_id
+        if command == "stop":
+            logger.info("Worker %s was told to stop.", worker_id)
+            self.has_stopped = True
+            self.request_stop()
+        elif command in ("quiet", "resume"):
+            self.registration.quiet = command == "quiet"
+            if self.registration.quiet:
+                self.maintenance.release_unstarted()
+            attempts.note_obeyed(worker_id, command, self.registration.quiet)
+            logger.info("Worker %s was told: %s.", worker_id, command)
 
 
 STAGE_BATCH = 500
@@ -333,7 +322,7 @@ class Claimer:
     @property
     def is_quiet(self) -> bool:
         """Whether the worker was told to claim nothing."""
-        return self.commands is not None and self.commands.is_quiet
+        return self.commands is not None and self.commands.registration.quiet
 
     def look(self) -> None:
         """Poll without claiming, if that is due, or of a quiet worker if a message asks all workers to.
@@ -373,7 +362,8 @@ class Claimer:
         }
         if self.maintenance is not None:
             if controls_changed:
-                self.maintenance.release_paused(self.controls)
+                permits = self.controls.permits
+                self.maintenance.release_unstarted(lambda each: not permits(each.row.queue, each.type))
             self.maintenance.note(view, self._intervals)
         if self.scheduler is not None:
             self.scheduler.note(view.schedules)

@@ -13,7 +13,7 @@ from functools import partial
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.define.types import AnyBatchType, BatchType, registry
+from django_ayework.define.types import AnyBatchType, AnyWorkType, BatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.hooks import report
 from django_ayework.rules.controls import Controls, allocated, capped
@@ -33,8 +33,8 @@ NO_ROOM: Mapping[str, int] = {}
 
 def size_of(type: str) -> int:
     """Return how many works of a type one slot takes: of a batch type as many as a batch has, else one."""
-    batch_type = registry.batch(type)
-    return batch_type.size if batch_type else 1
+    work_type = registry.find(type)
+    return work_type.size if isinstance(work_type, BatchType) else 1
 
 
 def works_in(type: str, slots: int, room: Mapping[str, int]) -> int:
@@ -71,12 +71,11 @@ class ClaimGroup:
         return replace(self, types=left) if left else None
 
 
-def doer_of(type: str) -> Doer | None:
+def doer_of(work_type: AnyWorkType | None) -> Doer | None:
     """Return the doer that runs the works of a type: its own, or that of the settings; None for slots.
 
     The settings' doer runs no batches.
     """
-    work_type = registry.find(type)
     if work_type is None:
         return None
     doer: Doer | None = work_type.settings.doer
@@ -95,7 +94,7 @@ def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGrou
     served: dict[tuple[str, int], tuple[Doer | None, list[str]]] = {}
     for queue, type in lanes:
         if controls.permits(queue, type):
-            doer = doer_of(type)
+            doer = doer_of(registry.find(type))
             served.setdefault((queue, id(doer)), (doer, []))[1].append(type)
     groups: list[ClaimGroup] = []
     for (queue, _), (doer, types) in served.items():
@@ -299,7 +298,7 @@ class Dispatcher:
 
     def open(self, on_room: Callable[[], object]) -> None:
         """Call this function whenever a doer may have room for more, until ``close``."""
-        in_use = {id(doer): doer for known in registry if (doer := doer_of(known.name)) is not None}
+        in_use = {id(doer): doer for known in registry if (doer := doer_of(known)) is not None}
         self._doers = list(in_use.values())
         self._unsubscribe = [doer.on_room(on_room) for doer in self._doers if isinstance(doer, TellsRoom)]
 
@@ -323,11 +322,12 @@ class Dispatcher:
 
     def hand_out(self, deliveries: list[Delivery]) -> None:
         """Take in claimed works, and start those that can start."""
-        kinds = {type: (registry.batch(type), doer_of(type)) for type in {each.type for each in deliveries}}
+        work_types = {type: registry.find(type) for type in {each.type for each in deliveries}}
+        doers = {type: doer_of(work_type) for type, work_type in work_types.items()}
         single, others = [], []
         for delivery in deliveries:
-            batch_type, delivery.doer = kinds[delivery.type]
-            delivery.in_batch = batch_type is not None
+            delivery.doer = doers[delivery.type]
+            delivery.in_batch = isinstance(work_types[delivery.type], BatchType)
             if delivery.in_batch or delivery.doer is not None:
                 delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
                 others.append(delivery)
@@ -336,7 +336,7 @@ class Dispatcher:
         self.in_flight.add(deliveries)
         self.executor.submit(single)
         for delivery in others:
-            if (batch_type := kinds[delivery.type][0]) is not None:
+            if isinstance(batch_type := work_types[delivery.type], BatchType):
                 self._gather(delivery, batch_type)
             else:
                 self._start(delivery)

@@ -37,14 +37,6 @@ def is_async(load: Load) -> bool:
     return work_type is not None and work_type.is_async
 
 
-def run_load(load: Load, services: EngineServices) -> list[Ended]:
-    """Run in this thread; return how each attempt ended."""
-    try:
-        return run(load, services)
-    finally:
-        leave_clean(load)
-
-
 def without_outcome(load: Load) -> list[Ended]:
     """Return the outcomes of works that did not run, or on which the engine itself failed."""
     return [(delivery, None) for delivery in load.deliveries]
@@ -300,7 +292,10 @@ class Executor:
         outcomes = without_outcome(load)
         try:
             if load.start():
-                outcomes = run_load(load, self.services)
+                try:
+                    outcomes = run(load, self.services)
+                finally:
+                    leave_clean(load)
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
         finally:

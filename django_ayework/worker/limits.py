@@ -188,7 +188,13 @@ def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
     accept = resolved_hook(hook)
     taken, declined = [], {}
     for delivery in deliveries:
-        if is_accepted(delivery, accept):
+        try:
+            with project_code():
+                is_accepted = bool(accept(state_of(delivery.row)))
+        except BaseException as error:
+            report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which is released")
+            is_accepted = False
+        if is_accepted:
             taken.append(delivery)
         else:
             declined[delivery.row.id] = delivery.row.delivery
@@ -196,16 +202,6 @@ def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
         again_at = later(clock.now(), get_settings().poll_interval)
         transitions.release(declined, worker_id, again_at)
     return taken
-
-
-def is_accepted(delivery: Delivery, accept: Callable[..., object]) -> bool:
-    """Ask the hook about one work."""
-    try:
-        with project_code():
-            return bool(accept(state_of(delivery.row)))
-    except BaseException as error:
-        report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which is released")
-        return False
 
 
 def park(row: WorkRow, worker_id: str) -> None:

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from django.db import Error, connections
 
@@ -26,7 +25,7 @@ from django_ayework.flow.notify import publish_released, settled_groups
 from django_ayework.flow.scheduler import IDLE, fire_due
 from django_ayework.flow.schedules import restore, sync
 from django_ayework.heartbeat import project_code
-from django_ayework.rules.controls import EVERYTHING, Controls, Scope
+from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import tidy_connections
@@ -229,7 +228,8 @@ class MaintenanceThread(LoopThread):
             if self._demands[name].due_at == NEVER:  # else it waits already
                 self._demands[name].due_at = 0.0
         if view.bulk is not None:
-            self._bulk.due_at = min(self._bulk.due_at, seconds_until(view.bulk) + time.monotonic())
+            due_at = time.monotonic() + max(0.0, (view.bulk - clock.now()).total_seconds())
+            self._bulk.due_at = min(self._bulk.due_at, due_at)
         if asked_for or self._bulk.due_at <= time.monotonic():
             self.wake.set()
 
@@ -253,15 +253,6 @@ class MaintenanceThread(LoopThread):
         elif not self.in_flight.ids().isdisjoint(ids):
             self._revoked |= ids
             self.wake.set()
-
-    def release_paused(self, controls: Controls) -> None:
-        """Release works that were claimed before an operator paused their type or queue."""
-        waiting = [delivery for delivery in self.in_flight.all() if delivery.started_at is None]
-        self.release([d for d in waiting if not controls.permits(d.row.queue, d.type)])
-
-    def release_unstarted(self) -> None:
-        """Release all works that were claimed and have not started: the worker is to be quiet."""
-        self.release([delivery for delivery in self.in_flight.all() if delivery.started_at is None])
 
     def postpone_reclaim(self) -> None:
         """Leave lapsed leases alone for a while: the database was away, perhaps for other workers, too."""
@@ -345,11 +336,11 @@ class MaintenanceThread(LoopThread):
     def release_waiting(self) -> None:
         """Release works that were claimed and have waited for long behind slow ones."""
         before = time.monotonic() - STALE_AFTER
-        self.release([d for d in self.in_flight.all() if d.started_at is None and d.ready_at < before])
+        self.release_unstarted(lambda delivery: delivery.ready_at < before)
 
-    def release(self, waiting: list[Delivery]) -> None:
-        """Release those of these works that have not started meanwhile; no attempt is spent."""
-        withdrawn = [delivery for delivery in waiting if delivery.withdraw()]
+    def release_unstarted(self, is_chosen: Callable[[Delivery], bool] = lambda delivery: True) -> None:
+        """Release works that were claimed and have not started, all or some; no attempt is spent."""
+        withdrawn = [each for each in self.in_flight.all() if is_chosen(each) and each.withdraw()]
         if not withdrawn:
             return
         try:
@@ -384,11 +375,6 @@ class MaintenanceThread(LoopThread):
         self._swept_until = sweep_page(self._swept_until).next
         if self._swept_until is not None:
             self._sweeping.due_at = 0.0
-
-
-def seconds_until(moment: datetime) -> float:
-    """Return how far away a moment is; 0 for one that has passed."""
-    return max(0.0, (moment - clock.now()).total_seconds())
 
 
 #: Seconds to wait after the database could not be asked, growing to the second figure.

@@ -98,13 +98,10 @@ class Tally:
         try:
             throughput.add(counts)
         except BaseException:
-            self._take_back(counts)
+            with self._lock:
+                for place, ended in counts.items():
+                    self._counts_of(place).add(ended)
             raise
-
-    def _take_back(self, counts: dict[throughput.Place, throughput.Ended]) -> None:
-        with self._lock:
-            for place, ended in counts.items():
-                self._counts_of(place).add(ended)
 
 
 class Settler(LoopThread):

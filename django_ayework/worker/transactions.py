@@ -283,7 +283,8 @@ class OwnTransaction:
             if error is None:
                 raise refusal
             return
-        callbacks = self._take_callbacks()
+        # Callbacks that wait for a test's transaction go on waiting.
+        callbacks = take_commit_callbacks(connection()) if self.settles and not self._depth else []
         try:
             self._atomic.__exit__(None, None, None)
         except (OperationalError, InterfaceError) as unanswered:
@@ -293,16 +294,10 @@ class OwnTransaction:
             self._delivery.settled = True
         for callback in callbacks:
             try:
-                callback()
+                callback.run()
             except BaseException as raised:  # whatever it is, the work has succeeded
-                message = f"work {self._delivery.row.id} had succeeded when {callback!r} raised"
+                message = f"work {self._delivery.row.id} had succeeded when {callback.run!r} raised"
                 report(raised, "commit", message)
-
-    def _take_callbacks(self) -> list[Callable[[], object]]:
-        """Take over the callbacks that wait for the commit; those of a test's transaction go on waiting."""
-        if not self.settles or self._depth:
-            return []
-        return [callback.run for callback in take_commit_callbacks(connection())]
 
     def _has_committed(self, settlement: Settlement, unanswered: Error) -> bool:
         """Read whether the database has committed a transaction without an answer.

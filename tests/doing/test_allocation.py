@@ -84,7 +84,7 @@ def test_the_doer_of_the_settings_is_not_for_batches(settings):
     settings.AYEWORK = {"DOER": ONE}
     several = batch_work(name="doing.f")(note_all)
     own = batch_work(name="doing.g", doer=OTHER)(note_all)
-    assert [doer_of(kind.name) for kind in (several, own, work(name="doing.h")(note))] == [None, OTHER, ONE]
+    assert [doer_of(kind) for kind in (several, own, work(name="doing.h")(note))] == [None, OTHER, ONE]
 
 
 def test_the_doer_of_the_settings_is_an_object_or_its_path(settings):

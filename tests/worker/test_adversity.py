@@ -69,8 +69,8 @@ def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypat
     """It is not renewed for ever: another delivery may go well."""
     from django_ayework.worker import executor
 
-    run = Flaky(executor.run_load, 1, error=AssertionError("a bug of the engine"))
-    monkeypatch.setattr(executor, "run_load", run)
+    run = Flaky(executor.run, 1, error=AssertionError("a bug of the engine"))
+    monkeypatch.setattr(executor, "run", run)
     handle = enqueue(quick(), retry=Retry(attempts=2))
     with running_worker(concurrency=1) as worker:
         eventually(lambda: run.left == 0 and not worker._in_flight.all())

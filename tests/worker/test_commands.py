@@ -99,11 +99,11 @@ def test_works_that_have_not_started_go_back_before_the_command_counts_as_obeyed
 
     commands.obey("quiet")
 
-    assert commands.is_quiet
+    assert registration.quiet
     assert set(Work.objects.values_list("status", "worker", "attempt")) == {("pending", None, 0)}
     assert obeyed("w", quiet=True)
     commands.obey("of a newer version")
-    assert commands.is_quiet
+    assert registration.quiet
 
 
 def test_a_quiet_worker_claims_nothing_whatever_messages_say(claimer, quick_polls):

@@ -34,7 +34,7 @@ class Load:
 
 @pytest.fixture
 def executor(monkeypatch):
-    monkeypatch.setattr(module, "run_load", lambda load, services: load.run())
+    monkeypatch.setattr(module, "run", lambda load, services: load.run())
     monkeypatch.setattr(module, "without_outcome", lambda load: [])
     made = Executor(4, None, lambda load, outcomes: load.ended.set())
     yield made
