@@ -175,15 +175,11 @@ class Loop(Generic[T]):
             if self._on_success is not None:
                 self._on_success(self.value, self._state)
             return self.value
-        raised = self._raised(self._error)
+        raised: BaseException = self._error
+        if isinstance(raised, Abort) and self._is_told and isinstance(raised.cause, BaseException):
+            raised = raised.cause  # an Abort that has stopped the call
         if self._on_error is not None:
             self._on_error(raised, self._state)
         if self._error_result is not RAISE:
             return self._error_result
         raise raised
-
-    def _raised(self, error: Exception) -> BaseException:
-        """Return the error to raise: of an ``Abort`` that has stopped the call, its cause."""
-        if isinstance(error, Abort) and self._is_told and isinstance(error.cause, BaseException):
-            return error.cause
-        return error

@@ -67,9 +67,7 @@ def of_work(work: Mapping[str, Any], now: datetime) -> Figures:
     """Return how far a work is, by what its handler has reported."""
     status = work["status"]
     done, total, note = reported(work["progress"])
-    left = ""
-    if status == Status.RUNNING and work["started_at"] is not None:
-        left = words_left(seconds_left(done, total, (now - work["started_at"]).total_seconds()))
+    started_at = work["started_at"] if status == Status.RUNNING else None
     waits = status in (Status.SCHEDULED, Status.PENDING, Status.BLOCKED)
     return Figures(
         state=state_of(status),
@@ -77,7 +75,7 @@ def of_work(work: Mapping[str, Any], now: datetime) -> Figures:
         done=0 if waits else done,
         total=total,
         note="" if waits else note,
-        left=left,
+        left=words_left(done, total, started_at, now),
         starts_at=work["run_at"] if status == Status.SCHEDULED else None,
     )
 
@@ -88,10 +86,9 @@ def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: date
     if not group["open"]:
         state, words = ("failed", _("Finished, with failures")) if group["dead"] else ("success", _("Done"))
         return Figures(state, words, ended, group["total"])
-    has_begun = ended > 0 or root is None or root["started_at"] is not None
-    left = ""
-    if root is not None and root["started_at"] is not None:
-        left = words_left(seconds_left(ended, group["total"], (now - root["started_at"]).total_seconds()))
+    started_at = root["started_at"] if root is not None else None
+    has_begun = ended > 0 or root is None or started_at is not None
+    left = words_left(ended, group["total"], started_at, now)
     state, status = ("running", Status.RUNNING) if has_begun else ("waiting", Status.PENDING)
     return Figures(state, str(WORDS[status]), ended, group["total"], failed_in_words(group["dead"]), left)
 
@@ -115,8 +112,10 @@ def failed_in_words(dead: int) -> str:
     return ngettext("%(count)d failed", "%(count)d failed", dead) % {"count": dead} if dead else ""
 
 
-def words_left(seconds: float | None) -> str:
+def words_left(done: float, total: float | None, started_at: datetime | None, now: datetime) -> str:
     """Return how long the rest takes, in words; empty when that is not known."""
+    elapsed = 0.0 if started_at is None else (now - started_at).total_seconds()
+    seconds = seconds_left(done, total, elapsed)
     if seconds is None:
         return ""
     number, unit = rounded(seconds)

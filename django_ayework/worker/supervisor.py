@@ -61,44 +61,14 @@ def signs_from(text: bytes) -> Signs | None:
         return None
 
 
-class PipeReader:
-    """The supervisor's end of a heartbeat pipe."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._end = end
-        self._rest = b""
-        self.has_ended = False
-
-    def fileno(self) -> int:
-        """Return the descriptor to wait for."""
-        return self._end.fileno()
-
-    def latest(self) -> Signs | None:
-        """Read all that was sent; return the latest signs, if there are new ones."""
-        with suppress(BlockingIOError):
-            while not self.has_ended:
-                try:
-                    received = self._end.recv(65_536)
-                except ConnectionError:
-                    received = b""
-                self._rest += received
-                self.has_ended = not received
-        *lines, self._rest = self._rest.split(b"\n")
-        return next(filter(None, map(signs_from, reversed(lines))), None)
-
-    def close(self) -> None:
-        """Close the end: to the child its supervisor has gone."""
-        self._end.close()
-
-
 #: The function of a child: it takes its end of the pipe and its number, and returns the exit status.
 ChildMain = Callable[[socket.socket, int], int]
 #: Closes something of its parent's in a child.
 Close = Callable[[], None]
 
 
-def start_child(number: int, main: ChildMain, parents: Sequence[Close]) -> tuple[int, PipeReader]:
-    """Start a child, which closes the files of its parent; return its process id and the pipe.
+def start_child(number: int, main: ChildMain, parents: Sequence[Close]) -> Child:
+    """Start a child, which closes the files of its parent.
 
     Raises OSError when the system has no room for another process.
     """
@@ -113,7 +83,7 @@ def start_child(number: int, main: ChildMain, parents: Sequence[Close]) -> tuple
     except BaseException:
         ours.close()
         raise
-    return pid, PipeReader(ours)
+    return Child(pid, ours)
 
 
 def can_fork() -> bool:
@@ -160,20 +130,32 @@ def spawn_child(number: int, theirs: socket.socket) -> int:
 
 
 class Child:
-    """One worker process, as its supervisor sees it. Times are monotonic seconds."""
+    """One worker process, and the supervisor's end of its heartbeat pipe. Times are monotonic seconds."""
 
-    def __init__(self, pid: int, pipe: PipeReader) -> None:
+    def __init__(self, pid: int, end: socket.socket) -> None:
         self.pid = pid
-        self.pipe = pipe
+        self.end = end
+        #: Whether the child has closed its end, so that nothing more will come.
+        self.is_silent = False
         self.started_at = self.received_at = time.monotonic()
         #: The signs that it sent last.
         self.received = Signs(phase=Phase.STARTING, silent={"starting": 0.0})
         self.exit_code: int | None = None
         self._is_killed = False
+        self._rest = b""
 
     def receive(self) -> None:
-        """Read the signs it has sent."""
-        if (signs := self.pipe.latest()) is not None:
+        """Read all that it has sent; the latest signs count."""
+        with suppress(BlockingIOError):
+            while not self.is_silent:
+                try:
+                    received = self.end.recv(65_536)
+                except ConnectionError:
+                    received = b""
+                self._rest += received
+                self.is_silent = not received
+        *lines, self._rest = self._rest.split(b"\n")
+        if (signs := next(filter(None, map(signs_from, reversed(lines))), None)) is not None:
             self.received, self.received_at = signs, time.monotonic()
 
     def signs(self) -> Signs:
@@ -217,7 +199,7 @@ class Child:
             if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
                 self.receive()
-                self.pipe.close()
+                self.end.close()  # to a child that lives on, its supervisor has gone
         return self.exit_code is not None
 
     def cause_of_end(self) -> str:
@@ -255,7 +237,7 @@ class ProcessSlot:
     def start(self, main: ChildMain, parents: list[Close]) -> None:
         """Start a child; put that off if the system has no room for another process."""
         try:
-            child = Child(*start_child(self.number, main, parents))
+            child = start_child(self.number, main, parents)
         except OSError as error:
             self._put_off(0.0)
             when = self._when()
@@ -398,7 +380,7 @@ class Supervisor:
             return
         for slot in self.slots:
             if slot.is_vacant(time.monotonic()):
-                parents = [self._pipe.close, *(child.pipe.close for child in self._children())]
+                parents = [self._pipe.close, *(child.end.close for child in self._children())]
                 if self.server is not None:
                     parents.append(self.server.close)
                 slot.start(self.main, parents)
@@ -407,8 +389,8 @@ class Supervisor:
         """Sleep until a child sends signs, a signal or a request comes, or it is time to act."""
         with selectors.DefaultSelector() as selector:
             for child in self._children():
-                if not child.pipe.has_ended:
-                    selector.register(child.pipe, selectors.EVENT_READ, child.receive)
+                if not child.is_silent:
+                    selector.register(child.end, selectors.EVENT_READ, child.receive)
             selector.register(self._pipe, selectors.EVENT_READ, self._pipe.clear)
             if self.server is not None:
                 selector.register(self.server, selectors.EVENT_READ, self.server.answer)

@@ -10,7 +10,7 @@ import pytest
 
 from django_ayework.rules.health import Phase, Signs
 from django_ayework.worker.process import send_signs
-from django_ayework.worker.supervisor import PipeReader, heartbeat_pipe
+from django_ayework.worker.supervisor import Child, heartbeat_pipe
 from tests.processes import ended, eventually, get, health_address, worker_process
 from tests.supervisor.kit import children, supervisor
 
@@ -52,36 +52,44 @@ def test_a_single_worker_tells_its_own_health(env):
 def ends():
     ours, theirs = heartbeat_pipe()
     with ours, theirs:
-        yield PipeReader(ours), theirs
+        yield Child(0, ours), theirs
+
+
+def received(child: Child) -> Signs:
+    child.receive()
+    return child.received
 
 
 def test_the_latest_signs_count(ends):
-    reader, theirs = ends
-    assert reader.latest() is None
+    child, theirs = ends
+    before = received(child)
+    assert before.phase is Phase.STARTING
     for phase in (Phase.STARTING, Phase.WORKING):
         send_signs(theirs, Signs(phase=phase, silent=1.5))
-    assert reader.latest() == Signs(phase=Phase.WORKING, silent=1.5)
-    assert (reader.latest(), reader.has_ended) == (None, False)
+    latest = received(child)
+    assert latest == Signs(phase=Phase.WORKING, silent=1.5)
+    assert (received(child) is latest, child.is_silent) == (True, False)
 
 
 def test_unreadable_signs_are_skipped(ends):
-    reader, theirs = ends
+    child, theirs = ends
+    before = child.received
     theirs.sendall(b'{"phase": "wor\n{"phase": "dancing", "dead": []}\n[]\nnull\n\n')
-    assert reader.latest() is None
+    assert received(child) is before
     send_signs(theirs, Signs(phase=Phase.WORKING))
-    assert reader.latest() == Signs(phase=Phase.WORKING)
+    assert received(child) == Signs(phase=Phase.WORKING)
 
 
 def test_the_last_signs_are_read_after_the_end(ends):
-    reader, theirs = ends
+    child, theirs = ends
     send_signs(theirs, Signs(phase=Phase.RETIRED))
     theirs.close()
-    assert reader.latest() == Signs(phase=Phase.RETIRED)
-    assert reader.has_ended
+    assert received(child) == Signs(phase=Phase.RETIRED)
+    assert child.is_silent
 
 
 def test_signs_to_a_supervisor_that_has_gone_are_dropped(ends):
-    reader, theirs = ends
-    reader.close()
+    child, theirs = ends
+    child.end.close()
     send_signs(theirs, Signs(phase=Phase.WORKING))
     assert theirs.recv(1) == b""

@@ -152,10 +152,6 @@ class Command(DatabaseCommand):
         """Be a child of a supervisor: one of several workers, or the one that serves metrics."""
         if number == EXPORTER and metrics is not None:
             return export(end, metrics_server(*metrics))
-        return self.work_supervised(chosen, end, number)
-
-    def work_supervised(self, chosen: WorkerOptions, end: socket.socket, number: int) -> int:
-        """Be one of several workers."""
         worker = chosen.worker(number)
         self.greet(worker)
         link = SupervisorLink(end, worker)
