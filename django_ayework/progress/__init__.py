@@ -69,11 +69,7 @@ def progress_url(work: Any, *, group: bool = False, title: str = "", result_url:
 
     Raises NoReverseMatch unless the project includes ``django_ayework.progress.urls``.
     """
-    return page_url(progress_token(work, group=group, title=title, result_url=result_url))
-
-
-def page_url(token: str) -> str:
-    """Return the address of the page of a token."""
+    token = progress_token(work, group=group, title=title, result_url=result_url)
     return reverse("ayework_progress:page", args=[token])
 
 

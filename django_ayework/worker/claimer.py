@@ -86,40 +86,13 @@ class Prefetch:
 ENOUGH = 100
 
 
-class LaneSearch:
-    """Finds lanes for one worker: those of its queues, or those of some queues after the others.
-
-    A worker of all queues finds about ``ENOUGH`` at a time. The next search goes on behind the last queue, so
-    each queue has its turn, and a search costs the same however many queues there are.
-    """
-
-    def __init__(self) -> None:
-        self._behind = ""
-
-    def find(self, scope: Scope, permits: Callable[[str, str], bool]) -> list[Lane]:
-        """Return lanes that the worker serves and that are not paused; none only if there are none."""
-
-        def wanted(lanes: list[Lane]) -> list[Lane]:
-            return [lane for lane in lanes if scope.serves(lane) and permits(*lane)]
-
-        if scope.queues:
-            return wanted(lanes_of(scope.queues))
-        found: list[Lane] = []
-        for lanes in self._once_round(self._behind):
-            found += wanted(lanes)
-            if len({lane.queue for lane in found}) >= ENOUGH:
-                self._behind = lanes[-1].queue
-                return found
-        self._behind = ""
-        return found
-
-    def _once_round(self, behind: str) -> Iterator[list[Lane]]:
-        """Yield the lanes of all queues, those behind this one first."""
-        yield from pages_of_lanes(behind, ENOUGH)
-        for lanes in pages_of_lanes("", ENOUGH) if behind else ():
-            yield [lane for lane in lanes if lane.queue <= behind]
-            if lanes[-1].queue >= behind:
-                return
+def lanes_once_round(behind: str) -> Iterator[list[Lane]]:
+    """Yield the lanes of all queues, those behind this one first."""
+    yield from pages_of_lanes(behind, ENOUGH)
+    for lanes in pages_of_lanes("", ENOUGH) if behind else ():
+        yield [lane for lane in lanes if lane.queue <= behind]
+        if lanes[-1].queue >= behind:
+            return
 
 
 @dataclass(eq=False)
@@ -186,7 +159,8 @@ class Claimer:
     _controls_version: tuple[int, int] | None = None
     #: The intervals of the continuous types served here that are not paused.
     _intervals: dict[str, float] = field(default_factory=dict)
-    _search: LaneSearch = field(default_factory=LaneSearch)
+    #: The last queue that was found. The next search goes on behind it.
+    _found_until: str = ""
     _turn: int = 0
     _polled_at: float = float("-inf")
     _poll_was_put_off: bool = False
@@ -372,7 +346,7 @@ class Claimer:
         self.next_start = view.next_start
         self.held_back.clear()
         has_works = view.first_queue is not None and not self.is_quiet
-        lanes = self._search.find(self.scope, self.controls.permits) if has_works else []
+        lanes = self._find_lanes() if has_works else []
         if self.arrivals is not None:
             lanes = self.arrivals.without_delivered(lanes, self.controls)
         self._had_lanes = bool(lanes)
@@ -390,6 +364,27 @@ class Claimer:
             self.maintenance.postpone_reclaim()
         self._was_cut_off = False
         return view
+
+    def _find_lanes(self) -> list[Lane]:
+        """Return lanes that the worker serves and that are not paused; none only if there are none.
+
+        A worker of all queues finds about ``ENOUGH`` queues at a time, each in its turn: so a search costs
+        the same however many queues there are.
+        """
+
+        def wanted(lanes: list[Lane]) -> list[Lane]:
+            return [lane for lane in lanes if self.scope.serves(lane) and self.controls.permits(*lane)]
+
+        if self.scope.queues:
+            return wanted(lanes_of(self.scope.queues))
+        found: list[Lane] = []
+        for lanes in lanes_once_round(self._found_until):
+            found += wanted(lanes)
+            if len({lane.queue for lane in found}) >= ENOUGH:
+                self._found_until = lanes[-1].queue
+                return found
+        self._found_until = ""
+        return found
 
     def is_idle(self) -> bool:
         """Tell whether the last poll found nothing due that this worker may run; works at a limit may not."""

@@ -333,8 +333,7 @@ class Supervisor:
             handle_signals(lambda number, frame: self._signals.note(number))
             freeze_loaded_objects()  # before the first fork, so that children share the memory for longer
             while not self._is_over():
-                self._stop_after_burst()
-                self._act_on_signals()
+                self._stop_children()
                 self._fill_slots()
                 self._wait()
                 self._note_ends()
@@ -353,14 +352,13 @@ class Supervisor:
             return False
         return self._stop_by is not None or all(slot.is_done for slot in self.workers)
 
-    def _stop_after_burst(self) -> None:
-        """Stop the child that is left when all workers have ended their bursts."""
-        if self._stop_by is None and all(slot.is_done for slot in self.workers):
-            self._stop()
+    def _stop_children(self) -> None:
+        """Stop the children in order, then those that are left by force: at a second signal, or too late.
 
-    def _act_on_signals(self) -> None:
-        """Stop the children in order, then those that are left by force: at a second signal, or too late."""
-        if self._signals.numbers and self._stop_by is None:
+        When all workers have ended their bursts, the child that serves metrics may be left.
+        """
+        are_done = all(slot.is_done for slot in self.workers)
+        if self._stop_by is None and (self._signals.numbers or are_done):
             self._stop()
         if self._stop_by is not None and (self._signals.is_urgent or time.monotonic() > self._stop_by):
             for child in self._children():
@@ -394,13 +392,10 @@ class Supervisor:
             selector.register(self._pipe, selectors.EVENT_READ, self._pipe.clear)
             if self.server is not None:
                 selector.register(self.server, selectors.EVENT_READ, self.server.answer)
-            for key, _ in selector.select(self._pause()):
+            now = time.monotonic()
+            vacant = [slot.start_at - now for slot in self.slots if not slot.children and not slot.is_done]
+            for key, _ in selector.select(max(0.0, min([CHECK_EVERY, *vacant]))):
                 key.data()
-
-    def _pause(self) -> float:
-        now = time.monotonic()
-        moments = [slot.start_at for slot in self.slots if not slot.children and not slot.is_done]
-        return max(0.0, min([CHECK_EVERY, *(moment - now for moment in moments)]))
 
     def _note_ends(self) -> None:
         """Note which children have ended; one that refuses to work on the database stops all of them."""

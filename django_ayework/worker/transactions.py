@@ -82,16 +82,15 @@ class AttemptTransactions:
         """Return the settlement of a handler that returned, written already if a transaction is open."""
         if self.delivery.lost is not None:
             raise Aborted(str(self.delivery.lost), id=context.id)
-        if self.settlement is not None and returned is not None and returned is not self._outcome:
-            raise self._contradiction(returned)
-        if self.settlement is None:
-            outcome = self.outcome(returned)
-            settlement = settlement_of(self._work_type, self.delivery, outcome, context)
-            if self._surrounding is None:
-                return settlement
+        if self.settlement is not None:
+            if returned is not None and returned is not self._outcome:
+                raise self._contradiction(returned)
+            return self.settlement
+        settlement = settlement_of(self._work_type, self.delivery, self.outcome(returned), context)
+        if self._surrounding is not None:
             self._settle(settlement, self._surrounding)
             self.settlement = settlement
-        return self.settlement
+        return settlement
 
     def outcome(self, returned: object) -> Any:
         """Return the outcome: given in the block of complete, else returned by the handler."""

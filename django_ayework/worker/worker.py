@@ -163,7 +163,8 @@ class Worker(Engine):
         self._error: BaseException | None = None
         self._is_registered = False
         self._limits = Limits(max_works, max_memory)
-        self._build(Scope(self.queues, self.types, self.exclude_types))
+        self._scope = Scope(self.queues, self.types, self.exclude_types)
+        self._build(self._scope)
 
     def _build(self, scope: Scope) -> None:
         """Make the parts that only a worker has, in the order in which they depend on one another."""
@@ -239,8 +240,7 @@ class Worker(Engine):
     @property
     def known_types(self) -> list[str]:
         """The names of the types of work whose works this worker claims, sorted."""
-        scope = Scope(self.queues, self.types, self.exclude_types)
-        return [name for name in registry.names() if scope.serves_type(name)]
+        return [name for name in registry.names() if self._scope.serves_type(name)]
 
     def active(self) -> list[ActiveWork]:
         """Return the works that this worker has claimed and that have not ended, the first claimed first."""
