@@ -24,7 +24,6 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import receives_remote
 from django_ayework.flow.sending import push_staged
 from django_ayework.rules.controls import Controls, Scope
-from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.store import attempts, transitions
 from django_ayework.store.database import clock
@@ -229,9 +228,7 @@ class Claimer:
         self, claim_group: ClaimGroup, slots: int, room: Mapping[str, int], most: int
     ) -> list[WorkRow]:
         """Lease works of a claim group; types without more works or room leave it until the next poll."""
-        now = clock.now()
-        lease = later(now, get_settings().lease)
-        claimed = claim_of(Claim(claim_group, slots, self.worker_id, now, lease, room, most), self.controls)
+        claimed = claim_of(Claim(claim_group, slots, self.worker_id, room, most), self.controls)
         self.held_back |= claimed.full | claimed.contended
         self._is_contended |= bool(claimed.contended)
         if done := claimed.full | claimed.empty | claimed.contended:

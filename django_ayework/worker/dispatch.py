@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 
 from django_ayework.compat import after_fork_in_child
@@ -17,9 +16,10 @@ from django_ayework.define.types import AnyBatchType, AnyWorkType, BatchType, re
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.hooks import report
 from django_ayework.rules.controls import Controls, allocated, capped
+from django_ayework.rules.durations import later
 from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts
-from django_ayework.store.database import in_own_transaction
+from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.lanes import Lane
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.executor import Executor, Load, without_outcome
@@ -155,8 +155,6 @@ class Claim:
     claim_group: ClaimGroup
     slots: int
     worker: str
-    now: datetime
-    leased_until: datetime
     room: Mapping[str, int] = field(default_factory=dict)
     most: int = sys.maxsize
 
@@ -193,7 +191,7 @@ def claim_limited(claim: Claim, wishes: Mapping[str, int], controls: Controls, l
     A claim of these types holds their rows until it has committed, so the count, in a later statement, misses
     no claim; works that end meanwhile only make room. A type whose row is locked elsewhere is left out.
     """
-    contended = frozenset(limited).difference(hold_type_controls(limited, claim.now))
+    contended = frozenset(limited).difference(hold_type_controls(limited, clock.now()))
     wishes = {type: works for type, works in wishes.items() if type not in contended}
     if not wishes:
         return Claimed([], contended=contended)
@@ -211,7 +209,9 @@ def claim_within(
         caps = caps_by_weight(claim, caps, controls, running)
     by_slots = not claim.claim_group.ranked and len(caps) > 1
     limit = min(claim.slots if by_slots else sum(caps.values()), claim.most)
-    rows = claims.claim(claim.claim_group.queue, caps, limit, claim.worker, claim.now, claim.leased_until)
+    now = clock.now()
+    lease = later(now, get_settings().lease)
+    rows = claims.claim(claim.claim_group.queue, caps, limit, claim.worker, now, lease)
     if len(rows) == limit:
         return Claimed(rows, full)
     got = Counter(row.type for row in rows)

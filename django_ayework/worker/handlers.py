@@ -35,17 +35,13 @@ Call = Callable[[], Any]
 
 def middlewares_of(work_type: AnyWorkType) -> list[Middleware]:
     """Return the middlewares of a type, the outermost first: the settings' before the type's own."""
-    return [*get_settings().middleware, *map(resolved, work_type.settings.middleware)]
-
-
-def resolved(middleware: Middleware | str) -> Middleware:
-    """Return a middleware given as a callable, as its dotted path, or as a class to make it with."""
-    return made(middleware) if isinstance(middleware, (str, type)) else middleware
+    own = (made(each) if isinstance(each, (str, type)) else each for each in work_type.settings.middleware)
+    return [*get_settings().middleware, *own]
 
 
 @functools.cache
 def made(middleware: str | type) -> Middleware:
-    """Import or build a middleware, once."""
+    """Return a middleware that is given as its dotted path, or as a class to make it with; made once."""
     return cast(Middleware, imported(middleware))
 
 

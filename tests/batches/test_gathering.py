@@ -9,8 +9,6 @@ import pytest
 from django_ayework import batch_work, enqueue, enqueue_many
 from django_ayework.define.types import registry
 from django_ayework.rules.controls import Controls, Scope, TypeControl
-from django_ayework.rules.durations import later
-from django_ayework.store.database import clock
 from django_ayework.store.lanes import Lane
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.dispatch import (
@@ -159,9 +157,8 @@ def test_without_a_free_slot_only_the_batches_that_gather_are_filled(both):
 
 
 def claimed(controls: Controls, slots: int, room: dict[str, int] | None = None) -> Claimed:
-    now = clock.now()
     both = ClaimGroup("default", (three.name, single.name), ranked=True)
-    return claim_of(Claim(both, slots, "w", now, later(now, 60), room or {}), controls)
+    return claim_of(Claim(both, slots, "w", room or {}), controls)
 
 
 def test_where_weights_decide_they_divide_slots():

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_ayework.errors import AyeworkError
+from django_ayework.flow.acts import each
 from django_ayework.flow.termination import cancel_group, cancel_one, cancel_type
 from django_ayework.management.base import WorksCommand
 
@@ -31,11 +31,5 @@ class Command(WorksCommand):
             return cancel_group(options["group"]), {}
         if not options["ids"]:
             return cancel_type(options["type"]), {}
-        cancelled: list[str] = []
-        refused: dict[str, str] = {}
-        for id in options["ids"]:
-            try:
-                cancelled.append(cancel_one(id).id)
-            except AyeworkError as refusal:
-                refused[id] = str(refusal)
-        return cancelled, refused
+        report = each(options["ids"], cancel_one)
+        return report.done, report.refused
