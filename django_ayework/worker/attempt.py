@@ -23,7 +23,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.handles import FailureInfo, Kind
-from django_ayework.define.types import INPUT, AnyWorkType, BatchItem, registry
+from django_ayework.define.types import INPUT, AnyWorkType, BatchItem
 from django_ayework.documentation import type_error
 from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
 from django_ayework.flow.context_services import EngineServices, assignment_of
@@ -150,10 +150,9 @@ def opened(
 
 def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Settlement:
     """Return the attempt, or the settlement of an expired, unknown or unreadable work."""
-    row = delivery.row
+    row, work_type = delivery.row, delivery.work_type
     if row.deadline is not None and has_expired(row.deadline, clock.now()):
         return Settlement(row, replace(expire(), counts=False))
-    work_type = registry.find(row.type)
     if work_type is None:
         return Settlement(row, replace(die(Reason.UNKNOWN_TYPE, unknown_text(row.type)), counts=False))
     try:

@@ -322,12 +322,10 @@ class Dispatcher:
 
     def hand_out(self, deliveries: list[Delivery]) -> None:
         """Take in claimed works, and start those that can start."""
-        work_types = {type: registry.find(type) for type in {each.type for each in deliveries}}
-        doers = {type: doer_of(work_type) for type, work_type in work_types.items()}
         single, others = [], []
         for delivery in deliveries:
-            delivery.doer = doers[delivery.type]
-            delivery.in_batch = isinstance(work_types[delivery.type], BatchType)
+            delivery.doer = doer_of(delivery.work_type)
+            delivery.in_batch = isinstance(delivery.work_type, BatchType)
             if delivery.in_batch or delivery.doer is not None:
                 delivery.ready_at = float("inf")  # it may wait for long, and is not given back for that
                 others.append(delivery)
@@ -336,8 +334,8 @@ class Dispatcher:
         self.in_flight.add(deliveries)
         self.executor.submit(single)
         for delivery in others:
-            if isinstance(batch_type := work_types[delivery.type], BatchType):
-                self._gather(delivery, batch_type)
+            if isinstance(delivery.work_type, BatchType):
+                self._gather(delivery, delivery.work_type)
             else:
                 self._start(delivery)
 

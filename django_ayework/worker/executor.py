@@ -16,7 +16,6 @@ from django.db import connections
 
 from django_ayework.compat import has_thread
 from django_ayework.define.requests import watch
-from django_ayework.define.types import registry
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
@@ -33,8 +32,7 @@ Finished = Callable[[Load, list[Ended]], None]
 
 def is_async(load: Load) -> bool:
     """Tell whether the handler runs on the event loop."""
-    work_type = registry.find(load.type)
-    return work_type is not None and work_type.is_async
+    return load.work_type is not None and load.work_type.is_async
 
 
 def without_outcome(load: Load) -> list[Ended]:

@@ -12,6 +12,7 @@ from django.db import Error, connections
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, AbortSignal
+from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
@@ -40,12 +41,13 @@ class Delivery:
     __slots__ = (  # there are thousands a second
         "_interruptions", "_lock", "claimed_at", "doer", "ended", "in_batch",
         "lapses_at", "lease", "lost", "on_abort", "options", "ready_at", "renewed_at", "row",
-        "settled", "signal", "started_at", "type", "withdrawn",
+        "settled", "signal", "started_at", "type", "withdrawn", "work_type",
     )  # fmt: skip
 
     def __init__(self, row: WorkRow, lease: float) -> None:
         self.row = row
         self.type = row.type
+        self.work_type = registry.find(row.type)  # None for a type that is unknown here
         self.signal = AbortSignal()
         self.options: StoredOptions = decode_options(row.options)
         self.lease = self.options.lease or lease
@@ -148,6 +150,7 @@ class Batch:
     def __init__(self, deliveries: Iterable[Delivery]) -> None:
         self.deliveries = tuple(deliveries)
         self.type = self.deliveries[0].type
+        self.work_type = self.deliveries[0].work_type
         self._runs: bool | None = None
 
     def start(self) -> bool:

@@ -18,7 +18,7 @@ class Load:
     """Something to run that is no work."""
 
     def __init__(self, act: Callable[[], object] = lambda: None) -> None:
-        self.type = "any"
+        self.work_type = None
         self.act = act
         self.thread = ""
         self.ended = threading.Event()
