@@ -22,7 +22,7 @@ from django_ayework.admin.actions import ACTS, FORBIDDEN, FORBIDDEN_IN_PART, Obj
 from django_ayework.admin.pages import Links, seen_works
 from django_ayework.flow.acts import ActReport
 from django_ayework.models import Work
-from django_ayework.store.database import chunked, rows
+from django_ayework.store.database import chunked
 from django_ayework.store.deletion import steps_among
 
 #: Works that one press of a button acts on: the browser waits.
@@ -66,17 +66,23 @@ def refused_in_part(
     Works are seen in the admin of works: that of dead letters shows parts of chains.
     """
     seen = seen_works(model_admin.admin_site, request).defer(*model_admin.deferred)
-    steps = steps_among(list({work.chain_id or work.pk for work in allowed.values()}))
+    steps = steps_among(chains_of(allowed.values()))
     others = [step.id for step in steps if step.id not in allowed]
     free = {work.pk for some in chunked(others) for work in seen.filter(pk__in=some) if may(request, work)}
     closed = Counter(step.chain for step in steps if step.id not in free and step.id not in allowed)
-    refused = [work for work in allowed.values() if (work.chain_id or work.pk) in closed]
-    for work in refused:
-        del allowed[work.pk]
-    return [
-        FORBIDDEN_IN_PART % {"id": work.pk, "type": work.type, "count": closed[work.chain_id or work.pk]}
-        for work in refused
-    ]
+    refusals = []
+    for work in list(allowed.values()):
+        [chain] = chains_of([work])
+        if chain in closed:
+            del allowed[work.pk]
+            values = {"id": work.pk, "type": work.type, "count": closed[chain]}
+            refusals.append(FORBIDDEN_IN_PART % values)
+    return refusals
+
+
+def chains_of(works: Iterable[Work]) -> list[str]:
+    """Return the chains of works, each once; a work that is alone is its own chain."""
+    return list(dict.fromkeys(work.chain_id or work.pk for work in works))
 
 
 def show(request: HttpRequest, level: int, text: Any, count: int) -> None:
@@ -219,8 +225,7 @@ def affected(action: ObjectAction, works: Sequence[Work]) -> tuple[list[tuple[st
     """Return how many rows an act is about, and those rows: of a deletion, all works of the chains."""
     if not action.is_deletion:
         return [(_("works"), len(works))], works
-    known = rows(Work).filter(id__in=[work.id for work in works]).values_list("id", "chain_id")
-    chains = list(dict.fromkeys(chain or id for id, chain in known.order_by("-id")))
+    chains = chains_of(works)
     steps = steps_among(chains)
     return [(_("chains"), len(chains)), (_("works"), len(steps))], steps
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -69,12 +69,11 @@ class GraphPart:
 def graph_part(workflow: Workflow, links: Links) -> GraphPart:
     """Return what the page of a group shows of its workflow.
 
-    Reasons may quote errors, so they are told of works that the admin of works shows.
+    Reasons may quote errors. They are left out for works that the admin of works hides.
     """
     held = hold_up(workflow)
-    named = [member.id for member in held.holding.members]
-    seen = seen_works(links.site, links.request).filter(id__in=named).values_list("id", flat=True)
-    told = {id: held.reasons.get(id) for id in (seen if named else ())}
+    seen = seen_works(links.site, links.request).filter(id__in=held.reasons).values_list("id", flat=True)
+    held = replace(held, reasons={id: held.reasons[id] for id in seen})
     path = critical_path(workflow.members, workflow.links)
     drawing = draw(
         workflow,
@@ -86,7 +85,7 @@ def graph_part(workflow: Workflow, links: Links) -> GraphPart:
     return GraphPart(
         standing=standing_sentence(workflow),
         is_over=is_over(workflow),
-        held=[held_up(member, told.get(member.id), held, links) for member in held.holding.members],
+        held=[held_up(member, held, links) for member in held.holding.members],
         more=more(workflow, held, links),
         drawing=drawing,
         path=path_text(path),
@@ -118,9 +117,10 @@ def unfolding(request: HttpRequest) -> Unfolding:
 # What holds it up
 
 
-def held_up(member: Member, explanation: Explanation | None, held: Held, links: Links) -> HeldUp:
+def held_up(member: Member, held: Held, links: Links) -> HeldUp:
     """Return a work that holds a workflow up."""
     since = {Status.DEAD: member.ended_at, Status.RUNNING: member.started_at}
+    explanation: Explanation | None = held.reasons.get(member.id)
     return HeldUp(
         how=how_it_holds(member),
         work=links.work(member.id),

@@ -219,7 +219,7 @@ sender = NotificationSender()
 
 
 def wake_workers() -> None:
-    """Let the workers of all processes poll after a commit of which no places can be named."""
+    """Let the workers of all processes poll, after a commit that names no places of due works."""
     due_works.publish(ANYTHING)
     if not in_transaction():  # in a test, where ``drain`` calls this, nothing is committed
         sender.publish(Notification(ANYTHING))

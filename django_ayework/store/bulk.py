@@ -113,10 +113,9 @@ def move(
     """Carry out a part of an update whose rows are found by primary key; return the keys that moved.
 
     ``condition`` is a further condition of a row ``w`` in SQL. None: some have moved, and the database does
-    not tell which. A single row is updated by a plan that is
-    kept. A statement over several is planned each time: a plan from when the table was small goes through the
-    whole index, for ever. PostgreSQL looks up the row of each key, in the order of the keys, and so locks
-    rows in that order.
+    not tell which. A single row is updated by a plan that is kept. A statement over several is planned each
+    time: a plan from when the table was small goes through the whole index, for ever. PostgreSQL looks up the
+    row of each key, in the order of the keys, and so locks rows in that order.
     """
     one = len(update.keys) == 1
     is_joined = database.reads_rows and not one

@@ -50,12 +50,12 @@ def connection() -> BaseDatabaseWrapper:
 
 def rows(model: type[M]) -> Manager[M]:
     """Return the model's manager on the queue's database."""
-    return model._default_manager.db_manager(get_settings().database)
+    return model._default_manager.db_manager(alias())
 
 
 def atomic() -> AbstractContextManager[None]:
     """Return a transaction (or a savepoint inside one) on the queue's database."""
-    return transaction.atomic(using=get_settings().database)
+    return transaction.atomic(using=alias())
 
 
 def in_transaction() -> bool:

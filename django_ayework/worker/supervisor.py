@@ -199,7 +199,7 @@ class Child:
             if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
                 self.receive()
-                self.end.close()  # to a child that lives on, its supervisor has gone
+                self.end.close()  # a child that still runs sees by this that it has no supervisor
         return self.exit_code is not None
 
     def cause_of_end(self) -> str:

@@ -60,7 +60,7 @@ def stumble(ctx: Context, n: int) -> Any:
 
 
 def in_part(id: str, count: int) -> str:
-    """Return the refusal of a chain of which the user may not delete so many works."""
+    """Return the refusal of a chain with so many works that the user may not delete."""
     return (
         f"expected you to be allowed to see and delete all works of the chain of {id} (admin.count), and you "
         f"are not allowed to for {count} of them; ask somebody who is."
@@ -82,7 +82,7 @@ def test_a_page_asks_first_and_names_the_works(operator: Client, django_assert_m
     assert all(address("work_change", id) in text for id in before)
     assert left() == before
     ids = [work.id for work in DeadLetterFactory.create_batch(30)]
-    with django_assert_max_num_queries(15):  # four of them for the choices of filters
+    with django_assert_max_num_queries(14):  # four of them for the choices of filters
         press(operator, ids)
 
 

@@ -137,9 +137,8 @@ def add_entries(pipeline: Any, name: str, ids: Sequence[str]) -> None:
 def popped_ids(name: str, entries: Iterable[Entry]) -> list[PoppedId]:
     """Return the ids of entries. Those that were cut off meanwhile have none."""
     return [
-        PoppedId(name, id, text)
+        PoppedId(name, id, handle.decode())
         for handle, fields in entries
-        for text in [handle.decode()]
         for id in json.loads((fields or {}).get(b"ids", "[]"))
     ]
 
