@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -29,6 +30,8 @@ from django_ayework.worker.threads import LoopThread, Recovery
 WAIT = 0.5
 #: Seconds until a Queue that failed is asked again, growing to the second figure.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+#: Seconds between two acknowledgements while ids keep arriving.
+ACKNOWLEDGE_EVERY = 0.1
 #: Works of a lane among which a poll looks for one that did not arrive.
 LOOKED_AT = 100
 
@@ -51,6 +54,7 @@ class Receiver(LoopThread):
         self._tries = Recovery(FIRST_PAUSE, LONGEST_PAUSE)
         self._lock = threading.Lock()
         self._asked = 0
+        self._acknowledge_at = 0.0
         self._arrived: list[PoppedId] = []
         self._done: list[PoppedId] = []
         self._surplus: list[PoppedId] = []
@@ -104,17 +108,22 @@ class Receiver(LoopThread):
     def _exchange(self) -> float:
         """Let others pop the surplus, pop what was asked for, then acknowledge what is done.
 
-        Slots may be waiting for new ids. A pop may wait for ids, and no surplus may wait for that.
+        Slots may be waiting for new ids. A pop may wait for ids, and no surplus may wait for that. While ids
+        keep arriving, those of several pops are acknowledged together.
         """
         with self._lock:
-            done, self._done = self._done, []
             surplus, self._surplus = self._surplus, []
             asked = self._asked
         if surplus:
             self._queue.put_back(surplus)
         popped = self._pop(asked) if asked else []
-        if done:
-            self._queue.ack(done)
+        now = time.monotonic()
+        if not popped or now >= self._acknowledge_at:
+            with self._lock:
+                done, self._done = self._done, []
+            self._acknowledge_at = now + ACKNOWLEDGE_EVERY
+            if done:
+                self._queue.ack(done)
         return math.inf if popped or not asked else 0.0
 
     def _pop(self, number: int) -> list[PoppedId]:

@@ -270,8 +270,7 @@ class Claimer:
         self._poll_was_put_off = has_works and not self._poll_was_put_off and due.places is not None
         if self._poll_was_put_off:
             return False
-        awaits_ids = self.arrivals is not None and not self._had_lanes
-        if self.poll_is_due() or not (awaits_ids or self.may_claim_more(1)):
+        if self.poll_is_due() or not (self.awaits_ids or self.may_claim_more(1)):
             return True
         waits = self._anything_due or self._is_contended
         return waits and time.monotonic() - self._polled_at >= POLL_AGAIN_AFTER
@@ -289,6 +288,11 @@ class Claimer:
             return False
         self.claim_groups = claim_groups_of(sorted(known | lanes), self.controls)
         return True
+
+    @property
+    def awaits_ids(self) -> bool:
+        """Whether ids tell of all works that can be claimed, as far as the last poll knows."""
+        return self.arrivals is not None and not self._had_lanes
 
     @property
     def is_quiet(self) -> bool:

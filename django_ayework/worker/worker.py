@@ -397,7 +397,10 @@ class Worker(Engine):
         self._claimer.wake_ups.answer(claimed, self._claimer.left)
         for delivery in unknown:
             park(delivery.row, self.id)
-        self._claimer.ask_for_ids(self._wanted())
+        wanted = self._wanted()
+        self._claimer.ask_for_ids(wanted)
+        if wanted and self._claimer.awaits_ids:  # ids will wake this thread, and more room changes nothing
+            self._in_flight.low_water = -1
         return 0.0 if goes_on else self._claimer.pause()
 
     def _wanted(self) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from django_ayework.ports.queue import PoppedId
 from django_ayework.ports.queue.base import LocalQueue
 
 
 class Carrier(LocalQueue):
-    """Notes what is pushed and popped; may lose ids, give each twice, or be away."""
+    """Notes what is pushed, popped and acknowledged; may lose ids, give each twice, or be away."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pushed: list[str] = []
         self.popped: list[str] = []
+        self.acknowledged: list[str] = []
         self.times = 1
         self.error: Exception | None = None
         self.reported: list[tuple[str, str]] = []
@@ -31,6 +32,11 @@ class Carrier(LocalQueue):
         popped = super().pop(names, most, min(wait, 0.05))
         self.popped += [each.id for each in popped]
         return popped
+
+    def ack(self, popped: Iterable[PoppedId]) -> None:
+        popped = list(popped)
+        self.acknowledged += [each.id for each in popped]
+        super().ack(popped)
 
     @property
     def is_empty(self) -> bool:

@@ -141,6 +141,19 @@ def test_no_surplus_waits_while_its_worker_waits_for_ids(queue):
     assert [popped.id for popped in receiver.take()] == ["one"]
 
 
+def test_ids_are_acknowledged_while_others_keep_arriving(queue):
+    receiver = Receiver(queue, ["bulk"], on_arrival=lambda: None)
+
+    def deliver_one_more():
+        queue.push("bulk", ["one"])
+        receiver.ask(1)
+        receiver.turn()
+        receiver.give_back(done=receiver.take(), surplus=())
+        return queue.acknowledged
+
+    eventually(deliver_one_more)
+
+
 def test_a_claim_that_fails_strands_no_works_of_another_queue(queue, settings, polls, stage, monkeypatch):
     other, claim, refused = Carrier(), claims.claim_delivered, []
 
