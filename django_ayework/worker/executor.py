@@ -131,12 +131,6 @@ class EventLoopThread:
         self._loop.call_soon(self._loop.stop)
 
 
-#: Seconds that a load takes at most if one thread may run such loads one after the other.
-QUICK = 0.0001
-#: Seconds for which a queued load may wait for that thread while a slot is free.
-PATIENCE = 0.001
-
-
 class SlotThread:
     """A thread of the executor. It does the tasks of its inbox; None ends it."""
 
@@ -157,10 +151,6 @@ class Executor:
     An outcome is None when the delivery was withdrawn, or when the engine itself failed on it: then its
     lease lapses, and it is delivered again. Loads start in the order of :meth:`submit`, from one queue. A
     thread that has ended a load takes the next one from it. Threads are started when they are first needed.
-
-    Quick loads run one after the other in one thread, as threads that share them would wait for the
-    interpreter longer than they run. Another thread watches the queue meanwhile, and fills all free slots
-    when a load is not quick.
     """
 
     def __init__(self, concurrency: int, services: EngineServices, finished: Finished) -> None:
@@ -175,16 +165,12 @@ class Executor:
         self._taken = 0  # slots in use
         self._threads: list[SlotThread] = []
         self._idle: list[SlotThread] = []  # the last to become idle is the first to be woken
-        self._quick: SlotThread | None = None  # runs quick loads, and takes all of them
-        self._is_watched = False  # a thread watches the queue while loads wait although a slot is free
 
     def submit(self, loads: Iterable[Load]) -> None:
         """Queue loads; each starts as soon as a slot is free."""
         with self._lock:
-            was_empty = not self._ready
             self._ready.extend(loads)
-            if was_empty:
-                self._fill()
+            self._fill()
 
     def run_here(self, load: Load) -> None:
         """Run a load in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
@@ -213,24 +199,15 @@ class Executor:
         if self.loop is not None:
             self.loop.stop(timeout)
 
-    def _fill(self, every: bool = False) -> None:
-        """Start queued loads in free slots (under the lock).
-
-        Unless ``every`` slot is to be filled, one thread begins, and another watches whether it is quick.
-        """
-        threads = self.concurrency if every else int(self._quick is None)
+    def _fill(self) -> None:
+        """Start queued loads in free slots (under the lock)."""
         while self._ready and self._taken < self.concurrency:
-            if is_async(self._ready[0]):
-                self._event_loop().submit(self._ready.popleft(), self._free_slot)
-            elif threads:
-                threads -= 1
-                self._idle_thread().inbox.put(partial(self._serve, self._ready.popleft()))
-            else:
-                if not self._is_watched:
-                    self._is_watched = True
-                    self._idle_thread().inbox.put(self._watch)
-                return
+            load = self._ready.popleft()
             self._taken += 1
+            if is_async(load):
+                self._event_loop().submit(load, self._free_slot)
+            else:
+                self._idle_thread().inbox.put(partial(self._serve, load))
 
     def _idle_thread(self) -> SlotThread:
         """Return a thread that has nothing to do, started now if need be (under the lock)."""
@@ -250,40 +227,20 @@ class Executor:
         tend_connections(tidy_connections)  # they may have become too old meanwhile
         load: Load | None = first
         while load is not None:
-            began = time.monotonic()
             self._run(load)
             tend_connections(keep_connections)
-            load = self._next_for(thread, time.monotonic() - began <= QUICK)
+            load = self._next_for(thread)
         tend_connections(tidy_connections)
 
-    def _next_for(self, thread: SlotThread, was_quick: bool) -> Load | None:
+    def _next_for(self, thread: SlotThread) -> Load | None:
         """Return what the thread runs next in its slot; or free the slot, and note that it is idle."""
         with self._lock:
-            if self._quick in {None, thread}:
-                self._quick = thread if was_quick else None
-            if self._ready and not is_async(self._ready[0]) and (self._quick is thread or not was_quick):
+            if self._ready and not is_async(self._ready[0]):
                 return self._ready.popleft()
-            if self._quick is thread:
-                self._quick = None
             self._taken -= 1
             self._idle.append(thread)
             self._fill()
             return None
-
-    def _watch(self, thread: SlotThread) -> None:
-        """Fill the free slots as soon as no thread takes quick loads, or its load is not quick."""
-        head = None
-        while True:
-            time.sleep(PATIENCE)
-            with self._lock:
-                if self._quick is not None and self._ready and self._ready[0] is not head:
-                    head = self._ready[0]
-                    continue
-                self._quick = None
-                self._is_watched = False
-                self._idle.append(thread)
-                self._fill(every=True)
-                return
 
     def _run(self, load: Load) -> None:
         """Run one load; ``finished`` is called in any case."""

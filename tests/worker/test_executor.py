@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -41,10 +40,6 @@ def executor(monkeypatch):
     made.stop(LONG)
 
 
-def yield_to_others() -> None:
-    time.sleep(0.0005)
-
-
 def all_end(loads: list[Load]) -> bool:
     return all(load.ended.wait(LONG) for load in loads)
 
@@ -78,9 +73,7 @@ def test_no_more_run_at_once_than_there_are_slots(executor):
 
 
 @pytest.mark.parametrize("place", [0, 50])
-def test_a_stuck_load_holds_up_nothing_but_its_slot(executor, monkeypatch, place):
-    if place:
-        monkeypatch.setattr(module, "QUICK", LONG)
+def test_a_stuck_load_holds_up_nothing_but_its_slot(executor, place):
     gate = threading.Event()
     stuck, others = Load(lambda: gate.wait(LONG)), [Load() for _ in range(100)]
     executor.submit([*others[:place], stuck, *others[place:]])
@@ -90,20 +83,7 @@ def test_a_stuck_load_holds_up_nothing_but_its_slot(executor, monkeypatch, place
     assert stuck.ended.wait(LONG)
 
 
-@pytest.mark.parametrize("count", [0, 4], ids=["idle threads", "threads that were needed"])
-def test_quick_loads_run_one_after_the_other_in_one_thread(executor, monkeypatch, count):
-    monkeypatch.setattr(module, "QUICK", LONG)
-    monkeypatch.setattr(module, "PATIENCE", 1.0)
-    together = threading.Barrier(4, timeout=LONG)
-    needed, quick = [Load(together.wait) for _ in range(count)], [Load(yield_to_others) for _ in range(100)]
-    executor.submit([*needed, *quick])
-    assert all_end(needed + quick)
-    assert len({load.thread for load in needed}) == count
-    assert len({load.thread for load in quick}) == 1
-
-
-def test_slow_loads_that_follow_quick_ones_fill_all_slots(executor, monkeypatch):
-    monkeypatch.setattr(module, "QUICK", LONG)
+def test_slow_loads_that_follow_quick_ones_fill_all_slots(executor):
     together = threading.Barrier(4, timeout=LONG)
     loads = [*(Load() for _ in range(50)), *(Load(together.wait) for _ in range(8))]
     executor.submit(loads)
