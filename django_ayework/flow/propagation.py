@@ -122,7 +122,8 @@ class AttemptOfRows(RunningAttempt):
     ) -> None:
         if error is not None and not self.failures:
             self.failed(self.works[0].id, error, None)
-        for block in reversed(self._blocks):
+        while self._blocks:  # a block may know this object, and no cycle of references is to stay behind
+            block = self._blocks.pop()
             try:
                 block.__exit__(kind, error, trace)
             except BaseException as raised:
