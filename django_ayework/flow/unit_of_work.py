@@ -38,7 +38,6 @@ from django_ayework.store.rows import (
     GroupRow,
     WorkRow,
     chain_ends,
-    count_in_group,
     delete_emptied,
     insert_groups,
     lock_groups,
@@ -75,19 +74,6 @@ class GroupDelta:
             if before.append is None and not before.final:
                 self.contributions.pop()
         self.contributions.append((work_id, contribution))
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether one statement can write it: no group or member comes or goes, a value is replaced."""
-        replaces = all(contribution.append is None for _, contribution in self.contributions)
-        return replaces and not (self.is_new or self.shrinks)
-
-    @property
-    def value(self) -> tuple[str | None, bool]:
-        """The value of a plain change, if it has one, and whether it is final."""
-        for _, contribution in self.contributions:
-            return contribution.value, contribution.final
-        return None, False
 
 
 class GroupChanges:
@@ -139,11 +125,7 @@ class GroupChanges:
                 effects.group_done(row.id, decode_value(row.value, get_settings().codec))
 
     def _written(self) -> Collection[GroupRow]:
-        """Write all changes; return the groups as they are now. A single plain change takes one statement."""
-        [(id, delta), *others] = self.deltas.items()
-        if not others and delta.is_plain:
-            counted = count_in_group(id, delta.open, delta.total, delta.dead, self.now, *delta.value)
-            return [counted] if counted else []
+        """Write all changes; return the groups as they are now."""
         known = lock_groups(id for id, delta in self.deltas.items() if delta.may_exist or not delta.is_new)
         for id in delete_emptied(id for id in known if self.deltas[id].shrinks):
             del known[id]

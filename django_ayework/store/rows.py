@@ -12,7 +12,7 @@ from django_ayework.models import Group, Work
 from django_ayework.rules.controls import Place
 from django_ayework.rules.states import LASTING, Status, Transition, is_terminal
 from django_ayework.store.bulk import update_rows
-from django_ayework.store.database import chunked, dialect, fetch, matching, rows
+from django_ayework.store.database import chunked, matching, rows
 
 # Works
 
@@ -183,8 +183,6 @@ def options_of(ids: Sequence[str]) -> list[str]:
 
 # Groups: counts and value.
 
-GROUP = Group._meta.db_table
-
 
 class GroupRow(NamedTuple):
     """A group's row."""
@@ -207,10 +205,6 @@ class GroupRow(NamedTuple):
             done_at=None if still_open > 0 else self.done_at if self.done_at and not open else now,
         )
 
-    def saying(self, value: str | None, final: bool) -> GroupRow:
-        """Return the group with this value, if one is given and none is final yet."""
-        return self if value is None or self.final else self._replace(value=value, final=final)
-
 
 def insert_groups(groups: Iterable[GroupRow]) -> None:
     """Insert new groups."""
@@ -227,33 +221,6 @@ def write_groups(groups: Iterable[GroupRow]) -> None:
     """Write locked groups."""
     names = GroupRow._fields[1:]
     update_rows(Group, {group.id: {name: getattr(group, name) for name in names} for group in groups})
-
-
-#: The same as ``GroupRow.adding`` and ``GroupRow.saying`` say, under the row's lock.
-COUNT_IN_GROUP = f"""
-UPDATE {GROUP}
-SET open = open + %s, total = total + %s, dead = dead + %s,
-    value = CASE WHEN final THEN value ELSE coalesce(%s, value) END, final = final OR %s,
-    done_at = CASE WHEN open + %s > 0 THEN NULL WHEN done_at IS NOT NULL AND %s = 0 THEN done_at ELSE %s END
-WHERE id = %s
-RETURNING {", ".join(f'"{name}"' for name in GroupRow._fields)}
-"""
-
-
-def count_in_group(
-    id: str, open: int, total: int, dead: int, now: datetime, value: str | None = None, final: bool = False
-) -> GroupRow | None:
-    """Let a group gain so many members, and this value if one is given; lock it, and return it.
-
-    None if it is not there.
-    """
-    if dialect().has_arrays:
-        found = fetch(COUNT_IN_GROUP, (open, total, dead, value, final, open, open, now, id), often=True)
-        return GroupRow._make(found[0]) if found else None
-    known = lock_groups([id]).get(id)
-    gained = known and known.adding(open, total, dead, now).saying(value, final)
-    write_groups([gained] if gained else [])
-    return gained
 
 
 def find_group(id: str) -> GroupRow | None:

@@ -40,7 +40,7 @@ from django_ayework.store.lanes import (
     works_ahead,
 )
 from django_ayework.store.locks import lock_lapsed, lock_overdue, renew
-from django_ayework.store.rows import GroupRow, count_in_group, delete_emptied, find_row, insert_groups
+from django_ayework.store.rows import GroupRow, delete_emptied, find_row, insert_groups, lock_groups
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add
 from tests.store.plans import (
@@ -417,7 +417,7 @@ def test_watchers_are_found_by_the_watched_works_and_locked_by_their_keys():
     edges = plans_of(lambda: watchers_of(OUTCOMES.ids), EDGES)
     assert_scans_nothing({EDGES: edges, WAITERS: plans_of(lambda: lock_waiters(["gate7"]), WAITERS)})
     assert any("ayework_watchers" in plan for plan in edges), edges
-    groups = plans_of(lambda: count_in_group("gate7", -1, 0, 0, clock.now()), GROUPS)
+    groups = plans_of(lambda: lock_groups(["gate7"]), GROUPS)
     assert_scans_nothing({GROUPS: groups})
 
 

@@ -24,7 +24,6 @@ from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
 from django_ayework.store.connections import WORTHWHILE, keeps_plans, run_prepared
 from django_ayework.store.database import clock
 from django_ayework.store.dependencies import Outcomes
-from django_ayework.store.rows import COUNT_IN_GROUP
 from django_ayework.store.sessions import engine_session
 from tests.app.works import add
 from tests.races.rivals import claim_all, succeed
@@ -242,9 +241,8 @@ def test_an_insert_of_a_taken_id_does_not_recognise_the_session():
         (CLAIM_LANE, "'w', now(), now(), 'q', 't', 1"),
         (CLAIM_LANES, "'w', now(), now(), '{t,u}', '{1,1}', 'q', 1, 'q'"),
         (dependencies.RESOLVE, "'{a}', '{f}', '{success}', '{dead}'"),
-        (COUNT_IN_GROUP, "1, 1, 0, '2', false, 1, 1, now(), 'g'"),
     ],
-    ids=["claim a lane", "claim lanes", "resolve", "count in a group"],
+    ids=["claim a lane", "claim lanes", "resolve"],
 )
 def test_a_plan_that_was_made_for_an_empty_table_reads_indexes(statement, arguments):
     for place in range(statement.count("%s")):

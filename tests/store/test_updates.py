@@ -5,15 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from django_ayework.models import Group, Work
+from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.bulk import Update, update_of, update_rows
 from django_ayework.store.database import clock
-from django_ayework.store.rows import GroupRow, count_in_group, find_group, find_row, insert_groups
+from django_ayework.store.rows import GroupRow, find_row
 from django_ayework.store.transitions import Won
 from django_ayework.testing.factories import WorkFactory
 
@@ -94,36 +92,6 @@ def test_large_texts_go_in_several_statements():
     assert all(Work.objects.get(id=id).result == text for id, text in texts.items())
 
 
-counts = st.integers(min_value=-3, max_value=3)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(
-    row=st.builds(
-        GroupRow,
-        id=st.just("g"),
-        open=st.integers(0, 4),
-        total=st.just(9),
-        dead=st.just(1),
-        done_at=st.none(),
-        value=st.sampled_from([None, "1"]),
-        final=st.booleans(),
-    ),
-    was_done=st.booleans(),
-    gains=st.tuples(counts, counts, counts),
-    word=st.sampled_from([(None, False), ("null", False), ("2", True)]),
-)
-def test_the_row_becomes_what_the_rules_say(row, was_done, gains, word):
-    Group.objects.all().delete()
-    now = clock.now()
-    row = row._replace(done_at=now - timedelta(hours=1) if was_done else None)
-    insert_groups([row, row._replace(id="other")])
-    becomes = row.adding(*gains, now).saying(*word)
-    assert count_in_group("g", *gains, now, *word) == becomes
-    assert find_group("g") == becomes
-    assert find_group("other") == row._replace(id="other")
-
-
 def test_a_group_is_done_when_its_last_member_ends_and_not_before_or_again():
     now = clock.now()
     assert GroupRow("g", open=2).adding(-1, 0, 0, now).done_at is None
@@ -131,16 +99,3 @@ def test_a_group_is_done_when_its_last_member_ends_and_not_before_or_again():
     earlier = now - timedelta(hours=1)
     assert GroupRow("g", open=0, done_at=earlier).adding(0, -1, 0, now).done_at == earlier
     assert GroupRow("g", open=0, done_at=earlier).adding(1, 1, 0, now).done_at is None
-
-
-def test_a_value_replaces_the_one_before_until_one_is_final():
-    row = GroupRow("g", value="1")
-    assert row.saying("2", final=False) == row._replace(value="2")
-    assert row.saying("2", final=True) == row._replace(value="2", final=True)
-    assert row.saying("2", final=True).saying("3", final=False) == row._replace(value="2", final=True)
-    assert row.saying(None, final=False) == row
-
-
-def test_counting_in_a_missing_group_changes_nothing():
-    assert count_in_group("nowhere", -1, 0, 0, clock.now()) is None
-    assert Group.objects.count() == 0
