@@ -27,7 +27,7 @@ from django.utils.translation import gettext_lazy
 from django_ayework.admin import lists, pages
 from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.buttons import ButtonsAdmin, LoggedButton
-from django_ayework.admin.filters import filter_in_words, number_of, plain_filter, title_of
+from django_ayework.admin.filters import filter_in_words, plain_filter, title_of, title_with
 from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, admin_of
 from django_ayework.flow import bulk
@@ -155,10 +155,9 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
             count = bulk.count_of(action.act, filter, now)
         except ValueError as error:
             return self.refused(request, str(error))
-        heading = _("%(act)s %(number)s") % {"act": action.label, "number": number_of(count)}
         links = Links(self.admin_site, request)
         context = {
-            "title": heading,
+            "title": title_with(action.label, count),
             "action": action,
             "words": filter_in_words(filter, links),
             "forms": [form, given] if given else [form],

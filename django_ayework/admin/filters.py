@@ -253,7 +253,12 @@ def title_of(row: BulkAction) -> str:
     """Return what a bulk action does to how many works."""
     action = next((action for action in ACTS.values() if action.act == row.action), None)
     label = row.action if action is None else action.label
-    return _("%(act)s %(number)s") % {"act": label, "number": number_of(row.expected)}
+    return title_with(label, row.expected)
+
+
+def title_with(label: Any, count: int | None) -> str:
+    """Return the title of an action on so many works."""
+    return _("%(act)s: %(number)s") % {"act": label, "number": number_of(count)}
 
 
 def bulk_address(site: Any, query: str) -> str | None:

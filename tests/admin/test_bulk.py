@@ -40,7 +40,7 @@ def test_it_asks_first_and_then_the_request_costs_the_same_for_any_number(
     dead_works(60)
     url = address(NEW, action="retry", status="dead", type="shop.fail")
     question = operator.get(url)
-    assert question.context["title"] == "Retry 60 works"
+    assert question.context["title"] == "Retry: 60 works"
     assert "shop.fail" in question.content.decode()
     with django_assert_max_num_queries(20):
         response = operator.post(url, {"per_minute": "100"})
@@ -50,7 +50,7 @@ def test_it_asks_first_and_then_the_request_costs_the_same_for_any_number(
     assert not Work.objects.filter(status="pending").exists()
     entry = LogEntry.objects.get()
     assert (entry.object_id, entry.is_addition()) == (row.pk, True)
-    assert entry.change_message == "Retry 60 works. status: dead; type: shop.fail. 100 per minute."
+    assert entry.change_message == "Retry: 60 works. status: dead; type: shop.fail. 100 per minute."
     run_bulk_actions()
     assert Work.objects.filter(status="pending").count() == 60
 
@@ -110,7 +110,7 @@ def test_without_an_act_the_page_offers_those_that_apply(operator: Client) -> No
 def test_explicit_ids_are_taken(operator: Client) -> None:
     ids = dead_works(3)
     assert (
-        operator.get(address(NEW, action="retry", ids=",".join(ids[:2]))).context["title"] == "Retry 2 works"
+        operator.get(address(NEW, action="retry", ids=",".join(ids[:2]))).context["title"] == "Retry: 2 works"
     )
 
 
@@ -129,7 +129,7 @@ def test_the_page_shows_how_far_it_is(operator: Client) -> None:
     assert "data-live-done" in shown
     assert_hides(shown, address("bulkaction_stop", row.pk), address("bulkaction_resume", row.pk))
     listed = text_of(operator, "bulkaction_changelist")
-    assert_shows(listed, "Retry 40 works", "ann")
+    assert_shows(listed, "Retry: 40 works", "ann")
 
 
 def test_the_fragment_is_not_sent_again_while_nothing_changes(operator: Client) -> None:
@@ -254,7 +254,7 @@ def test_a_queryset_that_hides_nothing_keeps_bulk_actions(operator: Client, monk
     dead_works(1)
     queryset = WorkAdmin.get_queryset
     monkeypatch.setattr(WorkAdmin, "get_queryset", lambda self, request: queryset(self, request).only("id"))
-    assert operator.get(address(NEW, action="retry")).context["title"] == "Retry 1 work"
+    assert operator.get(address(NEW, action="retry")).context["title"] == "Retry: 1 work"
     assert operator.get(address("deadletter_list")).context["bulk"] is not None
 
 

@@ -51,8 +51,8 @@ def test_the_links_of_a_cause_lead_to_its_works_alone(operator: Client) -> None:
     url = dict(first.acts)["Retry all…"]
     query = parse_qs(urlsplit(url).query)
     assert (query["action"], query["status"], query["type"]) == (["retry"], ["dead"], ["shop.fail"])
-    assert operator.get(url).context["title"] == "Retry 2 works"
-    assert operator.get(dict(first.acts)["Delete all…"]).context["title"] == "Delete chain 2 works"
+    assert operator.get(url).context["title"] == "Retry: 2 works"
+    assert operator.get(dict(first.acts)["Delete all…"]).context["title"] == "Delete chain: 2 works"
 
 
 def test_without_dead_works_it_says_so(page: Page) -> None:
@@ -72,7 +72,7 @@ def test_works_that_died_before_causes_were_stored_have_an_entry_of_their_own(op
     DeadLetterFactory.create_batch(2, error="")
     [card] = cards(operator)
     assert (card.works, card.heading) == ("2", "no error was kept")
-    assert operator.get(dict(card.acts)["Retry all…"]).context["title"] == "Retry 2 works"
+    assert operator.get(dict(card.acts)["Retry all…"]).context["title"] == "Retry: 2 works"
     assert len(ids_on(operator.get(card.list_url))) == 2
 
 

@@ -59,7 +59,7 @@ def test_an_operator_retries_one_kind_slowly_watches_and_stops(
 
     with running_worker(concurrency=4):
         click(browser, "Retry all…")  # the first click
-        assert browser.find_element("css selector", "#content h1").text == "Retry 1,200 works"
+        assert browser.find_element("css selector", "#content h1").text == "Retry: 1,200 works"
         browser.find_element("id", "id_per_minute").send_keys("100")
         browser.find_element("css selector", ".submit-row [type=submit]").click()  # the second one
 
