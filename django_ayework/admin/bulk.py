@@ -316,14 +316,10 @@ def announced_percent(acted: int, total: int) -> int:
 
 
 def bar(acted: int, total: int | None, is_done: bool) -> str:
-    """Return the bar as HTML; one without a value while the total is not known."""
-    label = _("Works acted on")
+    """Return the bar as HTML; that of an action that is done is full."""
     if is_done:
         acted = total = max(1, acted)
-    if not total:
-        return format_html('<progress class="ayework-bar" aria-label="{}"></progress>', label)
-    text = '<progress class="ayework-bar" value="{}" max="{}" aria-label="{}"></progress>'
-    return format_html(text, min(acted, total), total, label)
+    return lists.bar(min(acted, total or acted), total, _("Works acted on"))
 
 
 def acted_of(acted: int, row: BulkAction, total: int | None) -> str:

@@ -84,7 +84,7 @@ def how_far(gate: Any) -> str:
     missed = _("%(count)d without success") % {"count": waiter.missed} if waiter.missed else ""
     return format_html(
         '<span class="ayework-narrow">{} {}</span><br><small>{}</small>',
-        lists.bar(min(done, needed), max(needed, 1)),
+        lists.bar(min(done, needed), max(needed, 1), _("how far")),
         text,
         missed,
     )

@@ -142,7 +142,7 @@ def error(work: Any) -> str:
 def group_progress(group: Group) -> str:
     """How many works of a group have ended, as a bar and in figures."""
     done = group.total - group.open
-    drawn = bar(done, max(group.total, 1))
+    drawn = bar(done, max(group.total, 1), _("done"))
     return format_html('<span class="ayework-narrow">{} {} / {}</span>', drawn, done, group.total)
 
 
@@ -164,13 +164,14 @@ def progress_of(text: str | None) -> str:
         return ""
     if not total:
         return format_html("{} {}", done, note)
-    drawn = bar(done, total)
+    drawn = bar(done, total, _("progress"))
     return format_html('<span class="ayework-narrow">{} {} / {}</span> {}', drawn, done, total, note)
 
 
-def bar(done: float, total: float) -> str:
-    """Return a bar as HTML."""
-    return format_html('<progress class="ayework-bar" value="{}" max="{}"></progress>', done, total)
+def bar(done: float, total: float | None, label: Any) -> str:
+    """Return a bar as HTML, with its name for screen readers; without a value if the total is not known."""
+    value = format_html(' value="{}" max="{}"', done, total) if total else ""
+    return format_html('<progress class="ayework-bar"{} aria-label="{}"></progress>', value, label)
 
 
 def has_id(term: str) -> Q:

@@ -116,7 +116,7 @@ def queues(process: WorkerProcess) -> str:
 def running(process: WorkerProcess) -> str:
     """How many works it runs of how many at a time, as a bar and in figures."""
     figures = f"{process.running} / {process.concurrency}"
-    drawn = lists.bar(process.running, max(process.concurrency, 1))
+    drawn = lists.bar(process.running, max(process.concurrency, 1), _("running"))
     return format_html('<span class="ayework-narrow">{} <span>{}</span></span>', drawn, figures)
 
 

@@ -263,7 +263,7 @@ def test_a_group_shows_its_progress(page: Page) -> None:
     die()  # runs the others, too
     enqueue(add(a=9, b=9))
     listed = page("group_changelist")
-    assert_shows(listed, '<progress class="ayework-bar" value="4" max="4">', "4 / 4")
+    assert_shows(listed, '<progress class="ayework-bar" value="4" max="4" aria-label="done">', "4 / 4")
     assert_shows(listed, '<td class="field-dead">1</td>', '<td class="field-open">0</td>')
 
 
