@@ -291,7 +291,7 @@ class Claimer:
 
     @property
     def awaits_ids(self) -> bool:
-        """Whether ids tell of all works that can be claimed, as far as the last poll knows."""
+        """Whether the worker waits for ids alone: the last poll found nothing to claim from the table."""
         return self.arrivals is not None and not self._had_lanes
 
     @property

@@ -61,7 +61,11 @@ def test_a_dead_work_shows_its_reason_and_the_first_line_of_its_error(page: Page
     [
         (
             '{"done": 40, "total": 120, "note": "<b>rows</b>"}',
-            ('value="40" max="120" aria-label="progress"', "40 / 120", "&lt;b&gt;rows"),
+            (
+                '<progress class="ayework-bar" value="40" max="120" aria-label="progress">',
+                "40 / 120",
+                "&lt;b&gt;rows",
+            ),
         ),
         ('{"done": 3, "total": null, "note": ""}', ()),
         ("[1]", ()),
