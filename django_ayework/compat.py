@@ -9,10 +9,12 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import json.encoder
 import os
 import sys
 import threading
 from collections.abc import Callable
+from json import JSONEncoder
 from opcode import opmap
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,6 +39,21 @@ def before_threads_end(callback: Callable[[], object]) -> None:
     # CPython 3.11 to 3.14: threading._register_atexit, which concurrent.futures uses to end its own threads.
     # The list is gone through backwards; atexit comes after that.
     getattr(threading, "_register_atexit", atexit.register)(callback)
+
+
+def json_writer(ensure_ascii: bool) -> Callable[[Any], str]:
+    """Return a function that writes plain values as compact JSON; it refuses NaN and Infinity."""
+    encoder = JSONEncoder(
+        ensure_ascii=ensure_ascii, check_circular=False, allow_nan=False, separators=(",", ":")
+    )
+    # CPython 3.11 to 3.14: json.encoder.c_make_encoder, None elsewhere. JSONEncoder.encode() makes a new one
+    # for every value, which takes longer than to write a short input.
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    escape = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
+    chunks_of = make(None, encoder.default, escape, None, ":", ",", False, False, False)
+    return lambda value: "".join(chunks_of(value, 0))
 
 
 _reading_frames = threading.Lock()

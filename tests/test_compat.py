@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import math
 import os
 import subprocess
 import sys
@@ -14,6 +16,8 @@ from typing import Any
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connection, transaction
+from hypothesis import given
+from hypothesis import strategies as st
 
 from django_ayework import compat
 from django_ayework.compat import discard_after_call, is_discarding
@@ -122,6 +126,7 @@ def test_a_context_has_a_thread_once_it_has_run_something_in_it():
 
 def test_the_command_of_this_process_is_its_interpreter_with_its_arguments(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "argv", [__file__, "--flag"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)  # not started by -m, as pytest may be
     command = compat.this_command()
     assert (command[0], command[-2:]) == (sys.executable, [__file__, "--flag"])
 
@@ -173,6 +178,30 @@ def probed(source):
     SEEN.clear()
     exec(source, {"Probe": Probe, "kept": []})
     return list(SEEN)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+@given(value=PLAIN)
+def test_json_is_written_as_by_the_standard_library(ensure_ascii, value):
+    expected = json.dumps(value, ensure_ascii=ensure_ascii, separators=(",", ":"))
+    assert compat.json_writer(ensure_ascii)(value) == expected
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, {1, 2}, object()])
+def test_what_json_cannot_say_is_refused(value):
+    with pytest.raises((ValueError, TypeError)):
+        compat.json_writer(ensure_ascii=False)([value])
+
+
+def test_json_is_written_without_the_encoder_in_c_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("json.encoder.c_make_encoder", None)
+    assert compat.json_writer(ensure_ascii=False)({"a": [1, "ü"]}) == '{"a":[1,"ü"]}'
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, InvalidOperation
-from json import JSONEncoder
 from math import isfinite
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from django_ayework.compat import json_writer
 from django_ayework.documentation import type_error, value_error
 from django_ayework.rules.codec.refusals import Refusal, message_of
 
@@ -111,14 +111,10 @@ def tagged(tag: str, value: Any) -> dict[str, Any]:
 
 
 #: Writes compact JSON in which text stays readable.
-write: Callable[[Any], str] = JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
-).encode
+write = json_writer(ensure_ascii=False)
 
 #: Writes compact JSON in ASCII.
-write_escaped: Callable[[Any], str] = JSONEncoder(
-    ensure_ascii=True, check_circular=False, allow_nan=False, separators=(",", ":")
-).encode
+write_escaped = json_writer(ensure_ascii=True)
 
 
 def has_surrogates(text: str) -> bool:
