@@ -16,20 +16,17 @@ MAX_LENGTH = 64
 WORK_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")
 
 
-def uuid7(milliseconds: int, entropy: int) -> str:
-    """Return a UUID version 7 (RFC 9562 §5.7): 48 bits of Unix milliseconds, then 74 bits of entropy.
+def uuid7(tick: int, random: int) -> str:
+    """Return a UUID version 7: a Unix time in 4096ths of a millisecond (60 bits), then 62 random bits.
 
-    >>> uuid7(0x017F22E279B0, 0xCC3 << 62 | 0x18C4DC0C0C07398F)
+    RFC 9562 §5.7; §6.2, method 3, has the fraction of the millisecond in the 12 bits after it.
+
+    >>> uuid7(0x017F22E279B0CC3, 0x18C4DC0C0C07398F)
     '017f22e2-79b0-7cc3-98c4-dc0c0c07398f'
     """
     # Put together as text: a UUID object would cost as much again, for every work.
-    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031  # format() takes half as long again
-        milliseconds >> 16 & 0xFFFF_FFFF,
-        milliseconds & 0xFFFF,
-        entropy >> 62 & 0xFFF,
-        0x8000 | entropy >> 48 & 0x3FFF,
-        entropy & 0xFFFF_FFFF_FFFF,
-    )
+    time, rest = f"{tick:015x}", f"{1 << 63 | random:x}"  # the bit is the variant
+    return f"{time[:8]}-{time[8:12]}-7{time[12:]}-{rest[:4]}-{rest[4:]}"
 
 
 def require_work_id(value: object) -> str:
