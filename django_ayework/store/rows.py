@@ -18,9 +18,10 @@ from django_ayework.store.database import chunked, matching, rows
 
 
 class WorkRow(NamedTuple):
-    """Every column of a work."""
+    """Every column of a work; first those in which works differ that are queued together."""
 
     id: str
+    input: str
     type: str
     queue: str
     reason: str
@@ -32,7 +33,6 @@ class WorkRow(NamedTuple):
     chain_index: int
     about_type: str | None
     about_id: str | None
-    input: str
     options: str
     error: str
     progress: str | None
