@@ -224,7 +224,7 @@ def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """E006: too old for SKIP LOCKED. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL."""
+    """E006: the database is too old. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL."""
     settings = usable_settings()
     if settings is None or settings.database not in {*(databases or ())}.intersection(connections.settings):
         return []
@@ -248,8 +248,16 @@ def check_database(
 
 
 def check_sqlite(connection: Any) -> list[CheckMessage]:
-    """Warn of the two settings without which concurrent writers meet "database is locked"."""
+    """Refuse a release without UPDATE … FROM; warn where writers will meet "database is locked"."""
     found: list[CheckMessage] = []
+    if connection.Database.sqlite_version_info < (3, 33):
+        found.append(
+            Error(
+                f"SQLite {connection.Database.sqlite_version} is too old: it does not know UPDATE … FROM.",
+                hint="Use a Python whose sqlite3 module has SQLite 3.33 or newer.",
+                id="ayework.E006",
+            )
+        )
     options = connection.settings_dict.get("OPTIONS", {})
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         found.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -10,13 +10,11 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
-from django_ayework.store.database import CHUNK, chunked, connection, dialect, fetch, rows
+from django_ayework.store.database import CHUNK, connection, dialect, fetch
 from django_ayework.store.dialects import Dialect
 
 #: Rows in one statement where it takes whole columns as arrays.
 SET = 4000
-#: Ids in one statement where it takes no arrays.
-IDS = 2500
 #: Characters of the values in one statement, unless one row has more. MariaDB takes packets of 16 MiB by
 #: default, and a character has up to four bytes; a larger one ends the session.
 LARGEST = 1_000_000
@@ -117,8 +115,7 @@ def move(
     time: a plan from when the table was small goes through the whole index, for ever. PostgreSQL looks up the
     row of each key, in the order of the keys, and so locks rows in that order.
     """
-    one = len(update.keys) == 1
-    is_joined = database.reads_rows and not one
+    is_joined = len(update.keys) > 1
     names = (tuple(update.varying), tuple(update.shared), tuple(update.required))
     sql = update_statement(database, model, *names, condition, is_joined)
     session = connection()
@@ -127,17 +124,21 @@ def move(
     if is_joined:
         source = database.source_params([update.keys, *varying, *required])
         values = [*source, *shared] if database.source_first else [*shared, *source]
-        params = [[*values, *condition_params]]
     else:
-        by_row = zip(zip(update.keys, *required, strict=True), *varying, strict=True)
-        params = [[*values, *shared, *met, *condition_params] for met, *values in by_row]
+        values = [*first_of(varying), *shared, *update.keys, *first_of(required)]
+    params = [*values, *condition_params]
     if database.has_arrays:
-        return {row[0] for row in fetch(sql, params[0], often=one)}
+        return {row[0] for row in fetch(sql, params, often=not is_joined)}
     with session.cursor() as cursor:
-        cursor.execute(sql, params[0]) if len(params) == 1 else cursor.executemany(sql, params)
+        cursor.execute(sql, params)
         if cursor.rowcount == len(update.keys):
             return set(update.keys)
         return None if cursor.rowcount else set()
+
+
+def first_of(columns: Iterable[Sequence[Any]]) -> list[Any]:
+    """Return the first value of each column."""
+    return [column[0] for column in columns]
 
 
 @lru_cache(maxsize=256)
@@ -191,13 +192,6 @@ def key_of(model: type[Model]) -> str:
 
 # Reading many rows by the values of a column.
 
-#: Joins rows with the ids ``v.v0`` that a column of theirs has, so that its index is read once per id.
-#: OFFSET 0 keeps the inner query whole: PostgreSQL has no statistics of edges that were inserted a moment
-#: ago, takes their ids for common ones, and would read every edge. MySQL and MariaDB look for each id of an
-#: IN twice, once while they plan; those of a STRAIGHT_JOIN once.
-LATERAL = "CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {column} = v.v0 OFFSET 0) AS w"
-STRAIGHT = "STRAIGHT_JOIN {table} AS w ON w.{column} = v.v0"
-
 
 def rows_with(
     model: type[Model],
@@ -209,15 +203,12 @@ def rows_with(
 ) -> list[tuple[Any, ...]]:
     """Read columns of the rows that have one of these ids in a column: all of them, or up to so many.
 
-    The ids are one parameter, however many they are. SQLite has no round trips, and takes some at a time.
+    The ids are one parameter, however many they are.
     """
     database = dialect()
     if not ids:
         return []
-    if not database.reads_rows:
-        found = [rows(model).filter(**{f"{column}__in": some}) for some in chunked(list(ids), IDS)]
-        return [row for some in found for row in some.values_list(*columns)[:limit]][:limit]
-    join = (LATERAL if database.has_arrays else STRAIGHT).format(table=model._meta.db_table, column=column)
+    join = database.join_by_id.format(table=model._meta.db_table, column=column)
     source = database.source([model._meta.get_field(column)])
     sql = f"SELECT {', '.join(f'w.{name}' for name in columns)} FROM {source} {join}"
     params = database.source_params([list(ids)])

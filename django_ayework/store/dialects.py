@@ -37,14 +37,13 @@ class Dialect:
     quote: ClassVar[str] = '"'
     #: One statement can lock, update and return the rows that arrays name.
     has_arrays: ClassVar[bool] = False
-    #: One statement takes any number of rows from a few parameters. SQLite has no round trips, and is quicker
-    #: with a statement for each row.
-    reads_rows: ClassVar[bool] = False
     #: An UPDATE of rows ``w`` joined with values ``v``, what its WHERE compares, and whether the parameters
-    #: of the values come before those of SET.
-    update_joined: ClassVar[str] = ""
+    #: of the values come before those of SET. UPDATE … FROM came to SQLite with 3.33.
+    update_joined: ClassVar[str] = "UPDATE {table} AS w SET {sets} FROM {source} WHERE {met} AND {condition}"
     met: ClassVar[str] = "w.{column} = {value}"
     source_first: ClassVar[bool] = False
+    #: Joins rows ``w`` with the ids ``v.v0`` that a column of theirs has: its index is read once per id.
+    join_by_id: ClassVar[str] = "CROSS JOIN {table} AS w ON w.{column} = v.v0"
     #: ``UPDATE … RETURNING`` needs no locks; SQLite brought it with 3.35.
     returns_updated: ClassVar[bool] = sqlite3.sqlite_version_info >= (3, 35)
     #: A recursive query uses an index for a bound that the row before it gives.
@@ -100,12 +99,22 @@ class Dialect:
         return "%s"
 
     def source(self, fields: Sequence[Any]) -> str:
-        """Return a table ``v`` with the columns ``v0``, ``v1`` and so on, one for each field."""
-        raise NotImplementedError
+        """Return a table ``v`` with the columns ``v0``, ``v1`` and so on, one for each field.
+
+        One text has every row, as a list in JSON.
+        """
+        parts = ", ".join(f"json_extract(value, '$[{number}]') AS v{number}" for number in range(len(fields)))
+        return f"(SELECT {parts} FROM json_each(%s)) AS v"
 
     def source_params(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the parameters of :meth:`source`; the values are as the database takes them."""
-        raise NotImplementedError
+        """Return the parameters of :meth:`source`; the values are as the database takes them.
+
+        Raises ValueError for a NUL character, as PostgreSQL's driver does: SQLite would cut the text there.
+        """
+        text = rows_in_json(columns)
+        if r"\u0000" in text and any("\x00" in str(value) for column in columns for value in column):
+            raise ValueError("expected texts without NUL characters to store, got one that has some.")
+        return [text]
 
     def refuses_data(self, code: object) -> bool:
         """Tell whether an error code says that the values themselves are refused, and would be again."""
@@ -127,7 +136,6 @@ class PostgreSQL(Dialect):
 
     vendor = "postgresql"
     has_arrays = True
-    reads_rows = True
     #: The condition is one on rows with their values, by which alone no row is looked for.
     update_joined = (
         "UPDATE {table} AS w SET {sets} FROM {source} WHERE {met} AND (v.v0 IS NULL OR ({condition}))"
@@ -135,6 +143,9 @@ class PostgreSQL(Dialect):
     #: PostgreSQL can neither hash nor merge by such a comparison, so it starts with the values. Otherwise it
     #: may start with an index of running works, and lock rows in the order of that.
     met = "w.{column} = ANY(ARRAY[{value}])"
+    #: OFFSET 0 keeps the inner query whole: PostgreSQL has no statistics of edges that were inserted a moment
+    #: ago, takes their ids for common ones, and would read every edge.
+    join_by_id = "CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {column} = v.v0 OFFSET 0) AS w"
     by_turn = ""
     turn_number = "CAST(SUBSTRING(({key}) FROM '^[0-9]{{16}}$') AS bigint)"
     turn_text = "LPAD(CAST({turn} AS text), 16, '0')"
@@ -212,7 +223,6 @@ class MySQL(Dialect):
 
     vendor = "mysql"
     quote = "`"
-    reads_rows = True
     #: The values come first, in their order, and each row is looked up. Read the other way round, or chosen
     #: by CASE, each row would be compared with every key. Without its index a small table is scanned, and the
     #: statement waits for rows that it is not about.
@@ -221,6 +231,8 @@ class MySQL(Dialect):
         "SET {sets} WHERE {met} AND {condition}"
     )
     source_first = True
+    #: Each id of an IN is looked up twice, once for the plan; those of a STRAIGHT_JOIN once.
+    join_by_id = "STRAIGHT_JOIN {table} AS w ON w.{column} = v.v0"
     unless_taken = ""
     by_turn = ""
     turn_number = "CAST(NULLIF(REGEXP_SUBSTR(({key}), '^[0-9]{{16}}$'), '') AS UNSIGNED)"
@@ -254,14 +266,14 @@ class MySQL(Dialect):
     TEXT = "LONGTEXT CHARACTER SET utf8mb4"
 
     def source(self, fields: Sequence[Any]) -> str:
-        """See :class:`Dialect`. One text has every row, as a list: read twice as quickly as VALUES."""
+        """See :class:`Dialect`. It is read twice as quickly as VALUES."""
         types = [self.JSON_TYPES.get(field.get_internal_type(), self.TEXT) for field in fields]
         parts = ", ".join(f"v{number} {type} PATH '$[{number}]'" for number, type in enumerate(types))
         return f"JSON_TABLE(%s, '$[*]' COLUMNS({parts})) AS v"
 
     def source_params(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
         """See :class:`Dialect`."""
-        return [json.dumps(list(zip(*columns, strict=True)), ensure_ascii=False, separators=(",", ":"))]
+        return [rows_in_json(columns)]
 
     def refuses_data(self, code: object) -> bool:
         """See :class:`Dialect`."""
@@ -290,6 +302,11 @@ def in_ms(seconds: float | None) -> str:
     ('2500ms', '0')
     """
     return f"{max(1, round(seconds * 1000))}ms" if seconds else "0"
+
+
+def rows_in_json(columns: Sequence[Sequence[Any]]) -> str:
+    """Return columns of values as one text in JSON that has a list for each row."""
+    return json.dumps(list(zip(*columns, strict=True)), ensure_ascii=False, separators=(",", ":"))
 
 
 def array_text(values: Sequence[Any]) -> str:

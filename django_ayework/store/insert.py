@@ -3,7 +3,7 @@
 Many rows go column by column. What all of them share is sent once; the columns that differ are a few
 parameters, from which one statement reads any number of rows. PostgreSQL takes them by COPY from some number
 of rows on. COPY has no ON CONFLICT, so one id that is taken fails all rows; the works are then inserted as on
-other databases. SQLite has a statement for each row.
+other databases.
 
 A work whose id is taken is left out without breaking the caller's transaction: by ON CONFLICT, and on MySQL
 and MariaDB by the error, which undoes the statement alone.
@@ -107,7 +107,7 @@ def insert_one(work: WorkRow) -> int:
     params += params_of(place, int(work.sort_key)) if place else ()
     filled = tuple([True if value else value for value in values])
     sql = statement(database, filled, bool(place))
-    return rows_made(session, database, sql, [params], needs_plan=bool(place))
+    return rows_made(session, database, sql, params, needs_plan=bool(place))
 
 
 @lru_cache(maxsize=256)
@@ -146,24 +146,20 @@ def insert_together(model: type[Model], names: Sequence[str], rows: Sequence[tup
     shared, varying = by_column(names, rows)
     session, database = connection(), dialect()
     sql = insertion(database, model, tuple(shared), tuple(varying))
-    alike, columns = adapted_values(session, model, shared), adapted(session, model, varying)
-    if database.reads_rows:
-        params = [[*alike, *database.source_params(columns)]]
-    else:
-        params = [[*alike, *row] for row in zip(*columns, strict=True)]
-    return rows_made(session, database, sql, params)
+    columns = database.source_params(adapted(session, model, varying))
+    return rows_made(session, database, sql, [*adapted_values(session, model, shared), *columns])
 
 
 @lru_cache(maxsize=256)
 def insertion(dialect: Dialect, model: type[Model], shared: tuple[str, ...], varying: tuple[str, ...]) -> str:
-    """Return an INSERT of rows that are read from parameters, or of one row."""
-    if dialect.reads_rows:
-        values = [dialect.mark(model._meta.get_field(name)) for name in shared]
-        values += [f"v.v{number}" for number in range(len(varying))]
-        source = dialect.source([model._meta.get_field(name) for name in varying])
-        made = f"SELECT {', '.join(values)} FROM {source}"
-    else:
-        made = f"VALUES ({', '.join(['%s'] * len((*shared, *varying)))})"
+    """Return an INSERT of rows that are read from parameters.
+
+    SQLite would take the ON of ON CONFLICT for a part of the FROM, were there no WHERE.
+    """
+    values = [dialect.mark(model._meta.get_field(name)) for name in shared]
+    values += [f"v.v{number}" for number in range(len(varying))]
+    source = dialect.source([model._meta.get_field(name) for name in varying])
+    made = f"SELECT {', '.join(values)} FROM {source} WHERE TRUE"
     return f"INSERT INTO {into(dialect, model, (*shared, *varying))} {made}{dialect.unless_taken}"
 
 
@@ -177,15 +173,15 @@ def rows_made(
     session: BaseDatabaseWrapper,
     database: Dialect,
     sql: str,
-    params: Sequence[Sequence[Any]],
+    params: Sequence[Any],
     needs_plan: bool = False,
 ) -> int:
-    """Run an INSERT for each row of parameters; return how many it made. On MySQL: none if an id is taken."""
+    """Run an INSERT; return how many rows it made. On MySQL: none if an id is taken."""
     try:
         if database.has_arrays:
-            return executed_on_postgresql(session, sql, params[0], needs_plan)
+            return executed_on_postgresql(session, sql, params, needs_plan)
         with session.cursor() as cursor:
-            cursor.execute(sql, params[0]) if len(params) == 1 else cursor.executemany(sql, params)
+            cursor.execute(sql, params)
             return int(cursor.rowcount)
     except IntegrityError as error:
         if is_taken_id(error):

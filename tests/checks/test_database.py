@@ -13,8 +13,9 @@ from django_ayework.flow import startup_checks
 class Sqlite:
     vendor = "sqlite"
 
-    def __init__(self, journal_mode="wal", **options):
+    def __init__(self, journal_mode="wal", version=(3, 33, 0), **options):
         self.journal_mode = journal_mode
+        self.Database = SimpleNamespace(sqlite_version_info=version, sqlite_version="3.x")
         self.settings_dict = {"OPTIONS": options}
 
     def cursor(self):
@@ -88,6 +89,11 @@ def test_sqlite_needs_a_write_lock_from_the_start_and_wal(found, mode, journal):
     ids = ["ayework.W001"] if (mode or "deferred").lower() == "deferred" else []
     ids += [] if journal in ("wal", "memory") else ["ayework.W002"]
     assert found(Sqlite(journal, **options)) == ids
+
+
+@pytest.mark.parametrize(("version", "ids"), [((3, 32, 3), ["ayework.E006"]), ((3, 33, 0), [])])
+def test_sqlite_needs_update_from(found, version, ids):
+    assert found(Sqlite(version=version, transaction_mode="IMMEDIATE")) == ids
 
 
 @pytest.mark.parametrize(
