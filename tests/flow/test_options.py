@@ -109,6 +109,7 @@ NAIVE = (
     "to be an aware datetime, got the naive datetime.datetime(2030, 1, 1, 0, 0); "
     "use django.utils.timezone.now() or make_aware()."
 )
+ABOUT_KEY = "to have a primary key of at most 64 characters without NUL"
 #: An option, a value that cannot be used, and what is expected of it.
 REFUSED = [
     ("delay", -1, "to be 0 seconds or more, got: -1."),
@@ -127,7 +128,8 @@ REFUSED = [
     ("deadline", datetime(2030, 1, 1), NAIVE),
     ("about", 7, "to be a saved model object, got: 7."),
     ("about", Order(reference="A1"), "to be a saved model object, got: <Order: A1>."),
-    ("about", Order(pk="x" * 65, reference="A1"), "to have a primary key of at most 64 characters."),
+    ("about", Order(pk="x" * 65, reference="A1"), f"{ABOUT_KEY}, got: {'x' * 65!r}."),
+    ("about", Order(pk="a\x00b", reference="A1"), rf"{ABOUT_KEY}, got: 'a\x00b'."),
 ]
 
 
