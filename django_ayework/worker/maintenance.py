@@ -191,7 +191,7 @@ class MaintenanceThread(LoopThread):
             "continuous": Duty(self.queue_continuous, NEVER, NEVER),
         }
         self._bulk = Duty(self.carry_out_bulk, NEVER, NEVER)
-        self._pruning = Duty(self.prune, 30.0, started + 20.0)
+        self._pruning = Duty(self.prune, 60.0, started + 20.0)
         self._sweeping = Duty(self.sweep, 60.0, started + 30.0)
         self._duties = [
             Duty(self.write_progress, 0.5),
