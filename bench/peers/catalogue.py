@@ -9,9 +9,10 @@ ATOMIC_LOOP = (Setting("one transaction each", "atomic"),)
 
 
 def ours(database: str) -> Contestant:
-    """Return ours, in its default settings."""
-    phases = ("enqueue-one", "enqueue-many", "drain", "atomic", "latency", "idle")
-    return Contestant("ours", database, "ours", dict.fromkeys(phases, ONE_WAY))
+    """Return ours, in its default settings, and with each worker process on one CPU."""
+    phases = ("enqueue-one", "enqueue-many", "atomic", "latency", "idle")
+    drains = {"drain": (Setting(), Setting("one CPU", "--one-cpu"))}
+    return Contestant("ours", database, "ours", dict.fromkeys(phases, ONE_WAY) | drains)
 
 
 OURS = [ours(database) for database in ("postgres", "sqlite", "mariadb")]

@@ -49,6 +49,19 @@ def shorten_switch_interval() -> None:
         sys.setswitchinterval(SWITCH_INTERVAL)
 
 
+def use_one_cpu(number: int) -> int:
+    """Keep this thread, and those that it starts, on one of the CPUs it may use; return which one.
+
+    Processes with successive numbers get different ones, as far as there are enough. Threads of one
+    interpreter take turns. If they wait on several CPUs, a thread is woken on another CPU whenever a handler
+    reads or writes, and often finds that the first one goes on.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    cpu = cpus[number % len(cpus)]
+    os.sched_setaffinity(0, {cpu})
+    return cpu
+
+
 def freeze_loaded_objects() -> None:
     """Exclude everything that is loaded by now from garbage collection: all of it stays in use.
 

@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.process import DEFAULT_SWITCH_INTERVAL, SWITCH_INTERVAL, shorten_switch_interval
+from django_ayework.worker.process import (
+    DEFAULT_SWITCH_INTERVAL,
+    SWITCH_INTERVAL,
+    shorten_switch_interval,
+    use_one_cpu,
+)
 from tests.processes import ROOT, ended, ended_well, eventually, get, health_address, stopped, worker_process
-from tests.worker.works import at, at_async, at_in_thread, dies, interpreter, quick
+from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, quick
 
 
 def work_of(handle) -> Work:
@@ -90,6 +97,36 @@ def test_a_worker_within_another_process_leaves_its_interpreter_as_it_is():
     handle = enqueue(interpreter())
     call_command("ayework_worker", "--burst", stdout=StringIO())
     assert handle.result(timeout=0) == (0, DEFAULT_SWITCH_INTERVAL)
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one CPU")
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_each_process_is_kept_on_one_cpu(patient_env, processes):
+    handles = [enqueue(cpus()) for _ in range(4)]
+    with worker_process(patient_env, "--burst", "--one-cpu", "--processes", processes) as process:
+        ended_well(process)
+    assert [len(handle.result(timeout=0)) for handle in handles] == [1, 1, 1, 1]
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one CPU")
+def test_processes_with_successive_numbers_get_different_cpus():
+    with ThreadPoolExecutor(2) as pool:  # each call changes its own thread
+        together = threading.Barrier(2)
+        first, second = pool.map(lambda number: (together.wait(), use_one_cpu(number))[1], [7, 8])
+    assert first != second
+
+
+def test_a_worker_within_another_process_keeps_all_its_cpus():
+    before = sorted(os.sched_getaffinity(0))
+    handle = enqueue(cpus())
+    call_command("ayework_worker", "--burst", "--one-cpu", stdout=StringIO())
+    assert handle.result(timeout=0) == sorted(os.sched_getaffinity(0)) == before
+
+
+def test_one_cpu_is_refused_where_the_system_cannot_do_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "sched_setaffinity")
+    with pytest.raises(CommandError, match="expected --one-cpu on Linux only"):
+        call_command("ayework_worker", "--burst", "--one-cpu", stdout=StringIO())
 
 
 @pytest.mark.parametrize("chosen", [0.002, 0.02])

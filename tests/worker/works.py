@@ -59,6 +59,12 @@ def interpreter() -> tuple[int, float]:
     return gc.get_freeze_count(), sys.getswitchinterval()
 
 
+@work(name="worker.cpus")
+def cpus() -> list[int]:
+    """Tell on which CPUs the handler may run."""
+    return sorted(os.sched_getaffinity(0))
+
+
 @work(name="worker.hold")
 def hold(ctx: Context, number: int = 0):
     """Hold its slot until the test says go."""

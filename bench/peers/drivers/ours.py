@@ -126,11 +126,9 @@ class Ours(Driver):
         return Work.objects.filter(status__in=("pending", "running")).count()
 
     def worker(self, setting: str) -> WorkerCommand:
-        """Start the worker as its users do; a setting is a number of slots."""
-        options = ["--concurrency", setting] if setting else []
-        return WorkerCommand(
-            module_command("django", "ayework_worker", *options), {"DJANGO_SETTINGS_MODULE": "bench.settings"}
-        )
+        """Start the worker as its users do; a setting has the options of the command."""
+        command = module_command("django", "ayework_worker", *setting.split())
+        return WorkerCommand(command, {"DJANGO_SETTINGS_MODULE": "bench.settings"})
 
 
 def make_driver() -> Driver:

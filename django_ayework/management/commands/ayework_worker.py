@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,7 @@ from django_ayework.worker.process import (
     shorten_switch_interval,
     signals_held_back,
     start_again_and_again,
+    use_one_cpu,
 )
 from django_ayework.worker.supervisor import EXPORTER, Supervisor
 from django_ayework.worker.worker import Worker
@@ -71,6 +73,7 @@ class Command(DatabaseCommand):
         add("--exclude-types", default="", help="Not these types of work, comma separated.")
         add("--concurrency", type=int, help='Works at a time, per process. Default: AYEWORK["CONCURRENCY"].')
         add("--processes", type=int, default=1, help="Processes, kept alive by a supervisor. Default: 1.")
+        add("--one-cpu", action="store_true", help="Keep each process on one CPU, for many short works.")
         add("--burst", action="store_true", help="Stop once nothing is due and nothing runs.")
         add("--max-works", type=int, help="End, or be replaced, after this many attempts.")
         add("--max-memory", type=int, metavar="MB", help="End, or be replaced, above this much memory.")
@@ -115,6 +118,7 @@ class Command(DatabaseCommand):
         self, chosen: WorkerOptions, server: HealthServer | None, metrics: MetricsServer | None, reloads: bool
     ) -> int:
         """Run one worker in this process."""
+        self.use_one_cpu(chosen, os.getpid())
         worker = chosen.worker()
         self.greet(worker)
         if server is not None:
@@ -152,6 +156,7 @@ class Command(DatabaseCommand):
         """Be a child of a supervisor: one of several workers, or the one that serves metrics."""
         if number == EXPORTER and metrics is not None:
             return export(end, metrics_server(*metrics))
+        self.use_one_cpu(chosen, os.getppid() + number)
         worker = chosen.worker(number)
         self.greet(worker)
         link = SupervisorLink(end, worker)
@@ -161,6 +166,11 @@ class Command(DatabaseCommand):
             self.stderr.write(f"CommandError: {text_with_notes(worker.refusal)}")
             return REFUSED
         return status
+
+    def use_one_cpu(self, chosen: WorkerOptions, number: int) -> None:
+        """Keep this process on one CPU, if that was asked for and the process does nothing else."""
+        if chosen.one_cpu and self.is_whole_process:
+            self.stdout.write(f"This process runs on CPU {use_one_cpu(number)} alone.")
 
     def health_server(self, host: str, port: int | None) -> HealthServer | None:
         """Listen on the port of the health checks, if one is given."""
@@ -227,6 +237,7 @@ class WorkerOptions:
     concurrency: int
     processes: int
     name: str
+    one_cpu: bool
     burst: bool
     max_works: int | None
     max_memory: int | None
@@ -235,7 +246,7 @@ class WorkerOptions:
     def worker(self, place: int | None = None) -> Worker:
         """Build the worker, or the worker at a place among several."""
         options = asdict(self)
-        del options["processes"]
+        del options["processes"], options["one_cpu"]
         if place is not None and self.name:
             options["name"] = f"{self.name}-{place}"
         return Worker(**options)
@@ -252,13 +263,17 @@ def worker_options(given: Mapping[str, Any]) -> WorkerOptions:
         raise refused(
             "reload-alone", f"expected --reload without {', '.join(others)}: it is for development."
         )
+    if given["one_cpu"] and not hasattr(os, "sched_setaffinity"):
+        raise refused(
+            "one-cpu", "expected --one-cpu on Linux only: this system cannot keep a process on one CPU."
+        )
     require_short(given["name"], given["processes"])
     types, excluded = known_types(given["types"]), known_types(given["exclude_types"])
     if types and not set(types) - set(excluded):
         raise refused(
             "types-all-excluded", "expected --exclude-types to leave some of --types, got the same ones."
         )
-    same = ("processes", "name", "burst", "max_works", "max_memory")
+    same = ("processes", "name", "one_cpu", "burst", "max_works", "max_memory")
     return WorkerOptions(
         queues=listed(given["queues"]),
         types=types,
