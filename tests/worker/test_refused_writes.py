@@ -211,7 +211,7 @@ def test_a_caller_that_holds_a_group_delays_the_outcomes_of_its_members_alone(st
 
 @servers
 def test_a_row_that_was_locked_for_longer_than_a_lease_is_renewed_and_not_taken(stage, settings):
-    settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05}
+    settings.AYEWORK = {"LEASE": 1.5, "POLL_INTERVAL": 0.05}  # renewed twice before a lapse is confirmed
     handle = enqueue(hold(number=3))
     with running_worker(concurrency=1), running_worker(concurrency=1):
         eventually(lambda: stage.started)
