@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from json import JSONEncoder
 from opcode import opmap
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,7 +42,7 @@ def before_threads_end(callback: Callable[[], object]) -> None:
 
 def json_writer(ensure_ascii: bool) -> Callable[[Any], str]:
     """Return a function that writes plain values as compact JSON; it refuses NaN and Infinity."""
-    encoder = JSONEncoder(
+    encoder = json.JSONEncoder(
         ensure_ascii=ensure_ascii, check_circular=False, allow_nan=False, separators=(",", ":")
     )
     # CPython 3.11 to 3.14: json.encoder.c_make_encoder, None elsewhere. JSONEncoder.encode() makes a new one

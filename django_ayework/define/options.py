@@ -120,13 +120,14 @@ def check_about(value: Any, name: str) -> tuple[str, str]:
         raise InvalidOption(
             f"expected {name} to be a saved model object, got: {value!r}.", code="about-not-saved"
         )
-    if len(str(key)) > MAX_NAME_LENGTH or "\x00" in str(key):
+    text = str(key)
+    if len(text) > MAX_NAME_LENGTH or "\x00" in text:
         raise InvalidOption(
             f"expected {name} to have a primary key of at most {MAX_NAME_LENGTH} characters without NUL, "
-            f"got: {str(key)!r:.80}.",
+            f"got: {text!r:.80}.",
             code="about-not-saved",
         )
-    return str(meta.label_lower), str(key)
+    return str(meta.label_lower), text
 
 
 def check_blockers(value: Any, name: str) -> tuple[str, ...]:

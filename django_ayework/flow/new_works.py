@@ -193,7 +193,7 @@ def build_new_works(
     """
     requests = list(requests)
     templates = [template_of(request, given, lineage.released) for request in requests]
-    distinct = dict.fromkeys(templates)
+    distinct = set(templates)
     if now is None:
         if any(template.counts_from_now for template in distinct) or any(map(has_timeout, requests)):
             clock.synchronise()

@@ -6,7 +6,6 @@ for the name of a database. Short pieces of SQL, error codes and session setting
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -14,6 +13,8 @@ from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 from django.db.utils import load_backend
+
+from django_ayework.rules.codec.text import write
 
 #: Milliseconds that a transaction waits for a lock where its work can as well be done later. PostgreSQL looks
 #: for deadlocks after a second (``deadlock_timeout``), and picks any victim. A transaction that gives up
@@ -306,7 +307,7 @@ def in_ms(seconds: float | None) -> str:
 
 def rows_in_json(columns: Sequence[Sequence[Any]]) -> str:
     """Return columns of values as one text in JSON that has a list for each row."""
-    return json.dumps(list(zip(*columns, strict=True)), ensure_ascii=False, separators=(",", ":"))
+    return write(list(zip(*columns, strict=True)))
 
 
 def array_text(values: Sequence[Any]) -> str:

@@ -25,6 +25,9 @@ from django_ayework.worker.process import (
 from tests.processes import ROOT, ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, quick
 
+#: A process under ``taskset`` may have fewer CPUs than the machine.
+several_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is one CPU")
+
 
 def work_of(handle) -> Work:
     return Work.objects.get(id=handle.id)
@@ -99,7 +102,7 @@ def test_a_worker_within_another_process_leaves_its_interpreter_as_it_is():
     assert handle.result(timeout=0) == (0, DEFAULT_SWITCH_INTERVAL)
 
 
-@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one CPU")
+@several_cpus
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_each_process_is_kept_on_one_cpu(patient_env, processes):
     handles = [enqueue(cpus()) for _ in range(4)]
@@ -108,7 +111,7 @@ def test_each_process_is_kept_on_one_cpu(patient_env, processes):
     assert [len(handle.result(timeout=0)) for handle in handles] == [1, 1, 1, 1]
 
 
-@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one CPU")
+@several_cpus
 def test_processes_with_successive_numbers_get_different_cpus():
     with ThreadPoolExecutor(2) as pool:  # each call changes its own thread
         together = threading.Barrier(2)

@@ -118,7 +118,7 @@ class Command(DatabaseCommand):
         self, chosen: WorkerOptions, server: HealthServer | None, metrics: MetricsServer | None, reloads: bool
     ) -> int:
         """Run one worker in this process."""
-        self.use_one_cpu(chosen, os.getpid())
+        self.stay_on_one_cpu(chosen, os.getpid())
         worker = chosen.worker()
         self.greet(worker)
         if server is not None:
@@ -156,7 +156,7 @@ class Command(DatabaseCommand):
         """Be a child of a supervisor: one of several workers, or the one that serves metrics."""
         if number == EXPORTER and metrics is not None:
             return export(end, metrics_server(*metrics))
-        self.use_one_cpu(chosen, os.getppid() + number)
+        self.stay_on_one_cpu(chosen, os.getppid() + number)
         worker = chosen.worker(number)
         self.greet(worker)
         link = SupervisorLink(end, worker)
@@ -167,7 +167,7 @@ class Command(DatabaseCommand):
             return REFUSED
         return status
 
-    def use_one_cpu(self, chosen: WorkerOptions, number: int) -> None:
+    def stay_on_one_cpu(self, chosen: WorkerOptions, number: int) -> None:
         """Keep this process on one CPU, if that was asked for and the process does nothing else."""
         if chosen.one_cpu and self.is_whole_process:
             self.stdout.write(f"This process runs on CPU {use_one_cpu(number)} alone.")
