@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 
 from django_ayework import Retry, cancel, complete, dependency, enqueue
 from django_ayework.models import Work
-from django_ayework.testing import drain, time_travel
+from django_ayework.testing import drain, now
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory
 from tests.app.works import fail
 from tests.explain.kit import DISTANT, facts, give_up, one, why
@@ -25,50 +26,46 @@ def test_success_by_a_worker():
     assert facts(handle.id, "succeeded") == {"ended_at": handle.state().ended_at, "by": "web1:77"}
 
 
+def completed():
+    handle = enqueue(one(number=1))
+    complete(handle.id, 5)
+    return handle
+
+
+def misfit():
+    handle = enqueue(one(number=1))
+    Work.objects.update(input='{"numbr":1}')
+    return handle
+
+
 @pytest.mark.parametrize(
-    ("build", "options", "act", "code", "text"),
+    ("build", "code", "text"),
     [
+        (completed, "succeeded", rf"It was completed by hand at {DISTANT}\."),
         (
-            lambda: one(number=1),
-            {},
-            lambda handle: complete(handle.id, 5),
-            "succeeded",
-            rf"It was completed by hand at {DISTANT}\.",
-        ),
-        (
-            lambda: dependency([], [one(number=2)]),
-            {},
-            None,
+            lambda: enqueue(dependency([], [one(number=2)])),
             "succeeded",
             rf"It opened at {DISTANT}, and queued the works it held\.",
         ),
         (
-            lambda: one(number=1),
-            {},
-            lambda handle: cancel(handle.id),
+            lambda: cancel(enqueue(one(number=1)).id),
             "cancelled",
             rf"It was cancelled by hand at {DISTANT}; retry it to run it after all\.",
         ),
         (
-            lambda: fail(message="no luck"),
-            {"retry": Retry(attempts=2, base=0)},
-            None,
+            lambda: enqueue(fail(message="no luck"), retry=Retry(attempts=2, base=0)),
             "exhausted",
             rf"It died at {DISTANT} after 2 attempts\. The last one failed: "
             r"RuntimeError: no luck\. Mend the cause, then retry it\.",
         ),
-        (give_up, {}, None, "aborted", r".*gave up: no card\. Mend the cause.*"),
+        (lambda: enqueue(give_up()), "aborted", r".*gave up: no card\. Mend the cause.*"),
         (
-            lambda: one(number=1),
-            {"expires": 60},
-            lambda handle: time_travel(61),
+            lambda: enqueue(one(number=1), deadline=now() - timedelta(seconds=1)),
             "expired",
             r".*past its deadline: deadline exceeded\. Retry it if it is still wanted.*",
         ),
         (
-            lambda: one(number=1),
-            {},
-            lambda handle: Work.objects.update(input='{"numbr":1}'),
+            misfit,
             "bad_input",
             r".*cannot be read, or does not fit its handler:.*"
             r"Mend the handler, or retry it with an input that fits\.",
@@ -76,10 +73,8 @@ def test_success_by_a_worker():
     ],
     ids=["completed", "opened", "cancelled", "exhausted", "aborted", "expired", "bad input"],
 )
-def test_the_end_of_a_work(build, options, act, code, text):
-    handle = enqueue(build(), **options)
-    if act:
-        act(handle)
+def test_the_end_of_a_work(build, code, text):
+    handle = build()
     drain(raises=False)
     assert re.fullmatch(text, why(handle.id, code))
     if code == "exhausted":
@@ -122,11 +117,7 @@ def test_unsatisfiable_names_the_members_to_retry():
         ),
         ({"reason": "", "error": ""}, "died", ": no error was kept."),
         ({"reason": "a-new-one", "error": ""}, "died", ": no error was kept."),
-        (
-            {"reason": "unsatisfiable"},
-            "unsatisfiable",
-            "Retry it once its watched works may succeed.",
-        ),
+        ({"reason": "unsatisfiable"}, "unsatisfiable", "Retry it once its watched works may succeed."),
     ],
     ids=["unknown type", "no reason", "reason of another version", "no waiter"],
 )

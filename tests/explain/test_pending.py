@@ -35,11 +35,8 @@ def test_no_live_worker_serves_its_queue():
     assert why(work.id, "queue_not_served") == text
     WorkerProcessFactory(queues="reports")
     assert "2 workers serve 'mail', 'reports', 'slow'." in why(work.id, "queue_not_served")
-    assert facts(work.id, "queue_not_served") == {
-        "queue": "images",
-        "served": ["mail", "reports", "slow"],
-        "workers": 2,
-    }
+    expected = {"queue": "images", "served": ["mail", "reports", "slow"], "workers": 2}
+    assert facts(work.id, "queue_not_served") == expected
     WorkerProcessFactory(queues="a,b,c,d")
     assert why(work.id, "queue_not_served").endswith("3 workers serve 'a', 'b', 'c', 'd', 'mail', ….")
 
@@ -53,12 +50,8 @@ def test_all_slots_are_busy():
     WorkerProcessFactory(concurrency=8, running=9, queues="mail,default")
     WorkerProcessFactory(concurrency=8, running=0, queues="mail")
     assert "the 2 workers that serve its queue 'default' were busy" in why(work.id, "workers_busy")
-    assert facts(work.id, "workers_busy") == {
-        "queue": "default",
-        "running": 13,
-        "concurrency": 12,
-        "workers": 2,
-    }
+    expected = {"queue": "default", "running": 13, "concurrency": 12, "workers": 2}
+    assert facts(work.id, "workers_busy") == expected
     WorkerProcessFactory(concurrency=4, running=3)
     assert why(work.id, "next") == "It is next: a worker will take it at its next poll, within 1 s."
 
@@ -181,10 +174,8 @@ def test_its_type_is_at_its_limit():
     why(work.id, "next")
     WorkFactory(type=TYPE, status="running")
     WorkFactory(type="controls.other", status="running")
-    text = why(work.id, "at_limit")
-    assert text.startswith(
-        f"Its type {TYPE!r} is at its limit: 2 works of the type run, and at most 2 may run."
-    )
+    limit_text = f"Its type {TYPE!r} is at its limit: 2 works of the type run, and at most 2 may run."
+    assert why(work.id, "at_limit").startswith(limit_text)
     assert facts(work.id, "at_limit") == {"running": 2, "max_running": 2}
 
 

@@ -132,12 +132,8 @@ def test_a_retry_after_a_failure():
     drain(raises=False)
     text = why(handle.id, "not_due", "retrying")
     assert ". It is tried again, because attempt 1 of 5 failed: RuntimeError: no." in text
-    assert facts(handle.id, "retrying") == {
-        "attempt": 1,
-        "attempts": 5,
-        "error": "RuntimeError: no\nluck",
-        "lost": False,
-    }
+    expected = {"attempt": 1, "attempts": 5, "error": "RuntimeError: no\nluck", "lost": False}
+    assert facts(handle.id, "retrying") == expected
     time_travel(601)
     drain(raises=False)
     assert "attempt 2 of 5 failed" in why(handle.id, "not_due", "retrying")

@@ -5,11 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django_ayework import enqueue
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.graph import Workflow, read_workflow
 from django_ayework.rules.workflow import Folded, Link, Member, Tie, fold
+from django_ayework.testing import drain
+from tests.gates.works import BROKEN, flow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def dead_workflow(first: str = "ab") -> str:
+    """Run a workflow that one of its first works holds up, as it has died; return its id."""
+    BROKEN.add("b")
+    id = enqueue(flow(links=[[*first], ["last"]])).id
+    drain(raises=False)
+    return id
 
 
 def folded(id: str) -> Folded:

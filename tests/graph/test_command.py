@@ -14,17 +14,9 @@ from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.app.works import add
 from tests.desk.population import TEXT
-from tests.gates.works import BROKEN, flow
+from tests.graph.kit import dead_workflow
 
 pytestmark = pytest.mark.django_db
-
-
-def dead_workflow() -> str:
-    """Run a workflow that a dead work holds up; return its id."""
-    BROKEN.add("b")
-    id = enqueue(flow(links=[["a", "b"], ["c"]])).id
-    drain(raises=False)
-    return id
 
 
 def test_the_text_says_first_what_holds_it_up(call: Any) -> None:
@@ -69,12 +61,8 @@ def test_json_has_nodes_and_edges(call_json: Any) -> None:
         ("@work/dependency", "dead", 0),
     ]
     by_id = {node["id"]: node for node in data["nodes"]}
-    assert [(node["kind"], node["works"]) for node in by_id.values()] == [
-        ("work", 1),
-        ("work", 2),
-        ("gate", 1),
-        ("planned", 1),
-    ]
+    kinds = [("work", 1), ("work", 2), ("gate", 1), ("planned", 1)]
+    assert [(node["kind"], node["works"]) for node in by_id.values()] == kinds
     assert all(edge["from"] in by_id and edge["to"] in by_id for edge in data["edges"])
     assert data["not_shown"] == 0
 

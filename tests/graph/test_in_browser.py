@@ -13,11 +13,7 @@ from tests.admin.kit import address
 from tests.browser import complaints, resize
 from tests.gates.works import BROKEN, flow
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.vendors("sqlite"),
-    pytest.mark.django_db(transaction=True),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.vendors("sqlite"), pytest.mark.django_db(transaction=True)]
 
 
 def workflow() -> str:

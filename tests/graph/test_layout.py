@@ -24,31 +24,18 @@ def overlap(one: Place, other: Place) -> bool:
 
 
 @given(SIZES, EDGES)
-def test_no_two_nodes_overlap(sizes, edges):
-    places = layout(sizes, edges).places.values()
-    assert [(one, other) for one, other in combinations(places, 2) if overlap(one, other)] == []
-
-
-@given(SIZES, EDGES)
-def test_edges_lead_to_later_layers(sizes, edges):
+def test_nothing_overlaps_edges_lead_on_all_is_within_the_picture_and_it_is_the_same_each_time(sizes, edges):
     picture = layout(sizes, edges)
+    places = picture.places.values()
+    assert [(one, other) for one, other in combinations(places, 2) if overlap(one, other)] == []
     for source, target in picture.routes:
         assert picture.places[source].layer < picture.places[target].layer
-
-
-@given(SIZES, EDGES)
-def test_the_same_graph_gives_the_same_picture(sizes, edges):
-    assert layout(sizes, edges) == layout(dict(sizes), list(edges))
-
-
-@given(SIZES, EDGES)
-def test_everything_lies_within_the_picture(sizes, edges):
-    picture = layout(sizes, edges)
-    for place in picture.places.values():
+    for place in places:
         assert place.x >= 0 and place.x + place.width <= picture.width
         assert place.y >= 0 and place.y + place.height <= picture.height
     for route in picture.routes.values():
         assert all(0 <= x <= picture.width and 0 <= y <= picture.height for x, y in route)
+    assert layout(dict(sizes), list(edges)) == picture
 
 
 @given(SIZES, EDGES)

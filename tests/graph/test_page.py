@@ -18,20 +18,13 @@ from django_ayework.testing import drain
 from tests.admin.kit import address, assert_hides, assert_shows
 from tests.app.works import add
 from tests.desk.population import TEXT
-from tests.gates.works import BROKEN, flow, step
+from tests.gates.works import flow, step
+from tests.graph.kit import dead_workflow
 from tests.graph.test_reading import chained, fill
 
 pytestmark = pytest.mark.django_db
 
 Page = Callable[..., str]
-
-
-def dead_workflow() -> str:
-    """Run a workflow that a dead work holds up; return its id."""
-    BROKEN.add("b")
-    id = enqueue(flow(links=[["a", "b", "c"], ["d"]])).id
-    drain(raises=False)
-    return id
 
 
 def svg_of(text: str) -> ElementTree.Element:
@@ -56,7 +49,7 @@ def test_the_dead_work_is_named_first_with_its_reason_and_its_link(page: Page) -
 
 
 def test_the_first_members_of_the_table_are_those_that_need_attention(page: Page) -> None:
-    shown = page("group_change", dead_workflow())
+    shown = page("group_change", dead_workflow("abc"))
     members = shown[shown.rindex("<tbody>") :]
     assert re.findall(r"ayework-status ayework-(\w+)", members) == ["dead", "dead", *["success"] * 3]
 
@@ -73,18 +66,13 @@ def test_nodes_lead_to_their_work_or_unfold(page: Page) -> None:
     svg = svg_of(page("group_change", id))
     links = [link.attrib["href"] for link in svg.iter("{http://www.w3.org/2000/svg}a")]
     first = Work.objects.filter(parent_id=id, type="gates.step").earliest("queued_at", "id")
+    unfolding = f"{address('group_change', id)}?unfold={first.id}#graph"
     gate = Work.objects.get(type="@work/dependency")
-    assert sorted(links) == sorted(
-        [
-            address("work_change", id),
-            f"{address('group_change', id)}?unfold={first.id}#graph",
-            address("work_change", gate.id),
-        ]
-    )
+    assert sorted(links) == sorted([address("work_change", id), unfolding, address("work_change", gate.id)])
 
 
 def test_every_node_says_what_it_is_and_how_it_stands(page: Page) -> None:
-    assert labels_of(page("group_change", dead_workflow())) == [
+    assert labels_of(page("group_change", dead_workflow("abc"))) == [
         "gates.flow: success",
         "gates.step × 3: 1 dead, 2 success",
         "gate: dead, unsatisfiable: 2 of 3 succeeded",
@@ -98,7 +86,7 @@ def test_each_status_has_a_shape_of_its_own() -> None:
 
 
 def test_an_unfolded_node_shows_its_members_the_dead_first(page: Page) -> None:
-    id = dead_workflow()
+    id = dead_workflow("abc")
     members = Work.objects.filter(parent_id=id, type="gates.step")
     shown = page("group_change", id, unfold=members.latest("id").id)
     squares = [label for label in labels_of(shown) if "gates.step 0" in label]
@@ -129,13 +117,13 @@ def test_an_address_that_names_no_node_unfolds_none(page: Page, query: dict[str,
 
 
 def test_a_page_beyond_the_last_shows_no_members(page: Page) -> None:
-    id = dead_workflow()
+    id = dead_workflow("abc")
     first = Work.objects.filter(parent_id=id, type="gates.step")[0]
     assert "gates.step × 3" in page("group_change", id, unfold=first.id, members="99")
 
 
 def test_the_graph_is_a_table_too(page: Page) -> None:
-    shown = page("group_change", dead_workflow())
+    shown = page("group_change", dead_workflow("abc"))
     table = shown[shown.index("The graph as a table") :].partition("</table>")[0]
     rows = [re.sub(r"<[^>]+>|\s+", " ", row).split() for row in table.split("<tr>")[2:]]
     assert " ".join(rows[1]) == "gates.step × 3 1 dead, 2 success gates.flow gate"
@@ -214,9 +202,7 @@ def test_bulk_actions_are_offered_to_those_who_may_start_them(client_with: Calla
 
 
 def test_hostile_texts_stay_texts(page: Page) -> None:
-    BROKEN.add("b")
-    id = enqueue(flow(links=[["a", "b"], ["c"]])).id
-    drain(raises=False)
+    id = dead_workflow()
     Work.objects.filter(type="gates.step", status="dead").update(error=TEXT, type=TEXT[:128], unit=TEXT[:190])
     evil = "\"'><script>alert(1)</script>"
     enqueue(dependency(on=[evil], queue=[step(label="x")]), id=evil[:20])
