@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from tests.fixtures import undeclared  # noqa: F401
+from tests.fixtures import reported, undeclared  # noqa: F401
 
 collect_ignore_glob = [] if django_settings.configured else ["test_*.py"]
 
@@ -30,14 +30,6 @@ def events(configure: Configure) -> list[Any]:
     """Every event that ``ON_EVENT`` is called with."""
     seen: list[Any] = []
     configure(ON_EVENT=seen.append)
-    return seen
-
-
-@pytest.fixture
-def reported(configure: Configure) -> list[tuple[str, str]]:
-    """The calls of ``ON_ERROR``: the error's text and the phase."""
-    seen: list[tuple[str, str]] = []
-    configure(ON_ERROR=lambda error, phase: seen.append((str(error), phase)))
     return seen
 
 

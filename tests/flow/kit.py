@@ -8,9 +8,15 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_ayework import Retry, WorkState, get_handle
+from django_ayework import Context, Retry, WorkState, get_handle, work
+from tests.app.works import add
 
 ONCE = Retry(attempts=1)
+
+
+@work(name="t.flow.parent")
+def parent(ctx: Context):
+    return ctx.queue([add(a=1, b=1), add(a=2, b=2)])
 
 
 class Opaque:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
 
 from django_ayework import (
     AlreadyCompleted,
@@ -38,10 +37,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 @pytest.mark.parametrize("options", [{}, {"delay": 3600}])
 def test_a_waiting_work_succeeds_once_without_its_handler(options):
     handle = enqueue(add(a=1, b=2), **options)
-    with pytest.raises(Oops), transaction.atomic():
-        complete(handle.id, 5)
-        raise Oops
-    assert handle.state().status == ("scheduled" if options else "pending"), "the transaction was rolled back"
     complete(handle.id, "approved")
     state = handle.state()
     assert (state.status, state.result, state.completed_by, state.attempt) == ("success", "approved", None, 0)
@@ -101,10 +96,8 @@ def test_an_error_in_the_block_undoes_everything():
         enqueue(add(a=8, b=8))
         ctx.result(1)
         raise Oops
-    with (
-        pytest.raises(InvalidInstruction, match=r"expected one instruction .* got 2"),
-        completing(handle.id) as ctx,
-    ):
+    refused = pytest.raises(InvalidInstruction, match=r"expected one instruction .* got 2")
+    with refused, completing(handle.id) as ctx:
         ctx.result(1)
         ctx.result(2)
     assert handle.state().status == "pending"
@@ -147,7 +140,7 @@ def order() -> list[str]:
     return [work.id for work in pending.order_by("-priority", "sort_key", "run_at", "id")]
 
 
-def test_works_that_wait_get_another_priority_and_the_states_come_in_order() -> None:
+def test_works_that_wait_get_another_priority_and_the_states_come_in_order():
     pending, later = enqueue(add(a=1, b=1)), enqueue(add(a=1, b=1), delay=60)
     blocked = enqueue(dependency(on=[later], queue=[add(a=2, b=2)]))
     ids = [blocked.id, pending.id, later.id, pending.id]
@@ -157,7 +150,7 @@ def test_works_that_wait_get_another_priority_and_the_states_come_in_order() -> 
     assert {row(handle).priority for handle in (pending, later, blocked)} == {7}
 
 
-def test_works_that_wait_move_to_another_queue_and_keep_it() -> None:
+def test_works_that_wait_move_to_another_queue_and_keep_it():
     work = enqueue(fail(), retry=Retry(attempts=2, base=10))
     change_queue(work.id, queue="mail")
     drain(raises=False)
@@ -168,7 +161,7 @@ def test_works_that_wait_move_to_another_queue_and_keep_it() -> None:
 
 
 @pytest.mark.parametrize("status", ["running", "success", "dead", "cancelled"])
-def test_what_runs_or_has_ended_is_refused_and_nothing_changes(status: str) -> None:
+def test_what_runs_or_has_ended_is_refused_and_nothing_changes(status):
     waiting, other = enqueue(add(a=1, b=1)), WorkFactory(status=status)
     with pytest.raises(NotWaiting, match=f"but it is {status}") as refusal:
         change_priority(waiting.id, other.id, priority=3)
@@ -179,7 +172,7 @@ def test_what_runs_or_has_ended_is_refused_and_nothing_changes(status: str) -> N
     other.delete()  # which a factory has made, without a worker or a reason
 
 
-def test_unknown_works_and_values_that_cannot_be_used_are_refused() -> None:
+def test_unknown_works_and_values_that_cannot_be_used_are_refused():
     waiting = enqueue(add(a=1, b=1))
     with pytest.raises(WorkNotFound):
         change_priority(waiting.id, "missing", priority=3)
@@ -190,7 +183,7 @@ def test_unknown_works_and_values_that_cannot_be_used_are_refused() -> None:
     assert row(waiting).priority == 0
 
 
-def test_a_work_with_a_label_goes_behind_those_of_its_label() -> None:
+def test_a_work_with_a_label_goes_behind_those_of_its_label():
     low = enqueue(add(a=1, b=4), fairness="a")  # its turn in its lane is the earliest
     first, second = (enqueue(add(a=1, b=n), fairness="a", priority=5) for n in range(2))
     other = enqueue(add(a=1, b=3), fairness="b", priority=5)
@@ -203,7 +196,7 @@ def test_a_work_with_a_label_goes_behind_those_of_its_label() -> None:
     assert row(low).sort_key == before
 
 
-def test_a_scheduled_work_with_a_label_gets_its_turn_when_it_becomes_pending() -> None:
+def test_a_scheduled_work_with_a_label_gets_its_turn_when_it_becomes_pending():
     first = enqueue(add(a=1, b=1), fairness="a", queue="mail")
     later = enqueue(add(a=1, b=2), fairness="a", delay=5)
     change_queue(later.id, queue="mail")
@@ -211,7 +204,7 @@ def test_a_scheduled_work_with_a_label_gets_its_turn_when_it_becomes_pending() -
     assert order() == [first.id, later.id]
 
 
-def test_there_is_a_twin_for_async_code() -> None:
+def test_there_is_a_twin_for_async_code():
     work = enqueue(add(a=1, b=1))
     [state] = async_to_sync(achange_priority)(work.id, priority=4)
     assert (state.id, row(work).priority) == (work.id, 4)

@@ -90,27 +90,6 @@ def test_a_deadline_travels_with_deferrals():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_async_handler_is_cancelled_for_real():
-    seen: list[Any] = []
-
-    @work(name="t.deadlines.async", timeout=0.1, retry=Retry(attempts=3, base=0))
-    async def slow_once(ctx: Context) -> int:
-        try:
-            await asyncio.sleep(60 if ctx.attempt == 1 else 0)
-        except asyncio.CancelledError:
-            seen.append(("cancelled", ctx.last_error))
-            raise
-        return ctx.attempt
-
-    handle = enqueue(slow_once())
-    with running_worker(concurrency=1):
-        assert handle.result(timeout=20) == 2
-    failed = Attempt.objects.get()
-    assert (failed.number, failed.outcome, seen) == (1, "failed", [("cancelled", None)])
-    assert failed.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.1 seconds."
-
-
-@pytest.mark.django_db(transaction=True)
 def test_an_async_handlers_own_timeouts_are_its_own():
     @work(name="t.deadlines.own_timeout", timeout=20, retry=ONCE)
     async def own() -> None:
@@ -120,23 +99,21 @@ def test_an_async_handlers_own_timeouts_are_its_own():
     handle = enqueue(own())
     with running_worker(concurrency=1):
         handle.group(timeout=20)
-    assert (handle.state().error or "").startswith("TimeoutError")
+    assert handle.state().error.startswith("TimeoutError")
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("heeds", [False, True])
-def test_a_sync_handler_sees_the_signal_and_fails_only_if_it_heeds_it(heeds):
+def test_a_sync_handler_sees_the_signal_and_fails_if_it_heeds_it():
+    seen: list[Any] = []
+
     @work(name="t.deadlines.sync", timeout=0.1, retry=ONCE)
-    def slow(ctx: Context) -> list[Any]:
-        fired = ctx.signal.wait(20)
-        if heeds:
-            ctx.signal.raise_if_aborted()
-        return [fired, ctx.signal.aborted, str(ctx.signal.reason)]
+    def slow(ctx: Context) -> None:
+        seen.extend([ctx.signal.wait(20), ctx.signal.aborted, str(ctx.signal.reason)])
+        ctx.signal.raise_if_aborted()
 
     handle = enqueue(slow())
     with running_worker(concurrency=1):
         handle.group(timeout=20)
-    state = handle.state()
-    assert state.result == (None if heeds else [True, True, "timeout"])
-    assert state.error is None or state.error.startswith(AttemptTimeout.__name__)
-    assert state.status == ("dead" if heeds else "success")
+    assert seen == [True, True, "timeout"]
+    assert handle.state().status == "dead"
+    assert handle.state().error.startswith(AttemptTimeout.__name__)

@@ -22,7 +22,6 @@ from django_ayework import (
     dependency,
     enqueue,
     enqueue_many,
-    get_handle,
     work,
 )
 from django_ayework.models import Work
@@ -55,13 +54,6 @@ def test_a_new_work_is_pending_and_alone():
     assert state.start_at == state.queued_at
 
 
-def test_building_a_request_queues_nothing_but_has_an_id():
-    request = add(1, b=2)
-    assert get_handle(request.id).state() is None
-    assert Work.objects.count() == 0
-    assert enqueue(request).id == request.id
-
-
 def test_a_work_can_be_queued_by_its_type_or_by_name():
     state = notify.enqueue(order_id=7).state()
     assert (state.type, state.queue) == ("shop.notify", "mail")
@@ -78,7 +70,6 @@ def test_the_object_a_work_is_about_is_stored():
     assert (row.about_type, row.about_id) == ("shop.order", str(order.pk))
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_async_twins_queue_the_same():
     async def queue() -> list[Any]:
         return [

@@ -201,7 +201,6 @@ def test_a_group_forms_without_the_works_that_were_queued_before():
     assert handles[1].group(timeout=0) == 2
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_async_twin_queues_the_same():
     handles = async_to_sync(aenqueue_many)([add(a=1, b=0), add(a=2, b=0)], together=True, priority=3)
     assert {handle.group_id for handle in handles} == {handles[0].id}

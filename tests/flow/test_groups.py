@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -25,7 +24,7 @@ from django_ayework import (
 from django_ayework.models import Group, Work
 from django_ayework.testing import drain, running_worker
 from tests.app.works import add, fail
-from tests.flow.kit import ONCE
+from tests.flow.kit import ONCE, parent
 from tests.processes import eventually
 from tests.races.rivals import claim_all, succeed
 
@@ -149,14 +148,12 @@ def test_a_work_alone_is_its_own_group_and_has_a_row_once_it_appends():
     assert dead.group(timeout=0) is None
     with pytest.raises(WorkFailed, match="RuntimeError: no luck") as raised:
         dead.result(timeout=0)
-    assert raised.value.id == dead.id
-    assert Group.objects.count() == 0
+    assert (raised.value.id, Group.objects.count()) == (dead.id, 0)
     handle = enqueue(appender(amount=5))
     drain()
     assert (handle.result(timeout=0), handle.group(timeout=0)) == ("own 5", 5)
     group = Group.objects.get()
-    assert (group.open, group.total, group.dead) == (0, 1, 0)
-    assert group.done_at is not None
+    assert (group.open, group.total, group.dead, group.done_at is None) == (0, 1, 0, False)
 
 
 def test_a_retried_member_opens_the_group_again_and_may_change_its_value():
@@ -178,8 +175,7 @@ def test_a_retried_member_opens_the_group_again_and_may_change_its_value():
     drain()
     assert handles[1].group(timeout=0) == "at last"
     group.refresh_from_db()
-    assert (group.open, group.total, group.dead) == (0, 2, 0)
-    assert group.done_at is not None
+    assert (group.open, group.total, group.dead, group.done_at is None) == (0, 2, 0, False)
 
 
 def test_the_groups_value_is_encoded_by_the_settings_even_where_a_type_has_a_codec():
@@ -220,11 +216,6 @@ def test_members_that_end_together_are_counted_each():
 # --- UNHANDLED_GROUP ------------------------------------------------------------------------------------
 
 
-@work(name="t.groups.parent")
-def parent(ctx: Context):
-    return ctx.queue([add(a=1, b=1), add(a=2, b=2)])
-
-
 @pytest.fixture
 def unhandled(configure) -> list[Any]:
     """The groups that the hook is called with."""
@@ -235,7 +226,7 @@ def unhandled(configure) -> list[Any]:
 
 #: What is queued; and the value, the types of the works and the first status of each group that is reported.
 UNHANDLED: dict[str, tuple[Callable[[], Any], list[Any]]] = {
-    "parent": (lambda: enqueue(parent()), [(4, ["t.groups.parent", "shop.add", "shop.add"], "success")]),
+    "parent": (lambda: enqueue(parent()), [(4, ["t.flow.parent", "shop.add", "shop.add"], "success")]),
     "alone": (lambda: enqueue(add(a=1, b=2)), [(3, ["shop.add"], "success")]),
     "dead": (
         lambda: enqueue_many([fail(), fail()], together=True, retry=ONCE),
@@ -281,14 +272,12 @@ def test_a_hook_that_raises_is_reported(configure, reported):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("kind", ["parent", "gate"])
-def test_a_running_worker_reports_after_a_grace(unhandled, kind):
-    if kind == "gate":
-        gate = UNHANDLED[kind][0]()
+def test_a_running_worker_reports_after_a_grace(unhandled):
+    gate = UNHANDLED["gate"][0]()
     with running_worker(concurrency=2):
-        handle = gate if kind == "gate" else UNHANDLED[kind][0]()
-        eventually(lambda: unhandled)
-    assert [group.group_id for group in unhandled] == [handle.id]
+        handle = UNHANDLED["parent"][0]()
+        eventually(lambda: len(unhandled) == 2)
+    assert {group.group_id for group in unhandled} == {gate.id, handle.id}
 
 
 def wait_for_the_end(id: str) -> None:
@@ -296,28 +285,32 @@ def wait_for_the_end(id: str) -> None:
     eventually(lambda: Work.objects.get(id=id).ended_at)
 
 
+#: How a caller waits for a group, given the handles of its first and last work.
+WAITS: dict[str, Callable[[Any, Any], object]] = {
+    "result": lambda first, last: first.result(timeout=20),
+    "group": lambda first, last: first.group(timeout=20),
+    "child, whose handle does not know its group": lambda first, last: get_handle(last.id).group(timeout=20),
+    "group after the end": lambda first, last: (wait_for_the_end(last.id), first.group(timeout=20)),
+    "group after a refusal": lambda first, last: first.group(timeout=20),
+}
+
+
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    "waits_for", ["result", "group", "child", "group after the end", "group after a refusal"]
-)
-def test_a_caller_that_waits_handles_the_group(waits_for, unhandled):
+def test_a_caller_that_waits_handles_the_group(unhandled):
     @work(name="t.groups.slow")
     def slow(ctx: Context):
         ctx.signal.wait(0.3)
         return ctx.result("slow")
 
-    with transaction.atomic():
-        handles = enqueue_many([add(a=1, b=2), slow()], together=True)
-        if waits_for == "group after a refusal":
-            with pytest.raises(WaitInTransaction):
-                handles[0].group()
+    names = {}
     with running_worker(concurrency=2):
-        if waits_for == "group after the end":
-            wait_for_the_end(handles[1].id)
-        if waits_for == "child":  # a handle that does not know its group
-            get_handle(handles[1].id).group(timeout=20)
-        else:
-            getattr(handles[0], waits_for.split()[0])(timeout=20)
-        wait_for_the_end(handles[1].id)
-        time.sleep(0.5)
-    assert unhandled == []
+        for name, wait in WAITS.items():
+            with transaction.atomic():
+                first, last = enqueue_many([add(a=1, b=2), slow()], together=True)
+                if name == "group after a refusal":
+                    with pytest.raises(WaitInTransaction):
+                        first.group()
+            names[first.id] = name
+            wait(first, last)
+            wait_for_the_end(last.id)
+    assert [names[group.group_id] for group in unhandled] == []

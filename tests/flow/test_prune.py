@@ -14,7 +14,6 @@ from django_ayework.store.locks import set_if_absent
 from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import AttemptFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, fail
-from tests.fixtures import undeclared  # noqa: F401
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +30,6 @@ def left() -> set[str]:
 
 
 def declare(name: str, **retention: Any) -> None:
-    """Declare a type that keeps its ended works as long as it says."""
     work(name=name, retention=retention)(lambda: None)
 
 

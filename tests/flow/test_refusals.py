@@ -156,7 +156,6 @@ CALLS: list[tuple[str, Callable[[], Any]]] = [
 ]
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("name", "call"), CALLS, ids=[name for name, _ in CALLS])
 def test_a_call_from_async_code_names_its_twin(name, call):
     async def act():

@@ -94,7 +94,6 @@ def test_a_retry_gives_a_full_budget_and_remembers_the_last_error():
     assert drain(raises=False).retried == 1
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("act", [retry, async_to_sync(aretry)], ids=["retry", "aretry"])
 def test_a_retry_may_bring_a_new_input(act, dead):
     assert act(dead.id, {"n": 7}) == dead

@@ -54,7 +54,7 @@ def wakes() -> Iterator[list[Due]]:
     due_works.unsubscribe(receive)
 
 
-def test_a_rollback_takes_the_work_with_it(wakes, queued):
+def test_a_rollback_takes_the_work_with_it(wakes, queued, events):
     with pytest.raises(Oops), transaction.atomic():
         order = Order.objects.create(reference="A1")
         handle = enqueue(pay(order_id=order.pk))
@@ -62,7 +62,7 @@ def test_a_rollback_takes_the_work_with_it(wakes, queued):
         raise Oops
     assert Work.objects.count() == Order.objects.count() == 0
     assert handle.state() is None
-    assert (wakes, queued) == ([], [])
+    assert (wakes, queued, events) == ([], [], [])
     with pytest.raises(WorkNotFound, match="its transaction was rolled back"):
         handle.result(timeout=0)
 
@@ -103,11 +103,10 @@ def test_on_commit_the_work_exists_from_the_commit_on():
     assert Work.objects.count() == 2
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("count", [1, 20])
-def test_an_insert_that_fails_is_reported_and_keeps_no_other_callback_from_running(settings, caplog, count):
+def test_an_insert_that_fails_is_reported_and_keeps_no_other_callback_from_running(configure, caplog, count):
     reported: list[Any] = []
-    settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append((error, phase))}
+    configure(ON_ERROR=lambda error, phase: reported.append((error, phase)))
     requests = [add(a=number, b=0) for number in range(count)]
     after: list[str] = []
     with transaction.atomic():
@@ -236,12 +235,8 @@ def manual() -> Iterator[Any]:
         transaction.set_autocommit(True)
 
 
-@pytest.fixture(params=[nullcontext, transaction.atomic], ids=["alone", "in a block"])
-def block(request: pytest.FixtureRequest) -> Any:
-    """Whether the act is done by itself, or in an ``atomic`` within the manual transaction."""
-    return request.param
-
-
+#: An act is done by itself, and in an ``atomic`` within the manual transaction.
+BLOCKS = (nullcontext, transaction.atomic)
 #: What inserts works, and how many.
 ENQUEUES: dict[str, tuple[Callable[[], object], int]] = {
     "plain": (lambda: enqueue(add(a=1, b=2)), 1),
@@ -265,25 +260,28 @@ ACTS: dict[str, tuple[dict[str, Any], Callable[[str], object], str | None]] = {
 
 
 @pytest.mark.parametrize(("act", "count"), ENQUEUES.values(), ids=ENQUEUES)
-def test_works_are_enqueued_by_a_manual_commit_only(manual, block, act, count):
-    with manual(transaction.rollback), block():
-        act()
-    assert Work.objects.count() == 0
-    with manual(), block():
-        act()
-    assert Work.objects.count() == count
+def test_works_are_enqueued_by_a_manual_commit_only(manual, act, count):
+    for block in BLOCKS:
+        with manual(transaction.rollback), block():
+            act()
+        assert Work.objects.count() == 0
+        with manual(), block():
+            act()
+        assert Work.objects.count() == count
+        Work.objects.all().delete()
 
 
 @pytest.mark.parametrize(("before", "act", "after"), ACTS.values(), ids=ACTS)
-def test_acts_are_committed_and_rolled_back_by_hand(manual, block, before, act, after):
-    id = enqueue(add(a=1, b=2)).id
-    Work.objects.filter(id=id).update(**before)
-    with manual(transaction.rollback), block():
-        act(id)
-    assert Work.objects.get(id=id).status == before.get("status", "pending")
-    with manual(), block():
-        act(id)
-    assert Work.objects.filter(id=id).values_list("status", flat=True).first() == after
+def test_acts_are_committed_and_rolled_back_by_hand(manual, before, act, after):
+    for block in BLOCKS:
+        id = enqueue(add(a=1, b=2)).id
+        Work.objects.filter(id=id).update(**before)
+        with manual(transaction.rollback), block():
+            act(id)
+        assert Work.objects.get(id=id).status == before.get("status", "pending")
+        with manual(), block():
+            act(id)
+        assert Work.objects.filter(id=id).values_list("status", flat=True).first() == after
 
 
 def test_controls_are_committed_by_hand(manual):
@@ -295,16 +293,17 @@ def test_controls_are_committed_by_hand(manual):
 
 
 def test_a_manual_commit_sends_no_notification_and_a_worker_finds_the_works_at_its_poll(
-    manual, block, queued, settings
+    manual, queued, configure
 ):
     """Django calls nothing at such a commit."""
-    settings.AYEWORK = {"POLL_INTERVAL": 0.05}
+    configure(POLL_INTERVAL=0.05)
     with running_worker():
-        with manual():
-            with block():
-                handle = enqueue(add(a=1, b=2))
-                enqueue_many([add(a=1, b=2), add(a=2, b=2)])
-            assert connection.run_on_commit == []
-        assert handle.result(timeout=20) == 3
+        for block in BLOCKS:
+            with manual():
+                with block():
+                    handle = enqueue(add(a=1, b=2))
+                    enqueue_many([add(a=1, b=2), add(a=2, b=2)])
+                assert connection.run_on_commit == []
+            assert handle.result(timeout=20) == 3
     assert queued == []
-    assert Work.objects.count() == 3
+    assert Work.objects.count() == 6
