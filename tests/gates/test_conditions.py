@@ -86,21 +86,6 @@ def test_a_gate_may_watch_ids_that_do_not_exist_yet_compared_by_their_bytes():
     assert labels() == ["later", "order-1", "Order-1", "after"]
 
 
-def test_an_outcome_once_recorded_outlives_the_row():
-    gate_over("ab")
-    run("a")
-    Work.objects.filter(id="a").delete()
-    run("b")
-    assert labels() == ["a", "b", "after"]
-
-
-def test_one_work_may_be_watched_by_many_gates():
-    for number in range(30):
-        enqueue(dependency(["a"], [step(label=f"after-{number}")]))
-    run("a")
-    assert sorted(labels()[1:]) == sorted(f"after-{number}" for number in range(30))
-
-
 def test_gates_that_watch_gates_open_in_one_go():
     gates = [dependency(["a"], [])]
     for _ in range(50):
@@ -148,19 +133,15 @@ def test_a_gate_closes_once_too_few_members_are_left_and_is_not_changed_by_later
     assert standing(gate) == UNSATISFIABLE
 
 
-def gates_of(group: str) -> list[Work]:
-    return list(Work.objects.filter(group_id=group, type="@work/dependency").order_by("id"))
-
-
-@pytest.mark.parametrize("length", [4, 60])
-def test_a_chain_of_links_closes_to_its_end_in_one_transaction(length: int):
+def test_a_chain_of_links_closes_to_its_end_in_one_transaction():
     BROKEN.add("1")
-    handle = enqueue(flow(links=[["0", "1"], *([str(number)] for number in range(2, length + 1))]))
+    handle = enqueue(flow(links=[["0", "1"], *([str(number)] for number in range(2, 61))]))
     drain(limit=3)
     assert labels() == ["0"]
-    assert [gate.reason for gate in gates_of(handle.id)] == ["unsatisfiable"] * (length - 1)
+    gates = Work.objects.filter(group_id=handle.id, type="@work/dependency")
+    assert [gate.reason for gate in gates] == ["unsatisfiable"] * 59
     group = Group.objects.get(id=handle.id)
-    assert (group.open, group.total, group.dead) == (0, 2 + length, length)
+    assert (group.open, group.total, group.dead) == (0, 62, 60)
     assert handle.group(timeout=1) == "0"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -14,7 +12,7 @@ from django_ayework.testing import drain, running_worker
 from tests.app.works import add
 from tests.processes import eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def asks(ctx: Context):
@@ -39,33 +37,24 @@ async def async_middleware(ctx, call_next):
     return [ids, list(ctx.dependents)]
 
 
-#: Handlers with the options of their types.
+#: Handlers, the options of their types, and whether they ask.
 KINDS = {
-    "asks": (asks, {}),
-    "asks, async": (asks_async, {}),
-    "asks, atomic": (asks, {"atomic": True}),
-    "asks not": (asks_not, {}),
-    "no context": (gets_no_context, {}),
-    "async middleware": (lambda: None, {"middleware": [async_middleware]}),
+    "asks": (asks, {}, True),
+    "asks_async": (asks_async, {}, True),
+    "asks_atomic": (asks, {"atomic": True}, True),
+    "asks_not": (asks_not, {}, False),
+    "no_context": (gets_no_context, {}, False),
+    "async_middleware": (lambda: None, {"middleware": [async_middleware]}, True),
 }
-each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.fixture
-def declared(kind: str, undeclared):
-    handler, options = KINDS[kind]
-    return work(name="modes.case", **options)(handler)
-
-
-def released(type_):
+def released(kind: str):
+    """Queue a work of this kind behind three others; return their ids, its own, and what it is to return."""
+    handler, options, has_asked = KINDS[kind]
     watched = [handle.id for handle in enqueue_many([add(a=number, b=1) for number in range(3)])]
-    child = type_()
+    child = work(name=f"gates.{kind}", **options)(handler)()
     enqueue(dependency(on=watched, queue=[child]))
-    return watched, child.id
-
-
-def expected(kind: str, ids: list[str]) -> list[list[str]]:
-    return [[], []] if kind in ("asks not", "no context") else [ids, ids]
+    return watched, child.id, [watched, watched] if has_asked else [[], []]
 
 
 def result_of(id):
@@ -73,34 +62,34 @@ def result_of(id):
     return [list(ids) for ids in get_handle(id).result(timeout=20)]
 
 
-@each_kind
-@pytest.mark.parametrize("in_worker", [True, False], ids=["worker", "drain"])
-def test_handlers_see_the_ids_in_order(kind, declared, in_worker):
-    ids, child = released(declared)
-    with running_worker(concurrency=2) if in_worker else nullcontext():
-        if not in_worker:
-            drain()
-        assert result_of(child) == expected(kind, ids)
+@pytest.mark.django_db(transaction=True)
+def test_handlers_in_a_worker_see_the_ids_in_order():
+    cases = {kind: released(kind) for kind in KINDS}
+    with running_worker(concurrency=2):
+        for kind, (_, child, expected) in cases.items():
+            assert result_of(child) == expected, kind
 
 
-@each_kind
-def test_they_are_read_once_by_handlers_that_ask(kind, declared):
-    released(declared)
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_are_read_once_by_handlers_that_ask(kind):
+    _, child, expected = released(kind)
     with CaptureQueriesContext(connection) as captured:
         drain()
+    assert result_of(child) == expected
     statements = [each["sql"] for each in captured if Edge._meta.db_table in each["sql"]]
     reads = [sql for sql in statements if "position" in sql and "LIMIT" not in sql and "SELECT" in sql[:6]]
     by_drain = 1  # which reads the state of what it has run
-    assert len(reads) == by_drain + (expected(kind, ["some"]) != [[], []]), reads
+    assert len(reads) == by_drain + (expected != [[], []]), reads
 
 
-def test_accept_is_shown_them(settings, undeclared):
+@pytest.mark.django_db(transaction=True)
+def test_accept_is_shown_them(settings):
     shown = {}
     settings.AYEWORK = {
         "POLL_INTERVAL": 0.05,
         "ACCEPT": lambda state: shown.setdefault(state.id, (state.type, state.dependents)) or True,
     }
-    ids, child = released(work(name="modes.case")(gets_no_context))
+    ids, child, _ = released("no_context")
     with running_worker():
         result_of(child)
-    assert shown[child] == ("modes.case", tuple(ids))
+    assert shown[child] == ("gates.no_context", tuple(ids))
