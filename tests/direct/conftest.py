@@ -8,33 +8,19 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from tests.fixtures import undeclared  # noqa: F401
+from tests.fixtures import always_consistent, fresh_stage, reported, undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
-
-@pytest.fixture(autouse=True)
-def consistent(transactional_db: None) -> Iterator[None]:
-    """Check every invariant after each test."""
-    from tests.invariants import assert_consistent
-
-    yield
-    assert_consistent()
+stage = fresh_stage("tests.worker.works")
 
 
 @pytest.fixture(autouse=True)
-def stage(consistent: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Give the works of this process a fresh stage; whoever still waits is let go in the end."""
-    from tests.worker import works
-
-    fresh = works.Stage()
-    monkeypatch.setattr(works, "stage", fresh)
-    yield fresh
-    fresh.go.set()
-
-
-@pytest.fixture(autouse=True)
-def intake(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def intake(
+    always_consistent: None,  # noqa: F811
+    stage: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Any]:
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
     from django_ayework.flow import enqueue as queueing
     from django_ayework.worker import direct as module

@@ -97,7 +97,7 @@ def test_an_explanation_says_who_has_it():
 
 @pytest.mark.parametrize(
     ("kind", "count", "at_once"),
-    [(works.hold, 1000, True), (works.hold, 50, False), (works.hold_async, 5, True)],
+    [(works.hold, 100, True), (works.hold, 50, False), (works.hold_async, 5, True)],
     ids=["at once", "one by one", "async"],
 )
 def test_of_a_burst_some_run_here_and_the_rest_goes_through_the_queue(configure, stage, kind, count, at_once):
@@ -188,9 +188,8 @@ def test_what_is_declined_waits(configure, stage):
     assert (handle.state().attempt, stage.started) == (0, [2])
 
 
-def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
-    heard = []
-    configure(ON_ERROR=lambda error, phase: heard.append((str(error), phase)))
+def test_when_it_cannot_be_claimed_workers_have_it(configure, reported, monkeypatch):
+    configure()
     claim = direct.claims.claim_new
 
     def fail(*arguments):
@@ -199,16 +198,15 @@ def test_when_it_cannot_be_claimed_workers_have_it(configure, monkeypatch):
 
     monkeypatch.setattr(direct.claims, "claim_new", fail)
     lost = enqueue(quick(number=1))
-    eventually(lambda: heard == [("gone away", "queue")])
+    eventually(lambda: reported == [("gone away", "queue")])
     assert enqueue(quick(number=2)).result(WAIT)
     assert lost.state().status == "pending"
     with running_worker():
         assert lost.result(WAIT)
 
 
-def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
-    heard = []
-    configure(ON_ERROR=lambda error, phase: heard.append(str(error)), SKIP_QUEUE_CONCURRENCY=1)
+def test_what_no_thread_can_be_started_for_goes_back(configure, reported, monkeypatch):
+    configure(SKIP_QUEUE_CONCURRENCY=1)
     submit = executor.Executor.submit
 
     def fail(*arguments):
@@ -217,8 +215,8 @@ def test_what_no_thread_can_be_started_for_goes_back(configure, monkeypatch):
 
     monkeypatch.setattr(executor.Executor, "submit", fail)
     lost = enqueue(quick(number=1))
-    eventually(lambda: heard == ["can't start new thread"] and lost.state().status == "pending")
-    assert lost.state().attempt == 0
+    eventually(lambda: reported and lost.state().status == "pending")
+    assert ([text for text, _ in reported], lost.state().attempt) == (["can't start new thread"], 0)
     assert enqueue(quick(number=2)).result(WAIT)
 
 

@@ -98,11 +98,7 @@ def test_dates_and_zones_are_taken_as_python_has_them():
         ({"every": 60, "run": add}, ImproperWork, r"so a, b needs a default; or give run= a built work"),
         ({"every": 60, "run": later}, ImproperWork, r"expected run= to be a plain function, got .*later"),
         ({"every": 60, "run": "app.add"}, ImproperWork, r"expected run= to be a function, or a work"),
-        (
-            {"every": 60, "run": None},
-            ImproperWork,
-            r"got: None. Was a function called\?.*: run=nightly",
-        ),
+        ({"every": 60, "run": None}, ImproperWork, r"got: None. Was a function called\?.*: run=nightly"),
         ({"every": 60, "run": dependency([], [])}, ImproperWork, r"build a gate in a function"),
         ({"every": 60, "run": lambda: None}, ImproperWork, r"expected name= for a schedule"),
         ({"every": 60, "run": functools.partial(plain)}, ImproperWork, r"expected name= for a schedule"),

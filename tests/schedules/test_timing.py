@@ -85,17 +85,17 @@ SCHEDULES = "django_ayework_schedule"
 
 @pytest.fixture(scope="module")
 def asleep(django_db_setup, django_db_blocker):
-    """20 000 schedules that are paused, ten that wait, and a long history; emptied afterwards."""
+    """5 000 schedules that are paused, ten that wait, and a long history; emptied afterwards."""
     now = clock.now()
     common = {"kind": "every", "every": 60.0, "function": "shop.add", "tz": "UTC"}
-    paused = [Schedule(name=f"s{n}", paused=True, **common) for n in range(20_000)]
+    paused = [Schedule(name=f"s{n}", paused=True, **common) for n in range(5_000)]
     waiting = [Schedule(name=f"w{n}", due_at=now + timedelta(hours=n), **common) for n in range(10)]
     with django_db_blocker.unblock():
         Schedule.objects.bulk_create(paused + waiting)
         first = Schedule.objects.get(name="w0")
         Firing.objects.bulk_create(
             Firing(schedule=first, occurrence=now - timedelta(minutes=n), status="fired", made_at=now)
-            for n in range(1, 20_000)
+            for n in range(1, 5_000)
         )
         analyse(SCHEDULES)
         analyse("django_ayework_firing")
