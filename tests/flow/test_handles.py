@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +16,6 @@ from django_ayework import (
     WaitInTransaction,
     WaitTimeout,
     WorkNotFound,
-    WorkState,
     enqueue,
     enqueue_many,
     get_handle,
@@ -28,13 +26,6 @@ from django_ayework.testing import drain, enqueued, running_worker
 from tests.app.works import add
 
 pytestmark = pytest.mark.django_db
-
-
-STATE_FIELDS = """
-    id type queue status attempt attempts result error last_error reason queued_at start_at started_at
-    ended_at priority fairness retry timeout deadline group_id chain_id chain_index parent dependents
-    blockers unit completed_by worker progress
-"""
 
 
 @work(name="t.handles.give_up")
@@ -64,10 +55,6 @@ def roll_back(request: Any) -> Any:
         handle = enqueue(request)
         _ = 1 / 0
     return handle
-
-
-def test_a_state_has_exactly_the_documented_fields():
-    assert [field.name for field in fields(WorkState)] == STATE_FIELDS.split()
 
 
 def test_state_result_and_group_of_a_success():
