@@ -133,12 +133,8 @@ def test_what_it_queues_goes_through_the_queue(configure, stage):
     configure()
     handle = enqueue(parent())
     eventually(lambda: handle.state().status == "success")
-    assert sorted(Work.objects.values_list("status", flat=True)) == [
-        "blocked",
-        "pending",
-        "pending",
-        "success",
-    ]
+    statuses = sorted(Work.objects.values_list("status", flat=True))
+    assert statuses == ["blocked", "pending", "pending", "success"]
     with running_worker():
         handle.group(WAIT)
     assert stage.started[2:] == [3]

@@ -70,7 +70,7 @@ def declare(request):
     return declare
 
 
-def test_a_callback_that_raises_is_reported_and_undoes_nothing(declare, settings):
+def test_a_callback_that_raises_is_reported_and_undoes_nothing(declare, reported):
     def callback() -> None:
         raise RuntimeError("after the commit")
 
@@ -79,14 +79,12 @@ def test_a_callback_that_raises_is_reported_and_undoes_nothing(declare, settings
         ctx.progress(2, 3)
         transaction.on_commit(callback)
 
-    reported: list[str] = []
-    settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append(str(error))}
     handle = enqueue(declare(act)())
     with running_worker(burst=True):
         handle.result(timeout=20)
     assert (handle.state().status, Attempt.objects.count()) == ("success", 0)
     assert handle.state().progress == {"done": 2, "total": 3, "note": ""}
-    assert (notes(), reported) == (["complete 1"], ["after the commit"])
+    assert (notes(), [text for text, _ in reported]) == (["complete 1"], ["after the commit"])
 
 
 def test_a_callback_that_exits_stops_neither_other_callbacks_nor_signals(declare, received):
