@@ -52,16 +52,6 @@ def afterwards(ctx: Context, until: int):
     )
 
 
-@work(name="t.blockers.circle", retry=Retry(attempts=1))
-def circle(ctx: Context):
-    return ctx.continue_with(gather(), blockers=[ctx.chain_id])
-
-
-@work(name="t.blockers.lost", retry=Retry(attempts=1))
-def lost(ctx: Context):
-    return ctx.queue([gather()], blockers=["nobody"])
-
-
 @work(name="t.blockers.lost_later")
 def lost_later(ctx: Context):
     return ctx.queue([add(a=1, b=1)]).next(gather(), blockers=["nobody"])
@@ -212,12 +202,18 @@ def test_a_work_queued_as_its_blocker_goes_on_waits_although_both_are_settled_in
 
 
 @pytest.mark.parametrize(
-    ("type_", "error"),
-    [(circle, "with its own chain as a blocker"), (lost, "got: 'nobody'")],
+    ("handler", "error"),
+    [
+        (
+            lambda ctx: ctx.continue_with(gather(), blockers=[ctx.chain_id]),
+            "with its own chain as a blocker",
+        ),
+        (lambda ctx: ctx.queue([gather()], blockers=["nobody"]), "got: 'nobody'"),
+    ],
     ids=["own", "unknown"],
 )
-def test_a_handler_that_names_a_wrong_blocker_fails_its_attempt(type_, error):
-    handle = enqueue(type_())
+def test_a_handler_that_names_a_wrong_blocker_fails_its_attempt(handler, error):
+    handle = enqueue(work(name="t.blockers.wrong", retry=Retry(attempts=1))(handler)())
     drain(raises=False)
     assert handle.state().status == "dead"
     assert error in handle.state().error

@@ -50,22 +50,6 @@ def fan(ctx: Context):
     return ctx.queue([add(a=1, b=1), ctx.continue_with(add(a=2, b=2), priority=7)])
 
 
-@work(name="t.chain.twice", retry=Retry(attempts=1))
-def twice(ctx: Context):
-    ctx.continue_with(add(a=1, b=1))
-    return ctx.continue_with(add(a=2, b=2))
-
-
-@work(name="t.chain.reuse", retry=Retry(attempts=1))
-def reuse(ctx: Context):
-    return ctx.continue_with(QUEUED_BEFORE)
-
-
-@work(name="t.chain.to_gate", retry=Retry(attempts=1))
-def to_gate(ctx: Context):
-    return ctx.continue_with(dependency(on=[ctx.id], queue=[add(a=1, b=1)]))
-
-
 QUEUED_BEFORE = add(a=7, b=7)
 
 
@@ -141,17 +125,23 @@ def test_a_gate_watches_the_step_and_not_the_chain():
 
 
 @pytest.mark.parametrize(
-    ("type_", "error"),
+    ("handler", "error"),
     [
-        (twice, "InvalidInstruction: the handler of 't.chain.twice' called ctx.continue_with(…) twice;"),
-        (reuse, "was queued before"),
-        (to_gate, "TypeError: expected ctx.continue_with"),
+        (
+            lambda ctx: [ctx.continue_with(add(a=n, b=n)) for n in (1, 2)][-1],
+            "InvalidInstruction: the handler of 't.chain.wrong' called ctx.continue_with(…) twice;",
+        ),
+        (lambda ctx: ctx.continue_with(QUEUED_BEFORE), "was queued before"),
+        (
+            lambda ctx: ctx.continue_with(dependency(on=[ctx.id], queue=[add(a=1, b=1)])),
+            "TypeError: expected ctx.continue_with",
+        ),
     ],
     ids=["twice", "queued before", "gate"],
 )
-def test_a_continuation_that_cannot_be_fails_the_attempt(type_, error):
+def test_a_continuation_that_cannot_be_fails_the_attempt(handler, error):
     enqueue(QUEUED_BEFORE)
-    handle = enqueue(type_())
+    handle = enqueue(work(name="t.chain.wrong", retry=Retry(attempts=1))(handler)())
     drain(raises=False)
     assert handle.state().status == "dead"
     assert error in handle.state().error

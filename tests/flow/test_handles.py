@@ -10,7 +10,6 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from django_ayework import (
-    Abort,
     Context,
     Status,
     WaitInTransaction,
@@ -23,23 +22,15 @@ from django_ayework import (
     work,
 )
 from django_ayework.testing import drain, enqueued, running_worker
-from tests.app.works import add
+from tests.app.works import add, fail, pay
+from tests.flow.kit import ONCE
 
 pytestmark = pytest.mark.django_db
-
-
-@work(name="t.handles.give_up")
-def give_up():
-    raise Abort("no card")
 
 
 @work(name="t.handles.parent")
 def parent(ctx: Context):
     return ctx.queue([add(a=1, b=1), ctx.result("mine")])
-
-
-@work(name="t.handles.nothing")
-def nothing() -> None: ...
 
 
 def still_open(handle: Any) -> bool:
@@ -58,7 +49,7 @@ def roll_back(request: Any) -> Any:
 
 
 def test_state_result_and_group_of_a_success():
-    handle, no_value = enqueue(add(a=1, b=2)), enqueue(nothing())
+    handle, no_value = enqueue(add(a=1, b=2)), enqueue(pay(order_id=0))
     drain()
     state = handle.state()
     assert state.status is Status.SUCCESS
@@ -87,8 +78,8 @@ def test_handles_of_one_work_are_equal():
 
 
 def test_the_handle_of_a_retry_knows_the_group():
-    handles = enqueue_many([add(a=1, b=2), give_up()], together=True)
-    drain()
+    handles = enqueue_many([add(a=1, b=2), fail()], together=True, retry=ONCE)
+    drain(raises=False)
     assert retry(handles[1].id).group_id == handles[0].id
 
 
