@@ -35,9 +35,7 @@ def click(browser: Any, text: str) -> None:
 
 
 def test_an_operator_retries_one_kind_slowly_watches_and_stops(
-    browser: Any,
-    live_server: Any,
-    quick_polls: None,
+    browser: Any, live_server: Any, quick_polls: None
 ) -> None:
     broken = [True]
 

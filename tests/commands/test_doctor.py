@@ -270,7 +270,7 @@ WRONG = {
             "PRAGMA busy_timeout = 20000",
             "warning",
             "busy timeout 10 ms",
-        ),
+        )
     ],
 }
 

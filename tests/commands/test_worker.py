@@ -14,11 +14,7 @@ from django.core.management.base import CommandError
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.management.base import log_named
-from django_ayework.management.commands.ayework_worker import (
-    Command,
-    WorkerOptions,
-    worker_options,
-)
+from django_ayework.management.commands.ayework_worker import Command, WorkerOptions, worker_options
 from django_ayework.models import Work, WorkerProcess
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay

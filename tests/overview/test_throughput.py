@@ -209,9 +209,7 @@ def test_works_that_skip_the_queue_are_counted(intake: direct.Intake) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
-    quick_polls: None,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    quick_polls: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     add_spans, failed = throughput.add_spans, threading.Event()
 
@@ -234,8 +232,7 @@ def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(
-    quick_polls: None,
-    monkeypatch: pytest.MonkeyPatch,
+    quick_polls: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(spans: Any) -> None:
         raise OperationalError("away")
