@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """What is executed during the test from now on."""
+    seen: list[str] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        yield seen
 
 
 @pytest.fixture

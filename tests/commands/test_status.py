@@ -111,14 +111,8 @@ def test_it_shows_lapsed_works_and_queues_that_no_live_worker_serves(call: Any, 
         "0 per minute", "no live worker serves it",
     ]  # fmt: skip
     assert mail[1:] == [
-        "mail",
-        "0 pending (oldest 0 s)",
-        "2 running (1 lapsed)",
-        "0 scheduled",
-        "0 blocked",
-        *mail[-1:],
-    ]
-    assert mail[-1] == "0 per minute"
+        "mail", "0 pending (oldest 0 s)", "2 running (1 lapsed)", "0 scheduled", "0 blocked", "0 per minute",
+    ]  # fmt: skip
     queues = call_json("ayework_status")["queues"]
     assert [(queue["lapsed"], queue["served"]) for queue in queues] == [(2, False), (1, True)]
 
@@ -127,10 +121,8 @@ def test_scheduled_works_are_counted_up_to_a_bound(call_json: Any, monkeypatch: 
     monkeypatch.setattr(overview, "MOST_COUNTED", 2)
     for delay, queue in ((30, "a"), (10, "b"), (20, "b")):
         enqueue(add(a=1, b=2), delay=delay, queue=queue)
-    found = {
-        queue["queue"]: (queue["scheduled"], queue["capped"])
-        for queue in call_json("ayework_status")["queues"]
-    }
+    queues = call_json("ayework_status")["queues"]
+    found = {queue["queue"]: (queue["scheduled"], queue["capped"]) for queue in queues}
     assert found == {"b": (2, ["scheduled"]), "a": (1, ["scheduled"])}
 
 

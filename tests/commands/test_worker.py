@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
-import sys
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +13,11 @@ from django.core.management.base import CommandError
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.management.base import log_named
 from django_ayework.management.commands.ayework_worker import Command, WorkerOptions, worker_options
-from django_ayework.models import Work, WorkerProcess
+from django_ayework.models import Throughput, Work, WorkerProcess
+from django_ayework.store.throughput import MINUTE
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
-
-ROOT = Path(__file__).parents[2]
-
-
-def work_off(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a worker in a process of its own until it ends."""
-    command = [sys.executable, "-m", "django", "ayework_worker", "--burst", *arguments]
-    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+from tests.processes import PATIENCE, worker_process
 
 
 @pytest.mark.django_db(transaction=True)
@@ -35,8 +27,10 @@ def test_a_burst_runs_what_is_due_and_ends(process_env: dict[str, str]) -> None:
     mail = enqueue(notify(order_id=order.pk))
     dead = enqueue(fail(), retry=Retry(attempts=1))
     late = enqueue(add(a=3, b=4), delay=3600)
-    ended = work_off(process_env, "--concurrency", "2", "--name", "night")
-    assert ended.returncode == 0, ended.stderr
+    arguments = ("--burst", "--concurrency", "2", "--name", "night")
+    with worker_process(process_env, *arguments, stderr=subprocess.PIPE) as worker:
+        printed, logged = worker.communicate(timeout=PATIENCE)
+    assert worker.returncode == 0, logged
     assert handles[1].result(timeout=0) == 3
     assert mail.result(timeout=0) == f"order {order.pk}"
     order.refresh_from_db()
@@ -45,8 +39,12 @@ def test_a_burst_runs_what_is_due_and_ends(process_env: dict[str, str]) -> None:
     process = WorkerProcess.objects.get()
     assert (process.name, process.concurrency, process.running) == ("night", 2, 0)
     assert process.stopped_at is not None
-    assert f"Worker {process.id}: 2 at a time, all queues" in ended.stdout
-    lines = [line for line in ended.stderr.splitlines() if " INFO " in line or " ERROR " in line]
+    spans = Throughput.objects.filter(seconds=MINUTE)
+    assert set(spans.values_list("type", "succeeded", "dead")) == {
+        (pay.name, 1, 0), (add.name, 1, 0), (notify.name, 1, 0), (fail.name, 0, 1),
+    }  # fmt: skip
+    assert f"Worker {process.id}: 2 at a time, all queues" in printed
+    lines = [line for line in logged.splitlines() if " INFO " in line or " ERROR " in line]
     assert any(f"INFO [night] Worker {process.id} started: 2 at a time" in line for line in lines)
     assert any(f"ERROR [night] Work {dead.id} (shop.fail) is dead" in line for line in lines)
     assert all(" [night] " in line for line in lines)
@@ -64,14 +62,13 @@ def test_log_lines_carry_a_name_whatever_is_in_it(caplog: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_burst_keeps_to_its_queues_and_its_number_of_attempts(process_env: dict[str, str]) -> None:
+def test_a_burst_keeps_to_its_queues_and_its_number_of_attempts(call: Any) -> None:
     order = Order.objects.create(reference="A1")
     mails, other = [enqueue(notify(order_id=order.pk)) for _ in range(3)], enqueue(add(a=1, b=2))
-    ended = work_off(process_env, "--queues", "mail, mial,exports", "--max-works", "2")
-    assert ended.returncode == 0, ended.stderr
-    assert "mail, mial, exports" in ended.stdout
-    assert "No type of work uses the queue 'mial'. Did you mean 'mail'?" in ended.stdout
-    assert "exports'" not in ended.stdout
+    printed = call("ayework_worker", "--burst", "--queues", "mail, mial,exports", "--max-works", "2")
+    assert "mail, mial, exports" in printed
+    assert "No type of work uses the queue 'mial'. Did you mean 'mail'?" in printed
+    assert "exports'" not in printed
     assert Work.objects.filter(id__in=[mail.id for mail in mails], status="success").count() == 2
     assert Work.objects.filter(status="pending", attempt=0, worker=None).count() == 2
     assert Work.objects.get(id=other.id).status == "pending"
