@@ -93,6 +93,16 @@ def redis_url() -> str:
     return url
 
 
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A browser, started once for all tests of the process."""
+    from tests.browser import start
+
+    driver = start(tmp_path_factory.mktemp("browser"))
+    yield driver
+    driver.quit()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what uses no database to the run on SQLite: it cannot do anything else on another one.
 

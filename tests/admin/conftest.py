@@ -11,9 +11,9 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from tests.admin.kit import address
-from tests.desk.conftest import browser, chromium
+from tests.desk.conftest import browser
 
-__all__ = ["browser", "chromium"]
+__all__ = ["browser"]
 
 Page = Callable[..., str]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.messages import get_messages
 from django.urls import reverse
 
 from django_ayework import enqueue
@@ -22,7 +23,7 @@ def address(page: str, *args: str, **query: str) -> str:
 def die(message: str = "no luck", **options: Any) -> Work:
     """Queue a work and run it to death, with all its retries."""
     handle = enqueue(fail(message=message), **options)
-    for _ in range(5):
+    for _ in range(3):
         drain(raises=False)
         time_travel(60)
     return Work.objects.get(id=handle.id, status="dead")
@@ -34,6 +35,21 @@ def hide(monkeypatch: pytest.MonkeyPatch, model_admin: type[WorkAdmin] = WorkAdm
     monkeypatch.setattr(
         model_admin, "get_queryset", lambda self, request: queryset(self, request).exclude(**those)
     )
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, act: str, *ids: str) -> None:
+    """Let the admin of works refuse the permission for an act on these works."""
+    may = getattr(WorkAdmin, f"has_{act}_permission")
+    monkeypatch.setattr(
+        WorkAdmin,
+        f"has_{act}_permission",
+        lambda self, request, obj=None: may(self, request, obj) and getattr(obj, "pk", "") not in ids,
+    )
+
+
+def messages_of(response: Any) -> list[str]:
+    """Return the messages that a request has left for the user."""
+    return [str(message) for message in get_messages(response.wsgi_request)]
 
 
 def ids_on(response: Any) -> list[str]:

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
-from django.contrib.messages import get_messages
 from django.test import Client
 
 from django_ayework import Retry, dependency, enqueue, enqueue_many
 from django_ayework.admin import action_execution
-from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import Work
+from django_ayework.rules.states import Status
 from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
-from tests.admin.kit import address, assert_hides, die, hide, ids_on
+from tests.admin.conftest import Page
+from tests.admin.kit import address, assert_hides, die, hide, ids_on, messages_of, refuse
 from tests.app.works import add, fail
 
 pytestmark = pytest.mark.django_db
@@ -29,10 +29,6 @@ ACTS = ["cancel", "retry"]
 
 def select(client: Client, action: str, ids: list[str], page: str = "work_changelist", **more: str) -> Any:
     return client.post(address(page), {"action": f"{action}_selected", "_selected_action": ids, **more})
-
-
-def messages_of(response: Any) -> list[str]:
-    return [str(message) for message in get_messages(response.wsgi_request)]
 
 
 def status(work: Any) -> str:
@@ -98,17 +94,17 @@ def test_one_action_takes_a_bounded_number_of_what_the_filters_show(
 
 
 @pytest.mark.parametrize(
-    ("button", "make", "after", "message"),
+    ("button", "factory", "after", "message"),
     [
-        ("work_retry", die, "pending", "1 work was retried."),
-        ("deadletter_retry", die, "pending", "1 work was retried."),
+        ("work_retry", DeadLetterFactory, "pending", "1 work was retried."),
+        ("deadletter_retry", DeadLetterFactory, "pending", "1 work was retried."),
         ("work_cancel", WorkFactory, "cancelled", "1 work was cancelled."),
     ],
 )
 def test_the_button_acts_on_the_work_and_shows_it(
-    operator: Client, button: str, make: Any, after: str, message: str
+    operator: Client, button: str, factory: Any, after: str, message: str
 ) -> None:
-    work = make()
+    work = factory()
     response = operator.post(address(button, work.id), follow=True)
     assert response.redirect_chain == [(address("work_change", work.id), 302)]
     assert message in response.content.decode()
@@ -118,19 +114,19 @@ def test_the_button_acts_on_the_work_and_shows_it(
         assert "but it is pending" in again
 
 
-@pytest.mark.parametrize("status_", ["cancelled", "success", "pending"])
-def test_a_dead_letter_is_dead(client_with: Callable[..., Client], status_: str) -> None:
-    work = WorkFactory(status=status_)
-    response = client_with("change_deadletter", "retry_work").post(address("deadletter_retry", work.id))
-    assert response.status_code == 404
-    assert status(work) == status_
+def test_a_dead_letter_is_dead(client_with: Callable[..., Client]) -> None:
+    client = client_with("change_deadletter", "retry_work")
+    for status_ in ("cancelled", "success", "pending"):
+        work = WorkFactory(status=status_)
+        assert client.post(address("deadletter_retry", work.id)).status_code == 404
+        assert status(work) == status_
 
 
 @pytest.mark.parametrize("page", LISTS)
 def test_a_work_outside_of_the_queryset_is_not_found_and_not_retried(
     operator: Client, monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
-    shown, hidden = die(), die()
+    shown, hidden = DeadLetterFactory(), DeadLetterFactory()
     hide(monkeypatch, id=hidden.id)
     assert operator.post(address(RETRY[page], hidden.id)).status_code == 404
     response = select(operator, "retry", [shown.id, hidden.id], page)
@@ -142,17 +138,13 @@ def test_a_work_outside_of_the_queryset_is_not_found_and_not_retried(
 def test_the_permission_to_retry_is_asked_for_each_work(
     operator: Client, monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
-    mine, other = die(), die(message="of somebody else")
-
-    def is_mine(self: Any, request: Any, obj: Any = None) -> bool:
-        return obj is None or "of somebody else" not in obj.input
-
-    monkeypatch.setattr(WorkAdmin, "has_retry_permission", is_mine)
+    mine, other = DeadLetterFactory(), DeadLetterFactory()
+    refuse(monkeypatch, "retry", other.id)
     assert operator.post(address(RETRY[page], other.id)).status_code == 403
     for more in ({}, {"select_across": "1"}):
         response = select(operator, "retry", [mine.id, other.id], page, **more)
         assert messages_of(response)[-1] == (
-            f"expected a permission to retry the work {other.id} (shop.fail), and you have none for it."
+            f"expected a permission to retry the work {other.id} (shop.add), and you have none for it."
         )
     assert (status(mine), status(other)) == ("pending", "dead")
     assert {entry.object_id for entry in LogEntry.objects.all()} == {mine.id}
@@ -167,8 +159,10 @@ def test_ids_of_all_kinds_can_be_retried(operator: Client) -> None:
     assert status(work) == "pending"
 
 
-def test_other_methods_other_sites_and_strangers_change_nothing(operator: Client, client: Client) -> None:
-    work = die()
+def test_other_methods_other_sites_strangers_and_unknown_ids_change_nothing(
+    operator: Client, client: Client
+) -> None:
+    work = DeadLetterFactory()
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = operator.cookies
     assert strict.post(address("work_retry", work.id)).status_code == 403
@@ -177,6 +171,8 @@ def test_other_methods_other_sites_and_strangers_change_nothing(operator: Client
     id, handles = group()
     for page in ("work_retry", "work_cancel", "group_cancel", "group_retry"):
         assert operator.get(address(page, id)).status_code == 405
+        assert operator.post(address(page, "missing")).status_code == 404
+    assert operator.post(address("deadletter_retry", "missing")).status_code == 404
     assert statuses(handles) == ["dead", "pending", "pending"]
     assert status(work) == "dead"
 
@@ -210,7 +206,7 @@ def test_a_viewer_acts_on_no_dead_letters(viewer: Client, operator: Client) -> N
 def test_to_retry_takes_that_permission_and_one_to_look(
     client_with: Callable[..., Client], permission: str, page: str, allowed: bool
 ) -> None:
-    work = die()
+    work = DeadLetterFactory()
     assert client_with(permission).post(address(page, work.id)).status_code == 403
     assert status(work) == "dead"
     response = client_with(permission, "retry_work").post(address(page, work.id))
@@ -232,11 +228,8 @@ def statuses(handles: list[Any]) -> list[str]:
 
 
 def test_the_action_cancels_the_selected_works_and_logs_it(operator: Client) -> None:
-    chosen, other, dead = (
-        [enqueue(add(a=1, b=n)) for n in range(2)],
-        enqueue(add(a=1, b=9)),
-        DeadLetterFactory(),
-    )
+    *chosen, other = [enqueue(add(a=1, b=n)) for n in range(3)]
+    dead = DeadLetterFactory()
     response = select(operator, "cancel", [dead.id, *(work.id for work in chosen)])
     assert statuses([*chosen, other, dead]) == ["cancelled", "cancelled", "pending", "dead"]
     assert messages_of(response) == ["2 works were cancelled.", "1 work had ended already."]
@@ -246,30 +239,21 @@ def test_the_action_cancels_the_selected_works_and_logs_it(operator: Client) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("status_", "retry", "cancel"),
-    [
-        ("pending", False, True),
-        ("running", False, True),
-        ("blocked", False, True),
-        ("success", False, False),
-        ("dead", True, False),
-        ("cancelled", True, False),
-    ],
-)
-def test_a_page_has_the_buttons_of_its_status(
-    operator: Client, status_: str, retry: bool, cancel: bool
-) -> None:
-    work = WorkFactory(status=status_)
-    shown = operator.get(address("work_change", work.id)).content.decode()
-    assert [address(f"work_{act}", work.id) in shown for act in ("retry", "cancel")] == [retry, cancel]
+def test_a_page_has_the_buttons_of_its_status(page: Page) -> None:
+    def buttons(status: Status) -> list[str]:
+        work = WorkFactory(status=status)
+        shown = page("work_change", work.id)
+        return [act for act in ACTS if address(f"work_{act}", work.id) in shown]
 
-
-@pytest.mark.parametrize(
-    "page", ["work_retry", "deadletter_retry", "work_cancel", "group_cancel", "group_retry"]
-)
-def test_an_unknown_id_is_not_found(operator: Client, page: str) -> None:
-    assert operator.post(address(page, "missing")).status_code == 404
+    assert {status.value: buttons(status) for status in Status} == {
+        "pending": ["cancel"],
+        "scheduled": ["cancel"],
+        "running": ["cancel"],
+        "blocked": ["cancel"],
+        "success": [],
+        "dead": ["retry"],
+        "cancelled": ["retry"],
+    }
 
 
 def test_the_works_of_a_group_that_have_not_ended_are_cancelled(operator: Client) -> None:
@@ -328,11 +312,7 @@ def test_the_permission_is_asked_for_each_work_of_a_group(
 ) -> None:
     id, handles = group()
     other = handles[0 if act == "retry" else 1]
-
-    def is_mine(self: Any, request: Any, obj: Any = None) -> bool:
-        return obj is None or obj.id != other.id
-
-    monkeypatch.setattr(WorkAdmin, f"has_{act}_permission", is_mine)
+    refuse(monkeypatch, act, other.id)
     before, type = status(other), Work.objects.get(id=other.id).type
     assert operator.post(address(f"work_{act}", other.id)).status_code == 403
     assert messages_of(operator.post(address(f"group_{act}", id)))[-1] == (

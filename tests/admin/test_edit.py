@@ -20,8 +20,7 @@ from django_ayework.models import InputRevision, Work
 from django_ayework.rules.codec import decode
 from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import WorkFactory
-from tests.admin.kit import address, assert_hides, assert_shows
-from tests.admin.test_acting import messages_of
+from tests.admin.kit import address, assert_hides, assert_shows, messages_of
 from tests.app.works import add
 
 pytestmark = pytest.mark.django_db
@@ -267,17 +266,6 @@ def test_a_success_runs_again_with_another_input_as_a_new_work(operator: Client)
     assert get_handle(new.id).result() == 6
     assert input_of(handle) == {"a": 1, "b": 2}
     assert not InputRevision.objects.exists()
-
-
-def test_the_rest_of_the_workflow_resumes(operator: Client) -> None:
-    bad, last = order(number=-1, name="x"), add(a=20, b=22)
-    gate = enqueue(dependency(on=[bad], queue=[last]))
-    handle = dead(bad)
-    assert Work.objects.get(id=gate.id).status == "dead"
-    send(operator, handle.id, {**form_of(operator, handle.id), "confirm": "1"}, number="1")
-    assert Work.objects.get(id=gate.id).status == "blocked"
-    drain()
-    assert get_handle(last.id).result() == 42
 
 
 def test_works_of_unknown_types_and_gates_are_refused_in_a_sentence(operator: Client) -> None:

@@ -14,7 +14,7 @@ from django_ayework.admin.finding import search_for
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import clock
-from django_ayework.testing.factories import WorkFactory
+from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.admin.kit import address, die, ids_on
 from tests.admin.test_lists import LIST, found
 from tests.app.models import Order
@@ -98,8 +98,13 @@ def test_each_status_has_its_order_alone_and_with_a_type(operator: Client, statu
     assert ids_on(operator.get(address(LIST, status="lost"))) == []
 
 
-def test_filters_by_worker_label_and_day(operator: Client) -> None:
+def test_filters_by_type_queue_reason_worker_label_and_day(operator: Client) -> None:
     now = clock.now()
+    dead, mail = DeadLetterFactory(), WorkFactory(type="shop.notify", queue="mail")
+    assert ids_on(operator.get(address(LIST, reason="exhausted"))) == [dead.id]
+    assert ids_on(operator.get(address(LIST, reason="expired"))) == []
+    assert ids_on(operator.get(address(LIST, type="shop.notify"))) == [mail.id]
+    assert ids_on(operator.get(address(LIST, queue="mail"))) == [mail.id]
     runs = WorkFactory(status="running", worker="w-1", fairness="a")
     ended = WorkFactory(status="success", completed_by="w-1", queued_at=now - timedelta(days=2), fairness="b")
     assert ids_on(operator.get(address(LIST, worker="w-1"))) == [runs.id, ended.id]

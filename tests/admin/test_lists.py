@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_ayework import Retry, Worker, cancel, dependency, enqueue, enqueue_many
+from django_ayework import Retry, cancel, dependency, enqueue, enqueue_many
 from django_ayework.admin import finding, lists
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.rules.states import Reason, Status
@@ -41,8 +41,7 @@ def test_a_row_shows_the_state_of_its_work(page: Page) -> None:
     handle = enqueue(notify(order_id=7), priority=13, retry=Retry(attempts=9))
     listed = page(LIST)
     day = f">{then.day} {then:%b %H:%M}<"
-    for shown in (handle.id, "shop.notify", ">mail<", ">13<", "0 / 9", "ayework-pending", day):
-        assert shown in listed
+    assert_shows(listed, handle.id, "shop.notify", ">mail<", ">13<", "0 / 9", "ayework-pending", day)
 
 
 def test_a_dead_work_shows_its_reason_and_the_first_line_of_its_error(page: Page) -> None:
@@ -56,42 +55,24 @@ def test_a_dead_work_shows_its_reason_and_the_first_line_of_its_error(page: Page
     assert_shows(shown, "RuntimeError: no luck", address("deadletter_retry", dead.id))
 
 
-@pytest.mark.parametrize(
-    ("progress", "shown"),
-    [
-        (
-            '{"done": 40, "total": 120, "note": "<b>rows</b>"}',
-            (
-                '<progress class="ayework-bar" value="40" max="120" aria-label="progress">',
-                "40 / 120",
-                "&lt;b&gt;rows",
-            ),
-        ),
-        ('{"done": 3, "total": null, "note": ""}', ()),
-        ("[1]", ()),
-        ("half", ()),
-    ],
-)
-def test_a_running_work_shows_progress_of_any_shape(
-    page: Page, progress: str, shown: tuple[str, ...]
-) -> None:
-    WorkFactory(status=Status.RUNNING, progress=progress)
+def test_a_running_work_shows_progress_of_any_shape(page: Page) -> None:
+    for progress in (
+        '{"done": 40, "total": 120, "note": "<b>rows</b>"}',
+        '{"done": 3, "total": null, "note": ""}',
+        "[1]",
+        "half",
+    ):
+        WorkFactory(status=Status.RUNNING, progress=progress)
     listed = page(LIST)
-    assert all(text in listed for text in ("ayework-running", *shown))
+    assert listed.count(">running</span>") == 4
+    bar = '<progress class="ayework-bar" value="40" max="120" aria-label="progress">'
+    assert_shows(listed, bar, "40 / 120", "&lt;b&gt;rows")
 
 
 def test_every_status_has_a_colour() -> None:
     css = Path(str(finders.find("django_ayework/admin.css"))).read_text()
     for status in Status:
         assert f".ayework-{status} {{ background: #" in css
-
-
-def test_filters_by_reason_type_and_queue(operator: Client) -> None:
-    dead, mail, plain = die(), enqueue(notify(order_id=1)), enqueue(add(a=1, b=2))
-    assert ids_on(operator.get(address(LIST, reason="exhausted"))) == [dead.id]
-    assert ids_on(operator.get(address(LIST, reason="expired"))) == []
-    assert ids_on(operator.get(address(LIST, type="shop.add"))) == [plain.id]
-    assert ids_on(operator.get(address(LIST, queue="mail"))) == [mail.id]
 
 
 def test_choices_are_declared_or_those_of_pending_works(page: Page) -> None:
@@ -304,38 +285,12 @@ def test_an_index_leads_to_the_dead(operator: Client) -> None:
         assert "ayework_dead" in queryset.explain()
 
 
-def test_workers_are_alive_silent_or_stopped_by_the_clock_of_the_queue(operator: Client, page: Page) -> None:
-    now = clock.now()
-    states = {
-        WorkerProcessFactory(host="a", seen_at=now - timedelta(seconds=5)).id: "alive",
-        WorkerProcessFactory(host="b", seen_at=now - timedelta(minutes=5)).id: "silent",
-        WorkerProcessFactory(host="c", seen_at=now, stopped_at=now).id: "stopped",
-    }
-    rows = operator.get(address(WORKERS)).content.decode().split("<tr>")
-    for id, state in states.items():
-        (row,) = [row for row in rows if id in row]
-        assert f"ayework-{state}" in row
-    time_travel(300)
-    assert "ayework-alive" not in page(WORKERS)
-
-
 def test_a_worker_shows_its_queues_and_load_and_has_a_page_without_a_form(page: Page) -> None:
     worker = WorkerProcessFactory(
         host="<b>h", pid=4242, name="blue", queues="mail,media", running=3, concurrency=7
     )
     WorkerProcessFactory(queues="")
     listed, shown = page(WORKERS), page("workerprocess_change", worker.id)
-    for text in ("&lt;b&gt;h", ">4242<", ">blue<", ">mail,media<", ">3 / 7<", ">all<"):
-        assert text in listed
+    assert_shows(listed, "&lt;b&gt;h", ">4242<", ">blue<", ">mail,media<", ">3 / 7<", ">all<")
     assert "blue" in shown
     assert 'name="_save"' not in shown
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_real_worker_is_listed(page: Page) -> None:
-    with Worker(queues=["nothing"], concurrency=2, name="real"):
-        for _ in range(100):
-            if "real" in (listed := page(WORKERS)):
-                break
-        assert_shows(listed, ">real<", "ayework-alive")
-    assert "ayework-stopped" in page(WORKERS)

@@ -95,9 +95,8 @@ def test_options_are_shown_in_words(page: Page) -> None:
 def test_a_work_links_to_the_page_of_what_it_is_about(page: Page) -> None:
     audit = Audit.objects.create()
     handle = enqueue(add(a=1, b=2), about=audit)
-    assert f'<a href="/admin/audit/audit/{audit.pk}/change/">audit.audit:{audit.pk}</a>' in page(
-        WORK, handle.id
-    )
+    link = f'<a href="/admin/audit/audit/{audit.pk}/change/">audit.audit:{audit.pk}</a>'
+    assert link in page(WORK, handle.id)
 
 
 def test_what_has_no_page_or_is_not_for_the_reader_is_named_without_a_link(page: Page, viewer: Any) -> None:
@@ -208,9 +207,8 @@ def test_an_outcome_outlives_the_watched_work(page: Page) -> None:
     gate = WorkFactory(type=GATE_TYPE, status="blocked", input='{"queue": []}')
     WaiterFactory(work_id=gate.id, total=1, succeeded=1)
     EdgeFactory(waiter_id=gate.id, watched_id="pruned", outcome="success")
-    assert '<td>pruned</td><td>not known here</td><td><span class="ayework-status ayework-success">' in page(
-        WORK, gate.id
-    )
+    row = '<td>pruned</td><td>not known here</td><td><span class="ayework-status ayework-success">'
+    assert row in page(WORK, gate.id)
 
 
 def test_of_many_watched_works_the_first_hundred_are_shown(

@@ -13,7 +13,6 @@ from django.test import Client, RequestFactory
 
 from django_ayework import Context, Retry, enqueue, work
 from django_ayework.admin import action_execution
-from django_ayework.admin.works import WorkAdmin
 from django_ayework.models import DeadLetter, Group, Work, WorkerProcess
 from django_ayework.testing import drain
 from django_ayework.testing.factories import (
@@ -22,8 +21,8 @@ from django_ayework.testing.factories import (
     WorkerProcessFactory,
     WorkFactory,
 )
-from tests.admin.kit import address, assert_shows, die, hide
-from tests.admin.test_acting import LISTS, messages_of
+from tests.admin.kit import address, assert_shows, hide, messages_of, refuse
+from tests.admin.test_acting import LISTS
 from tests.app.works import add
 
 pytestmark = pytest.mark.django_db
@@ -112,8 +111,8 @@ def test_a_chain_that_blocks_a_work_is_refused_in_words_and_the_others_go(operat
 
 @pytest.mark.parametrize("page", LISTS)
 def test_confirmed_chains_are_deleted_and_missing_ones_are_passed_over(operator: Client, page: str) -> None:
-    works, gone, kept = [die(), die()], DeadLetterFactory(), WorkFactory()
-    ids = [work.id for work in (*works, gone)]
+    *works, gone = DeadLetterFactory.create_batch(3)
+    kept, ids = WorkFactory(), [work.id for work in (*works, gone)]
     press(operator, ids, page)
     gone.delete()
     response = confirm(operator, ids, page)
@@ -137,12 +136,7 @@ def test_a_chain_with_a_work_that_the_user_may_not_delete_is_refused(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = chain_of_three()
-    may = WorkAdmin.has_delete_chains_permission
-    monkeypatch.setattr(
-        WorkAdmin,
-        "has_delete_chains_permission",
-        lambda self, request, obj=None: may(self, request, obj) and getattr(obj, "pk", "") != third,
-    )
+    refuse(monkeypatch, "delete_chains", third)
     response = operator.post(address("work_delete_chains", second), {"post": "yes"})
     assert messages_of(response) == [in_part(second, 1)]
     assert left() == {first, second, third}
@@ -153,9 +147,8 @@ def test_the_chain_of_a_dead_letter_goes_with_the_successes_before(operator: Cli
     drain(raises=False)
     dead = Work.objects.get(status="dead")
     assert left() == {handle.id, dead.pk}
-    assert messages_of(confirm(operator, [dead.pk], "deadletter_list")) == [
-        "1 work was deleted with its chain."
-    ]
+    response = confirm(operator, [dead.pk], "deadletter_list")
+    assert messages_of(response) == ["1 work was deleted with its chain."]
     assert left() == set()
 
 
@@ -190,7 +183,7 @@ def test_a_bounded_number_goes_at_once_and_the_page_says_so(
 def test_the_permission_to_delete_is_the_permission_to_delete_chains(
     client_with: Callable[..., Client], permission: str, page: str, allowed: bool
 ) -> None:
-    work = die()
+    work = DeadLetterFactory()
     client = client_with(permission, "view_work", "view_deadletter")
     if permission == "delete_work":
         client.post(address(page), {"action": "retry_selected", "_selected_action": [work.id]})
@@ -202,9 +195,7 @@ def test_the_permission_to_delete_is_the_permission_to_delete_chains(
 
 def test_the_permission_is_asked_for_each_work(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     may, may_not = WorkFactory(), WorkFactory()
-    monkeypatch.setattr(
-        WorkAdmin, "has_delete_chains_permission", lambda self, request, obj=None: obj is None or obj == may
-    )
+    refuse(monkeypatch, "delete_chains", may_not.id)
     response = press(operator, [may.id, may_not.id])
     assert response.context["model_count"] == [("chains", 1), ("works", 1)]
     done, refusal = messages_of(confirm(operator, [may.id, may_not.id]))
@@ -251,10 +242,7 @@ def test_viewing_needs_a_permission(
         assert nobody.get(page).status_code == 403
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [Work, DeadLetter, Group])
 def test_rows_are_read_where_the_queue_is(settings: Any, rf: RequestFactory, model: Any) -> None:
     settings.AYEWORK = {"DATABASE": "elsewhere"}
-    request = rf.get("/")
-    model_admin = admin.site.get_model_admin(model)
-    if model is not WorkerProcess:  # asks that database for the time
-        assert model_admin.get_queryset(request).db == "elsewhere"
+    assert admin.site.get_model_admin(model).get_queryset(rf.get("/")).db == "elsewhere"

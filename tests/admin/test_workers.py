@@ -15,9 +15,10 @@ from selenium.common.exceptions import NoSuchElementException, StaleElementRefer
 from django_ayework import Worker, enqueue
 from django_ayework.models import WorkerProcess
 from django_ayework.store.database import clock
+from django_ayework.testing import time_travel
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.admin.conftest import Page
-from tests.admin.kit import address, assert_shows, ids_on
+from tests.admin.kit import address, assert_hides, assert_shows, ids_on
 from tests.app.works import add
 from tests.browser import complaints
 from tests.processes import eventually
@@ -54,6 +55,8 @@ def test_each_state_is_said_in_a_word(page: Page, columns: dict[str, Any], state
     listed, shown = page(WORKERS), page("workerprocess_change", worker.id)
     for text in (listed, shown):
         assert_shows(text, f">{state}</span>", "v7")
+    time_travel(300)
+    assert_hides(page(WORKERS), ">alive</span>")  # the clock is that of the queue
 
 
 def test_a_page_shows_what_the_worker_holds(operator: Client, django_assert_max_num_queries: Any) -> None:
@@ -108,8 +111,13 @@ def test_a_page_offers_what_would_change_something(
     assert not LogEntry.objects.exists()
 
 
-def test_a_command_takes_the_change_permission_and_a_post(client_with: Callable[..., Client]) -> None:
+def test_a_command_takes_the_change_permission_and_a_post_with_the_token(
+    operator: Client, client_with: Callable[..., Client]
+) -> None:
     worker = WorkerProcessFactory()
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    assert press(strict, "stop", worker).status_code == 403
     viewer, changer = client_with("view_workerprocess"), client_with("change_workerprocess")
     shown = viewer.get(address("workerprocess_change", worker.id)).content.decode()
     assert not buttons_of(shown)
@@ -121,12 +129,6 @@ def test_a_command_takes_the_change_permission_and_a_post(client_with: Callable[
     press(changer, "stop", worker)
     worker.refresh_from_db()
     assert worker.command == "stop"
-
-
-def test_a_post_without_the_token_is_refused(operator: Client) -> None:
-    strict = Client(enforce_csrf_checks=True)
-    strict.cookies = operator.cookies
-    assert press(strict, "stop", WorkerProcessFactory()).status_code == 403
 
 
 def test_ticked_workers_are_told_together(operator: Client) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import F
-
 from django_ayework import Retry, enqueue_many
 from django_ayework.flow.bulk import create
-from django_ayework.models import BulkAction, Work
+from django_ayework.models import BulkAction
 from django_ayework.testing import drain
 from tests.app.works import fail
 
@@ -30,8 +28,3 @@ def retry_all(**options: Any) -> BulkAction:
 def now_of(row: BulkAction) -> BulkAction:
     """Return a bulk action as it is now."""
     return BulkAction.objects.get(id=row.id)
-
-
-def retried_once(ids: list[str]) -> bool:
-    """Tell whether each of these works was made pending once and by nobody else: none has died again."""
-    return Work.objects.filter(id__in=ids, status="pending", delivery=F("delivery")).count() == len(ids)

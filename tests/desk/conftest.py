@@ -1,4 +1,4 @@
-"""A browser for all tests of a folder, and somebody who may do everything."""
+"""A browser that is signed in as somebody who may do everything."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 
-from tests.browser import complaints, resize, sign_in, start
-
-
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: Any) -> Iterator[Any]:
-    driver = start(tmp_path_factory.mktemp("browser"))
-    yield driver
-    driver.quit()
+from tests.browser import complaints, resize, sign_in
 
 
 @pytest.fixture

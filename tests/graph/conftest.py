@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from tests.admin.conftest import client_with, operator, page, viewer  # noqa: F401
 from tests.commands.conftest import call, call_json  # noqa: F401
-from tests.desk.conftest import browser, chromium  # noqa: F401
+from tests.desk.conftest import browser  # noqa: F401
 from tests.fixtures import undeclared  # noqa: F401
 
 collect_ignore_glob = [] if django_settings.configured else ["test_*.py"]

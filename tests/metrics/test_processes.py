@@ -15,7 +15,7 @@ from django_ayework import enqueue_many
 from django_ayework.models import Work
 from tests.app.works import add
 from tests.metrics.kit import Samples, samples_of, value
-from tests.processes import ended, eventually
+from tests.processes import ended_well, eventually, stopped, worker_process
 from tests.supervisor.kit import children, supervisor
 
 JOBS = 40
@@ -64,9 +64,7 @@ def test_a_supervisor_serves_the_sum_of_its_processes_those_that_have_ended_incl
         assert value(seen, "ayework_live_workers") >= 2
         [folder] = tmp_path.glob("ayework-metrics-*")
         assert not list(folder.glob(f"*_{old[0]}.db"))
-        process.send_signal(signal.SIGTERM)
-        status, output = ended(process)
-    assert status == 0, output
+        stopped(process)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,19 +73,15 @@ def test_the_process_that_serves_ends_with_the_bursts_of_the_workers(process_env
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.metrics.settings"}
     enqueue_many([add(a=1, b=2) for _ in range(3)])
     with supervisor(env, "--metrics-port", "0", "--burst") as process:
-        status, output = ended(process)
-    assert status == 0, output
+        ended_well(process)
     assert Work.objects.filter(status="success").count() == 3
 
 
 def test_a_single_worker_serves_its_page(process_env: dict[str, str]) -> None:
-    from tests.processes import worker_process
-
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.metrics.settings"}
     with worker_process(env, "--metrics-port", "0") as process:
         url = address(process)
         enqueue_many([add(a=1, b=2) for _ in range(3)])
         eventually(lambda: has_ended(url, 3))
         assert value(fetched(url), "ayework_live_workers") == 1
-        process.send_signal(signal.SIGTERM)
-        assert ended(process)[0] == 0
+        stopped(process)

@@ -15,8 +15,7 @@ from django_ayework.admin.controls import WorkControlAdmin
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory, WorkFactory
-from tests.admin.kit import address, assert_shows
-from tests.admin.test_acting import messages_of
+from tests.admin.kit import address, assert_shows, messages_of
 from tests.app.works import add
 
 pytestmark = pytest.mark.django_db
@@ -58,7 +57,10 @@ def test_a_type_and_a_queue_are_paused_and_resumed(operator: Client, scope: str,
 def test_a_limit_and_a_weight_are_set_and_taken_back_and_the_old_values_are_logged(operator: Client) -> None:
     press(operator, "limit", max_running="2", weight="40")
     assert (control().max_running, control().weight, control().paused) == (2, 40, False)
+    assert current_controls().of(TYPE).max_running == 2
+    before = control().version
     press(operator, "limit", max_running="0", weight="40")
+    assert control().version > before, "workers must notice"
     press(operator, "limit", max_running="", weight="")
     assert (control().max_running, control().weight) == (None, None)
     assert [text for _, text in logged()] == [
@@ -66,15 +68,6 @@ def test_a_limit_and_a_weight_are_set_and_taken_back_and_the_old_values_are_logg
         "Changed running at most from 2 to 0.",
         "Changed running at most from 0 to as declared. Changed weight from 40 to as declared.",
     ]
-
-
-def test_each_change_is_read_by_the_workers(operator: Client) -> None:
-    press(operator, "pause")
-    before = control().version
-    press(operator, "limit", max_running="2")
-    assert control().version > before
-    assert current_controls().of(TYPE).max_running == 2
-    assert current_controls().of(TYPE).paused
 
 
 def test_what_is_so_already_is_neither_written_nor_logged(operator: Client) -> None:
@@ -86,22 +79,20 @@ def test_what_is_so_already_is_neither_written_nor_logged(operator: Client) -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "refusal"),
+    ("scope", "values", "refusal"),
     [
-        ({"max_running": "-1"}, "running at most: Ensure this value is greater than or equal to 0."),
-        ({"max_running": "many"}, "running at most: Enter a whole number."),
-        ({"weight": "0"}, "weight: Ensure this value is greater than or equal to 1."),
-        (
-            {"max_running": str(2**31)},
-            "running at most: Ensure this value is less than or equal to 2147483647.",
-        ),
+        ("type", {"max_running": "-1"}, "running at most: Ensure this value is greater than or equal to 0."),
+        ("type", {"max_running": "many"}, "running at most: Enter a whole number."),
+        ("type", {"weight": "0"}, "weight: Ensure this value is greater than or equal to 1."),
+        ("type", {"max_running": str(2**31)},
+         "running at most: Ensure this value is less than or equal to 2147483647."),
+        ("queue", {"max_running": "2"}, "A queue can only be paused."),
     ],
-)
+)  # fmt: skip
 def test_a_limit_that_cannot_be_used_is_refused_in_words(
-    operator: Client, values: dict[str, str], refusal: str
+    operator: Client, scope: str, values: dict[str, str], refusal: str
 ) -> None:
-    response = press(operator, "limit", **values)
-    assert messages_of(response) == [refusal]
+    assert messages_of(press(operator, "limit", scope, **values)) == [refusal]
     assert not WorkControl.objects.exists()
 
 
@@ -124,69 +115,56 @@ def test_a_type_that_only_other_processes_know_is_controlled_while_its_works_wai
     assert not control(name="elsewhere.gone").paused
 
 
-def test_a_queue_has_no_limit(operator: Client) -> None:
-    response = press(operator, "limit", "queue", "mail", max_running="2")
-    assert messages_of(response) == ["A queue can only be paused."]
-    assert not WorkControl.objects.exists()
-
-
 @pytest.mark.parametrize(("scope", "act"), [("type", "destroy"), ("type", ""), ("fleet", "pause")])
 def test_anything_else_is_a_bad_request(operator: Client, scope: str, act: str) -> None:
     assert press(operator, act, scope).status_code == 400
     assert not WorkControl.objects.exists()
 
 
-def test_only_a_post_controls(operator: Client) -> None:
-    url = address("overview_control", scope="type", name=TYPE, act="pause")
+# Who may
+
+
+def test_a_change_takes_a_post_with_the_token_by_somebody_who_is_known(
+    operator: Client, client: Client
+) -> None:
+    url = address("overview_control", scope="type", name=TYPE, act="pause", key="k")
     assert operator.get(url).status_code == 405
-    assert not WorkControl.objects.exists()
-
-
-def test_a_post_needs_the_token(operator: Client) -> None:
+    assert "login" in press(client, "pause")["Location"]
     careful = Client(enforce_csrf_checks=True)
     careful.cookies = operator.cookies
     assert press(careful, "pause").status_code == 403
+    assert not WorkControl.objects.exists()
     token = careful.get(address("overview_changelist")).context["csrf_token"]
-    url = address("overview_control", scope="type", name=TYPE, act="pause", key="k")
     assert careful.post(url, {"csrfmiddlewaretoken": str(token)}).status_code == 302
     assert control().paused
 
 
-# Who may
+#: An act of each kind: its name, scope, name of what it changes, and values.
+ACTS: list[tuple[str, str, str, dict[str, str]]] = [
+    ("pause", "type", add.name, {}),
+    ("limit", "type", limited.name, {"max_running": "2"}),
+    ("pause", "queue", "mail", {}),
+]
 
-ACTS: list[tuple[str, str, dict[str, str]]] = [
-    ("pause", "type", {}), ("limit", "type", {"max_running": "2"}), ("pause", "queue", {}),
-]  # fmt: skip
 
-
-@pytest.mark.parametrize(("act", "scope", "values"), ACTS)
 @pytest.mark.parametrize("there", [True, False], ids=["a row", "no row"])
 @pytest.mark.parametrize(
     "codename", ["view_overview", "view_workcontrol", "add_workcontrol", "change_workcontrol", "change_work"]
 )
-def test_who_may_do_what(
-    client_with: Callable[..., Client],
-    codename: str,
-    there: bool,
-    act: str,
-    scope: str,
-    values: dict[str, str],
-) -> None:
-    if there:
-        WorkControlFactory(scope=scope, name=TYPE, paused=False)
+def test_who_may_do_what(client_with: Callable[..., Client], codename: str, there: bool) -> None:
     client = client_with(*{codename, "view_overview"})
     is_allowed = codename == ("change_workcontrol" if there else "add_workcontrol")
-    WorkFactory(type=TYPE, queue=TYPE)
+    for _act, scope, name, _values in ACTS:
+        WorkFactory(**{scope: name})
+        if there:
+            WorkControlFactory(scope=scope, name=name, paused=False)
     shown = client.get(address("overview_changelist")).content.decode()
-    assert (f"scope={scope}&amp;name={TYPE}&amp;act={act}" in shown) is is_allowed
-    assert press(client, act, scope, **values).status_code == (302 if is_allowed else 403)
-    assert len(logged()) == int(is_allowed)
-    assert WorkControl.objects.filter(paused=False, max_running=None).exists() is (there and not is_allowed)
-
-
-def test_strangers_control_nothing(client: Client) -> None:
-    assert "login" in press(client, "pause")["Location"]
-    assert not WorkControl.objects.exists()
+    for number, (act, scope, name, values) in enumerate(ACTS, 1):
+        assert (f"scope={scope}&amp;name={name}&amp;act={act}" in shown) is is_allowed
+        assert press(client, act, scope, name, **values).status_code == (302 if is_allowed else 403)
+        assert len(logged()) == (number if is_allowed else 0)
+    untouched = WorkControl.objects.filter(paused=False, max_running=None).count()
+    assert untouched == (len(ACTS) if there and not is_allowed else 0)
 
 
 class Guarded(WorkControlAdmin):

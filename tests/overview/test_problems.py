@@ -53,33 +53,26 @@ def said(observed: Observed) -> tuple[str, str]:
 
 
 START = "manage.py ayework_worker"
+START_ONE = f"Start one: {START}"
 STALE = worker(stale=True, silent=120.0)
 
 
 @pytest.mark.parametrize(
     ("observed", "text", "remedy"),
     [
-        (
-            seen(queue(pending=499), workers=[]),
-            "No worker is running, and 499 works wait.",
-            f"Start one: {START}",
-        ),
+        (seen(queue(pending=499), workers=[]), "No worker is running, and 499 works wait.", START_ONE),
         (
             seen(queue(pending=10_000, capped=("pending",)), workers=[STALE]),
             "No worker is running, and 10,000+ works wait.",
-            f"Start one: {START}",
+            START_ONE,
         ),
-        (
-            seen(queue(pending=1), workers=[]),
-            "No worker is running, and 1 work waits.",
-            f"Start one: {START}",
-        ),
+        (seen(queue(pending=1), workers=[]), "No worker is running, and 1 work waits.", START_ONE),
         (
             seen(queue(scheduled=3, waiting=5.0), workers=[]),
             "No worker is running, and scheduled works are due.",
-            f"Start one: {START}",
+            START_ONE,
         ),
-        (seen(workers=[]), "No worker is running, but nothing waits for one.", f"Start one: {START}"),
+        (seen(workers=[]), "No worker is running, but nothing waits for one.", START_ONE),
         (
             seen(queue(pending=3), workers=[worker(quiet=True), worker(quiet=True)]),
             "All 2 workers are quiet: 3 wait, and nothing is claimed.",
@@ -88,17 +81,17 @@ STALE = worker(stale=True, silent=120.0)
         (
             seen(queue("exports", pending=499, served=False)),
             "exports: 499 works wait, and no live worker serves the queue.",
-            f"Start one: {START} --queues exports",
+            f"{START_ONE} --queues exports",
         ),
         (
             seen(queue("it's; rm", pending=1, served=False)),
             "it's; rm: 1 work waits, and no live worker serves the queue.",
-            f"""Start one: {START} --queues 'it'"'"'s; rm'""",
+            f"""{START_ONE} --queues 'it'"'"'s; rm'""",
         ),
         (
             seen(queue("exports", lapsed=2, served=False)),
             "exports: works of lost workers wait to be reclaimed, and no live worker serves the queue.",
-            f"Start one: {START} --queues exports",
+            f"{START_ONE} --queues exports",
         ),
         (
             seen(queue(pending=12, paused=True)),
@@ -252,11 +245,8 @@ def test_without_workers_only_what_does_not_follow_from_that_is_added() -> None:
         kind("shop.flood", queues=("exports",), pending=2000, share=0.9, arriving=9.0),
         workers=[STALE],
     )
-    assert [problem.code.value for problem in problems(observed)] == [
-        "no_worker",
-        "queue_paused",
-        "worker_silent",
-    ]
+    codes = [problem.code.value for problem in problems(observed)]
+    assert codes == ["no_worker", "queue_paused", "worker_silent"]
 
 
 def test_a_type_that_waits_in_halted_queues_only_is_not_to_blame() -> None:
