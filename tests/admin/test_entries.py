@@ -17,7 +17,7 @@ from django_ayework.models import StoreEntry
 from django_ayework.store.database import clock
 from django_ayework.testing.factories import StoreEntryFactory
 from tests.admin.conftest import Page
-from tests.admin.kit import address, ids_on
+from tests.admin.kit import address, assert_shows, ids_on
 
 pytestmark = pytest.mark.django_db
 ENTRIES = "storeentry_changelist"
@@ -28,9 +28,8 @@ def test_the_list_says_what_entries_are_and_when_they_end(page: Page) -> None:
     StoreEntryFactory(key="b", value="<i>text", expires_at=clock.now() + timedelta(hours=1))
     StoreEntryFactory(key="c", expires_at=clock.now() - timedelta(hours=1))
     text = page(ENTRIES)
-    for shown in ("Texts under keys that all processes share", "&lt;b&gt;a", "&lt;i&gt;text", "never"):
-        assert shown in text
-    assert "ayework-stopped" in text
+    assert_shows(text, "Texts under keys that all processes share", "&lt;b&gt;a", "&lt;i&gt;text", "never")
+    assert_shows(text, "ayework-stopped")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import clock
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
-from tests.admin.kit import address, die, ids_on
+from tests.admin.kit import address, ids_on
 from tests.admin.test_lists import LIST, found
 from tests.app.models import Order
 from tests.app.works import add, pay
@@ -62,13 +62,6 @@ def test_works_are_found_by_what_names_them(operator: Client) -> None:
     assert {term: found(operator, term) for term in expected} == expected
     in_group = ids_on(operator.get(address(LIST, group_id=members[0].group_id)))
     assert in_group == expected[members[0].group_id]
-
-
-def test_works_are_found_by_a_text_in_their_error_or_input(operator: Client) -> None:
-    dead, payment = die("the card was refused"), enqueue(pay(order_id=31337))
-    assert found(operator, "card was refused") == [dead.id]
-    assert found(operator, "31337") == [payment.id]
-    assert found(operator, "nothing of the kind") == []
 
 
 def test_no_search_tells_what_is_redacted(operator: Client) -> None:

@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test import Client
 
-from django_ayework import Count, dependency, enqueue, enqueue_many
+from django_ayework import Count, cancel, dependency, enqueue, enqueue_many
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.admin.conftest import Page
@@ -55,14 +55,11 @@ def test_gates_that_wait_are_listed_with_condition_and_tally(page: Page) -> None
 def test_each_condition_counts_what_it_takes(page: Page, condition: Any, words: str, far: str) -> None:
     watched = [enqueue(add(a=1, b=1)), enqueue(fail()), enqueue(add(a=1, b=3), delay=9_000)]
     enqueue(dependency(on=watched, queue=[add(a=7, b=7)], condition=condition, on_unmet="wait"))
-    from django_ayework import cancel
-
     cancel(watched[1].id)
     drain()
     text = page(GATES)
     assert words in text
-    assert far in text
-    assert "1 without success" in text
+    assert_shows(text, far, "1 without success")
 
 
 def test_other_works_and_gates_that_ended_are_left_out_until_they_are_asked_for(operator: Client) -> None:

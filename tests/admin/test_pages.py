@@ -172,15 +172,6 @@ def test_a_page_takes_a_bounded_number_of_queries(
         operator.get(address(WORK, pending.id))
 
 
-def test_a_page_says_why_its_work_is_not_running(page: Page) -> None:
-    handle = enqueue(add(a=1, b=2))
-    shown = page(WORK, handle.id)
-    assert "No worker is alive; start one with: manage.py ayework_worker" in shown
-    assert shown.index(">Why<") < shown.index(">Work<")
-    drain()
-    assert "run by worker drain." in page(WORK, handle.id)
-
-
 def test_a_gate_shows_what_it_waits_for_and_what_it_will_release(page: Page) -> None:
     watched = [add(a=number, b=0) for number in range(3)]
     enqueue_many(watched[:2])

@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.contrib.admin.models import DELETION, LogEntry
 from django.test import Client, RequestFactory
 
-from django_ayework import Context, Retry, enqueue, work
+from django_ayework import Context, enqueue, work
 from django_ayework.admin import action_execution
 from django_ayework.models import DeadLetter, Group, Work, WorkerProcess
 from django_ayework.testing import drain
@@ -49,13 +49,6 @@ def chain_of_three() -> list[str]:
     chain = handle.chain_state()
     assert chain is not None
     return [step.id for step in chain.steps]
-
-
-@work(name="admin.stumble", retry=Retry(attempts=1))
-def stumble(ctx: Context, n: int) -> Any:
-    if n:
-        raise RuntimeError("no luck")
-    return ctx.continue_with(stumble(n=1))
 
 
 def in_part(id: str, count: int) -> str:
@@ -140,16 +133,6 @@ def test_a_chain_with_a_work_that_the_user_may_not_delete_is_refused(
     response = operator.post(address("work_delete_chains", second), {"post": "yes"})
     assert messages_of(response) == [in_part(second, 1)]
     assert left() == {first, second, third}
-
-
-def test_the_chain_of_a_dead_letter_goes_with_the_successes_before(operator: Client) -> None:
-    handle = enqueue(stumble(n=0))
-    drain(raises=False)
-    dead = Work.objects.get(status="dead")
-    assert left() == {handle.id, dead.pk}
-    response = confirm(operator, [dead.pk], "deadletter_list")
-    assert messages_of(response) == ["1 work was deleted with its chain."]
-    assert left() == set()
 
 
 def test_a_bounded_number_goes_at_once_and_the_page_says_so(
