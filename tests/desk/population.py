@@ -129,21 +129,20 @@ def pages() -> dict[str, str]:
     running = Work.objects.get(status=Status.RUNNING)
     step = Work.objects.filter(chain_id__isnull=False).earliest("id")
     done = Work.objects.filter(status=Status.SUCCESS, type="desk.report")[0]
+    gate = Gate.objects.filter(status=Status.BLOCKED, type=GATE_TYPE)[0]
     found = {
         "index": reverse("admin:app_list", args=["django_ayework"]),
         "dead-work": page("work_change", dead.pk),
         "running-work": page("work_change", running.pk),
         "step-of-a-chain": page("work_change", step.pk),
-        "waiting-gate": page("work_change", Gate.objects.filter(status=Status.BLOCKED, type=GATE_TYPE)[0].pk),
+        "waiting-gate": page("work_change", gate.pk),
         "edit": page("work_edit", dead.pk),
         "run-again": page("work_edit", done.pk),
         "group": page("group_change", Group.objects.earliest("id").pk),
         "schedule": page("schedule_change", Schedule.objects.earliest("id").pk),
         "worker": page("workerprocess_change", WorkerProcess.objects.earliest("id").pk),
         "control": page("workcontrol_change", WorkControl.objects.earliest("id").pk),
-        "gate-that-waits": page(
-            "gate_change", Gate.objects.filter(status=Status.BLOCKED, type=GATE_TYPE)[0].pk
-        ),
+        "gate-that-waits": page("gate_change", gate.pk),
         "entry": page("storeentry_change", quote(StoreEntry.objects.earliest("key").pk)),
         "progress": progress_url(running, title=TEXT, result_url="/"),
         "progress-of-a-group": progress_url(Group.objects.earliest("id").pk, group=True),
@@ -163,14 +162,6 @@ def pages() -> dict[str, str]:
 
 #: The models that have a list, by the names of their addresses.
 LISTS = (
-    "overview",
-    "gate",
-    "work",
-    "deadletter",
-    "bulkaction",
-    "group",
-    "workcontrol",
-    "schedule",
-    "workerprocess",
+    "overview", "gate", "work", "deadletter", "bulkaction", "group", "workcontrol", "schedule", "workerprocess",
     "storeentry",
-)
+)  # fmt: skip

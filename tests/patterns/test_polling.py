@@ -37,7 +37,7 @@ def find_label(shop, monkeypatch):
 
 def test_it_asks_until_the_label_is_there(shop, order, find_label):
     handle = shop.use()["handle"]
-    run_for(3600)
+    run_for(600)
     poll = only(shop.works.fetch_label)
     assert (poll.status, poll.attempt, label_of(shop, order)) == ("scheduled", 0, "")
     find_label()
@@ -49,7 +49,7 @@ def test_a_carrier_that_cannot_be_reached_uses_no_attempt(shop, order, monkeypat
     unreachable = failing(shop.services.find_label, ConnectionError("nobody answers"), times=10)
     monkeypatch.setattr(shop.services, "find_label", unreachable)
     handle = shop.use()["handle"]
-    run_for(12 * 300)
+    run_for(12 * 300, step=300)
     assert handle.chain(timeout=0) == label_of(shop, order)
 
 
