@@ -7,13 +7,19 @@ import time
 import pytest
 
 from django_ayework.flow.bulk import stop
-from django_ayework.models import BulkAction, Work
-from tests.bulk.kit import dead_works, now_of, retry_all
+from django_ayework.models import BulkAction, DeadLetter, Work
+from django_ayework.testing.factories import DeadLetterFactory
+from tests.bulk.kit import now_of, retry_all
 from tests.processes import eventually, worker_process
 
 pytestmark = pytest.mark.django_db(transaction=True)
 #: They carry out bulk actions, and run none of the works.
 IDLE = ("--queues", "elsewhere", "--concurrency", "1")
+
+
+def make_dead(number: int) -> None:
+    """Store so many dead works; to let each die takes longer than what is tested."""
+    DeadLetter.objects.bulk_create(DeadLetterFactory.build_batch(number))
 
 
 def pending() -> int:
@@ -28,7 +34,7 @@ def assert_each_was_retried_once(row: BulkAction, number: int) -> None:
 
 @pytest.mark.races
 def test_several_workers_share_one_and_do_nothing_twice(process_env: dict[str, str]) -> None:
-    dead_works(150)
+    make_dead(150)
     with worker_process(process_env, *IDLE), worker_process(process_env, *IDLE):
         row = retry_all()
         eventually(lambda: now_of(row).status == "done")
@@ -40,7 +46,7 @@ def test_several_workers_share_one_and_do_nothing_twice(process_env: dict[str, s
 def test_a_kill_in_the_middle_repeats_nothing_and_loses_nothing(
     process_env: dict[str, str], wait: float
 ) -> None:
-    dead_works(150)
+    make_dead(150)
     row = retry_all()
     with worker_process(process_env, *IDLE) as worker:
         eventually(lambda: now_of(row).done > 0)
@@ -58,7 +64,7 @@ def test_a_kill_in_the_middle_repeats_nothing_and_loses_nothing(
 
 @pytest.mark.races
 def test_a_stop_during_a_page_is_kept(process_env: dict[str, str]) -> None:
-    dead_works(150)
+    make_dead(150)
     row = retry_all()
     with worker_process(process_env, *IDLE):
         eventually(lambda: now_of(row).done > 0)

@@ -162,6 +162,6 @@ def pages() -> dict[str, str]:
 
 #: The models that have a list, by the names of their addresses.
 LISTS = (
-    "overview", "gate", "work", "deadletter", "bulkaction", "group", "workcontrol", "schedule", "workerprocess",
-    "storeentry",
+    "overview", "gate", "work", "deadletter", "bulkaction", "group", "workcontrol", "schedule",
+    "workerprocess", "storeentry",
 )  # fmt: skip
