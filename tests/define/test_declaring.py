@@ -44,33 +44,36 @@ def test_outside_an_app_a_name_must_be_given(module):
         named(module)
 
 
-def test_a_given_name_wins():
-    assert named("tests.app.works", name="stock.refill").name == "stock.refill"
-    assert named("nowhere", name="Réassort №1").name == "Réassort №1"
+@pytest.mark.parametrize("name", ["stock.refill", "Réassort №1", "n" * 128])
+def test_a_given_name_wins(name):
+    assert named("tests.app.works", name=name).name == named("nowhere", name=name).name == name
 
 
-@pytest.mark.parametrize("name", ["@", "@work/dependency", "@mine"])
-def test_names_beginning_with_an_at_sign_are_reserved(name):
-    with pytest.raises(ImproperWork, match=f"beginning with @ are reserved, got: '{name}'"):
+UNUSABLE = "a type name to be 1 to 128 printable characters, got: "
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *(
+            (name, f"beginning with @ are reserved, got: '{name}'")
+            for name in ("@", "@work/dependency", "@mine")
+        ),
+        *((name, UNUSABLE) for name in ("", "two\nlines", "nul\x00", 5, b"bytes", "\ud800", "n" * 129)),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused(name, message):
+    with pytest.raises(ImproperWork, match=message):
         named("tests.app.works", name=name)
     assert registry.find(name) is None
 
 
-def test_a_name_has_up_to_128_characters():
-    assert named("nowhere", name="n" * 128).name == "n" * 128
-
+def test_a_function_whose_name_is_too_long_is_refused():
     def handler(): ...
 
     handler.__module__, handler.__name__ = "tests.app.works", "h" * 200
-    for declare in (lambda: named("nowhere", name="n" * 129), lambda: work(handler)):
-        with pytest.raises(ImproperWork, match="a type name to be 1 to 128 printable characters"):
-            declare()
-
-
-@pytest.mark.parametrize("name", ["", "two\nlines", "nul\x00", 5, b"bytes", "\ud800"])
-def test_a_name_must_be_printable_text(name):
-    with pytest.raises(ImproperWork, match="a type name to be 1 to 128 printable characters, got: "):
-        named("tests.app.works", name=name)
+    with pytest.raises(ImproperWork, match=UNUSABLE):
+        work(handler)
 
 
 def declared(handler, **options):
@@ -81,13 +84,43 @@ class Machine:
     def __call__(self): ...
 
 
+def generator():
+    yield
+
+
+async def async_generator():
+    yield
+
+
 @pytest.mark.parametrize(
-    "thing",
-    ["shop.add", Machine, Machine(), functools.partial(print), 5, b"add", int],
-    ids=["text", "class", "instance", "partial", "number", "bytes", "builtin class"],
+    ("thing", "got"),
+    [
+        ("shop.add", r"got: 'shop\.add'"),
+        (Machine, "got: <class .*Machine"),
+        (Machine(), "got: <.*Machine object"),
+        (functools.partial(print), r"got: functools\.partial"),
+        (5, "got: 5"),
+        (b"add", "got: b'add'"),
+        (int, "got: <class 'int'>"),
+        (work(name="once")(lambda: None), "got: <WorkType once>"),
+        (generator, r"got the generator .*generator\(\)"),
+        (async_generator, r"got the generator .*async_generator\(\)"),
+    ],
+    ids=[
+        "text",
+        "class",
+        "instance",
+        "partial",
+        "number",
+        "bytes",
+        "builtin class",
+        "type",
+        "generator",
+        "async",
+    ],
 )
-def test_only_functions_are_handlers(thing):
-    with pytest.raises(ImproperWork, match="expected @work to decorate a function, got: ") as refusal:
+def test_only_functions_are_handlers(thing, got):
+    with pytest.raises(ImproperWork, match=f"expected @work to decorate a.* function, {got}") as refusal:
         declared(thing)
     assert isinstance(refusal.value, AyeworkError)
     assert isinstance(refusal.value, TypeError)
@@ -119,54 +152,32 @@ def test_methods_are_refused_and_the_message_says_why(decorator):
     assert declared(Shop.bill)(order_id=1).input == {"order_id": 1}
 
 
-def test_generators_are_refused_by_name():
-    def generator():
-        yield
-
-    async def async_generator():
-        yield
-
-    for handler in (generator, async_generator):
-        with pytest.raises(
-            ImproperWork, match=rf"async function, got the generator .*{handler.__name__}\(\)"
-        ):
-            declared(handler)
+NOT_FIRST = r"the context to be the first parameter of .*, got it as '.*ctx'"
 
 
-def test_a_type_cannot_be_a_handler_again():
-    @work(name="once")
-    def handler(): ...
-
-    with pytest.raises(ImproperWork, match="expected @work to decorate a function, got: <WorkType once>"):
-        work(name="twice")(handler)
+def unnamed(what):
+    return f"named parameters, got {what}; inputs are stored by name"
 
 
 @pytest.mark.parametrize(
-    ("handler", "what"),
+    ("handler", "message"),
     [
-        (lambda *args: None, r"a \*args parameter \('args'\)"),
-        (lambda a, *rest: None, r"a \*args parameter \('rest'\)"),
-        (lambda ctx, *args: None, r"a \*args parameter \('args'\)"),
-        (lambda *ctx: None, r"a \*args parameter \('ctx'\)"),
-        (lambda a, /: None, r"a positional-only parameter \('a'\)"),
-        (lambda ctx, a, /: None, r"a positional-only parameter \('a'\)"),
+        (lambda *args: None, unnamed(r"a \*args parameter \('args'\)")),
+        (lambda a, *rest: None, unnamed(r"a \*args parameter \('rest'\)")),
+        (lambda ctx, *args: None, unnamed(r"a \*args parameter \('args'\)")),
+        (lambda *ctx: None, unnamed(r"a \*args parameter \('ctx'\)")),
+        (lambda a, /: None, unnamed(r"a positional-only parameter \('a'\)")),
+        (lambda ctx, a, /: None, unnamed(r"a positional-only parameter \('a'\)")),
+        (lambda a, ctx: None, NOT_FIRST),
+        (lambda a, *, ctx: None, NOT_FIRST),
+        (lambda *, ctx: None, NOT_FIRST),
+        (lambda **ctx: None, NOT_FIRST),
     ],
 )
-def test_inputs_that_cannot_be_named_are_refused_at_decoration(handler, what):
-    with pytest.raises(ImproperWork, match=f"named parameters, got {what}; inputs are stored by name"):
+def test_parameters_that_cannot_be_passed_are_refused_at_decoration(handler, message):
+    with pytest.raises(ImproperWork, match=message):
         declared(handler)
-
-
-def test_the_context_may_be_positional_only():
     assert declared(lambda ctx, /, a: None)(a=1).input == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    "handler", [lambda a, ctx: None, lambda a, *, ctx: None, lambda *, ctx: None, lambda **ctx: None]
-)
-def test_a_context_that_is_not_the_first_parameter_is_refused(handler):
-    with pytest.raises(ImproperWork, match=r"the context to be the first parameter of .*, got it as '.*ctx'"):
-        declared(handler)
 
 
 def test_the_handler_stays_the_plain_function():
@@ -210,76 +221,52 @@ def annotated(annotation, name="c"):
     return handler
 
 
+async def with_context(ctx, a): ...
+def by_name(context: Context, a: int): ...
+def by_path(c: django_ayework.Context): ...
+def quoted(c: "Context"): ...  # noqa: UP037  # twice a string
+
+
+NAMES = ("Context", "django_ayework.Context", "ayework.Context", "'Context'", "'django_ayework.Context'")
+OTHERS = [int, "int", "MyContext", "Contextual", "Context_", None, "", textwrap]
+
+
 @pytest.mark.parametrize(
-    "annotation",
+    ("handler", "expected"),
     [
-        Context,
-        "Context",
-        "'Context'",
-        "django_ayework.Context",
-        "'django_ayework.Context'",
-        "ayework.Context",
+        *((annotated(annotation), True) for annotation in (Context, *NAMES)),
+        *((handler, True) for handler in (by_name, by_path, quoted, with_context)),
+        *((handler, True) for handler in (lambda ctx: None, lambda ctx, a: None, lambda ctx=None: None)),
+        *((annotated(annotation), False) for annotation in OTHERS),
+        *((handler, False) for handler in (lambda: None, lambda a, b: None, lambda context: None)),
+        (lambda **inputs: None, False),
     ],
 )
-def test_a_first_parameter_annotated_context_is_the_context(annotation):
-    assert takes_context(annotated(annotation))
+def test_a_first_parameter_is_the_context_by_its_annotation_or_the_name_ctx(handler, expected):
+    assert takes_context(handler) is expected
 
 
-def test_a_postponed_annotation_is_recognised():
-    def by_name(context: Context, a: int): ...
-    def by_path(c: django_ayework.Context): ...
-    def quoted(c: "Context"): ...  # noqa: UP037  # twice a string
-
-    assert all(map(takes_context, (by_name, by_path, quoted)))
-
-
-@pytest.mark.parametrize(
-    "annotation", [int, "int", "MyContext", "Contextual", "Context_", None, "", textwrap]
-)
-def test_other_annotations_are_inputs(annotation):
-    assert not takes_context(annotated(annotation))
+def test_an_annotation_is_recognised_beside_unknown_names():
+    namespace = {}
+    source = "from __future__ import annotations\ndef handler(c: Context, order: shop.models.Order): ..."
+    exec(source, namespace)
+    assert takes_context(namespace["handler"])
 
 
 async def with_context(ctx, a): ...
 
 
-@pytest.mark.parametrize(
-    "handler", [lambda ctx: None, lambda ctx, a: None, lambda ctx=None: None, with_context]
-)
-def test_a_first_parameter_named_ctx_is_the_context(handler):
-    assert takes_context(handler)
+def registered(module="shop.works", qualname="pack", name="tests.pack"):
+    """Declare a function of this module and name."""
 
-
-@pytest.mark.parametrize(
-    "handler", [lambda: None, lambda a, b: None, lambda context: None, lambda **inputs: None]
-)
-def test_handlers_without_a_context(handler):
-    assert not takes_context(handler)
-
-
-def test_an_annotation_of_unknown_names_is_recognised():
-    namespace = {}
-    source = """
-        from __future__ import annotations
-        def handler(c: Context, order: shop.models.Order): ...
-    """
-    exec(textwrap.dedent(source), namespace)
-    assert takes_context(namespace["handler"])
-
-
-def handler_of(module="shop.works", qualname="pack"):
     def handler(): ...
 
     handler.__module__, handler.__qualname__ = module, qualname
-    return handler
-
-
-def registered(handler, name="tests.pack"):
     return work(name=name)(handler)
 
 
 def test_a_declared_type_is_found_by_its_name():
-    pack = registered(handler_of())
+    pack = registered()
     assert registry.get("tests.pack") is registry.find("tests.pack") is pack
     assert pack in list(registry)
     assert registry.names() == sorted(registry.names())
@@ -292,7 +279,7 @@ def test_a_declared_type_is_found_by_its_name():
 def test_an_unknown_name_is_refused_with_the_nearest_one_and_the_likely_cause():
     own = Registry()
     own.register(registry.get("shop.add"))
-    own.register(registered(handler_of("depot.tasks")))
+    own.register(registered("depot.tasks"))
     with pytest.raises(UnknownWorkType) as refusal:
         own.get("shop.ad")
 
@@ -315,8 +302,8 @@ def test_an_unknown_name_suggests_nothing_without_a_near_one():
     ("module", "qualname"), [("shop.works", "pack_again"), ("depot.works", "pack")], ids=["name", "module"]
 )
 def test_two_handlers_of_one_name_are_remembered_and_the_later_one_counts(module, qualname):
-    registered(handler_of())
-    second = registered(handler_of(module, qualname))
+    registered()
+    second = registered(module, qualname)
     assert registry.clashes == {"tests.pack": ("shop.works.pack", f"{module}.{qualname}")}
     assert registry.get("tests.pack") is second
     registry.unregister("tests.pack")
@@ -326,15 +313,15 @@ def test_two_handlers_of_one_name_are_remembered_and_the_later_one_counts(module
 
 
 def test_the_same_function_after_a_reload_replaces_itself_silently():
-    registered(handler_of())
-    reloaded = registered(handler_of())
+    registered()
+    reloaded = registered()
     assert registry.get("tests.pack") is reloaded
     assert registry.clashes == {}
 
 
 def test_types_may_be_declared_while_others_are_looked_at():
     own = Registry()
-    own.register(registered(handler_of()))
+    own.register(registered())
     for work_type in own:
-        own.register(registered(handler_of(qualname=f"{work_type.origin}_more"), name="tests.more"))
+        own.register(registered(qualname=f"{work_type.origin}_more", name="tests.more"))
     assert own.names() == ["tests.more", "tests.pack"]

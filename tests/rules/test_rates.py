@@ -32,11 +32,6 @@ def moments_of(gaps: list[timedelta]) -> list[datetime]:
     return list(accumulate(gaps, initial=NOON))[1:]
 
 
-def hits(rate, *milliseconds):
-    """Which hits at these moments are allowed."""
-    return [bool(rate.hit(after(moment))) for moment in milliseconds]
-
-
 RATES = [FixedWindow, SlidingWindow, TokenBucket]
 rates = st.sampled_from(RATES)
 of_every_kind = pytest.mark.parametrize("kind", RATES)
@@ -159,16 +154,37 @@ def test_verdicts_and_rates_are_values_with_names():
         algorithm_named("tokens")
 
 
-def test_a_fixed_window_begins_with_its_first_hit_and_ends_after_its_length():
-    rate = FixedWindow(3, 1)
-    assert hits(rate, 0, 400, 999, 999.9) == [True, True, True, False]
-    assert rate.hit(after(1001)) == Allowed()
-    rate = FixedWindow(1, 1)
-    rate.hit(after(700))
-    assert rate.hit(after(1000)) == Denied(0.7)
-    assert rate.hit(after(1699.999)) == Denied(0.000001)
-    assert rate.hit(after(1700)) == Allowed()
-    assert rate.hit(after(1700)) == Denied(1.0)
+OK, TICK = None, 0.000001
+#: A rate, the milliseconds of hits, and for each the seconds to wait, or that it is allowed.
+EXAMPLES = {
+    "fixed, three hits": (FixedWindow(3, 1), [0, 400, 999, 999.9, 1001], [OK, OK, OK, 0.0001, OK]),
+    "fixed, from its first hit": (
+        *(FixedWindow(1, 1), [700, 1000, 1699.999, 1700, 1700]),
+        [OK, 0.7, TICK, OK, 1.0],
+    ),
+    # At 1 010 milliseconds 10 · 0.99 + 0 + 1 are more than 10.
+    "sliding, fading out": (
+        *(SlidingWindow(10, 1), [*range(500, 510), 510, 1010, 1990]),
+        [*[OK] * 10, 0.59, 0.09, OK],
+    ),
+    "sliding, after a pause": (SlidingWindow(3, 1), [*[0] * 3, *[2000] * 4], [*[OK] * 6, 1.333334]),
+    "sliding, half on": (SlidingWindow(2, 1), [*[0] * 11, 1499.999, 1500], [OK, OK, *[1.5] * 9, TICK, OK]),
+    # A full window before lasts through the next one.
+    "sliding, aligned": (SlidingWindow(1, 60), [59_000, 60_000, 120_000], [OK, 60.0, OK]),
+    "bucket of five": (TokenBucket(5, 1), [*[0] * 7, 200, 200], [*[OK] * 5, 0.2, 0.2, OK, 0.2]),
+    "bucket, rounded up": (
+        *(TokenBucket(3, 1), [*[0] * 4, 333.333, 333.334]),
+        [*[OK] * 3, 0.333334, TICK, OK],
+    ),
+    "bucket, clock stepping back": (TokenBucket(2, 1), [0, -3_600_000, 0], [OK, OK, 0.5]),
+}
+
+
+@pytest.mark.parametrize(("rate", "moments", "waits"), EXAMPLES.values(), ids=EXAMPLES)
+def test_rates_by_example(rate, moments, waits):
+    assert [rate.hit(after(moment)) for moment in moments] == [
+        Allowed() if wait is OK else Denied(wait) for wait in waits
+    ]
 
 
 @cases
@@ -182,29 +198,6 @@ def test_a_fixed_window_allows_a_hit_exactly_while_it_has_room(limit, window, ga
         assert bool(rate.hit(moment)) == allowed
 
 
-def test_a_full_sliding_window_fades_out_in_the_next():
-    rate = SlidingWindow(10, 1)
-    assert all(hits(rate, *range(500, 510)))
-    assert hits(rate, 510, 1010, 1990) == [False, False, True]  # 10 · 0.99 + 0 + 1 > 10
-    rate = SlidingWindow(3, 1)
-    assert hits(rate, 0, 0, 0, 2000, 2000, 2000, 2000) == [True] * 6 + [False]
-
-
-def test_of_ten_hits_at_once_two_count_and_the_next_is_allowed_half_a_window_on():
-    rate = SlidingWindow(2, 1)
-    assert hits(rate, *[0] * 10) == [True] * 2 + [False] * 8
-    assert rate.hit(after(0)) == Denied(1.5)
-    assert rate.hit(after(1499.999)) == Denied(0.000001)
-    assert rate.hit(after(1500)) == Allowed()
-
-
-def test_sliding_windows_are_aligned_to_their_length():
-    rate = SlidingWindow(1, 60)
-    assert rate.hit(after(59_000))
-    assert rate.hit(after(60_000)) == Denied(60.0)  # a full window before lasts through this one
-    assert rate.hit(after(120_000)) == Allowed()
-
-
 @cases
 def test_a_hit_is_allowed_exactly_if_the_formula_says_so(limit, window, gaps):
     rate, counts = SlidingWindow(limit, window), {}
@@ -215,29 +208,6 @@ def test_a_hit_is_allowed_exactly_if_the_formula_says_so(limit, window, gaps):
         allowed = faded + counts.get(index, 0) + 1 <= limit
         counts[index] = counts.get(index, 0) + allowed
         assert bool(rate.hit(moment)) == allowed
-
-
-def test_a_bucket_of_five_a_second_gives_five_and_then_one_every_fifth_of_it():
-    rate = TokenBucket(5, 1)
-    assert hits(rate, *[0] * 6) == [True] * 5 + [False]
-    assert rate.hit(after(0)) == Denied(0.2)
-    assert rate.hit(after(200)) == Allowed()
-    assert rate.hit(after(200)) == Denied(0.2)
-
-
-def test_the_wait_is_rounded_up_to_the_next_microsecond():
-    rate = TokenBucket(3, 1)
-    assert all(hits(rate, 0, 0, 0))
-    assert rate.hit(after(0)) == Denied(0.333334)
-    assert rate.hit(after(333.333)) == Denied(0.000001)
-    assert rate.hit(after(333.334)) == Allowed()
-
-
-def test_tokens_that_are_there_can_be_had_though_the_clock_steps_back():
-    rate = TokenBucket(2, 1)
-    rate.hit(after(0))
-    assert rate.hit(after(-3_600_000)) == Allowed()
-    assert rate.hit(after(0)) == Denied(0.5)
 
 
 @cases

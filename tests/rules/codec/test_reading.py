@@ -39,12 +39,13 @@ MALFORMED = {
     ],
 }
 TAGS = (*MALFORMED, "future")
-patient = settings(deadline=None, max_examples=300)
+patient = settings(deadline=None, max_examples=200)
 
 
 def unreadable(text):
     with pytest.raises(NotDecodable) as caught:
         decode(text)
+    assert isinstance(caught.value, ValueError) and isinstance(caught.value, AyeworkError)
     return str(caught.value)
 
 
@@ -77,12 +78,6 @@ def test_blanks_around_a_text_do_not_matter(blank):
 )
 def test_the_message_quotes_what_came(text, message):
     assert unreadable(text) == message
-
-
-def test_the_error_is_a_value_error():
-    with pytest.raises(ValueError) as caught:
-        decode("?")
-    assert isinstance(caught.value, AyeworkError)
 
 
 @pytest.mark.parametrize("value", [None, b"1", 5, ["1"]])
@@ -144,14 +139,6 @@ def test_any_text_is_read_or_refused(text):
 
 
 @patient
-@given(json_values)
-@example({TAG: [], "value": 1})
-@example({TAG: {TAG: "str", "value": ["dec", "imal"]}, "value": "x"})
-def test_any_json_is_read_or_refused(value):
-    read_or_refused(json.dumps(value))
-
-
-@patient
 @given(values.map(encode), st.data())
 def test_damaged_text_is_read_or_refused(text, data):
     start = data.draw(st.integers(0, len(text)))
@@ -161,9 +148,10 @@ def test_damaged_text_is_read_or_refused(text, data):
 
 @patient
 @given(json_values)
+@example({TAG: [], "value": 1})
 @example({TAG: "future", "value": {TAG: "int", "value": "0x1"}})
 @example({TAG: {TAG: "str", "value": ["dec", "imal"]}, "value": "1"})
-def test_what_can_be_read_can_be_written_and_read_again(value):
+def test_any_json_is_refused_or_can_be_read_written_and_read_again(value):
     read = read_or_refused(json.dumps(value))
     try:
         again = encode(read)

@@ -113,6 +113,7 @@ PLAIN = "; pass plain data, or describe its class in a CustomType"
         (Product(), "Product (a model instance)", MODEL),
         (SimpleLazyObject(Product), "SimpleLazyObject (a model instance)", MODEL),
         (SimpleLazyObject(lambda: 1 / 0), "SimpleLazyObject", PLAIN),
+        (SimpleLazyObject(lambda: "tea"), "SimpleLazyObject (an iterable)", "; pass list(…) of it"),
         (Products(), "Products (a queryset)", "; pass a list of primary keys and load them in the handler"),
         (Product, "type (a class)", "; pass its dotted name"),
         (Colour.RED, "Colour (an enum member)", "; pass its .value"),
@@ -127,7 +128,7 @@ PLAIN = "; pass plain data, or describe its class in a CustomType"
         (1j, "complex", PLAIN),
         (Moody(), "Moody", PLAIN),
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_the_message_names_a_remedy(value, got, remedy):
     assert str(refused(value)) == f"expected a value that can be stored, got: {got} at input{remedy}"
@@ -137,15 +138,6 @@ def test_an_awaitable_is_refused():
     waiting = coroutine()
     assert "coroutine (an awaitable) at input; await it first" in str(refused(waiting))
     waiting.close()
-
-
-def test_the_refusal_is_a_type_error_that_carries_the_path():
-    error = refused([object()], "order")
-    assert isinstance(error, TypeError)
-    assert isinstance(error, AyeworkError)
-    assert error.path == "order[0]"
-    assert error.__cause__ is None
-    assert error.__suppress_context__
 
 
 BAD = object()
@@ -173,7 +165,8 @@ BAD = object()
 )
 def test_the_path_leads_to_the_unsupported_value(value, path):
     error = refused(value, "order")
-    assert error.path == path
+    assert isinstance(error, TypeError) and isinstance(error, AyeworkError)
+    assert (error.path, error.__cause__, error.__suppress_context__) == (path, None, True)
     assert f" at {path}; " in str(error)
     with pytest.raises(NotEncodable, match=r" at value\[0\]; "):
         encode([BAD])
@@ -301,6 +294,14 @@ def test_subclasses_follow_the_rules_of_their_class():
     codec = RichJSON([PATH])
     assert codec.encode(Path("/srv")) == '{"$ayework":"path","value":"/srv"}'
     assert codec.decode(codec.encode([Path("/srv")])) == [Path("/srv")]
+
+
+def test_an_unreadable_view_is_refused_with_its_cause():
+    view = memoryview(b"tea")
+    view.release()
+    error = refused([view])
+    assert "written as bytes, got: memoryview (ValueError: " in str(error)
+    assert (error.path, type(error.__cause__)) == ("input[0]", ValueError)
 
 
 def test_a_custom_type_may_replace_a_rich_one_but_old_text_stays_readable():

@@ -12,13 +12,13 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.utils.functional import SimpleLazyObject, lazy
+from django.utils.functional import lazy
 from django.utils.safestring import mark_safe
 from hypothesis import example, given, settings
 
 from django_ayework.errors import NotDecodable, NotEncodable
 from django_ayework.rules.codec import Codec, RichJSON, decode, encode, richjson
-from tests.rules.codec.values import TAG, fingerprint, nasty_text, values
+from tests.rules.codec.values import TAG, fingerprint, values
 
 patient = settings(deadline=None)
 PARIS = ZoneInfo("Europe/Paris")
@@ -111,47 +111,21 @@ class Shouting(str):
 @example({"$ayework": "decimal", "value": "1"})
 @example({"a": [{"$ayework": "decimal", "value": "1"}]})
 @example({1: {"$ayework": 1}})
-@example({"\ud800\udc00": 1})
+@example({"\ud800\udc00": 1, "\ud83d\ude00 is not": "\U0001f600"})
 @example([True, 1, 1.0, -0.0])
-def test_every_supported_value_comes_back_as_it_was(value):
-    assert fingerprint(decode(encode(value))) == fingerprint(value)
-
-
-@patient
-@given(values)
 @example("\x00")
 @example(["\ud800", "é", "\x00"])
-def test_the_text_is_json_without_nul_that_utf8_can_express(value):
-    text = encode(value)
-    text.encode()
-    assert "\x00" not in text
-    json.loads(text)
-
-
-@patient
-@given(values)
-def test_what_was_read_is_written_the_same(value):
-    text = encode(value)
-    assert encode(decode(text)) == text
-
-
-@patient
-@given(values)
 @example({"a": 1, "b": "tea"})
-@example({"\ud800\udc00": None})
-def test_the_short_cut_writes_what_the_walk_writes(value):
-    with pytest.MonkeyPatch.context() as patch:
+def test_every_supported_value_comes_back_as_it_was_from_json_without_nul(value):
+    text = encode(value)
+    read = decode(text)
+    assert fingerprint(read) == fingerprint(value)
+    assert encode(read) == text
+    assert "\x00" not in text
+    json.loads(text.encode())
+    with pytest.MonkeyPatch.context() as patch:  # the short cut writes what the walk writes
         patch.setattr(richjson, "is_plain", lambda value: False)
-        walked = encode(value)
-    assert encode(value) == walked
-
-
-@given(nasty_text)
-@example("\ud800\udc00")
-@example("\ud83d\ude00 is not \U0001f600")
-def test_any_text_comes_back(text):
-    assert decode(encode(text)) == text
-    assert decode(encode({text: text})) == {text: text}
+        assert encode(value) == text
 
 
 @pytest.mark.parametrize(
@@ -182,13 +156,43 @@ def test_any_text_comes_back(text):
         ((2**53,), f'{{"$ayework":"tuple","value":[{stored("int", "0x20000000000000")}]}}'),
         (UUID(int=1), stored("uuid", "00000000-0000-0000-0000-000000000001")),
         (date(2026, 5, 1), stored("date", "2026-05-01")),
+        *((float(text), stored("float", text)) for text in ("nan", "inf", "-inf")),
+        *(
+            (Decimal(text), stored("decimal", text))
+            for text in ("1.50", "-0", "1E+400", "NaN", "-sNaN7", "Infinity", "-Infinity", "0E-9")
+        ),
         (timedelta(days=1, hours=1), '{"$ayework":"timedelta","value":[1,3600,0]}'),
+        (timedelta(microseconds=-1), '{"$ayework":"timedelta","value":[-1,86399,999999]}'),
+        (timedelta.min, '{"$ayework":"timedelta","value":[-999999999,0,0]}'),
+        (timedelta.max, '{"$ayework":"timedelta","value":[999999999,86399,999999]}'),
         (time(9, 30), stored("time", "09:30:00")),
         (time(9, 30, tzinfo=UTC), stored("time", "09:30:00+00:00")),
         (time(9, 30, tzinfo=ODD), stored("time", "09:30:00+05:53:28.000001")),
         (time(9, 30, tzinfo=BARELY_WEST), stored("time", "09:30:00-00:00:00.000001")),
         (time(9, 30, tzinfo=PARIS, fold=1), stored("time", "09:30:00[Europe/Paris][_fold=1]")),
         (time(9, 30, tzinfo=ZoneInfo("UTC")), stored("time", "09:30:00+00:00[UTC]")),
+        (MAY, stored("datetime", "2026-05-01T09:00:00")),
+        (
+            MAY.replace(microsecond=1, tzinfo=UTC),
+            stored("datetime", "2026-05-01T09:00:00.000001+00:00"),
+        ),
+        (MAY.replace(tzinfo=ODD), stored("datetime", "2026-05-01T09:00:00+05:53:28.000001")),
+        (MAY.replace(tzinfo=ZoneInfo("UTC")), stored("datetime", "2026-05-01T09:00:00+00:00[UTC]")),
+        (MAY.replace(tzinfo=PARIS), stored("datetime", "2026-05-01T09:00:00+02:00[Europe/Paris]")),
+        # The hour that comes twice.
+        (AUTUMN, stored("datetime", "2026-10-25T02:30:00+02:00[Europe/Paris]")),
+        (AUTUMN.replace(fold=1), stored("datetime", "2026-10-25T02:30:00+01:00[Europe/Paris][_fold=1]")),
+        # The hour that never comes.
+        (SPRING, stored("datetime", "2026-03-29T02:30:00+01:00[Europe/Paris]")),
+        (SPRING.replace(fold=1), stored("datetime", "2026-03-29T02:30:00+02:00[Europe/Paris][_fold=1]")),
+        (MAY.replace(fold=1), stored("datetime", "2026-05-01T09:00:00[_fold=1]")),
+        # An offset nobody has.
+        (MAY.replace(tzinfo=BARELY_WEST), stored("datetime", "2026-05-01T09:00:00-00:00:00.000001")),
+        (datetime.min, stored("datetime", "0001-01-01T00:00:00")),
+        (
+            datetime.max.replace(tzinfo=PARIS),
+            stored("datetime", "9999-12-31T23:59:59.999999+01:00[Europe/Paris]"),
+        ),
     ],
 )
 def test_the_stored_form(value, text):
@@ -221,18 +225,6 @@ def test_a_codec_has_two_methods():
     assert not isinstance(json, Codec)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
-def test_floats_that_json_lacks_are_tagged(text):
-    assert encode(float(text)) == f'{{"$ayework":"float","value":"{text}"}}'
-    assert repr(decode(encode(float(text)))) == text
-
-
-@pytest.mark.parametrize("text", ["1.50", "-0", "1E+400", "NaN", "-sNaN7", "Infinity", "-Infinity", "0E-9"])
-def test_decimals_keep_every_digit(text):
-    assert encode(Decimal(text)) == f'{{"$ayework":"decimal","value":"{text}"}}'
-    assert decode(encode(Decimal(text))).as_tuple() == Decimal(text).as_tuple()
-
-
 def test_decimals_do_not_depend_on_the_context_of_the_thread():
     text = encode(Decimal("1.23456789"))
     with localcontext(Context(prec=3, traps=[])):
@@ -240,37 +232,6 @@ def test_decimals_do_not_depend_on_the_context_of_the_thread():
         with pytest.raises(NotDecodable) as caught:
             decode('{"$ayework":"decimal","value":"a lot"}')
     assert isinstance(caught.value.__cause__, InvalidOperation)
-
-
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        (MAY, "2026-05-01T09:00:00"),
-        (MAY.replace(microsecond=1, tzinfo=UTC), "2026-05-01T09:00:00.000001+00:00"),
-        (MAY.replace(tzinfo=ODD), "2026-05-01T09:00:00+05:53:28.000001"),
-        (MAY.replace(tzinfo=ZoneInfo("UTC")), "2026-05-01T09:00:00+00:00[UTC]"),
-        (MAY.replace(tzinfo=PARIS), "2026-05-01T09:00:00+02:00[Europe/Paris]"),
-        # The hour that comes twice.
-        (AUTUMN, "2026-10-25T02:30:00+02:00[Europe/Paris]"),
-        (AUTUMN.replace(fold=1), "2026-10-25T02:30:00+01:00[Europe/Paris][_fold=1]"),
-        # The hour that never comes.
-        (SPRING, "2026-03-29T02:30:00+01:00[Europe/Paris]"),
-        (SPRING.replace(fold=1), "2026-03-29T02:30:00+02:00[Europe/Paris][_fold=1]"),
-        (MAY.replace(fold=1), "2026-05-01T09:00:00[_fold=1]"),
-        # An offset nobody has.
-        (MAY.replace(tzinfo=BARELY_WEST), "2026-05-01T09:00:00-00:00:00.000001"),
-        (datetime.min, "0001-01-01T00:00:00"),
-        (datetime.max.replace(tzinfo=PARIS), "9999-12-31T23:59:59.999999+01:00[Europe/Paris]"),
-    ],
-)
-def test_datetimes_are_iso_8601_with_the_name_of_their_zone(moment, text):
-    assert encode(moment) == stored("datetime", text)
-    assert fingerprint(decode(stored("datetime", text))) == fingerprint(moment)
-
-
-@pytest.mark.parametrize("value", [timedelta.min, timedelta.max, timedelta(microseconds=-1), timedelta(0)])
-def test_durations_are_exact(value):
-    assert decode(encode(value)) == value
 
 
 def test_an_offset_that_the_zone_does_not_have_keeps_the_instant_and_a_missing_one_is_looked_up():
@@ -291,26 +252,30 @@ def test_zones_without_a_name_that_can_be_looked_up_are_kept_as_their_offset():
         assert encode(moment) == stored("datetime", "2026-05-01T09:00:00+02:00")
 
 
-@pytest.mark.parametrize(
-    "moment", [time(9, tzinfo=Nameless(None)), datetime(2026, 5, 1, tzinfo=Nameless(None))]
+NO_ZONE = (
+    "expected a time zone with a name or an offset, got: Nameless at row['at']; "
+    "use a zoneinfo.ZoneInfo or a datetime.timezone"
 )
-def test_a_zone_with_neither_name_nor_offset_is_refused(moment):
-    with pytest.raises(NotEncodable) as caught:
-        encode([moment], "opening")
-    assert str(caught.value) == (
-        "expected a time zone with a name or an offset, got: Nameless at opening[0]; "
-        "use a zoneinfo.ZoneInfo or a datetime.timezone"
-    )
+TOO_FINE = (
+    "expected a moment in whole microseconds, got: {} at row['at']; "
+    "round it, and pass None where a value is missing"
+)
 
 
-@pytest.mark.parametrize("value", [FineTimestamp(2026, 5, 1), Missing(2026, 5, 1), FineDelta(1)])
-def test_what_microseconds_cannot_hold_is_refused(value):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (time(9, tzinfo=Nameless(None)), NO_ZONE),
+        (datetime(2026, 5, 1, tzinfo=Nameless(None)), NO_ZONE),
+        (FineTimestamp(2026, 5, 1), TOO_FINE.format("FineTimestamp")),
+        (Missing(2026, 5, 1), TOO_FINE.format("Missing")),
+        (FineDelta(1), TOO_FINE.format("FineDelta")),
+    ],
+)
+def test_moments_without_an_offset_or_in_nanoseconds_are_refused(value, message):
     with pytest.raises(NotEncodable) as caught:
         encode({"at": value}, "row")
-    assert str(caught.value) == (
-        f"expected a moment in whole microseconds, got: {type(value).__name__} at row['at']; "
-        "round it, and pass None where a value is missing"
-    )
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -342,17 +307,3 @@ def test_what_microseconds_cannot_hold_is_refused(value):
 def test_subclasses_and_views_become_the_nearest_plain_type(value, plain):
     assert fingerprint(decode(encode([value]))) == fingerprint([plain])
     assert fingerprint(decode(encode(value))) == fingerprint(plain)
-
-
-def test_a_lazy_object_is_not_taken_for_its_content():
-    with pytest.raises(NotEncodable, match="got: SimpleLazyObject"):
-        encode(SimpleLazyObject(lambda: "tea"))
-
-
-def test_an_unreadable_view_is_refused_with_its_cause():
-    view = memoryview(b"tea")
-    view.release()
-    with pytest.raises(NotEncodable, match=r"written as bytes, got: memoryview \(ValueError: ") as caught:
-        encode({"photo": view}, "input")
-    assert caught.value.path == "input['photo']"
-    assert isinstance(caught.value.__cause__, ValueError)
