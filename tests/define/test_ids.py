@@ -32,41 +32,31 @@ def milliseconds(id):
     return uuid.UUID(id).int >> 80
 
 
+START = 1_700_000_000_000_000_000
+
+
 def test_an_id_is_a_uuid7_of_now():
     before = time.time_ns() // 1_000_000
     made = new_uuid7()
-
     assert uuid.UUID(made).version == 7
     assert before <= milliseconds(made) <= time.time_ns() // 1_000_000 + 1
 
 
-def test_ids_grow_while_the_clock_goes_back(clock):
-    start = 1_700_000_000_000_000_000
-    made = clock(*[start - second * 10**9 for second in range(100)])
-
+def test_ids_grow_while_the_clock_goes_back_and_follow_it_once_it_has_caught_up(clock):
+    made = clock(*[START - second * 10**9 for second in range(100)], START + 5 * 10**6)
     assert made == sorted(made)
-    assert milliseconds(made[-1]) == start // 10**6  # not a moment in the past
-
-
-def test_ids_follow_the_clock_again_once_it_has_caught_up(clock):
-    start = 1_700_000_000_000_000_000
-    made = clock(start, start - 10**9, start + 5 * 10**6)
-
-    assert milliseconds(made[-1]) == start // 10**6 + 5
+    assert milliseconds(made[-2]) == START // 10**6  # not a moment in the past
+    assert milliseconds(made[-1]) == START // 10**6 + 5
 
 
 def test_ids_made_a_microsecond_apart_sort_across_processes(clock):
-    start = 1_700_000_000_000_000_000
     # Each time, the one before is forgotten, as another process would not know it.
-    made = [clock(start + microsecond * 1000)[0] for microsecond in range(50)]
-
+    made = [clock(START + microsecond * 1000)[0] for microsecond in range(50)]
     assert made == sorted(made)
 
 
 def test_ids_made_at_one_moment_by_two_processes_differ(clock):
-    start = 1_700_000_000_000_000_000
-
-    assert clock(start) != clock(start)
+    assert clock(START) != clock(START)
 
 
 def test_ids_of_a_fork_are_its_own():

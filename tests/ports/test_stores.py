@@ -278,7 +278,7 @@ from django_ayework.ports import kv
 print("ready", flush=True)
 sys.stdin.readline()
 allowed = 0
-while not (verdict := kv.hit(TokenBucket(100, 360_000), ("key", "fleet"))) or (allowed := allowed + 1):
+while not (verdict := kv.hit(TokenBucket(40, 360_000), ("key", "fleet"))) or (allowed := allowed + 1):
     if isinstance(verdict, Denied) and verdict.retry_after:
         break
 print(allowed)
@@ -300,7 +300,7 @@ def test_processes_together_are_allowed_exactly_the_limit(process_env, store, re
         for process in processes:
             process.stdin.write("go\n")
             process.stdin.flush()
-        assert sum(int(process.communicate(timeout=PATIENCE)[0]) for process in processes) == 100
+        assert sum(int(process.communicate(timeout=PATIENCE)[0]) for process in processes) == 40
     finally:
         for process in processes:
             process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,65 +15,68 @@ from django_ayework.store.causes import causes
 from django_ayework.store.database import atomic, by_index, clock, run
 from django_ayework.store.selection import Place, selection_of
 from django_ayework.testing.factories import WorkFactory
-from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of
+from tests.store.plans import SHARE, analyse, assert_reads_through, entries_read, plans_of
 
 pytestmark = pytest.mark.django_db
 TABLE = Work._meta.db_table
 
 
-@pytest.fixture
-def many_dead(transactional_db: None) -> None:
-    """Two thousand dead works of four causes, among as many that have succeeded.
+@pytest.fixture(scope="class")
+def many_dead(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Dead works of four causes, among as many that have succeeded.
 
     MySQL and MariaDB commit when a table is analysed.
     """
-    now = clock.now()
-    rows = [
-        WorkFactory.build(
-            type="shop.add",
-            status=("dead", "success")[number % 2],
-            reason=("exhausted", "")[number % 2],
-            cause=(str(number // 2 % 4) * 16, "")[number % 2],
-            queued_at=now - timedelta(seconds=number),
-            ended_at=now - timedelta(seconds=number),
-        )
-        for number in range(4000)
-    ]
-    Work.objects.bulk_create(rows)
-    analyse(TABLE)
+    with django_db_blocker.unblock():
+        now = clock.now()
+        rows = [
+            WorkFactory.build(
+                type="shop.add",
+                status=("dead", "success")[number % 2],
+                reason=("exhausted", "")[number % 2],
+                cause=(str(number // 2 % 4) * 16, "")[number % 2],
+                queued_at=now - timedelta(seconds=number),
+                ended_at=now - timedelta(seconds=number),
+            )
+            for number in range(4000 // SHARE)
+        ]
+        Work.objects.bulk_create(rows)
+        analyse(TABLE)
+        yield
+        Work.objects.all().delete()
 
 
-def test_causes_are_found_by_their_index(many_dead: None) -> None:
-    plans = plans_of(causes)
-    assert any("ayework_cause" in plan for plan in plans), plans
-    found, are_more = causes()
-    assert [(cause.works, cause.cause) for cause in found] == [(500, str(n) * 16) for n in range(4)]
-    assert not are_more
+@pytest.mark.usefixtures("many_dead")
+class TestAmongManyDead:
+    def test_causes_are_found_by_their_index(self) -> None:
+        plans = plans_of(causes)
+        assert any("ayework_cause" in plan for plan in plans), plans
+        found, are_more = causes()
+        assert [(cause.works, cause.cause) for cause in found] == [(500 // SHARE, str(n) * 16) for n in range(4)]
+        assert not are_more
 
+    @pytest.mark.vendors("mysql")
+    def test_keys_of_causes_are_skipped_to(self) -> None:
+        from django_ayework.store.causes import KEYS_BY_GROUPS
+        from django_ayework.store.database import fetch
 
-@pytest.mark.vendors("mysql")
-def test_keys_of_causes_are_skipped_to(many_dead: None) -> None:
-    from django_ayework.store.causes import KEYS_BY_GROUPS
-    from django_ayework.store.database import fetch
+        assert entries_read(lambda: fetch(KEYS_BY_GROUPS, (201,))) < 100
 
-    assert entries_read(lambda: fetch(KEYS_BY_GROUPS, (201,))) < 100
-
-
-@pytest.mark.parametrize(
-    ("filter", "statuses", "index"),
-    [
-        ({"type": "shop.add", "reason": "exhausted", "cause": "0" * 16}, RETRYABLE, "ayework_cause"),
-        ({"status": "dead"}, RETRYABLE, "ayework_dead"),
-        ({"status": "dead", "queue": "gone"}, RETRYABLE, "ayework_"),
-        ({"queue": "gone"}, frozenset(Status), "ayework_queued"),
-    ],
-)
-def test_a_page_is_read_along_an_index(many_dead: None, filter: Any, statuses: Any, index: str) -> None:
-    if connection.vendor == "sqlite" and index == "ayework_queued":
-        pytest.skip("SQLite reads a table this small as it likes")
-    chosen = selection_of(filter, statuses, clock.now())
-    after = Place(clock.now() - timedelta(seconds=3000), "")
-    assert_reads_through(index, plans_of(lambda: chosen.page(after, 25)))
+    @pytest.mark.parametrize(
+        ("filter", "statuses", "index"),
+        [
+            ({"type": "shop.add", "reason": "exhausted", "cause": "0" * 16}, RETRYABLE, "ayework_cause"),
+            ({"status": "dead"}, RETRYABLE, "ayework_dead"),
+            ({"status": "dead", "queue": "gone"}, RETRYABLE, "ayework_"),
+            ({"queue": "gone"}, frozenset(Status), "ayework_queued"),
+        ],
+    )
+    def test_a_page_is_read_along_an_index(self, filter: Any, statuses: Any, index: str) -> None:
+        if connection.vendor == "sqlite" and index == "ayework_queued":
+            pytest.skip("SQLite reads a table this small as it likes")
+        chosen = selection_of(filter, statuses, clock.now())
+        after = Place(clock.now() - timedelta(seconds=3000 // SHARE), "")
+        assert_reads_through(index, plans_of(lambda: chosen.page(after, 25)))
 
 
 def test_pages_go_through_all_works_once_even_of_one_moment() -> None:
@@ -80,19 +84,15 @@ def test_pages_go_through_all_works_once_even_of_one_moment() -> None:
     for number in range(30):
         WorkFactory(id=f"w{number:02}", status="dead", ended_at=now - timedelta(seconds=number // 10))
     chosen = selection_of({"status": "dead"}, RETRYABLE, now)
-    seen: list[str] = []
     page = chosen.page(None, 7)
-    seen += page.ids
+    seen = page.ids
     while page.next is not None:
         page = chosen.page(page.next, 7)
-        seen += page.ids
-    assert len(seen) == 30
-    assert sorted(seen) == sorted(set(seen))
-    assert seen[0] == "w20"
+        seen = [*seen, *page.ids]
+    assert (len(seen), len(set(seen)), seen[0]) == (30, 30, "w20")
 
 
 @pytest.mark.vendors("postgresql")
-@pytest.mark.django_db
 def test_a_transaction_that_is_open_keeps_its_own_settings() -> None:
     with atomic():
         run("SET LOCAL enable_seqscan = off")

@@ -18,7 +18,7 @@ from django_ayework.store.rows import find_row
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add
 from tests.races.holding import transaction_elsewhere
-from tests.store.plans import entries_read, plans_of, scans_table
+from tests.store.plans import entries_read, make_works, plans_of, scans_table
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
 MANY = 300
@@ -159,7 +159,7 @@ def test_delivered_works_are_found_by_their_ids():
     if connection.vendor == "postgresql":  # as in the sessions of workers
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = off")
-    ids = [work.id for work in WorkFactory.create_batch(400)[:20]]
+    ids = [work.id for work in make_works(400)[:20]]
     given = (ids, ["default"], ["shop.add"], "w", clock.now(), clock.now())
     claimed = []
     if connection.vendor == "mysql":

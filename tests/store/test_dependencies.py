@@ -63,22 +63,6 @@ def test_outcomes_are_recorded_on_the_edges_of_the_waiters_and_counted():
     assert read_waiters(["other"])["other"].succeeded == 0
 
 
-def test_several_waiters_count_for_themselves():
-    watch("both", "a", "b")
-    watch("one", "b")
-    watch("none", "c")
-    ended = Outcomes({"a": Status.SUCCESS, "b": Status.DEAD}, {})
-    assert record(ended, "both", "one", "none") == {"both": (1, 1), "one": (0, 1), "none": (0, 0)}
-
-
-def test_a_work_and_the_chain_of_its_id_are_told_apart():
-    watch("of work", "a")
-    watch("of chain", "a", chain=True)
-    waiters = ["of work", "of chain"]
-    assert record(Outcomes({}, {"a": Status.DEAD}), *waiters) == {"of work": (0, 0), "of chain": (0, 1)}
-    assert record(Outcomes({"a": Status.SUCCESS}, {}), *waiters) == {"of work": (1, 0), "of chain": (0, 1)}
-
-
 @pytest.mark.parametrize(
     ("known", "now", "counts"),
     [

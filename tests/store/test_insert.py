@@ -14,13 +14,7 @@ from django_ayework.models import Work
 from django_ayework.store import insert as inserts
 from django_ayework.store.database import atomic, fetch
 from django_ayework.store.dialects import array_text
-from django_ayework.store.insert import (
-    PIECE,
-    copy,
-    insert_one,
-    insert_together,
-    insert_works,
-)
+from django_ayework.store.insert import PIECE, copy, insert_one, insert_together, insert_works
 from django_ayework.store.rows import COLUMNS, WorkRow, rows_of
 from tests.app.models import Order
 
@@ -35,29 +29,9 @@ EMPTY = (
     | {"type": "shop.add", "queue": "default", "status": "pending", "queued_at": NOON, "run_at": NOON}
 )
 #: Text that a format of its own could take for something else.
-HOSTILE = [
-    "\\N",
-    "\\.",
-    "\\",
-    "\\\\",
-    "a\tb",
-    "a\nb",
-    "a\r\nb",
-    "\x01\x08\x0b\x1f",
-    "'\"`;--",
-    "NULL",
-    "",
-    " ",
-]
-HOSTILE += [
-    "%s %(a)s {0} $1",
-    "née 日本",
-    "🦊 𝒳",
-    "\u2028\ufeff",
-    '{"a":"\\\\N\\t\\u0000"}',
-    "[[1]]",
-    "{a,b}",
-]
+HOSTILE = ["\\N", "\\.", "\\", "\\\\", "a\tb", "a\nb", "a\r\nb", "\x01\x08\x0b\x1f", "'\"`;--", "NULL"]
+HOSTILE += ["", " ", "%s %(a)s {0} $1", "née 日本", "🦊 𝒳", "\u2028\ufeff", '{"a":"\\\\N\\t\\u0000"}']
+HOSTILE += ["[[1]]", "{a,b}"]
 
 
 def row(id: str, **values: object) -> WorkRow:

@@ -44,15 +44,17 @@ from django_ayework.store.rows import GroupRow, delete_emptied, find_row, insert
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add
 from tests.store.plans import (
+    SHARE,
     analyse,
     assert_reads_in_order,
     assert_reads_through,
     entries_read,
+    make_works,
     plans_of,
     scans_table,
 )
 
-RETAINED = 200_000
+RETAINED = 200_000 // SHARE
 #: A table of numbers, by vendor.
 NUMBERS = {
     "postgresql": f"SELECT g AS n FROM generate_series(1, {RETAINED}) AS g",
@@ -64,8 +66,7 @@ NUMBERS = {
 }
 COLUMNS = (
     "type, queue, reason, priority, fairness, input, options, error, attempt, delivery, chain_index, "
-    "queued_at, run_at, "
-    "sort_key, id, status, ended_at, dedup_key, dedup_type"
+    "queued_at, run_at, sort_key, id, status, ended_at, dedup_key, dedup_type"
 )
 #: By statement: its index, the status of the works that it finds, and how it is run.
 READERS = {
@@ -86,7 +87,7 @@ SCOPES = {
 
 @pytest.fixture(scope="module")
 def crowded(django_db_setup, django_db_blocker):
-    """200 000 finished works with one dedup key, as many far-future works with a key each, 2 000 dead works.
+    """Many finished works with one dedup key, as many far-future works with a key each, and dead works.
 
     Among no dead works at all, the indexes over dead works cost the same, and the planner may take either.
     """
@@ -104,7 +105,7 @@ def crowd() -> None:
         for prefix, status, count, run_at, ended_at in (
             ("f", "success", RETAINED, now, now),
             ("s", "scheduled", RETAINED, now + timedelta(days=1), None),
-            ("d", "dead", 2_000, now, now),
+            ("d", "dead", 2_000 // SHARE, now, now),
         ):
             name = f"CONCAT('{prefix}', n)" if connection.vendor == "mysql" else f"'{prefix}' || n"
             key = "'tick'" if ended_at else name
@@ -123,19 +124,19 @@ def crowd() -> None:
 @pytest.mark.usefixtures("crowded")
 class TestPlans:
     def test_claiming_reads_pending_works_of_the_queue_in_order(self):
-        WorkFactory.create_batch(20)
+        make_works(20)
         plans = plans_of(lambda: claims.claim("default", {"shop.add": 5}, 5, "w", clock.now(), clock.now()))
         assert_reads_in_order("ayework_lane", plans)
         caps = dict.fromkeys(["shop.add", "shop.pay", "shop.pack"], 5)
         for type in caps:
-            WorkFactory.create_batch(20, type=type)
+            make_works(20, type=type)
         plans = plans_of(lambda: claims.claim("default", caps, 5, "w", clock.now(), clock.now()))
         assert_reads_through("ayework_lane", plans)
 
     def test_the_sweep_reads_each_page_of_blocked_works_in_order(self):
         soon = clock.now() + timedelta(days=1)
-        WorkFactory.create_batch(200, status="blocked")
-        WorkFactory.create_batch(200, status="blocked", deadline=soon)
+        make_works(200, status="blocked")
+        make_works(200, status="blocked", deadline=soon)
         analyse("django_ayework_work")
         for place in (Place(None, ""), Place(None, "w"), Place(soon, "w")):
             plans = plans_of(lambda place=place: blocked_after(place, 5))
@@ -143,14 +144,14 @@ class TestPlans:
 
     @pytest.mark.parametrize(("index", "status", "act"), READERS.values(), ids=READERS)
     def test_a_reader_has_an_index(self, index, status, act):
-        WorkFactory.create_batch(3, status=status)
+        make_works(3, status=status)
         with atomic():
             assert_reads_through(index, plans_of(act))
 
     @pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES)
     def test_reclaiming_and_polling_read_lapsed_leases(self, scope):
         past = clock.now() - timedelta(minutes=1)
-        WorkFactory.create_batch(3, status="running", worker="w", leased_until=past)
+        make_works(3, status="running", worker="w", leased_until=past)
         types = ("shop.add",) if scope else ("shop.add", "shop.pay")
         given = (clock.now(), 100, ("x", "y"), types, past)
         with atomic():
@@ -160,12 +161,12 @@ class TestPlans:
             assert_reads_through("ayework_lapsed", plans_of(lambda: poll(clock.now(), scope)))
 
     def test_renewing_reads_the_works_held(self):
-        held = {work.id: 0 for work in WorkFactory.create_batch(40, status="running", worker="w")}
+        held = {work.id: 0 for work in make_works(40, status="running", worker="w")}
         plans = plans_of(lambda: renew(held, "w", clock.now()))
         assert not any(scans_table(plan) for plan in plans), plans
 
     def test_a_success_writes_the_works_held(self):
-        works = WorkFactory.create_batch(40, status="running", worker="w")
+        works = make_works(40, status="running", worker="w")
         won = [transitions.Won(work.id, 0, f'"{work.id}"') for work in works]
         [plan] = plans_of(lambda: transitions.succeed(won, "w", clock.now()))
         assert not scans_table(plan), plan
@@ -181,13 +182,13 @@ class TestPlans:
         ids=["poll", "claim", "types that have ended"],
     )
     def test_a_statement_goes_through_few_entries(self, act, bound):
-        WorkFactory.create_batch(400 if bound == 40 else 20)
+        make_works(400 if bound == 40 else 20)
         assert entries_read(act) < bound
 
     @pytest.mark.parametrize("find", [lambda: lanes_behind("", 50), lambda: lanes_of(["mail", "fax"])])
     def test_lanes_are_found_in_their_index(self, find):
         for queue, type in product(("default", "fax", "mail"), ("shop.add", "shop.pay")):
-            WorkFactory.create_batch(20, queue=queue, type=type)
+            make_works(20, queue=queue, type=type)
         plans = plans_of(find)
         assert not any(scans_table(plan) for plan in plans), plans
         if connection.vendor != "mysql":
@@ -198,7 +199,7 @@ class TestPlans:
     @pytest.mark.vendors("mysql")
     def test_lanes_are_found_by_a_bounded_number_of_entries_however_many_works_they_have(self):
         for queue, type in product(("fax", "mail"), ("shop.add", "shop.pay")):
-            WorkFactory.create_batch(400, queue=queue, type=type)
+            make_works(400, queue=queue, type=type)
         assert entries_read(lambda: lanes_of(["mail"])) < 50
         assert entries_read(lambda: lanes_behind("", 1)) < 4 * lanes.ENTRIES
 
@@ -206,7 +207,7 @@ class TestPlans:
     def test_lanes_are_found_by_an_entry_each_however_many_works_they_have(self):
         """The server counts what a scan of an index returned."""
         for queue, type in product(("fax", "mail"), ("shop.add", "shop.pay")):
-            WorkFactory.create_batch(400, queue=queue, type=type)
+            make_works(400, queue=queue, type=type)
         analyse("django_ayework_work")
         with connection.cursor() as cursor:
             cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS) {lanes.LANES_BEHIND}", ("", 50))
@@ -218,7 +219,7 @@ class TestPlans:
     @pytest.mark.parametrize("number", [1, 9])
     def test_a_new_work_finds_its_turn_by_an_entry_of_two_indexes_however_many_wait(self, label, number):
         let_thousands_wait("flood")
-        WorkFactory.create_batch(60)
+        make_works(60)
         requests = [add(a=1, b=n) for n in range(number)]
         plans = plans_of(lambda: enqueue_many(requests, fairness=label))
         assert_finds_turns(plans)
@@ -229,7 +230,7 @@ class TestPlans:
 
     def test_works_of_many_labels_find_their_turns_by_an_entry_of_two_indexes_each(self):
         let_thousands_wait("flood")
-        WorkFactory.create_batch(60)
+        make_works(60)
         labels = ("flood", "another", "third")
         places = {label: TurnPlace("default", "shop.add", 0, label) for label in labels}
         assert_finds_turns(plans_of(lambda: turns_of(places, clock.now())))
@@ -241,7 +242,7 @@ class TestPlans:
     def test_pruning_one_type_reads_ended_works_of_that_type_alone(self):
         before = clock.now() + timedelta(minutes=1)
         for count, ended_at in ((20, clock.now()), (200, before + timedelta(hours=1))):
-            WorkFactory.create_batch(count, type="shop.tick", status="success", ended_at=ended_at)
+            make_works(count, type="shop.tick", status="success", ended_at=ended_at)
         plans = plans_of(lambda: deletion.delete_ended("success", "shop.tick", before, 100))
         assert_reads_in_order("ayework_ended", plans[:1])
         assert Work.objects.filter(type="shop.tick").count() == 200
@@ -260,7 +261,7 @@ class TestPlans:
         assert_reads_through(index, plans_of(lambda: backlog.depths_at(Status.SCHEDULED, 100)))
 
     def test_the_overview_reads_works_through_indexes(self):
-        WorkFactory.create_batch(30, type="shop.tick")
+        make_works(30, type="shop.tick")
         WorkFactory(status="running", leased_until=clock.now())
         long_ago = clock.now() - timedelta(days=400)
         for index, act in {
@@ -277,7 +278,7 @@ class TestPlans:
             assert not any(map(scans_table, plans_of(lambda status=status: backlog.depths_at(status, 10))))
 
     def test_the_overview_reads_so_many_entries_of_each_lane(self):
-        WorkFactory.create_batch(30, type="shop.tick")
+        make_works(30, type="shop.tick")
         [depth] = backlog.pending_depths([Lane("default", "shop.tick")], 10)
         assert depth.works == 10
         if connection.vendor == "mysql":
@@ -285,7 +286,7 @@ class TestPlans:
             assert entries_read(lambda: backlog.pending_depths(lanes, 10)) < 60
 
     def test_works_ahead_are_the_beginning_of_their_lane(self):
-        last = WorkFactory.create_batch(20)[-1]
+        last = make_works(20)[-1]
         row = find_row(last.id)
         plans = plans_of(lambda: works_ahead(row, ["shop.add"], 1000))
         assert_reads_in_order("ayework_lane", plans)
@@ -307,7 +308,7 @@ class TestPlans:
 
     def test_looking_for_a_unit_passes_over_all_works_of_it_that_have_ended(self):
         now = clock.now()
-        WorkFactory.create_batch(40, status="success", unit="order-7", ended_at=now)
+        make_works(40, status="success", unit="order-7", ended_at=now)
         current = WorkFactory(unit="order-7").id
         pairs = [("shop.add", "order-7")]
         assert_reads_through("ayework_unit", plans_of(lambda: find_live_units(pairs)))
@@ -360,11 +361,11 @@ def assert_finds_turns(plans: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def stopped_workers(django_db_setup, django_db_blocker):
-    """A table with 5 000 workers that have stopped; emptied afterwards."""
+    """A table with many workers that have stopped; emptied afterwards."""
     now = clock.now()
     common = {"host": "h", "pid": 1, "concurrency": 8, "started_at": now, "seen_at": now, "stopped_at": now}
     with django_db_blocker.unblock():
-        WorkerProcess.objects.bulk_create(WorkerProcess(id=f"w{n}", **common) for n in range(5_000))
+        WorkerProcess.objects.bulk_create(WorkerProcess(id=f"w{n}", **common) for n in range(5_000 // SHARE))
         analyse("django_ayework_workerprocess")
         yield
         WorkerProcess.objects.all().delete()
@@ -380,7 +381,7 @@ def test_finding_workers_reads_those_that_have_not_stopped():
     assert len(found) == 3
 
 
-GATES, EACH = 20_000, 2
+GATES, EACH = 20_000 // SHARE, 2
 WAITERS, EDGES, GROUPS = (model._meta.db_table for model in (Waiter, Edge, Group))
 OUTCOMES = Outcomes({f"w{gate}-{place}": Status.SUCCESS for gate in (3, 4) for place in range(EACH)}, {})
 

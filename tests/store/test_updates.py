@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from django_ayework.models import Work
@@ -11,7 +9,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.bulk import Update, update_of, update_rows
 from django_ayework.store.database import clock
-from django_ayework.store.rows import GroupRow, find_row
+from django_ayework.store.rows import find_row
 from django_ayework.store.transitions import Won
 from django_ayework.testing.factories import WorkFactory
 
@@ -90,12 +88,3 @@ def test_large_texts_go_in_several_statements():
     texts = {work.id: f"{n:02}".ljust(900_000, "x") for n, work in enumerate(works)}
     update_rows(Work, {id: {"result": text} for id, text in texts.items()})
     assert all(Work.objects.get(id=id).result == text for id, text in texts.items())
-
-
-def test_a_group_is_done_when_its_last_member_ends_and_not_before_or_again():
-    now = clock.now()
-    assert GroupRow("g", open=2).adding(-1, 0, 0, now).done_at is None
-    assert GroupRow("g", open=1).adding(-1, 0, 0, now).done_at == now
-    earlier = now - timedelta(hours=1)
-    assert GroupRow("g", open=0, done_at=earlier).adding(0, -1, 0, now).done_at == earlier
-    assert GroupRow("g", open=0, done_at=earlier).adding(1, 1, 0, now).done_at is None

@@ -25,7 +25,7 @@ from django_ayework.store.receivers import (
 )
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.clocks import Clock, put_in_place
-from tests.store.plans import explained
+from tests.store.plans import explained, make_works
 
 
 class ThreadClock(Clock):
@@ -107,7 +107,7 @@ class TestArrivals:
         assert watch.receive(1.0) == []
 
     def test_beside_many_that_stay_the_first_of_another_queue_or_type_is_reported(self, watch):
-        WorkFactory.create_batch(2 * FEW, queue="paused", type="shop.add")
+        make_works(2 * FEW, queue="paused", type="shop.add")
         assert seen(watch) == {("paused", "shop.add")}
         assert watch.receive(1.0) == []
         WorkFactory(queue="paused", type="shop.pay")
@@ -131,7 +131,7 @@ class TestArrivals:
         assert clock.slept[-1] == pytest.approx(LOOK_FOR_WORKS_EVERY)
 
     def test_beside_many_that_wait_it_looks_no_more_often(self, watch, clock):
-        WorkFactory.create_batch(FEW)
+        make_works(FEW)
         assert seen(watch)
         assert watch.receive(0.5 * LOOK_FOR_WORKS_EVERY) == []
         assert clock.slept == pytest.approx([LOOK_FOR_WORKS_EVERY])
@@ -161,7 +161,7 @@ class TestArrivals:
         assert clock.slept == []
 
     def test_a_look_reads_entries_of_the_index_alone(self):
-        WorkFactory.create_batch(2 * FEW)
+        make_works(2 * FEW)
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE TABLE django_ayework_work")
             cursor.fetchall()
