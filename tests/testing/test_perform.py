@@ -42,20 +42,15 @@ async def plain(items: list[int]) -> list[int]:
     return items
 
 
-def test_the_result_and_the_instruction(perform: Any) -> None:
+def test_the_result_and_the_instruction_of_an_input_that_is_stored_and_read_back(perform: Any) -> None:
     performed = perform(add(a=1, b=2))
-    assert performed.result == 3
+    assert (performed.result, performed.error) == (3, None)
     assert isinstance(performed.instruction, Result)
-    assert performed.error is None
-    performed = perform(plain(items=[1]))
+    given = [1]
+    performed = perform(plain(items=given))
     assert (performed.result, performed.instruction, performed.error) == ([1, 0], None, None)
+    assert given == [1]
     assert perform(quick()).result == threading.current_thread().name
-
-
-def test_the_input_is_stored_and_read_back(perform: Any) -> None:
-    given = [1, 2]
-    perform(plain(items=given))
-    assert given == [1, 2]
     with pytest.raises(NotEncodable):
         perform(plain(items=[object()]))  # type: ignore[list-item]
 
