@@ -1,7 +1,7 @@
 """The source files of the package, read as Python."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,10 +14,10 @@ def files(*folders: Path) -> list[Path]:
     return sorted(path for path in found if "migrations" not in path.parts)
 
 
-def parsed() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def parsed() -> list[tuple[str, ast.Module]]:
     """Each file's path within the package, and its tree."""
-    for path in files():
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+    return [(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())) for path in files()]
 
 
 def called(node: ast.AST) -> str:

@@ -253,9 +253,6 @@ def test_an_annotation_is_recognised_beside_unknown_names():
     assert takes_context(namespace["handler"])
 
 
-async def with_context(ctx, a): ...
-
-
 def registered(module="shop.works", qualname="pack", name="tests.pack"):
     """Declare a function of this module and name."""
 

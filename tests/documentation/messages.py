@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 import django_ayework.errors
 from django_ayework.errors import AyeworkError
+from tests.architecture.sources import parsed
 from tests.docs import ROOT
 
-PACKAGE = ROOT / "django_ayework"
 #: The calls that log from WARNING upward.
 LOGGING = ("warning", "error", "exception", "critical")
 #: The functions that give an error its entry, with the places of the error or text and of the code.
@@ -39,29 +39,14 @@ class Message(NamedTuple):
     templates: tuple[str, ...]
 
 
-class Source(NamedTuple):
-    """A module of the package."""
-
-    name: str
-    tree: ast.Module
-
-
-@cache
-def sources() -> list[Source]:
-    """Return the modules of the package, without migrations."""
-    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts]
-    return [Source(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())) for path in paths]
-
-
 def functions_of(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
     """Yield each node with the innermost function (or the module) that it is in."""
-
-    def walk(node: ast.AST, within: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        for child in ast.iter_child_nodes(node):
-            yield child, within
-            yield from walk(child, child if isinstance(child, Function) else within)
-
-    yield from walk(tree, tree)
+    left = [(tree, tree)]
+    while left:
+        node, within = left.pop()
+        yield node, within
+        inner = node if isinstance(node, Function) else within
+        left.extend((child, inner) for child in reversed([*ast.iter_child_nodes(node)]))
 
 
 def template(node: ast.AST | None, within: ast.AST) -> str | None:
@@ -82,7 +67,7 @@ def templates(node: ast.AST | None, within: ast.AST) -> tuple[str, ...]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         node = node.left
     if isinstance(node, ast.Name):
-        before = [each for each in assignments(within, node.id) if each.lineno < node.lineno]
+        before = [each for each in assigned(within).get(node.id, ()) if each.lineno < node.lineno]
         return templates(before[-1].value, within) if before else ()
     if isinstance(node, ast.IfExp):
         return (*templates(node.body, within), *templates(node.orelse, within))
@@ -90,12 +75,14 @@ def templates(node: ast.AST | None, within: ast.AST) -> tuple[str, ...]:
     return () if found is None else (tidy(found),)
 
 
-def assignments(within: ast.AST, name: str) -> list[ast.Assign]:
-    """Return the assignments to a name, in the order of their lines."""
-    found = [each for each in ast.walk(within) if isinstance(each, ast.Assign)]
-    return sorted(
-        (each for each in found if ast.unparse(each.targets[0]) == name), key=lambda each: each.lineno
-    )
+@cache
+def assigned(within: ast.AST) -> dict[str, list[ast.Assign]]:
+    """Return the assignments in a function to each name, in the order of their lines."""
+    found: dict[str, list[ast.Assign]] = {}
+    assignments = [each for each in ast.walk(within) if isinstance(each, ast.Assign)]
+    for each in sorted(assignments, key=lambda each: each.lineno):
+        found.setdefault(ast.unparse(each.targets[0]), []).append(each)
+    return found
 
 
 def tidy(text: str) -> str:
@@ -110,15 +97,15 @@ def tidy(text: str) -> str:
 @cache
 def messages() -> list[Message]:
     """Return the messages of errors, commands, checks and the log, wherever one is made."""
-    return [message for source in sources() for message in messages_in(source)]
+    return [message for name, tree in parsed() for message in messages_in(name, tree)]
 
 
-def messages_in(source: Source) -> Iterator[Message]:
-    for node, within in functions_of(source.tree):
+def messages_in(module: str, tree: ast.Module) -> Iterator[Message]:
+    for node, within in functions_of(tree):
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func).split(".")[-1]
-        place = f"{source.name}:{node.lineno}"
+        place = f"{module}:{node.lineno}"
         if name in GIVING and len(node.args) >= 2:
             text, given = (node.args[at] for at in GIVING[name])
             if isinstance(given, ast.Constant):
@@ -190,6 +177,7 @@ class Entry(NamedTuple):
     text: str
 
 
+@cache
 def entries(page: str) -> list[Entry]:
     """Return the entries of a page of Troubleshooting."""
     text = (ROOT / "docs" / "troubleshooting" / f"{page}.md").read_text()

@@ -1,4 +1,4 @@
-"""A fan-out of 1 000 and its join, run by two worker processes, one of which may die in the middle."""
+"""A fan-out and its join, run by two worker processes, one of which may die in the middle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.invariants import assert_consistent
 from tests.processes import ended, eventually, worker_process
 from tests.scenarios.works import root
 
-CHILDREN = 1000
+CHILDREN = 400
 
 
 @pytest.fixture

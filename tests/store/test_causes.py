@@ -15,7 +15,7 @@ from django_ayework.store.causes import causes
 from django_ayework.store.database import atomic, by_index, clock, run
 from django_ayework.store.selection import Place, selection_of
 from django_ayework.testing.factories import WorkFactory
-from tests.store.plans import SHARE, analyse, assert_reads_through, entries_read, plans_of
+from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of
 
 pytestmark = pytest.mark.django_db
 TABLE = Work._meta.db_table
@@ -23,22 +23,24 @@ TABLE = Work._meta.db_table
 
 @pytest.fixture(scope="class")
 def many_dead(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Dead works of four causes, among as many that have succeeded.
+    """Two thousand dead works of four causes, among as many that have succeeded.
 
     MySQL and MariaDB commit when a table is analysed.
     """
     with django_db_blocker.unblock():
         now = clock.now()
+        like = WorkFactory.build()
+        common = {"type": like.type, "queue": like.queue, "input": like.input, "options": like.options}
         rows = [
-            WorkFactory.build(
-                type="shop.add",
+            Work(
+                id=f"{number:04}",
                 status=("dead", "success")[number % 2],
                 reason=("exhausted", "")[number % 2],
                 cause=(str(number // 2 % 4) * 16, "")[number % 2],
-                queued_at=now - timedelta(seconds=number),
-                ended_at=now - timedelta(seconds=number),
+                **dict.fromkeys(["queued_at", "run_at", "ended_at"], now - timedelta(seconds=number)),
+                **common,
             )
-            for number in range(4000 // SHARE)
+            for number in range(4000)
         ]
         Work.objects.bulk_create(rows)
         analyse(TABLE)
@@ -52,7 +54,7 @@ class TestAmongManyDead:
         plans = plans_of(causes)
         assert any("ayework_cause" in plan for plan in plans), plans
         found, are_more = causes()
-        assert [(cause.works, cause.cause) for cause in found] == [(500 // SHARE, str(n) * 16) for n in range(4)]
+        assert [(cause.works, cause.cause) for cause in found] == [(500, str(n) * 16) for n in range(4)]
         assert not are_more
 
     @pytest.mark.vendors("mysql")
@@ -75,7 +77,7 @@ class TestAmongManyDead:
         if connection.vendor == "sqlite" and index == "ayework_queued":
             pytest.skip("SQLite reads a table this small as it likes")
         chosen = selection_of(filter, statuses, clock.now())
-        after = Place(clock.now() - timedelta(seconds=3000 // SHARE), "")
+        after = Place(clock.now() - timedelta(seconds=3000), "")
         assert_reads_through(index, plans_of(lambda: chosen.page(after, 25)))
 
 

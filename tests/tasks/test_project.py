@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 
 from tests.tasks.kit import NAME
 
@@ -82,22 +83,23 @@ def test_a_project_written_from_the_documentation_of_django_runs(tmp_path: Path)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "DATABASE"))}
 
     def manage(*arguments: str) -> str:
-        command = [sys.executable, *arguments]
+        command = [sys.executable, "manage.py", *arguments]
         done = subprocess.run(command, cwd=tmp_path, env=env, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def shell(code: str) -> str:
-        return manage("manage.py", "shell", "-v0", "-c", code)
+        return manage("shell", "-v0", "-c", code)
 
-    manage("-m", "django", "startproject", "site_of_news", ".")
-    manage("manage.py", "startapp", "news")
+    (tmp_path / "news").mkdir()
+    call_command("startproject", "site_of_news", str(tmp_path))
+    call_command("startapp", "news", str(tmp_path / "news"))
     (tmp_path / "news" / "tasks.py").write_text(TASKS.format(framework=NAME))
     with (tmp_path / "site_of_news" / "settings.py").open("a") as settings:
         settings.write(SETTINGS)
-    manage("manage.py", "migrate", "-v0")
+    manage("migrate", "-v0")
     ids = shell(ENQUEUE).split()
-    manage("manage.py", "ayework_worker", "--burst")
+    manage("ayework_worker", "--burst")
     assert shell(LOOK.format(framework=NAME, ids=ids)).splitlines() == [
         "greet Now ann 1",
         "count [6, 1] 1",
