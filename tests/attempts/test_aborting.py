@@ -43,25 +43,30 @@ def die_elsewhere(id: str) -> None:
     Work.objects.update(status="dead", reason="aborted", ended_at=now(), worker=None, leased_until=None)
 
 
+#: What is done to a work, the reason its attempt is told, what is left of the work, and what is recorded.
+TAKEN = [
+    (cancel, "cancelled", ("cancelled", None), ["the work was cancelled"]),
+    (
+        complete_by_hand, "already_completed",
+        ("success", "by hand"), ["the work was completed without its worker"],
+    ),
+    (die_elsewhere, "already_completed", ("dead", None), []),
+    (delete_chains, "not_found", None, []),
+    (take_away, "taken_by_another_worker", ("scheduled", None), []),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("type_", "is_told"),
-    [(busy, True), (waiting, True), (looking, True), (looking, False)],
-    ids=["interrupted", "cancelled", "signalled", "noticed at the next renewal"],
-)
-@pytest.mark.parametrize(
-    ("act", "reason", "after", "recorded"),
+    ("type_", "is_told", "act", "reason", "after", "recorded"),
     [
-        (cancel, "cancelled", ("cancelled", None), ["the work was cancelled"]),
-        (
-            complete_by_hand,
-            "already_completed",
-            ("success", "by hand"),
-            ["the work was completed without its worker"],
-        ),
-        (die_elsewhere, "already_completed", ("dead", None), []),
-        (delete_chains, "not_found", None, []),
-        (take_away, "taken_by_another_worker", ("scheduled", None), []),
+        *[(looking, is_told, *taken) for is_told in (True, False) for taken in TAKEN],
+        *[(type_, True, *TAKEN[0]) for type_ in (busy, waiting)],
     ],
+    ids=lambda value: (
+        {True: "told", False: "noticed at the next renewal"}.get(value)
+        if isinstance(value, bool)
+        else getattr(value, "__name__", getattr(value, "name", ""))
+    ),
 )
 def test_an_attempt_whose_work_is_taken_is_aborted_with_the_reason_and_changes_nothing(
     configure, stage, monkeypatch, type_, is_told, act: Callable[[str], Any], reason, after, recorded

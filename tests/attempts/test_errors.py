@@ -41,9 +41,6 @@ class PanicException(BaseException):
 KINDS = (PanicException, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
-each_error = pytest.mark.parametrize("error", KINDS)
-
-
 def once(error: type[BaseException]):
     """Return a function that raises in its first call."""
     left = [error("no luck")]
@@ -96,36 +93,33 @@ HANDLERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("declared", "error"),
-    [
-        (declared, error)
-        for declared in HANDLERS
-        for error in KINDS
-        # asyncio cancels a handler whose task raised GeneratorExit
-        if (declared, error) != (in_a_task_of_its_own, GeneratorExit)
-    ],
-)
-def test_any_exception_is_recorded_and_retried(declared, error, settings):
+@pytest.mark.parametrize("declared", HANDLERS)
+def test_any_exception_is_recorded_and_retried(declared, settings):
     asked = []
     settings.AYEWORK = {"ON_FAILURE": lambda error, info: asked.append(type(error))}
-    type_ = declared(once(error), retry=TWICE)
+    # asyncio cancels a handler whose task raised GeneratorExit
+    kinds = [error for error in KINDS if (declared, error) != (in_a_task_of_its_own, GeneratorExit)]
     with running_worker(concurrency=1):
-        assert enqueue(type_()).result(timeout=20) == "second"
-        assert enqueue(type_()).result(timeout=20) == "second"
-    attempt = Attempt.objects.get()
-    assert (attempt.number, attempt.outcome, attempt.error) == (1, "failed", f"{error.__name__}: no luck")
-    assert "raise left.pop()" in attempt.traceback
-    assert asked == [error]
+        for error in kinds:
+            type_ = declared(once(error), retry=TWICE)
+            handle = enqueue(type_())
+            assert handle.result(timeout=20) == "second"
+            assert enqueue(type_()).result(timeout=20) == "second"
+            attempt = Attempt.objects.get(work_id=handle.id)
+            assert (attempt.number, attempt.outcome) == (1, "failed")
+            assert attempt.error == f"{error.__name__}: no luck"
+            assert "raise left.pop()" in attempt.traceback
+    assert asked == kinds
+    assert Attempt.objects.count() == len(kinds)
 
 
-@each_error
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_a_batch_fails_together(error, is_async):
-    act = once(error)
+def test_a_batch_fails_together(is_async):
+    acts = {error.__name__: once(error) for error in KINDS}
 
     def handler(items):
-        act()
+        for name in {item.input for item in items}:
+            acts[name]()
         return [item.input for item in items]
 
     async def ahandler(items):
@@ -134,10 +128,12 @@ def test_a_batch_fails_together(error, is_async):
     type_ = batch_work(name="attempts.case", retry=TWICE, size=2, max_wait=0)(
         ahandler if is_async else handler
     )
-    handles = enqueue_many([type_(number) for number in range(2)])
     with running_worker(concurrency=1):
-        assert [handle.result(timeout=20) for handle in handles] == [0, 1]
-    assert {attempt.error for attempt in Attempt.objects.all()} == {f"{error.__name__}: no luck"}
+        for name in acts:
+            handles = enqueue_many([type_(name) for _ in range(2)])
+            assert [handle.result(timeout=20) for handle in handles] == [name, name]
+            attempts = Attempt.objects.filter(work_id__in=[handle.id for handle in handles])
+            assert {attempt.error for attempt in attempts} == {f"{name}: no luck"}
 
 
 def test_an_output_of_a_batch_may_be_any_exception():
@@ -219,12 +215,11 @@ def receiving(*receivers):
             signal.disconnect(receiver)
 
 
-@each_error
-def test_threads_survive_receivers_and_hooks(error, settings):
+def test_threads_survive_receivers_and_hooks(settings):
+    error, handles, ids, reported = KINDS[0], [], [], []
+
     def raises(*args, **kwargs):
         raise error("a hook")
-
-    ids, reported = [], []
 
     def receives(sender, work, **kwargs):
         ids.append(work.id)
@@ -234,22 +229,22 @@ def test_threads_survive_receivers_and_hooks(error, settings):
         "ON_FAILURE": raises,
         "ON_EVENT": raises,
         "LOG_CONTEXT": raises,
-        "BACKPRESSURE": lambda info: raises() if not reported else None,
+        "BACKPRESSURE": lambda info: None if error in map(type, reported) else raises(),
         "ON_ERROR": lambda caught, phase: reported.append(caught) or raises(),
     }
-    with receiving(raises, receives):
-        handles = [enqueue(add(a=number, b=1)) for number in range(3)]
-        with running_worker(concurrency=1):
-            assert [handle.result(timeout=20) for handle in handles] == [1, 2, 3]
+    with receiving(raises, receives), running_worker(concurrency=1):
+        for kind in KINDS:
+            error = kind
+            handles += [enqueue(add(a=number, b=1)) for number in range(3)]
+            assert [handle.result(timeout=20) for handle in handles[-3:]] == [1, 2, 3]
             type_ = plain(once(PanicException), retry=TWICE)
             assert [enqueue(type_()).result(timeout=20) for _ in range(2)] == ["second", "second"]
     assert {handle.id for handle in handles} <= set(ids)
-    assert reported and all(isinstance(each, error) for each in reported)
+    assert set(map(type, reported)) == set(KINDS)
 
 
-@each_error
-def test_threads_survive_async_receivers(error):
-    ids = []
+def test_threads_survive_async_receivers():
+    error, handles, ids = KINDS[0], [], []
 
     async def raises(sender, work, **kwargs):
         raise error("a receiver")
@@ -258,23 +253,26 @@ def test_threads_survive_async_receivers(error):
         ids.append(work.id)
 
     with receiving(raises, receives), running_worker(concurrency=1):
-        handles = [enqueue(add(a=number, b=1)) for number in range(2)]
-        assert [handle.result(timeout=20) for handle in handles] == [1, 2]
+        for kind in KINDS:
+            error = kind
+            handles += [enqueue(add(a=number, b=1)) for number in range(2)]
+            assert [handle.result(timeout=20) for handle in handles[-2:]] == [1, 2]
         enqueue(add(a=0, b=0)).result(timeout=20)
     assert {handle.id for handle in handles} <= set(ids)
 
 
-@each_error
-def test_an_append_that_raises_fails_its_attempt(error):
-    act = once(error)
+def test_an_append_that_raises_fails_its_attempt():
+    acts = {error.__name__: once(error) for error in KINDS}
 
-    def handler(ctx: Context):
-        return ctx.result("second", append=lambda existing: act())
+    def handler(ctx: Context, name: str):
+        return ctx.result("second", append=lambda existing: acts[name]())
 
     type_ = declare(handler, retry=TWICE)
     with running_worker(concurrency=1):
-        assert enqueue(type_()).result(timeout=20) == "second"
-    assert Attempt.objects.get().error == f"{error.__name__}: no luck"
+        for name in acts:
+            handle = enqueue(type_(name=name))
+            assert handle.result(timeout=20) == "second"
+            assert Attempt.objects.get(work_id=handle.id).error == f"{name}: no luck"
 
 
 def fails() -> None:
@@ -295,25 +293,21 @@ async def aadvise(error: Exception, info: Any) -> str:
     return "abort"
 
 
-each_function = pytest.mark.parametrize("function", [fails, afails])
+#: Each handler with each hook.
+MIXES = [(function, hook) for function in (fails, afails) for hook in (advise, aadvise)]
 
 
-each_hook = pytest.mark.parametrize("hook", [advise, aadvise])
-
-
-@each_function
-@each_hook
-def test_on_failure_may_query(configure, reported, function, hook):
-    configure(ON_FAILURE=hook)
-    handle = enqueue(work(name="attempts.case")(function)())
+def test_on_failure_may_query(configure, reported):
     with running_worker(concurrency=1):
-        assert (ended(handle).reason, reported) == ("aborted", [])
-    assert Order.objects.get().reference == "attempts.case 1"
+        for function, hook in MIXES:
+            configure(ON_FAILURE=hook)
+            assert ended(enqueue(work(name="attempts.case")(function)())).reason == "aborted"
+    assert reported == []
+    assert [order.reference for order in Order.objects.all()] == ["attempts.case 1"] * len(MIXES)
 
 
 @pytest.mark.django_db(transaction=False)
-@each_function
-@each_hook
+@pytest.mark.parametrize(("function", "hook"), MIXES)
 def test_on_failure_may_query_in_a_test_case(reported, function, hook):
     handle = enqueue(work(name="attempts.case", on_failure=hook)(function)())
     drain(raises=False)
@@ -329,19 +323,23 @@ def batch_fails_one(items: list[BatchItem[int]]) -> list[Any]:
     return [ValueError("no luck") for _ in items]
 
 
-@each_hook
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-@pytest.mark.parametrize("function", [batch_raises, batch_fails_one])
-def test_on_failure_may_query_for_the_works_of_a_batch(configure, reported, function, is_async, hook):
-    async def afunction(items):
-        return function(items)
+async def abatch_raises(items: list[BatchItem[int]]) -> list[int]:
+    return batch_raises(items)
 
+
+async def abatch_fails_one(items: list[BatchItem[int]]) -> list[Any]:
+    return batch_fails_one(items)
+
+
+def test_on_failure_may_query_for_the_works_of_a_batch(configure, reported):
     configure()
-    declared = batch_work(name="attempts.case", size=2, on_failure=hook)(afunction if is_async else function)
-    handles = enqueue_many([declared(number) for number in range(2)])
     with running_worker(concurrency=1):
-        assert [ended(handle).reason for handle in handles] == ["aborted"] * 2
-    assert (Order.objects.count(), reported) == (2, [])
+        for function in (batch_raises, abatch_raises, batch_fails_one, abatch_fails_one):
+            for hook in (advise, aadvise):
+                declared = batch_work(name="attempts.case", size=2, on_failure=hook)(function)
+                handles = enqueue_many([declared(number) for number in range(2)])
+                assert [ended(handle).reason for handle in handles] == ["aborted"] * 2
+    assert (Order.objects.count(), reported) == (16, [])
 
 
 @pytest.mark.django_db(transaction=False)
