@@ -23,21 +23,21 @@ from django_ayework.worker.dispatch import (
     works_in,
 )
 from django_ayework.worker.in_flight import Delivery
-from tests.batches.clocks import Ticks
 from tests.batches.works import hundred, single, three
+from tests.clocks import Clock
 from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def ticks() -> Ticks:
-    return Ticks()
+def ticks() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def gathering(ticks: Ticks) -> Gathering:
-    return Gathering(ticks)
+def gathering(ticks: Clock) -> Gathering:
+    return Gathering(ticks.monotonic)
 
 
 def deliveries(number: int, kind=three) -> list[Delivery]:

@@ -14,8 +14,6 @@ from django_ayework import (
     Retry,
     WorkFailed,
     batch_work,
-    cancel,
-    complete,
     dependency,
     enqueue,
     enqueue_many,
@@ -308,14 +306,6 @@ def test_a_gate_waits_for_works_of_a_batch_and_releases_some(drain, stage):
     assert stage.runs == [[0, 1], [10, 11]]
 
 
-def test_a_work_of_a_batch_that_dies_takes_its_gate_along(drain, stage):
-    stage.act = lambda items: [LookupError("gone") if item.input == 1 else 0 for item in items]
-    watched = enqueue_many([three(number) for number in range(3)])
-    gate = enqueue(dependency(watched, [sum_of()]))
-    drain(raises=False)
-    assert (gate.state().status, gate.state().reason) == ("dead", "unsatisfiable")
-
-
 def test_a_chain_goes_on_with_a_work_of_a_batch(drain, stage):
     handle = enqueue(hand_over(number=4))
     blocked = enqueue(three(2), blockers=[handle])
@@ -334,12 +324,3 @@ def test_units_can_be_output_to_a_batch(drain, stage):
     enqueue(crawl())
     assert drain().succeeded == 3
     assert stage.runs == [[{"n": 1}, {"n": 2}]]
-
-
-def test_one_of_them_can_be_cancelled_and_one_completed(drain, stage):
-    kept, cancelled, completed = enqueue_many([three(number) for number in range(3)])
-    cancel(cancelled.id)
-    complete(completed.id, "by hand")
-    drain()
-    assert stage.runs == [[0]]
-    assert (kept.result(), completed.result(), cancelled.state().status) == (0, "by hand", "cancelled")

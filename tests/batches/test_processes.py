@@ -9,6 +9,7 @@ import pytest
 
 from django_ayework import cancel, enqueue_many
 from django_ayework.models import Attempt, Work
+from django_ayework.testing import running_worker
 from tests.batches.works import at, patient_at
 from tests.processes import ended, eventually, worker_process
 
@@ -25,7 +26,7 @@ def runs(place: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_worker_killed_in_the_middle_of_a_batch_loses_none_of_its_works(env, tmp_path):
+def test_a_worker_killed_in_the_middle_of_a_batch_loses_none_of_its_works(quick_polls, env, tmp_path):
     handles = enqueue_many([at({"place": str(tmp_path), "number": number}) for number in range(4)])
     with worker_process(env) as victim:
         eventually(lambda: runs(tmp_path) == ["0 1 2 3"])
@@ -33,10 +34,8 @@ def test_a_worker_killed_in_the_middle_of_a_batch_loses_none_of_its_works(env, t
         ended(victim)
     (tmp_path / "go").touch()
     assert set(Work.objects.values_list("status", "attempt")) == {("running", 1)}
-    with worker_process(env) as process:
+    with running_worker():
         assert [handle.result(timeout=40) for handle in handles] == [f"{n} at attempt 2" for n in range(4)]
-        process.send_signal(signal.SIGTERM)
-        ended(process)
     assert set(Work.objects.values_list("delivery", "attempt")) == {(2, 2)}
     assert list(Attempt.objects.values_list("outcome", flat=True)) == ["lost"] * 4
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from django_ayework import BatchItem, Retry, batch_work, work
+from tests.processes import eventually
 
 NEVER_IN_A_TEST = 60.0
 AT_ONCE = Retry(attempts=3, base=0, jitter=0)
@@ -27,16 +28,24 @@ class Stage:
         #: What the handler does instead of doubling.
         self.act: Callable[[list[BatchItem[Any]]], Any] | None = None
 
-    def enter(self, items: list[BatchItem[Any]]) -> None:
+    @contextmanager
+    def occupied(self, items: list[BatchItem[Any]]) -> Iterator[None]:
+        """Note a run that is inside."""
         with self.lock:
             self.runs.append([item.input for item in items])
             self.items += items
             self.inside += 1
             self.most_inside = max(self.most_inside, self.inside)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
 
-    def leave(self) -> None:
-        with self.lock:
-            self.inside -= 1
+    def enter(self, items: list[BatchItem[Any]]) -> None:
+        """Note a run."""
+        with self.occupied(items):
+            pass
 
 
 stage = Stage()
@@ -45,7 +54,6 @@ stage = Stage()
 def outputs(items: list[BatchItem[Any]]) -> Any:
     """Note the run; double the inputs unless the test says otherwise."""
     stage.enter(items)
-    stage.leave()
     return stage.act(items) if stage.act else [2 * item.input for item in items]
 
 
@@ -74,11 +82,8 @@ def patient(items: list[BatchItem[int]]) -> list[Any]:
 def hold(items: list[BatchItem[int]]) -> list[int]:
     """Hold its slot until the test says go."""
     now = stage
-    now.enter(items)
-    try:
+    with now.occupied(items):
         now.go.wait(NEVER_IN_A_TEST)
-    finally:
-        now.leave()
     return [2 * item.input for item in items]
 
 
@@ -86,27 +91,22 @@ def hold(items: list[BatchItem[int]]) -> list[int]:
 async def hold_async(items: list[BatchItem[int]]) -> list[int]:
     """See hold()."""
     now = stage
-    now.enter(items)
-    try:
+    with now.occupied(items):
         while not now.go.is_set():
             await asyncio.sleep(0.01)
-    finally:
-        now.leave()
     return [2 * item.input for item in items]
 
 
 @work(name="batches.single")
 def single(number: int) -> int:
     stage.enter([])
-    stage.leave()
     return number
 
 
 @work(name="batches.hold_single")
 def hold_single() -> None:
-    stage.enter([])
-    stage.go.wait(NEVER_IN_A_TEST)
-    stage.leave()
+    with stage.occupied([]):
+        stage.go.wait(NEVER_IN_A_TEST)
 
 
 @batch_work(name="batches.at", size=4, max_wait=0.2, retry=AT_ONCE)
@@ -115,9 +115,7 @@ def at(items: list[BatchItem[dict[str, Any]]]) -> list[str]:
     folder = Path(items[0].input["place"])
     with (folder / "runs").open("a") as file:
         file.write(" ".join(str(item.input["number"]) for item in items) + "\n")
-    until = time.monotonic() + NEVER_IN_A_TEST
-    while not (folder / "go").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    eventually((folder / "go").exists, NEVER_IN_A_TEST)
     return [f"{item.input['number']} at attempt {item.attempt}" for item in items]
 
 

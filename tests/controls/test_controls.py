@@ -302,9 +302,7 @@ class TestContinuous:
         assert (row.next_at - before).total_seconds() == pytest.approx(86400, abs=600)
 
     def test_workers_that_do_not_serve_the_type_do_not_queue_it(self, poll):
-        worker = Worker(burst=True)
-        worker._claimer.scope = Scope(exclude_types=("controls.poll",))
-        worker.run()
+        Worker(burst=True, exclude_types=["controls.poll"]).run()
         assert Work.objects.count() == 0
 
     def test_processes_that_look_at_once_queue_one(self, env):

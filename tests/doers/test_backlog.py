@@ -80,8 +80,8 @@ def test_a_backlog_that_is_gone_when_the_timer_rings_is_not_reported(time, heard
     assert heard == []
 
 
-@pytest.mark.parametrize("keys", [{}, {"BACKLOG_AFTER": 5}, {"BACKLOG_AFTER": -1}])
-def test_nothing_is_set_up_without_a_hook_or_with_unusable_settings(watched, settings, time, keys):
+@pytest.mark.parametrize("keys", [{}, {"BACKLOG_AFTER": 5}, {"BACKLOG_AFTER": -1}, {"ON_BACKLOG": print}])
+def test_nothing_is_set_up_without_both_a_hook_and_a_time_that_can_be_used(watched, settings, time, keys):
     settings.AYEWORK = keys
     watched(1, 1, seconds=100)
     assert time.timers[0].due_at is None
@@ -130,9 +130,3 @@ def test_the_hook_is_called_in_real_threads(stage, settings):
     assert called.wait(PATIENCE)
     assert (heard[0].active, heard[0].queued) == (1, 1)
     assert heard[0].behind_for >= 0.01
-
-
-def test_a_hook_without_a_time_is_not_called(watched, heard, settings):
-    heard.settle(settings)
-    watched(1, 1, seconds=1000)
-    assert heard == []

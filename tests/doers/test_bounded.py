@@ -105,18 +105,3 @@ def test_an_unlimited_doer_starts_every_task_at_once(stage):
     assert stage.peak == 20
     assert doer.available() == 256
     assert doers.unlimited(capacity=3).available() == 3
-
-
-def test_drained_waits_for_every_task(stage):
-    doer, log = doers.unlimited(), []
-
-    def task(name: str) -> None:
-        stage.task(name)()
-        log.append(name)
-
-    for name in "abc":
-        doer.submit(partial(task, name))
-    stage.wait_for(3)
-    stage.end("a", "b", "c")
-    doer.drained()
-    assert sorted(log) == ["a", "b", "c"]

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from django_ayework.doers.rate_limited import RETRY_FLOOR, Limits, LocalLimiter
-from django_ayework.rules.rates import FixedWindow, TokenBucket
+from django_ayework.rules.rates import FixedWindow
 from tests.doers.kit import Holding, Inline
 from tests.doers.rate_limiting import Broken
 
@@ -24,13 +24,6 @@ def test_tasks_beyond_the_limit_wait_for_the_next_window(kit, window):
     assert kit.run(0.1 * window) == ["c", "d"]
     assert kit.run(window) == ["e"]
     assert kit.time.timers[0].delay is None, "nothing waits"
-
-
-def test_tokens_come_back_one_by_one(kit):
-    doer = kit.doer(limit=3, window=1, kind=TokenBucket)
-    kit.submit(doer, *"abcdef")
-    assert kit.run() == ["a", "b", "c"]
-    assert [kit.run(1 / 3 + 0.000001) for _ in range(3)] == [["d"], ["e"], ["f"]]
 
 
 def test_the_oldest_is_first_however_late_it_came(kit):

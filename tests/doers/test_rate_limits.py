@@ -37,17 +37,6 @@ def test_it_runs_as_many_as_the_limit_and_holds_the_rest(stage, window):
     assert doer.available() == 1
 
 
-def test_an_inner_doer_for_one_runs_one_at_a_time(stage):
-    doer = doers.rate_limited(100, HOUR, inner=doers.balanced(1))
-    names = list("abcdefgh")
-    for name in names:
-        doer.submit(stage.task(name))
-    stage.end(*names)
-    doer.drained()
-    assert stage.started == names
-    assert stage.peak == 1
-
-
 @pytest.mark.parametrize("algorithm", ["fixed", "sliding", "token"])
 def test_held_tasks_run_when_their_time_has_come(algorithm):
     doer, ran = doers.rate_limited(3, 0.06, algorithm), []
@@ -192,13 +181,6 @@ def test_labels_are_counted_for_the_fleet(kit, fleet):
 
 def limiter(time, limit=1, window=10.0) -> LocalLimiter:
     return LocalLimiter(partial(FixedWindow, limit, window), time.now)
-
-
-def test_each_name_has_a_count_of_its_own(time):
-    counts = limiter(time)
-    assert [bool(counts.hit((name,))) for name in ("a", "b", "a")] == [True, True, False]
-    assert not counts.peek(("a",))
-    assert counts.peek(("c",))
 
 
 def test_names_that_nobody_asks_for_are_forgotten(time):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from functools import partial
 
 import pytest
 
@@ -93,20 +92,6 @@ def test_a_timer_survives_an_error_of_its_ring():
     for _ in range(3):
         timer.set(0.0)
         assert rings.acquire(timeout=PATIENCE)
-
-
-@pytest.mark.parametrize("make", [doers.unlimited, partial(doers.balanced, 1)])
-def test_connections_are_tidied_around_each_task(monkeypatch, make):
-    log, doer = [], make()
-
-    def note(what: str) -> None:
-        log.append((threading.current_thread(), what))
-
-    monkeypatch.setattr(base.providers, "tidy_connections", partial(note, "tidy"))
-    doer.submit(partial(note, "task"))
-    doer.drained()
-    [thread] = [thread for thread, what in log if what == "task"]
-    assert [what for other, what in log if other is thread] == ["tidy", "task", "tidy"]
 
 
 def test_connections_are_closed_when_threads_end(monkeypatch):
