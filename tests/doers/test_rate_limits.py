@@ -37,6 +37,17 @@ def test_it_runs_as_many_as_the_limit_and_holds_the_rest(stage, window):
     assert doer.available() == 1
 
 
+def test_an_inner_doer_for_one_runs_one_at_a_time(stage):
+    doer = doers.rate_limited(100, HOUR, inner=doers.balanced(1))
+    names = list("abcdefgh")
+    for name in names:
+        doer.submit(stage.task(name))
+    stage.end(*names)
+    doer.drained()
+    assert stage.started == names
+    assert stage.peak == 1
+
+
 @pytest.mark.parametrize("algorithm", ["fixed", "sliding", "token"])
 def test_held_tasks_run_when_their_time_has_come(algorithm):
     doer, ran = doers.rate_limited(3, 0.06, algorithm), []
