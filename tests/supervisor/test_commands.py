@@ -1,6 +1,9 @@
-"""Children of a supervisor that are told, through the database, to stop."""
+"""Children of a supervisor that are told to stop: by a signal, and through the database."""
 
 from __future__ import annotations
+
+import os
+import signal
 
 from django_ayework import command_worker
 from django_ayework.models import WorkerProcess
@@ -8,12 +11,15 @@ from tests.processes import ended_well, eventually, get, health_address
 from tests.supervisor.kit import at_work, children, supervisor
 
 
-def test_a_child_that_is_told_to_stop_is_not_replaced(env):
+def test_a_child_is_replaced_when_a_signal_stops_it_and_not_when_it_is_told_to_stop(env):
     with supervisor(env, "--health-port", "0") as process:
         url = health_address(process)
-        children()
+        leaving, other = children()
+        os.kill(leaving, signal.SIGTERM)
+        eventually(lambda: len(at_work()) == 2 and leaving not in at_work())
+        assert other in at_work()
         eventually(lambda: get(f"{url}/ready")[0] == 200)
-        first, second = WorkerProcess.objects.order_by("id")
+        first, second = WorkerProcess.objects.filter(stopped_at=None).order_by("id")
         command_worker(first.id, "stop")
         eventually(lambda: at_work() == [second.pid])
         eventually(lambda: get(f"{url}/ready")[0] == 200)
@@ -21,4 +27,4 @@ def test_a_child_that_is_told_to_stop_is_not_replaced(env):
         command_worker(second.id, "stop")
         output = ended_well(process)
     assert output.count("was stopped by an operator; it is not replaced.") == 2
-    assert WorkerProcess.objects.count() == 2
+    assert WorkerProcess.objects.count() == 3

@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from django_ayework.models import WorkerProcess
 from django_ayework.rules.health import Phase, Signs
 from django_ayework.worker.process import send_signs
 from django_ayework.worker.supervisor import Child, heartbeat_pipe
@@ -30,11 +31,16 @@ def test_a_process_that_makes_no_progress_is_noticed(env):
         eventually(lambda: get(f"{url}/ready")[0] == 200)
 
 
-def test_processes_that_die_again_and_again_are_not_ready(env):
+def test_processes_that_die_again_and_again_are_given_time_and_are_not_ready(env):
     with supervisor(env | {"TEST_DIES": "1"}, "--health-port", "0") as process:
         url = health_address(process)
         eventually(lambda: "it is to be started in" in " ".join(get(f"{url}/ready")[1]["reasons"]))
         assert get(f"{url}/live")[0] == 200
+        eventually(lambda: WorkerProcess.objects.count() >= 6)
+        process.send_signal(signal.SIGTERM)
+        _, output = ended(process)
+    assert output.count("exit status 7. It is replaced at once.") == 2
+    assert output.count("exit status 7. It is replaced in 1 s.") == 2
 
 
 def test_a_single_worker_tells_its_own_health(env):

@@ -9,10 +9,9 @@ from contextlib import closing
 import pytest
 from django.db import connection
 
-from django_ayework.worker import supervisor as child
 from django_ayework.worker import supervisor as supervisor_module
-from django_ayework.worker.process import inherited
-from django_ayework.worker.supervisor import Supervisor, can_fork, close_connections
+from django_ayework.worker.process import SUPERVISED, inherited
+from django_ayework.worker.supervisor import Supervisor, can_fork, close_connections, heartbeat_pipe
 
 
 def test_no_connection_is_shared_with_a_child():
@@ -33,22 +32,22 @@ def test_it_does_not_fork_when_another_thread_would_be_cut_off():
 
 
 def test_it_does_not_fork_on_macos(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(child.threading, "active_count", lambda: 1)
+    monkeypatch.setattr(supervisor_module.threading, "active_count", lambda: 1)
     assert can_fork()
-    monkeypatch.setattr(child.sys, "platform", "darwin")
+    monkeypatch.setattr(supervisor_module.sys, "platform", "darwin")
     assert not can_fork()
 
 
 def test_what_a_child_inherits_is_not_passed_on_to_its_own_children(monkeypatch: pytest.MonkeyPatch):
-    ours, theirs = child.heartbeat_pipe()
+    ours, theirs = heartbeat_pipe()
     with ours:
-        monkeypatch.setenv(child.SUPERVISED, f"{theirs.detach()},3")
+        monkeypatch.setenv(SUPERVISED, f"{theirs.detach()},3")
         supervised = inherited()
         assert supervised is not None
         end, number = supervised
         with end:
             assert (number, end.get_inheritable()) == (3, False)
-    assert child.SUPERVISED not in os.environ
+    assert SUPERVISED not in os.environ
     assert inherited() is None
 
 

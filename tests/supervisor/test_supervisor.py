@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.models import Work, WorkerProcess
 from django_ayework.worker.process import TOGETHER
 from tests.processes import ended, ended_well, eventually, get, health_address, stopped
 from tests.supervisor.kit import at_work, children, is_alive, supervisor
@@ -52,35 +52,29 @@ def test_a_process_that_was_killed_is_replaced_and_its_works_run_again(env, tmp_
     assert "SIGKILL. It is replaced at once." in output
 
 
-@pytest.mark.parametrize(("kill", "number"), [(os.kill, signal.SIGTERM), (os.killpg, signal.SIGINT)])
-def test_all_processes_let_running_works_end(env, tmp_path: Path, kill, number):
-    """A terminal tells every process, and the supervisor tells its children once more: that counts once."""
-    handles = enqueue_many([at(place=str(tmp_path), number=number) for number in range(4)])
+@pytest.mark.parametrize(
+    ("kill", "signals"),
+    [(os.kill, [signal.SIGTERM]), (os.killpg, [signal.SIGINT, signal.SIGTERM])],
+    ids=["one to the supervisor", "two to the whole group"],
+)
+def test_all_processes_let_running_works_end(env, tmp_path: Path, kill, signals):
+    """A terminal tells every process, and the supervisor tells its children once more: that counts once.
+
+    So do two signals of different kinds that come together.
+    """
+    enqueue_many([at(place=str(tmp_path), number=number) for number in range(4)])
     with supervisor(env, "--concurrency", "1", "--health-port", "0") as process:
         url = health_address(process)
         children()
         eventually(lambda: sum(started(tmp_path, number) for number in range(4)) == 2)
-        kill(process.pid, number)
+        for number in signals:
+            kill(process.pid, number)
         eventually(lambda: {child["phase"] for child in get(f"{url}/live")[1]["workers"]} == {"stopping"})
         (tmp_path / "go").touch()
         ended_well(process)
     statuses = sorted(Work.objects.values_list("status", "attempt"))
     assert statuses == [("pending", 0)] * 2 + [("success", 1)] * 2
-    assert len(handles) == 4
     assert not at_work()
-
-
-def test_signals_to_the_whole_group_that_come_together_are_one(env, tmp_path: Path):
-    handle = enqueue(at(place=str(tmp_path)))
-    with supervisor(env) as process:
-        children()
-        eventually(lambda: started(tmp_path))
-        os.killpg(process.pid, signal.SIGTERM)
-        os.killpg(process.pid, signal.SIGINT)
-        eventually(lambda: len(at_work()) < 2)  # the idle one is gone, the other lets its work end
-        (tmp_path / "go").touch()
-        ended_well(process)
-    assert handle.state().status == "success"
 
 
 def test_a_second_signal_ends_all_at_once(env, tmp_path: Path):
@@ -120,22 +114,3 @@ def test_a_process_that_does_not_stop_in_time_is_killed(env):
         status, output = ended(process)
     assert status == 1
     assert f"Process {frozen} is killed: its works run again once their leases lapse." in output
-
-
-def test_processes_that_die_again_and_again_are_given_time(env):
-    with supervisor(env | {"TEST_DIES": "1"}) as process:
-        eventually(lambda: WorkerProcess.objects.count() >= 6)
-        process.send_signal(signal.SIGTERM)
-        _, output = ended(process)
-    assert output.count("exit status 7. It is replaced at once.") == 2
-    assert output.count("exit status 7. It is replaced in 1 s.") == 2
-
-
-def test_a_process_that_somebody_else_stops_is_replaced(env):
-    with supervisor(env) as process:
-        leaving, other = children()
-        os.kill(leaving, signal.SIGTERM)
-        eventually(lambda: len(at_work()) == 2 and leaving not in at_work())
-        assert other in at_work()
-        stopped(process)
-    assert not Attempt.objects.exists()

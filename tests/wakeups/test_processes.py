@@ -70,11 +70,16 @@ def completers() -> int:
     return Work.objects.filter(status="success").values("completed_by").distinct().count()
 
 
-def test_enqueued_and_released_works_start(env):
-    with worker_process(env):
+def test_enqueued_and_released_works_start_and_a_type_that_a_busy_worker_did_not_know_of(env, tmp_path: Path):
+    with worker_process(env, "--concurrency", "2"):
         wait_until_listening()
         assert enqueue(quick(number=1)).result(timeout=PATIENCE) == 1
         enqueue(fan_out(number=10)).group(timeout=PATIENCE)
+        running = enqueue(hold(place=str(tmp_path)))
+        eventually((tmp_path / "started").exists)
+        assert enqueue(other(number=7), queue="another").result(timeout=PATIENCE) == 7
+        (tmp_path / "go").touch()
+        assert running.result(timeout=PATIENCE) == "went"
     assert set(Work.objects.values_list("status", flat=True)) == {"success"}
 
 
@@ -86,31 +91,24 @@ def test_a_worker_of_other_queues_is_not_woken(env):
     assert elsewhere.state().status == "pending"
 
 
-def test_a_busy_worker_starts_a_type_it_did_not_know_of(env, tmp_path: Path):
-    with worker_process(env, "--concurrency", "2"):
-        wait_until_listening()
-        enqueue(hold(place=str(tmp_path)))
-        eventually((tmp_path / "started").exists)
-        assert enqueue(other(number=7), queue="another").result(timeout=PATIENCE) == 7
-        (tmp_path / "go").touch()
+def told_to_stop(place: Path) -> str:
+    """Wait until a work that was cancelled has learned of it; return the reason that it was given."""
+    return eventually(lambda: (place / "reason").exists() and (place / "reason").read_text())
 
 
-def test_a_delayed_work_starts_on_time_whatever_the_poll_interval_of_its_producer(env_of_messages, settings):
+def test_a_delayed_work_starts_on_time_and_a_handler_learns_at_once_of_a_cancellation(
+    env_of_messages, settings, tmp_path: Path
+):
+    """A delayed work does so whatever the poll interval of its producer."""
     with worker_process(env_of_messages):
         wait_until_listening()
         assert enqueue(quick(number=3), delay=0.5).result(timeout=PATIENCE) == 3
-        settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
-        assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
-
-
-def test_a_handler_learns_at_once_of_a_cancellation(env_of_messages, tmp_path: Path):
-    with worker_process(env_of_messages):
-        wait_until_listening()
         handle = enqueue(until_aborted(place=str(tmp_path)))
         eventually((tmp_path / "started").exists)
         cancel(handle.id)
-        reason = eventually(lambda: (tmp_path / "reason").exists() and (tmp_path / "reason").read_text())
-    assert reason == "cancelled"
+        assert told_to_stop(tmp_path) == "cancelled"
+        settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
+        assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
 
 
 def test_a_wait_ends_by_an_end_in_another_process(env_of_messages, tmp_path: Path, monkeypatch):
@@ -258,7 +256,7 @@ def lossy_env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
         }
 
 
-def test_works_run_gates_open_and_waits_end_without_messages(lossy_env):
+def test_works_run_gates_open_waits_end_and_cancellations_arrive_without_messages(lossy_env, tmp_path: Path):
     with worker_process(lossy_env):
         handles = enqueue_many([quick(number=number) for number in range(50)])
         assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(50))
@@ -267,16 +265,11 @@ def test_works_run_gates_open_and_waits_end_without_messages(lossy_env):
         first = enqueue(quick())
         gate = enqueue(dependency(on=[first], queue=[quick(number=8)]))
         gate.group(timeout=PATIENCE)
-    assert set(Work.objects.values_list("status", flat=True)) == {"success"}
-
-
-def test_a_handler_learns_of_a_cancellation_without_messages(lossy_env, tmp_path: Path):
-    with worker_process(lossy_env):
+        assert set(Work.objects.values_list("status", flat=True)) == {"success"}
         handle = enqueue(until_aborted(place=str(tmp_path)))
         eventually((tmp_path / "started").exists)
         with pytest.raises(WaitTimeout):
             handle.result(timeout=0.3)
         cancel(handle.id)
-        reason = eventually(lambda: (tmp_path / "reason").exists() and (tmp_path / "reason").read_text())
-    assert reason == "cancelled"
+        assert told_to_stop(tmp_path) == "cancelled"
     assert handle.state().status is Status.CANCELLED

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from django_ayework import Context, work
+from tests.processes import eventually
 
 NEVER_IN_A_TEST = 60.0
 
@@ -24,9 +24,7 @@ def other(number: int = 0) -> int:
 def hold(ctx: Context, place: str) -> str:
     """Say that it has started, and hold its slot until there is a file that says go."""
     Path(place, "started").touch()
-    until = time.monotonic() + NEVER_IN_A_TEST
-    while not Path(place, "go").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    eventually(Path(place, "go").exists, NEVER_IN_A_TEST)
     return "went"
 
 
