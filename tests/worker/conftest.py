@@ -7,21 +7,11 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
-from tests.fixtures import always_consistent, quick_polls, undeclared  # noqa: F401
+from tests.fixtures import always_consistent, fresh_stage, quick_polls, undeclared  # noqa: F401
 
 DEFAULT_PORTS = {"postgresql": 5432, "mysql": 3306}
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
-
-
-@pytest.fixture(autouse=True)
-def stage(always_consistent: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:  # noqa: F811
-    """Give the works of this process a fresh stage; whoever still waits is let go in the end."""
-    from tests.worker import works
-
-    fresh = works.Stage()
-    monkeypatch.setattr(works, "stage", fresh)
-    yield fresh
-    fresh.go.set()
+stage = fresh_stage("tests.worker.works")
 
 
 @pytest.fixture

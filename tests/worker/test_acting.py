@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from django_ayework import Abort, Defer, Retry, cancel, complete, enqueue, enqueue_many, work
+from django_ayework import Abort, Context, Defer, Retry, cancel, complete, enqueue, enqueue_many, work
 from django_ayework.flow.notify import revoked_works
 from django_ayework.testing import running_worker
 from django_ayework.worker import in_flight as delivery
@@ -48,9 +48,8 @@ def test_an_outcome_that_comes_too_late_is_logged(stage, monkeypatch, caplog, ac
 
 
 @work(name="worker.fails_once", retry=Retry(attempts=2, base=0.01))
-def fails_once(seen: str) -> None:
-    if not tried.setdefault(seen, False):
-        tried[seen] = True
+def fails_once(ctx: Context) -> None:
+    if ctx.attempt == 1:
         raise ValueError("not yet")
 
 
@@ -64,9 +63,6 @@ def waits() -> None:
     raise Defer(delay=3600)
 
 
-tried: dict[str, bool] = {}
-
-
 def logged(caplog) -> list[tuple[str, str]]:
     """Return what was logged of failed works: level and first line."""
     return [
@@ -77,7 +73,7 @@ def logged(caplog) -> list[tuple[str, str]]:
 
 
 def test_an_attempt_that_is_tried_again_is_a_warning_with_its_traceback(caplog):
-    handle = enqueue(fails_once(seen="here"))
+    handle = enqueue(fails_once())
     with running_worker():
         handle.result(timeout=20)
     [(level, line)] = logged(caplog)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from django.db import OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.models import Work, WorkerProcess
-from django_ayework.store import attempts, claims, transitions
+from django_ayework.store import claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import in_flight as leases_module
@@ -20,16 +18,6 @@ from tests.worker.kit import Flaky
 from tests.worker.works import notes_progress, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-
-
-def test_a_worker_survives_a_database_that_goes_away_while_claiming(stage, monkeypatch):
-    monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
-    claim = Flaky(claims.claim, 4)
-    monkeypatch.setattr(claims, "claim", claim)
-    handle = enqueue(quick())
-    with running_worker():
-        handle.result(timeout=20)
-    assert claim.left == 0
 
 
 def test_what_one_queue_gave_is_run_although_the_next_cannot_be_claimed_from(stage, monkeypatch):
@@ -57,8 +45,7 @@ def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(stage, monkeyp
     monkeypatch.setattr(transitions, "release", fail)
     WorkFactory(type="other.app", priority=5)
     handles = enqueue_many([quick(number=number) for number in range(5)])
-    worker = Worker(concurrency=8)
-    with worker:
+    with running_worker(concurrency=8):
         for handle in handles:
             handle.result(timeout=20)
     assert set(Work.objects.filter(type="worker.quick").values_list("delivery", flat=True)) == {1}
@@ -112,23 +99,6 @@ def test_a_worker_that_was_forgotten_is_back_with_its_next_heartbeat(stage):
         eventually(lambda: WorkerProcess.objects.filter(id=worker.id).delete()[0])
         worker._maintenance.beat()
         assert WorkerProcess.objects.get().name == "back"
-
-
-def test_no_thread_outlives_its_worker(stage):
-    before = set(threading.enumerate())
-    with running_worker(concurrency=3):
-        enqueue_many([quick(number=number) for number in range(30)])
-        eventually(lambda: len(stage.started) == 30)
-    eventually(lambda: set(threading.enumerate()) <= before, seconds=5)
-
-
-def test_a_worker_that_cannot_reach_the_database_stops_when_told_to(monkeypatch):
-    monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
-    monkeypatch.setattr(attempts, "register", Flaky(None, 10**9))
-    worker = Worker()
-    worker.start()
-    worker.stop()
-    assert not Work.objects.exists()
 
 
 def test_the_last_progress_of_a_quick_work_is_kept(stage):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,73 +16,52 @@ from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.wakeups import Message
-from tests.processes import ended_well, eventually, worker_process
-from tests.worker.works import at, quick
-
-
-def one_worker() -> WorkerProcess:
-    """Wait for the only worker."""
-    return eventually(lambda: WorkerProcess.objects.filter(stopped_at=None).first())
+from tests.processes import eventually
+from tests.worker.works import hold, quick
 
 
 def obeyed(id: str, quiet: bool) -> bool:
     return WorkerProcess.objects.filter(id=id, quiet=quiet, command="").exists()
 
 
-def test_a_quiet_worker_lets_works_end_gives_others_back_and_resumes(patient_env, tmp_path: Path):
-    running = enqueue(at(place=str(tmp_path)))
-    with worker_process(patient_env, "--concurrency", "1") as process:
-        eventually(lambda: (tmp_path / "started-0").exists())
-        waiting = enqueue_many([quick(number=number) for number in range(20)])
-        command_worker(one_worker().id, "quiet")
-        eventually(lambda: obeyed(one_worker().id, quiet=True))
-        (tmp_path / "go").touch()
-        assert running.result(timeout=30) == "attempt 1"
-        late = enqueue(quick(number=99))
-        left = Work.objects.filter(id__in=[handle.id for handle in [*waiting, late]])
-        assert set(left.values_list("status", "attempt", "worker")) == {("pending", 0, None)}
-
-        command_worker(one_worker().id, "resume")
-        assert late.result(timeout=30) == 99
-        assert obeyed(one_worker().id, quiet=False)
-        assert process.poll() is None
-
-
-def test_a_worker_that_is_told_to_stop_lets_its_works_end(patient_env, tmp_path: Path):
-    running = enqueue(at(place=str(tmp_path)))
-    with worker_process(patient_env) as process:
-        eventually(lambda: (tmp_path / "started-0").exists())
-        command_worker(one_worker().id, "stop")
-        late = eventually(lambda: enqueue(quick()))
-        (tmp_path / "go").touch()
-        ended_well(process)
-    assert running.state().status == "success"
-    row = WorkerProcess.objects.get()
-    assert row.stopped_at is not None
-    assert row.command == ""
-    with pytest.raises(WorkerNotFound, match="no running worker has the id"):
-        command_worker(row.id, "quiet")
-    assert late.state().status in ("pending", "success")
-
-
-def test_a_quiet_worker_can_be_stopped(quick_polls):
+def test_a_quiet_worker_lets_works_end_leaves_the_others_resumes_and_can_be_stopped(quick_polls, stage):
+    running = enqueue(hold(number=4))
     with Worker(concurrency=1) as worker:
-        command_worker(one_worker().id, "quiet")
+        eventually(lambda: stage.started)
+        late = enqueue_many([quick(number=number) for number in range(20)])[-1]
+        command_worker(worker.id, "quiet")
+        eventually(lambda: obeyed(worker.id, quiet=True))
+        stage.go.set()
+        assert running.result(timeout=30) == 4
+        left = Work.objects.exclude(id=running.id)
+        assert set(left.values_list("status", "attempt", "worker")) == {("pending", 0, None)}
+        with Worker(concurrency=1):
+            assert late.result(timeout=30) == 19
+
+        for command in ("resume", "quiet", "resume"):  # the last one counts
+            command_worker(worker.id, command)
+        assert enqueue(quick(number=99)).result(timeout=30) == 99
+        assert obeyed(worker.id, quiet=False)
+        command_worker(worker.id, "quiet")
         eventually(lambda: obeyed(worker.id, quiet=True))
         command_worker(worker.id, "stop")
         eventually(lambda: worker.is_stopping)
-    assert WorkerProcess.objects.get().stopped_at is not None
+    assert worker.left == 0
+    assert WorkerProcess.objects.get(id=worker.id).stopped_at is not None
 
 
-def test_works_that_a_worker_holds_ready_go_to_another_one(quick_polls, stage, tmp_path: Path):
-    with Worker(concurrency=1) as first:
-        enqueue(at(place=str(tmp_path)))
-        eventually(lambda: (tmp_path / "started-0").exists())
-        command_worker(first.id, "quiet")
-        eventually(lambda: obeyed(first.id, quiet=True))
-        with Worker(concurrency=1):
-            assert enqueue(quick(number=7)).result(timeout=30) == 7
-        (tmp_path / "go").touch()
+def test_a_worker_that_is_told_to_stop_lets_its_works_end(quick_polls, stage):
+    running = enqueue(hold(number=4))
+    with Worker(concurrency=1) as worker:
+        eventually(lambda: stage.started)
+        command_worker(worker.id, "stop")
+        eventually(lambda: worker.is_stopping)
+        stage.go.set()
+    assert running.result(timeout=0) == 4
+    row = WorkerProcess.objects.get()
+    assert (row.stopped_at is not None, row.command) == (True, "")
+    with pytest.raises(WorkerNotFound, match="no running worker has the id"):
+        command_worker(row.id, "quiet")
 
 
 def test_works_that_have_not_started_go_back_before_the_command_counts_as_obeyed(claimer):
@@ -122,16 +100,6 @@ def test_a_quiet_worker_claims_nothing_whatever_messages_say(claimer, quick_poll
     command_worker("w", "resume")
     claimer.poll()
     assert len(claimer.claim(5)) == 5
-
-
-def test_the_last_command_counts(quick_polls):
-    with Worker(concurrency=1) as worker:
-        id = one_worker().id
-        command_worker(id, "quiet")
-        command_worker(id, "resume")
-        eventually(lambda: obeyed(id, quiet=False))
-        assert enqueue(quick(number=3)).result(timeout=30) == 3
-    assert worker.left == 0
 
 
 def test_commands_that_do_not_exist_are_refused():

@@ -111,14 +111,17 @@ def test_a_worker_whose_claiming_loop_is_stuck_is_not_live(stage, server, monkey
         over.set()
 
 
-@pytest.mark.parametrize("name", ["settling", "leases", "maintenance", "scheduler"])
-def test_a_worker_with_a_thread_that_is_stuck_is_not_live(stage, server, monkeypatch, name):
+def test_a_worker_with_a_thread_that_is_stuck_is_not_live(stage, server, monkeypatch):
     monkeypatch.setattr(bounds, "STALL", 5.0)
     with healthy_worker(server) as worker:
-        [stuck] = [one for one in worker._threads() if one.heartbeat.name == name]
-        monkeypatch.setattr(stuck.heartbeat, "silence", lambda: 6.0)
-        eventually(lambda: statuses(server) == (503, 503))
-        assert get(server, "/live")[1]["reasons"] == [f"the thread {name!r} has made no progress for 6 s"]
+        threads = {one.heartbeat.name: one for one in worker._threads()}
+        for name in ("settling", "leases", "maintenance", "scheduler"):
+            with monkeypatch.context() as stuck:
+                stuck.setattr(threads[name].heartbeat, "silence", lambda: 6.0)
+                eventually(lambda: statuses(server) == (503, 503))
+                reasons = get(server, "/live")[1]["reasons"]
+                assert reasons == [f"the thread {name!r} has made no progress for 6 s"]
+            eventually(lambda: statuses(server) == (200, 200))
 
 
 def test_a_worker_that_has_lost_a_thread_is_not_live_and_is_lost(stage, server, monkeypatch, caplog):

@@ -15,19 +15,14 @@ from django_ayework import Retry, dependency, doers, enqueue, enqueue_many, get_
 from django_ayework.errors import InvalidOption
 from django_ayework.models import Work
 from django_ayework.rules.controls import Scope
-from django_ayework.testing import running_worker
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.worker import Worker
-from tests.processes import eventually
 from tests.worker.works import quick
-
-ran: list[str] = []
 
 
 @work(name="t.labels.noted", options=lambda label: {"fairness": label or None})
-def noted(label: str) -> None:
-    ran.append(label)
+def noted(label: str) -> None: ...
 
 
 @work(name="t.labels.failing", retry=Retry(attempts=2, base=60, jitter=0))
@@ -73,14 +68,14 @@ def test_labels_are_served_in_turn(claimer, queue_them):
     assert labels(Claimer("w", Scope(queues=("other",))).claim(20)) == [*"abc", *"abc", *"ab", "a"]
 
 
-def test_a_flood_beside_a_thousand_labels_runs_one_work_in_each_round():
-    flood(3000, "flood")
+def test_a_flood_beside_hundreds_of_labels_runs_one_work_in_each_round():
+    flood(900, "flood")
     enqueue_many([noted(label="other")])  # of another type, which has its own turns
-    many = [f"tenant {number}" for number in range(1000)]
+    many = [f"tenant {number}" for number in range(300)]
     for label in many:
         enqueue(quick(), fairness=label)
     claimer = Claimer("w", Scope(types=(quick.name,)))
-    first = labels(claimer.claim(500)) + labels(claimer.claim(501))
+    first = labels(claimer.claim(150)) + labels(claimer.claim(151))
     assert Counter(first) == Counter([*many, "flood"])
 
 
@@ -99,15 +94,6 @@ def test_two_workers_serve_labels_in_turn():
     workers = [Claimer("one", Scope()), Claimer("two", Scope())]
     claimed = [label for _ in range(6) for worker in workers for label in labels(worker.claim(6))]
     assert claimed == [*"abcd"] * 18
-
-
-def test_two_running_workers_come_to_a_single_work_behind_a_flood():
-    ran.clear()
-    enqueue_many([noted(label="a") for _ in range(400)])
-    enqueue(noted(label="b"))
-    with running_worker(concurrency=2), running_worker(concurrency=2):
-        eventually(lambda: len(ran) == 401)
-    assert ran.index("b") < 100
 
 
 def test_turns_are_within_a_priority(claimer):

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.define.context import AbortReason
@@ -76,22 +76,6 @@ def test_quick_works_are_never_renewed_and_warn_of_nothing(stage, monkeypatch, c
             handle.result(timeout=10)
     assert not renewals
     assert "lapsed" not in caplog.text
-
-
-def test_the_late_outcome_of_a_work_that_was_reclaimed_is_refused(stage, caplog):
-    handle = enqueue(until_aborted())
-    with running_worker(concurrency=1) as worker:
-        eventually(lambda: stage.started)
-        with transaction.atomic():  # or this very worker might have it again by then
-            Work.objects.update(leased_until=now() - timedelta(seconds=1))
-            assert reclaim() == 1
-            assert Work.objects.get(id=handle.id).status == "pending"
-        renew_soon(worker)
-        assert handle.result(timeout=30) == "attempt 2"
-    assert stage.seen == ["taken_by_another_worker"]
-    assert f"The outcome of work {handle.id} came too late" in caplog.text
-    assert Work.objects.get(id=handle.id).delivery == 2
-    assert list(Attempt.objects.values_list("number", "outcome")) == [(1, "lost")]
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_ayework import enqueue, enqueue_many
+from django_ayework import Worker, enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.testing import running_worker
 from django_ayework.worker.process import (
     DEFAULT_SWITCH_INTERVAL,
     SWITCH_INTERVAL,
@@ -38,17 +39,22 @@ def started(place: Path, number: int = 0) -> str:
     return path.read_text() if path.exists() else ""
 
 
-@pytest.mark.parametrize("kind", [at, at_async])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("kind", "signals"),
+    [(at, [signal.SIGTERM, signal.SIGINT]), (at_async, [signal.SIGINT])],
+    ids=["one of each kind", "interrupt"],
+)
 def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(
-    patient_env, tmp_path: Path, kind, number
+    patient_env, tmp_path: Path, kind, signals
 ):
+    """A service manager and a shell may each send one signal."""
     enqueue_many([quick(number=number) for number in range(50)], priority=1)
     running = enqueue(kind(place=str(tmp_path)))
     waiting = enqueue_many([at(place=str(tmp_path), number=number) for number in range(1, 20)], priority=-1)
     with worker_process(patient_env, "--concurrency", "1") as process:
         eventually(lambda: started(tmp_path))
-        process.send_signal(number)
+        for number in signals:
+            process.send_signal(number)
         eventually(lambda: not Work.objects.filter(status="running").exclude(id=running.id).exists())
         (tmp_path / "go").touch()
         status, output = ended(process)
@@ -58,24 +64,13 @@ def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(
     assert WorkerProcess.objects.get().stopped_at is not None
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_the_worker_at_once_and_one_of_each_kind_does_not(
-    patient_env, tmp_path: Path, second
-):
-    """A service manager and a shell may each send one signal."""
+def test_a_second_signal_of_one_kind_ends_the_worker_at_once(patient_env, tmp_path: Path):
     running = enqueue(at(place=str(tmp_path)))
     with worker_process(patient_env) as process:
         eventually(lambda: started(tmp_path))
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(second)
-        if second == signal.SIGTERM:
-            eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM))
-            assert process.returncode == 128 + signal.SIGTERM
-            assert work_of(running).status == "running"
-        else:
-            (tmp_path / "go").touch()
-            status, output = ended(process)
-            assert (status, work_of(running).status) == (0, "success"), output
+        eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM))
+    assert process.returncode == 128 + signal.SIGTERM
+    assert work_of(running).status == "running"
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
@@ -87,28 +82,24 @@ def test_a_signal_before_the_handlers_are_installed_stops_the_worker_in_order(pr
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_worker_process_freezes_the_heap_and_shortens_the_switch_interval(patient_env, processes):
-    handle = enqueue(interpreter())
-    with worker_process(patient_env, "--burst", "--processes", processes) as process:
+def test_a_worker_process_freezes_the_heap_shortens_the_switch_interval_and_keeps_to_one_cpu(
+    patient_env, processes
+):
+    handle, *handles = enqueue(interpreter()), *(enqueue(cpus()) for _ in range(4))
+    with worker_process(patient_env, "--burst", "--one-cpu", "--processes", processes) as process:
         ended_well(process)
     frozen, interval = handle.result(timeout=0)
     assert frozen > 10_000
     assert interval == SWITCH_INTERVAL < DEFAULT_SWITCH_INTERVAL
-
-
-def test_a_worker_within_another_process_leaves_its_interpreter_as_it_is():
-    handle = enqueue(interpreter())
-    call_command("ayework_worker", "--burst", stdout=StringIO())
-    assert handle.result(timeout=0) == (0, DEFAULT_SWITCH_INTERVAL)
-
-
-@several_cpus
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_each_process_is_kept_on_one_cpu(patient_env, processes):
-    handles = [enqueue(cpus()) for _ in range(4)]
-    with worker_process(patient_env, "--burst", "--one-cpu", "--processes", processes) as process:
-        ended_well(process)
     assert [len(handle.result(timeout=0)) for handle in handles] == [1, 1, 1, 1]
+
+
+def test_a_worker_within_another_process_leaves_its_interpreter_and_its_cpus_as_they_are():
+    before = sorted(os.sched_getaffinity(0))
+    handles = [enqueue(interpreter()), enqueue(cpus())]
+    call_command("ayework_worker", "--burst", "--one-cpu", stdout=StringIO())
+    assert [handle.result(timeout=0) for handle in handles] == [(0, DEFAULT_SWITCH_INTERVAL), before]
+    assert sorted(os.sched_getaffinity(0)) == before
 
 
 @several_cpus
@@ -117,13 +108,6 @@ def test_processes_with_successive_numbers_get_different_cpus():
         together = threading.Barrier(2)
         first, second = pool.map(lambda number: (together.wait(), use_one_cpu(number))[1], [7, 8])
     assert first != second
-
-
-def test_a_worker_within_another_process_keeps_all_its_cpus():
-    before = sorted(os.sched_getaffinity(0))
-    handle = enqueue(cpus())
-    call_command("ayework_worker", "--burst", "--one-cpu", stdout=StringIO())
-    assert handle.result(timeout=0) == sorted(os.sched_getaffinity(0)) == before
 
 
 def test_one_cpu_is_refused_where_the_system_cannot_do_it(monkeypatch: pytest.MonkeyPatch):
@@ -142,19 +126,18 @@ def test_a_switch_interval_of_the_project_is_kept(chosen):
         sys.setswitchinterval(DEFAULT_SWITCH_INTERVAL)
 
 
-@pytest.mark.parametrize("kind", [at, at_async, at_in_thread])
-def test_a_work_that_outlasts_the_grace_goes_back_unharmed(short_lease_env, tmp_path: Path, kind):
+def test_works_that_outlast_the_grace_go_back_unharmed(short_lease_env, tmp_path: Path):
     """Also one in a thread that would keep the process from ending."""
-    running = enqueue(kind(place=str(tmp_path)))
+    for number, kind in enumerate([at, at_async, at_in_thread]):
+        enqueue(kind(place=str(tmp_path), number=number))
     with worker_process(short_lease_env | {"TEST_EXIT": "0.5"}) as process:
-        eventually(lambda: started(tmp_path))
+        eventually(lambda: all(started(tmp_path, number) for number in range(3)))
         stopped(process)
-    work = work_of(running)
-    assert (work.status, work.attempt, work.error) == ("pending", 0, "")
+    assert list(Work.objects.values_list("status", "attempt", "error")) == [("pending", 0, "")] * 3
     assert not Attempt.objects.exists()
 
 
-def test_the_works_of_a_killed_worker_go_to_another(short_lease_env, tmp_path: Path):
+def test_the_works_of_a_killed_worker_go_to_another(quick_polls, short_lease_env, tmp_path: Path):
     handles = [enqueue(kind(place=str(tmp_path), number=n)) for n, kind in enumerate([at, at, at_async])]
     with worker_process(short_lease_env) as victim:
         eventually(lambda: all(started(tmp_path, number) for number in range(3)))
@@ -162,10 +145,8 @@ def test_the_works_of_a_killed_worker_go_to_another(short_lease_env, tmp_path: P
         ended(victim)
     (tmp_path / "go").touch()
     assert set(Work.objects.values_list("status", "attempt")) == {("running", 1)}
-    with worker_process(short_lease_env) as process:
+    with running_worker():
         assert [handle.result(timeout=30) for handle in handles] == ["attempt 2"] * 3
-        process.send_signal(signal.SIGTERM)
-        ended(process)
     assert [started(tmp_path, number) for number in range(3)] == ["1\n2\n"] * 3
     assert set(Work.objects.values_list("delivery", "attempt")) == {(2, 2)}
     lost = Attempt.objects.values_list("number", "outcome", "error")
@@ -183,8 +164,7 @@ def test_a_work_that_kills_its_workers_ends_dead(short_lease_env, tmp_path: Path
     assert (work.reason, work.error, work.attempt) == ("exhausted", "worker lost", 2)
     assert started(tmp_path) == "1\n2\n"
     assert sorted(Attempt.objects.values_list("number", "outcome")) == [(1, "lost"), (2, "lost")]
-    with worker_process(short_lease_env, "--burst") as process:
-        assert ended(process)[0] == 0
+    Worker(burst=True).run()
     assert work_of(after).status == "success"
 
 

@@ -20,7 +20,7 @@ from django_ayework.worker.settler import MAX_BATCH, Settler
 from tests.processes import PATIENCE, eventually
 from tests.races.rivals import claim_all
 from tests.worker.kit import Flaky
-from tests.worker.works import append, hold_then, quick
+from tests.worker.works import append, hold, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -67,28 +67,31 @@ def statuses() -> set[str]:
     return set(Work.objects.values_list("status", flat=True))
 
 
-@pytest.mark.parametrize("error", ["gone", "timed out"])
-def test_outcomes_wait_for_a_database_that_goes_away_or_holds_locks_while_settling(stage, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("answers", "error", "times", "number"),
+    [(False, lambda: None, 4, 10), (True, lambda: timed_out(), 12, 1)],
+    ids=["gone", "timed out"],
+)
+def test_outcomes_wait_for_a_database_that_goes_away_or_holds_locks_while_settling(
+    stage, monkeypatch, answers, error, times, number
+):
     monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.001)
-    is_gone = error == "gone"
-    if is_gone:
-        monkeypatch.setattr(settler_module, "answers", lambda: False)
-    settle = Flaky(settler_module.settle, 4 if is_gone else 12, None if is_gone else timed_out())
+    monkeypatch.setattr(settler_module, "answers", lambda: answers)
+    settle = Flaky(settler_module.settle, times, error())
     monkeypatch.setattr(settler_module, "settle", settle)
-    handles = enqueue_many([quick(number=number) for number in range(10 if is_gone else 1)])
+    handles = enqueue_many([quick(number=number) for number in range(number)])
     with running_worker():
-        for handle in handles:
-            handle.result(timeout=20)
+        assert [handle.result(timeout=20) for handle in handles] == list(range(number))
     assert settle.left == 0
-    assert sorted(stage.started) == list(range(len(handles))), "nothing ran twice"
+    assert sorted(stage.started) == list(range(number)), "nothing ran twice"
     assert not Attempt.objects.exists()
 
 
 @pytest.mark.parametrize("poison", [False, True], ids=["success", "failure"])
 def test_an_outcome_is_refused_while_another_worker_holds_the_same_delivery(stage, caplog, poison):
     """A server that crashes may lose a claim that it has acknowledged; the next claim has its number."""
-    handle = enqueue(hold_then(poison=poison), retry=Retry(attempts=1))
+    handle = enqueue(hold(poison=poison), retry=Retry(attempts=1))
     with running_worker():
         eventually(lambda: stage.started)
         Work.objects.filter(id=handle.id).update(worker="other")

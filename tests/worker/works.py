@@ -8,6 +8,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from asgiref.sync import sync_to_async
 
 from django_ayework import Context, Retry, work
 from django_ayework.worker import health
+from tests.processes import eventually
 
 NEVER_IN_A_TEST = 60.0
 
@@ -30,15 +33,18 @@ class Stage:
         self.most_inside = 0
         self.lock = threading.Lock()
 
-    def enter(self, number: int) -> None:
+    @contextmanager
+    def occupied(self, number: int = 0) -> Iterator[None]:
+        """Note a work that is inside."""
         with self.lock:
             self.started.append(number)
             self.inside += 1
             self.most_inside = max(self.most_inside, self.inside)
-
-    def leave(self) -> None:
-        with self.lock:
-            self.inside -= 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
 
 
 stage = Stage()
@@ -66,39 +72,23 @@ def cpus() -> list[int]:
 
 
 @work(name="worker.hold")
-def hold(ctx: Context, number: int = 0):
-    """Hold its slot until the test says go."""
-    now = stage
-    now.enter(number)
-    try:
-        now.go.wait(NEVER_IN_A_TEST)
-    finally:
-        now.leave()
-    return number
-
-
-@work(name="worker.hold_then")
-def hold_then(poison: bool = False) -> str:
+def hold(number: int = 0, poison: bool = False) -> int:
     """Hold its slot until the test says go; then end as it is told."""
     now = stage
-    now.enter(0)
-    now.go.wait(NEVER_IN_A_TEST)
-    now.leave()
+    with now.occupied(number):
+        now.go.wait(NEVER_IN_A_TEST)
     if poison:
         raise ArithmeticError("poison")
-    return "done"
+    return number
 
 
 @work(name="worker.hold_async")
 async def hold_async(number: int = 0) -> int:
     """Hold its slot on the event loop until the test says go."""
     now = stage
-    now.enter(number)
-    try:
+    with now.occupied(number):
         while not now.go.is_set():
             await asyncio.sleep(0.01)
-    finally:
-        now.leave()
     return threading.get_ident()
 
 
@@ -113,7 +103,7 @@ def until_aborted(ctx: Context) -> str:
 
 
 def stay() -> None:
-    stage.enter(0)
+    stage.started.append(0)
     stage.go.wait(NEVER_IN_A_TEST)
 
 
@@ -151,11 +141,9 @@ def note_start(place: str, attempt: int, number: int = 0) -> None:
 
 @work(name="worker.at", retry=Retry(attempts=2, base=0, jitter=0))
 def at(ctx: Context, place: str, number: int = 0) -> str:
-    """Tell through files that it runs, and wait for one that lets it end. ``stubborn`` never looks up."""
+    """Tell through files that it runs, and wait for one that lets it end."""
     note_start(place, ctx.attempt, number)
-    until = time.monotonic() + NEVER_IN_A_TEST
-    while not Path(place, "go").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    eventually(Path(place, "go").exists, NEVER_IN_A_TEST)
     return f"attempt {ctx.attempt}"
 
 
@@ -170,8 +158,7 @@ def dies(ctx: Context, place: str) -> None:
 async def at_async(ctx: Context, place: str, number: int = 0) -> str:
     """See ``at``."""
     note_start(place, ctx.attempt, number)
-    until = time.monotonic() + NEVER_IN_A_TEST
-    while not Path(place, "go").exists() and time.monotonic() < until:
+    while not Path(place, "go").exists():
         await asyncio.sleep(0.01)
     return f"attempt {ctx.attempt}"
 
@@ -187,7 +174,7 @@ def until_aborted_at(ctx: Context, place: str) -> str:
 
 
 @work(name="worker.at_in_thread")
-async def at_in_thread(ctx: Context, place: str) -> None:
+async def at_in_thread(ctx: Context, place: str, number: int = 0) -> None:
     """Block a thread that only the end of the process ends."""
-    note_start(place, ctx.attempt)
+    note_start(place, ctx.attempt, number)
     await sync_to_async(time.sleep)(NEVER_IN_A_TEST)
