@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,19 @@ def env(process_env: dict[str, str]) -> dict[str, str]:
     return process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_patient"}
 
 
-@pytest.fixture(params=["threads", "processes"])
-def raced(request: pytest.FixtureRequest, env: dict[str, str]) -> Callable[..., list[list[Any]]]:
-    """Let rivals carry out acts that are given by name; return their answers."""
-    from tests.races.rival_processes import race_processes, race_threads
+@pytest.fixture(scope="session")
+def rivals(django_db_setup: None) -> Iterator[Any]:
+    """Processes that race, as many as a test has wanted so far."""
+    from tests.races.rival_processes import Rivals
 
-    return race_threads if request.param == "threads" else partial(race_processes, env)
+    rivals = Rivals()
+    yield rivals
+    rivals.close()
+
+
+@pytest.fixture(params=["threads", "processes"])
+def raced(request: pytest.FixtureRequest, env: dict[str, str], rivals: Any) -> Callable[..., list[list[Any]]]:
+    """Let rivals carry out acts that are given by name; return their answers."""
+    from tests.races.rival_processes import race_threads
+
+    return race_threads if request.param == "threads" else partial(rivals.race, env)

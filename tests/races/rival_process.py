@@ -1,7 +1,7 @@
 """A rival in a process of its own: acts round after round, each at the word of the test.
 
-It reads lines: first its acts, as JSON; then one for each round, with the microseconds to wait. It answers
-each with a line of JSON.
+It reads lines: first the acts of a race, as JSON; then one for each round, with the microseconds to wait. It
+answers each with a line of JSON. The next race follows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ import django
 
 def main() -> None:
     django.setup()
+    from django.db import connections
+
     from tests.races.rival_processes import prepared
 
-    acts = [prepared(*act) for act in json.loads(sys.stdin.readline())]
-    answer("ready")
-    for act in acts:
-        wait(int(sys.stdin.readline()) / 1_000_000)
-        answer(act())
+    for line in iter(sys.stdin.readline, ""):
+        acts = [prepared(*act) for act in json.loads(line)]
+        answer("ready")
+        for act in acts:
+            wait(int(sys.stdin.readline()) / 1_000_000)
+            answer(act())
+        connections.close_all()
 
 
 def wait(seconds: float) -> None:

@@ -30,21 +30,40 @@ Act = Sequence[str]
 HEAD_STARTS = (0, 200, 400, 800, 1600)
 
 
-def race_processes(env: dict[str, str], *rivals: Sequence[Act]) -> list[list[Any]]:
-    """Let each rival carry out its acts, all of a round at the same moment; return what each answered.
+class Rivals:
+    """Processes that stay from race to race."""
 
-    An act that is refused answers with the name of the error. In the end waiters are rechecked that were left
-    to a worker, as what they watch was locked.
-    """
-    rounds = {len(acts) for acts in rivals}
-    assert len(rounds) == 1, f"expected acts for as many rounds, got {rounds}"
-    with ExitStack() as stack:
-        processes = [stack.enter_context(Rival.started(env, acts)) for acts in rivals]
-        for process in processes:
-            assert process.read() == "ready"
-        rounds_ = [round_of(processes, number) for number in range(rounds.pop())]
-    recheck_leftovers(len(rounds_) * len(rivals))
-    return list(map(list, zip(*rounds_, strict=True)))
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._processes: list[Rival] = []
+
+    def close(self) -> None:
+        """End all processes."""
+        self._processes.clear()
+        self._stack.close()
+
+    def race(self, env: dict[str, str], *rivals: Sequence[Act]) -> list[list[Any]]:
+        """Let each rival carry out its acts, all of a round at the same moment; return what each answered.
+
+        An act that is refused answers with the name of the error. In the end waiters are rechecked that were
+        left to a worker, as what they watch was locked.
+        """
+        rounds = {len(acts) for acts in rivals}
+        assert len(rounds) == 1, f"expected acts for as many rounds, got {rounds}"
+        try:
+            while len(self._processes) < len(rivals):
+                self._processes.append(self._stack.enter_context(Rival.started(env)))
+            processes = self._processes[: len(rivals)]
+            for process, acts in zip(processes, rivals, strict=True):
+                process.write(json.dumps([list(act) for act in acts]))
+            for process in processes:
+                assert process.read() == "ready"
+            rounds_ = [round_of(processes, number) for number in range(rounds.pop())]
+        except BaseException:
+            self.close()
+            raise
+        recheck_leftovers(len(rounds_) * len(rivals))
+        return list(map(list, zip(*rounds_, strict=True)))
 
 
 def race_threads(*rivals: Sequence[Act]) -> list[list[Any]]:
@@ -78,8 +97,8 @@ class Rival:
 
     @classmethod
     @contextmanager
-    def started(cls, env: dict[str, str], acts: Sequence[Act]) -> Iterator[Rival]:
-        """Start a process with these acts; it is killed at the latest at the end of the block."""
+    def started(cls, env: dict[str, str]) -> Iterator[Rival]:
+        """Start a process; it is killed at the latest at the end of the block."""
         command = [sys.executable, "-m", "tests.races.rival_process"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with (
@@ -87,9 +106,7 @@ class Rival:
             subprocess.Popen(command, env=env, cwd=ROOT, stderr=complaints, **pipes) as process,
         ):
             try:
-                rival = cls(process, complaints)
-                rival.write(json.dumps([list(act) for act in acts]))
-                yield rival
+                yield cls(process, complaints)
             finally:
                 process.kill()
 

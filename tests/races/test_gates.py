@@ -96,11 +96,7 @@ def test_a_gate_made_while_its_dead_member_is_retried_waits_for_it():
     members = enqueue_many(steps(ROUNDS))
     kill(*claim_all().values())
     gates = [dependency([member], [step()]) for member in members]
-    race(
-        ROUNDS,
-        lambda number: enqueue(gates[number]),
-        lambda number: retry(members[number].id),
-    )
+    race(ROUNDS, lambda number: enqueue(gates[number]), lambda number: retry(members[number].id))
     assert statuses(gates) == {"blocked": ROUNDS}
     finish()
     assert statuses(gates) == {"success": ROUNDS}
@@ -161,11 +157,7 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
         continue
     enqueue_many(members)
     claims = claim_all()
-    race(
-        ROUNDS,
-        lambda number: retry(gates[number].id),
-        lambda number: succeed(claims[members[number].id]),
-    )
+    race(ROUNDS, lambda number: retry(gates[number].id), lambda number: succeed(claims[members[number].id]))
     assert statuses(gates) == {"success": ROUNDS}
     assert released() == {1: ROUNDS}
 

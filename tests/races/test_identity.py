@@ -46,10 +46,10 @@ def assert_one_each(answers: Answers, keys: int) -> None:
     assert len(answers.ids) == keys
 
 
-@pytest.mark.parametrize("rivals", [2, 4])
-def test_rivals_with_one_key_queue_one_work(raced, rivals: int):
+@pytest.mark.parametrize("number_of_rivals", [2, 4])
+def test_rivals_with_one_key_queue_one_work(raced, number_of_rivals: int):
     keys = [("queue once", f"k{number}") for number in range(ROUNDS)]
-    answers = raced(*[keys] * rivals)
+    answers = raced(*[keys] * number_of_rivals)
     for number in range(ROUNDS):
         given = [answer[number] for answer in answers]
         assert len({id for id, _ in given}) == 1

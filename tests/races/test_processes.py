@@ -12,17 +12,11 @@ from django_ayework import Count, dependency, enqueue, enqueue_many, get_handle
 from django_ayework.models import Group, Work
 from tests.processes import ended, ended_well, eventually, worker_process
 from tests.races.conftest import FULL
+from tests.races.rivals import released
 from tests.races.works import join, meet, share, step, tally_all
 
 
-def work_off(env: dict[str, str]) -> None:
-    """Let two processes run everything that is due."""
-    with worker_process(env, "--burst") as one, worker_process(env, "--burst") as other:
-        for process in (one, other):
-            ended_well(process)
-
-
-def test_two_processes_open_each_of_many_gates_once(env):
+def test_two_processes_open_each_of_many_gates_once_and_fold_a_groups_value_exactly(env):
     rounds = 200
     pairs = [(step(), step()) for _ in range(rounds)]
     gates = [
@@ -31,20 +25,16 @@ def test_two_processes_open_each_of_many_gates_once(env):
     ]
     enqueue_many(gates)
     enqueue_many([member for pair in pairs for member in pair])
-    work_off(env)
-    assert Counter(Work.objects.values_list("status", flat=True)) == {"success": 4 * rounds}
-    parents = Work.objects.exclude(parent_id=None).values_list("parent_id", flat=True)
-    assert Counter(parents) == {gate.id: 1 for gate in gates}
+    group = enqueue(tally_all(numbers=400))
+    with worker_process(env, "--burst") as one, worker_process(env, "--burst") as other:
+        for process in (one, other):
+            ended_well(process)
+    assert Counter(Work.objects.values_list("status", flat=True)) == {"success": 4 * rounds + 401}
+    assert released() == {1: rounds, 400: 1}
     ran = Work.objects.exclude(type="@work/dependency")
     assert set(ran.values_list("attempt", "delivery")) == {(1, 1)}
-
-
-def test_two_processes_fold_a_groups_value_exactly(env):
-    handle = enqueue(tally_all(numbers=400))
-    work_off(env)
-    assert get_handle(handle.id).group(timeout=0) == sum(range(400))
-    group = Group.objects.get()
-    assert (group.open, group.total, group.dead) == (0, 401, 0)
+    assert get_handle(group.id).group(timeout=0) == sum(range(400))
+    assert list(Group.objects.filter(total=401).values_list("open", "dead")) == [(0, 0)]
 
 
 #: ``make races`` runs all of it.
