@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_ayework import work
@@ -16,8 +15,6 @@ from django_ayework.rules.codec import RichJSON
 from django_ayework.rules.conditions import Contribution
 from django_ayework.store.database import clock
 
-numbers = itertools.count()
-
 
 class Shouting(RichJSON):
     """A codec of a project's own."""
@@ -26,14 +23,22 @@ class Shouting(RichJSON):
         return super().encode(value, path).upper()
 
 
+@work(name="attempts.value")
+def returned() -> None: ...
+
+
+@work(name="attempts.value_shouted", codec=Shouting())
+def shouted() -> None: ...
+
+
+@settings(max_examples=40)
 @given(
     value=st.recursive(st.none() | st.integers() | st.text(st.characters(codec="utf-8")), st.lists),
     group=st.none() | st.just("g"),
-    codec=st.none() | st.just(Shouting()),
+    type_=st.sampled_from([returned, shouted]),
 )
-def test_any_value_says_what_its_plan_says(value, group, codec):
-    returned = work(name=f"attempts.value{next(numbers)}", codec=codec)(lambda: value)
-    row = build_new_work(returned(), {}, Lineage(group), clock.now()).row._replace(attempt=1, delivery=1)
+def test_any_value_says_what_its_plan_says(value, group, type_):
+    row = build_new_work(type_(), {}, Lineage(group), clock.now()).row._replace(attempt=1, delivery=1)
     own = Contribution(value)
     plan = EMPTY if value is None else Plan(own, (own,))
-    assert success_of_value(value, row, returned) == success_from(plan, row)
+    assert success_of_value(value, row, type_) == success_from(plan, row)

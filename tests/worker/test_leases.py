@@ -24,15 +24,7 @@ from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import renew_soon
 from tests.processes import eventually
 from tests.races.rivals import claim_all
-from tests.worker.works import (
-    hold,
-    hold_async,
-    hold_atomic,
-    long_lease,
-    quick,
-    short_lease,
-    until_aborted,
-)
+from tests.worker.works import hold, hold_async, hold_atomic, long_lease, quick, short_lease, until_aborted
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
