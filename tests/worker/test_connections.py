@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.models import Attempt, Work
 from django_ayework.testing import now
 from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.proxies import Proxy
@@ -98,8 +98,9 @@ def test_a_worker_that_stops_does_not_wait_for_its_database_for_ever(
 
 
 def test_a_worker_without_anything_in_hand_stops_at_once_without_its_database(cut_off_env, proxy: Proxy):
-    with worker_process(cut_off_env) as process:
-        eventually(lambda: WorkerProcess.objects.exists())
+    with worker_process(cut_off_env, "--health-port", "0") as process:
+        url = health_address(process)
+        eventually(lambda: get(f"{url}/ready")[0] == 200)
         proxy.cut()
         output = stopped(process)
     assert "could not note that it stopped" in output
