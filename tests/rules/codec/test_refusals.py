@@ -103,6 +103,7 @@ def refused(value, path="input"):
 
 
 DATACLASS = "; pass dataclasses.asdict(…) of it, or describe it in a CustomType"
+LAZY = "; pass what it stands for, such as str(…) of it"
 MODEL = "; pass its primary key (.pk) and load it in the handler"
 PLAIN = "; pass plain data, or describe its class in a CustomType"
 
@@ -113,7 +114,8 @@ PLAIN = "; pass plain data, or describe its class in a CustomType"
         (Product(), "Product (a model instance)", MODEL),
         (SimpleLazyObject(Product), "SimpleLazyObject (a model instance)", MODEL),
         (SimpleLazyObject(lambda: 1 / 0), "SimpleLazyObject", PLAIN),
-        (SimpleLazyObject(lambda: "tea"), "SimpleLazyObject (an iterable)", "; pass list(…) of it"),
+        (SimpleLazyObject(lambda: "tea"), "SimpleLazyObject (a lazy object)", LAZY),
+        (SimpleLazyObject(lambda: 5), "SimpleLazyObject (a lazy object)", LAZY),
         (Products(), "Products (a queryset)", "; pass a list of primary keys and load them in the handler"),
         (Product, "type (a class)", "; pass its dotted name"),
         (Colour.RED, "Colour (an enum member)", "; pass its .value"),
@@ -128,7 +130,7 @@ PLAIN = "; pass plain data, or describe its class in a CustomType"
         (1j, "complex", PLAIN),
         (Moody(), "Moody", PLAIN),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_the_message_names_a_remedy(value, got, remedy):
     assert str(refused(value)) == f"expected a value that can be stored, got: {got} at input{remedy}"
