@@ -113,6 +113,7 @@ def test_an_option_that_cannot_be_used_is_refused_at_once(
     assert "shop.expire_carts" not in schedules.names()
 
 
+@pytest.mark.django_db  # the checks of a command ask the database what it can do
 @pytest.mark.parametrize("second", [add(a=1, b=2), plain], ids=["another function", "the same function"])
 def test_two_schedules_of_one_name_are_reported_by_a_check(second: Any):
     schedule(name="tick", every=60, run=plain)
