@@ -154,8 +154,8 @@ test-next: $(NEXT_VENV)/.installed ## the SQLite suite on Django 6.1 and Python 
 size: $(VENV)/.installed-test ## how large the package is, and how far one work travels in it
 	@$(PY) -m tests.architecture.figures
 
-# Each folder in a process of its own, of Python 3.13. Exceptions that interrupt a handler may end the tracer in
-# the middle, which then waits for ever: their tests are left out, and so are those of browsers.
+# Each folder runs in its own process, with Python 3.13. An exception that interrupts a handler may leave the lock of
+# the tracer taken, and the process waits for ever: tests of interruption are left out. So are those of browsers.
 coverage: $(NEXT_VENV)/.installed ## branch coverage of the package by the suite on SQLite
 	@test -e $< || { echo "There is no Python 3.13 here (make NEXT_PYTHON=...)."; exit 1; }
 	@$(NEXT_VENV)/bin/python -m coverage erase

@@ -169,19 +169,14 @@ def by_hand(provider: TracerProvider) -> Any:
 
     @work(name="bench.by_hand")
     def handler(number: int) -> int:
-        if number % one_in:
-            token = attach(unsampled)
-            try:
-                return number
-            finally:
-                detach(token)
-        span = tracer.start_span("process bench.by_hand", sampled, SpanKind.CONSUMER, ATTRIBUTES)
-        token = attach(set_span_in_context(span, sampled))
-        try:
-            return number
-        finally:
-            detach(token)
+        span = (
+            None if number % one_in else tracer.start_span("process", sampled, SpanKind.CONSUMER, ATTRIBUTES)
+        )
+        token = attach(unsampled if span is None else set_span_in_context(span, sampled))
+        detach(token)
+        if span is not None:
             span.end()
+        return number
 
     return handler
 

@@ -1,4 +1,4 @@
-"""A fan-out and its join, run by two worker processes, one of which may die in the middle."""
+"""Two worker processes run a fan-out and its join. In one test a worker is killed before the end."""
 
 from __future__ import annotations
 

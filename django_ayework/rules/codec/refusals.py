@@ -88,9 +88,7 @@ REMEDIES = (
         "pass its primary key (.pk) and load it in the handler",
     ),
     Remedy(
-        lambda v: v.__class__ is not type(v),
-        "a lazy object",
-        "pass what it stands for, such as str(…) of it",
+        lambda v: v.__class__ is not type(v), "a lazy object", "pass what it stands for, such as str(…) of it"
     ),
     Remedy(
         lambda v: hasattr(v, "model") and hasattr(v, "query"),
