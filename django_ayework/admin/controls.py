@@ -91,8 +91,9 @@ class WorkControlForm(Form):
         """Refuse unknown types, and for a queue everything but a pause."""
         cleaned = super().clean() or self.cleaned_data
         scope, name = cleaned.get("scope", self.instance.scope), cleaned.get("name", self.instance.name)
-        if scope == "type" and name and registry.find(name) is None and not self.instance.pk:
-            self.add_error("name", _("No work has this name.") + did_you_mean(name, registry.names()))
+        types = registry.names()
+        if scope == "type" and name and name not in types and not self.instance.pk:
+            self.add_error("name", _("No work has this name.") + did_you_mean(name, types))
         for field in OF_TYPES if scope == "queue" else ():
             if cleaned.get(field) is not None:
                 self.add_error(field, _("A queue can only be paused."))

@@ -363,13 +363,20 @@ class Registry(Declared[AnyWorkType]):
     def __init__(self) -> None:
         super().__init__()
         self._targets: tuple[int, set[str | None]] = 0, set()
-        #: Functions that import modules which define types; each is called once, when a worker is built.
+        #: Functions that import modules which define types; each is called once.
         self.sources: list[Callable[[], object]] = []
+        #: The modules of sources that could not be imported, each with its error as text.
+        self.failed: dict[str, str] = {}
 
     def load(self) -> None:
         """Let the sources that were not called yet import the types that they know of."""
         while self.sources:
             self.sources.pop(0)()
+
+    def names(self) -> list[str]:
+        """Return every name, sorted; those of the sources, too."""
+        self.load()
+        return super().names()
 
     def batch(self, name: str) -> AnyBatchType | None:
         """Return the type of this name if its works run in batches, else None."""
@@ -377,8 +384,11 @@ class Registry(Declared[AnyWorkType]):
         return found if isinstance(found, BatchType) else None
 
     def get(self, name: str) -> AnyWorkType:
-        """Return the type of this name; raise UnknownWorkType suggesting the nearest."""
+        """Return the type of this name, also of a source; raise UnknownWorkType suggesting the nearest."""
         found = self.find(name)
+        if found is None:
+            self.load()
+            found = self.find(name)
         if found is None:
             raise UnknownWorkType(
                 f"no work is named {name!r}.{did_you_mean(name, self._declared)} "

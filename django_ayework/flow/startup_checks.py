@@ -79,6 +79,9 @@ def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Ite
         yield Finding(Severity.PROBLEM, text_of_missing(missing))
         return
     yield Finding(Severity.OK, "all migrations are applied")
+    for module, why in registry.failed.items():
+        text = f"the module {module}, which declares tasks, could not be imported: {why}"
+        yield Finding(Severity.PROBLEM, text)
     yield from findings_on_connections(budget)
     yield from findings_on_queues(queues, types)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from typing import Any
 
@@ -141,6 +143,27 @@ def test_a_worker_process_knows_tasks_that_nothing_imported_by_their_source(proj
     assert status == 0, output
     assert [each.return_value for each in results] == [2, 4], output
     assert "found_app.broken" in output
+
+
+@pytest.mark.parametrize("look", ["get('found_app.deep.runner.double').name", "names()"])
+def test_a_process_that_has_imported_no_task_finds_it_by_its_name_and_among_all(
+    project, process_env, look: str
+) -> None:
+    """Pausing, limits, forms and lists of the admin ask for types in these two ways."""
+    script = f"import django; django.setup(); from django_ayework import registry; print(registry.{look})"
+    path = f"{project}:{process_env.get('PYTHONPATH', '')}"
+    env = process_env | {"PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": "task_settings"}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=60)
+    assert "found_app.deep.runner.double" in done.stdout, done.stderr
+
+
+def test_the_check_of_a_worker_names_a_module_whose_tasks_are_not_known(project, process_env) -> None:
+    path = f"{project}:{process_env.get('PYTHONPATH', '')}"
+    env = process_env | {"PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": "task_settings"}
+    with worker_process(env, "--check") as process:
+        status, output = ended(process)
+    assert status == 1
+    assert "problem  the module found_app.broken, which declares tasks, could not be imported:" in output
 
 
 def test_a_stored_name_imports_nothing(process_env, project):

@@ -15,7 +15,9 @@ from django.apps import apps
 
 from django_ayework.contrib.tasks.backend import AyeworkBackend, register
 from django_ayework.contrib.tasks.framework import Task, task_backends
+from django_ayework.define.types import registry
 from django_ayework.documentation import logged
+from django_ayework.rules.formatting import error_text
 
 logger = logging.getLogger("django_ayework")
 
@@ -24,7 +26,7 @@ MENTIONED = re.compile(rb"django_tasks|django\.tasks|from\s+django\s+import[^#\n
 
 
 def discover() -> None:
-    """Import the modules that declare tasks, and register the tasks; a module that fails is logged."""
+    """Import the modules that declare tasks, register the tasks, log and note those that fail."""
     backends = [each for each in task_backends.all() if isinstance(each, AyeworkBackend)]
     if not backends:
         return
@@ -32,7 +34,8 @@ def discover() -> None:
     for module in dict.fromkeys([*listed, *found_modules()]):
         try:
             register_all(module)
-        except Exception:
+        except Exception as error:
+            registry.failed[module] = error_text(error)
             logger.exception(
                 "The module %s, which declares tasks, could not be imported. %s",
                 module,
