@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from django.apps import AppConfig
 from django.conf import settings as django_settings
@@ -117,6 +119,8 @@ def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
 #: The carriers of wake-ups, and the databases that each supports.
 PUBSUB_ENGINES = {"postgres": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
 HINT_AT_REDIS = "Set it, such as to 'redis://localhost:6379/0'."
+#: How the addresses begin that redis-py takes.
+REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 @registered("ayework")
@@ -132,6 +136,13 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
         found.append(Error(message, hint=hint or None, id="ayework.E009"))
     if settings.pubsub == "redis" and not settings.redis_url:
         message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] is not set."
+        found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E010"))
+    if settings.pubsub == "redis" and find_spec("redis") is None:
+        message = "AYEWORK['PUBSUB'] is 'redis', but the package redis is not installed."
+        hint = "Run: pip install django-ayework[redis]."
+        found.append(Error(message, hint=hint, id="ayework.E010"))
+    if settings.redis_url and urlsplit(settings.redis_url).scheme not in REDIS_SCHEMES:
+        message = f"AYEWORK['REDIS_URL'] is no address of Redis: {settings.redis_url!r}."
         found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E010"))
     for name, declared in settings.queues.items():
         if declared.delivery == "redis-streams" and not settings.redis_url:

@@ -26,6 +26,7 @@ from django_ayework.ports.pubsub.listener import Listening
 from django_ayework.rules import diagnosis as judge
 from django_ayework.rules import server_diagnosis as judge_server
 from django_ayework.rules.diagnosis import Ahead, Diagnosis, LateSchedule, Reuse, Unpruned
+from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Budget
 from django_ayework.rules.notifications import DUE
 from django_ayework.store import backlog
@@ -83,13 +84,15 @@ def diagnose() -> Iterator[Diagnosis]:
 
 
 def carried_out(name: str, check: Check) -> Iterator[Diagnosis]:
-    """Yield what a check finds, or that the database refused it."""
+    """Yield what a check finds, or why it could not be carried out: each error costs its own check alone."""
     try:
         with atomic() if in_transaction() else nullcontext():
             found = check()
             yield from [found] if isinstance(found, Diagnosis) else list(found)
     except Error as error:
         yield judge.unreadable(name, in_one_line(error))
+    except Exception as error:  # of the server that carries messages, or of a class of the project's own
+        yield judge.not_carried_out(name, error_text(error))
 
 
 # Works, workers and schedules

@@ -63,6 +63,12 @@ def unreadable(check: str, error: str) -> Diagnosis:
     return Diagnosis(check, Level.WARNING, f"This could not be read: {error}", remedy)
 
 
+def not_carried_out(check: str, error: str) -> Diagnosis:
+    """Return that a check has raised an error that is none of the database's."""
+    remedy = "Mend what the error names: a server that does not answer, a package, or a setting."
+    return Diagnosis(check, Level.PROBLEM, f"This could not be checked: {error}", remedy)
+
+
 # Workers and what waits for them
 
 #: Problems of the overview by which works that wait are not run.

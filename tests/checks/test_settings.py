@@ -172,6 +172,19 @@ def test_redis_that_nobody_can_find(found, given, id, named):
     assert found({**given, "REDIS_URL": "redis://localhost"}) == {}
 
 
+def test_e010_redis_without_its_package(found, monkeypatch):
+    monkeypatch.setattr("django_ayework.checks.find_spec", lambda name: None)
+    message = found({"PUBSUB": "redis", "REDIS_URL": "redis://localhost"})["E010"]
+    assert message.msg == "AYEWORK['PUBSUB'] is 'redis', but the package redis is not installed."
+    assert hint_of(message) == "Run: pip install django-ayework[redis]."
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://localhost:6379", "//localhost"])
+def test_e010_an_address_that_is_none_of_redis(found, url):
+    message = found({"PUBSUB": "redis", "REDIS_URL": url})["E010"]
+    assert message.msg == f"AYEWORK['REDIS_URL'] is no address of Redis: {url!r}."
+
+
 def test_e010_what_does_not_go_with_the_database(found):
     assert "another kind of database" in found({"PUBSUB": "postgres"})["E010"].msg
     assert found({"PUBSUB": "sqlite"}) == {}

@@ -339,6 +339,18 @@ def test_a_check_that_the_database_refuses_is_a_warning_and_the_others_go_on(
     assert report.of("indexes")[0] == "ok"
 
 
+def test_a_server_of_messages_that_does_not_answer_is_a_problem_and_the_others_go_on(
+    polling: None, settings: Any
+) -> None:
+    settings.AYEWORK = {"PUBSUB": "redis", "REDIS_URL": "redis://127.0.0.1:1/0"}
+    report = doctor()
+    level, text = report.of("wake_ups")
+    assert level == "problem"
+    assert text.startswith("This could not be checked: ConnectionError: ")
+    assert text.endswith("Mend what the error names: a server that does not answer, a package, or a setting.")
+    assert {"indexes", "claims", "settings"} & set(report)
+
+
 def test_a_database_that_is_away_or_not_migrated_is_the_only_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "name_of_server", refuse)
     report = doctor()
