@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -115,13 +115,23 @@ class WorksCommand(JSONCommand):
             raise refused("choice", f"expected {ways} to say which {self.expected}.")
 
 
-def listed(text: str) -> tuple[str, ...]:
-    """Return comma-separated names.
+def listed(options: Mapping[str, Any], option: str) -> tuple[str, ...]:
+    """Return the comma-separated names of an option, none if it is not given.
 
-    >>> listed("mail, fax,")
+    Raises CommandError for an option without names: an unset variable of a shell must not choose everything.
+
+    >>> listed({"queues": "mail, fax,"}, "queues")
     ('mail', 'fax')
     """
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    text = options[option]
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        raise refused(
+            "names-missing",
+            f"expected {flag(option)} to have names, separated by commas, got: {text!r}; "
+            "leave the option out for the default.",
+        )
+    return names
 
 
 def flag(option: str) -> str:

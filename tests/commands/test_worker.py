@@ -122,6 +122,13 @@ def test_a_name_must_fit_with_the_number_of_its_process() -> None:
         read("--name", "x" * 62, "--processes", "10")
 
 
+@pytest.mark.parametrize("names", ["", ",", " "])
+@pytest.mark.parametrize("option", ["--queues", "--types", "--exclude-types"])
+def test_an_option_without_names_does_not_choose_everything(option: str, names: str) -> None:
+    with pytest.raises(CommandError, match=f"expected {option} to have names.*, got: {names!r}; leave"):
+        read(option, names)
+
+
 def test_options_reach_the_worker() -> None:
     worker = read(
         "--queues", "mail, fax,", "--types", "shop.add,shop.notify", "--exclude-types", "shop.notify",

@@ -32,7 +32,7 @@ class Command(JSONCommand):
         super().add_arguments(parser)
         add = parser.add_argument
         add("--dead", action="store_true", help="Look at dead works, too: those that are to be retried.")
-        add("--queues", default="", help="The queues that the workers will serve, comma separated.")
+        add("--queues", help="The queues that the workers will serve, comma separated.")
         add("--max-works", type=int, metavar="N", help="Stop after about this many works.")
         add("--max-seconds", type=float, metavar="S", help="Stop after about this many seconds.")
 
@@ -47,7 +47,7 @@ class Command(JSONCommand):
         self.last = 0.0
         checked = check_fit(
             dead=options["dead"],
-            queues=listed(options["queues"]),
+            queues=listed(options, "queues"),
             most=options["max_works"],
             seconds=options["max_seconds"],
             report=self.show if options["verbosity"] > 0 else lambda progress: None,

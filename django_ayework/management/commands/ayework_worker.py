@@ -68,9 +68,9 @@ class Command(DatabaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the worker's options."""
         add = parser.add_argument
-        add("--queues", default="", help="Only these queues, comma separated. Default: all.")
-        add("--types", default="", help="Only these types of work, comma separated. Default: all.")
-        add("--exclude-types", default="", help="Not these types of work, comma separated.")
+        add("--queues", help="Only these queues, comma separated. Default: all.")
+        add("--types", help="Only these types of work, comma separated. Default: all.")
+        add("--exclude-types", help="Not these types of work, comma separated.")
         add("--concurrency", type=int, help='Works at a time, per process. Default: AYEWORK["CONCURRENCY"].')
         add("--processes", type=int, default=1, help="Processes, kept alive by a supervisor. Default: 1.")
         add("--one-cpu", action="store_true", help="Keep each process on one CPU, for many short works.")
@@ -209,7 +209,8 @@ def listening(make: Callable[[], Server], address: str, option: str) -> Server:
     try:
         return make()
     except (OSError, OverflowError) as error:
-        raise refused("cannot-listen", f"cannot listen on {address} for {option}: {error}.") from None
+        why = str(error).rstrip(".")
+        raise refused("cannot-listen", f"cannot listen on {address} for {option}: {why}.") from None
 
 
 def metrics_server(host: str, port: int) -> MetricsServer:
@@ -268,14 +269,14 @@ def worker_options(given: Mapping[str, Any]) -> WorkerOptions:
             "one-cpu", "expected --one-cpu on Linux only: this system cannot keep a process on one CPU."
         )
     require_short(given["name"], given["processes"])
-    types, excluded = known_types(given["types"]), known_types(given["exclude_types"])
+    types, excluded = known_types(given, "types"), known_types(given, "exclude_types")
     if types and not set(types) - set(excluded):
         raise refused(
             "types-all-excluded", "expected --exclude-types to leave some of --types, got the same ones."
         )
     same = ("processes", "name", "one_cpu", "burst", "max_works", "max_memory")
     return WorkerOptions(
-        queues=listed(given["queues"]),
+        queues=listed(given, "queues"),
         types=types,
         exclude_types=excluded,
         concurrency=given["concurrency"] or get_settings().concurrency,
@@ -293,9 +294,9 @@ def require_short(name: str, processes: int) -> None:
         )
 
 
-def known_types(text: str) -> tuple[str, ...]:
+def known_types(given: Mapping[str, Any], option: str) -> tuple[str, ...]:
     """Return listed types of work; raise CommandError, suggesting the nearest, when one is unknown."""
-    types = listed(text)
+    types = listed(given, option)
     try:
         for type in types:
             registry.get(type)
