@@ -34,7 +34,7 @@ from django_ayework.rules.explain import (
 )
 from django_ayework.rules.explain_blocked import blocked, no_waiter
 from django_ayework.rules.explain_ended import cancelled, dead, succeeded, unsatisfiable
-from django_ayework.rules.formatting import if_renamed, is_parked
+from django_ayework.rules.formatting import if_renamed, is_parked, phrase
 from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
@@ -114,7 +114,7 @@ def why_dead(row: WorkRow, now: datetime) -> list[Reason]:
     """Return why a work died, and what to do."""
     if row.reason == Cause.UNSATISFIABLE:
         return unsatisfiable(row, ended_by(row), *missed_members(row), now)
-    renamed = if_renamed(row.type, registry.names()) if row.reason == Cause.UNKNOWN_TYPE else ""
+    renamed = if_unknown(row.type) if row.reason == Cause.UNKNOWN_TYPE else ""
     return dead(row, row.type == GATE_TYPE, ended_by(row), renamed, now)
 
 
@@ -181,8 +181,15 @@ def past_of(row: WorkRow, now: datetime) -> list[Reason]:
     """Return why a work waits again, unless this is its first time."""
     attempts = decode_options(row.options).retry.attempts
     grace = timedelta(seconds=get_settings().unknown_type_grace)
-    renamed = if_renamed(row.type, registry.names()) if is_parked(row.error) else ""
+    renamed = if_unknown(row.type) if is_parked(row.error) else ""
     return history(row, attempts, last_outcome(row.id, row.attempt), grace, renamed, now)
+
+
+def if_unknown(type: str) -> str:
+    """Return the advice for a type that workers do not know; this process may have newer code than they."""
+    if registry.find(type) is not None:
+        return phrase("This process knows the type: restart the workers, so that they load the same code.")
+    return if_renamed(type, registry.names())
 
 
 # Every status

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from django_ayework import Count, Retry, dependency, enqueue, explain
-from django_ayework.models import Waiter
+from django_ayework.models import Waiter, Work
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from django_ayework.testing.running import run_commit_callbacks
@@ -157,3 +157,12 @@ def test_a_work_parked_because_its_type_is_unknown(settings):
     found = facts(work.id, "parked")
     assert found["until"] - found["since"] == timedelta(minutes=10)
     assert found["type"] == "gone.work"
+
+
+def test_a_parked_work_of_a_type_that_is_known_here_is_not_taken_for_one_of_another_name():
+    work = WorkFactory(type="gone.work")
+    drain()
+    Work.objects.filter(id=work.id).update(type=add.name)
+    text = why(work.id, "not_due", "parked")
+    assert "This process knows the type: restart the workers, so that they load the same code." in text
+    assert "Did you mean" not in text
