@@ -74,7 +74,7 @@ def enqueue_many(
 
         enqueue_many(send_receipt(order_id=id) for id in paid_today())
     """
-    return [*queueing.enqueue_all(list(works), options, together)]
+    return [*queueing.enqueue_all(works, options, together)]
 
 
 def enqueue_on(

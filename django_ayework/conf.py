@@ -33,7 +33,7 @@ from django_ayework.doers import Doer
 from django_ayework.errors import by_other_name, did_you_mean
 from django_ayework.rules.codec import Codec, RichJSON
 from django_ayework.rules.durations import seconds
-from django_ayework.rules.retry import Retry
+from django_ayework.rules.retry import Retry, retry_of
 
 # Readers
 
@@ -52,7 +52,7 @@ def optional_seconds(value: Any, name: str) -> float | None:
 
 def read_retry(value: Any, name: str) -> Retry:
     """Return the retry policy, given as a mapping of some of its fields or as a Retry."""
-    return value if isinstance(value, Retry) else Retry(**value)
+    return retry_of(value, name)
 
 
 def default_retention() -> dict[str, float | None]:

@@ -222,7 +222,7 @@ def test_settings_are_resolved_once_and_follow_overrides_of_the_setting():
         ("STRICT_RETURN", "no", "True or False, got: 'no'"),
         ("RETRY", {"atempts": 3}, "'atempts' is not an option of Retry. Did you mean 'attempts'?"),
         ("RETRY", {"attempts": 0}, "attempts to be a whole number, 1 or more, got: 0"),
-        ("RETRY", 5, "must be a mapping"),
+        ("RETRY", 5, "to be a mapping such as {'attempts': 3}, or a Retry, got: 5"),
         ("RETENTION", {"sucess": 5}, "got: 'sucess'. Did you mean 'success'?"),
         ("RETENTION", {"running": 5}, "success, cancelled, dead, got: 'running'"),
         ("RETENTION", {"dead": -5}, "['dead'] to be 0 seconds or more, got: -5"),

@@ -197,7 +197,8 @@ class InputField(forms.Field):
             return self.kind.read(text)
         except Exception as error:  # a codec of the project's own may raise anything
             got = _("something else") if self.is_hidden else repr(text[:LINE])
-            why = f" ({error})" if self.kind.is_long and str(error) and not self.is_hidden else ""
+            cause = error.__cause__ or error  # an error of the codec quotes the text once more
+            why = f" ({cause})" if self.kind.is_long and str(cause) and not self.is_hidden else ""
             message = _("expected %(expected)s, got: %(got)s%(why)s")
             raise forms.ValidationError(
                 message, params={"expected": self.kind.expected, "got": got, "why": why}

@@ -7,7 +7,7 @@ a unit of work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -48,7 +48,7 @@ def enqueue_one(request: WorkRequest[R, G, C], options: Mapping[str, Any]) -> Ha
 
 
 def enqueue_all(
-    requests: Sequence[WorkRequest[R, G, C]], options: Mapping[str, Any], together: bool
+    requests: Iterable[WorkRequest[R, G, C]], options: Mapping[str, Any], together: bool
 ) -> list[Handle[R, G, C]]:
     """Queue requests, all or none; ``together`` makes them one group, whose id is the first one's."""
     if "id" in options:

@@ -37,6 +37,7 @@ from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_chain_state, find_state
 from django_ayework.flow.termination import cancel_group, cancel_works
 from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.identity import require_work_id
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import connection, in_transaction, is_manual, on_commit, sync_only
 from django_ayework.store.rows import WorkRow, find_group, find_row, last_step
@@ -284,8 +285,8 @@ class Handle(handles.Handle[R_co, G_co, C_co]):
 
 
 def get_handle(id: str) -> handles.Handle[Any, Any]:
-    """Return the handle of the work of this id, which need not exist."""
-    return Handle(id)
+    """Return the handle of the work of this id, which need not exist. Raises InvalidWorkId."""
+    return Handle(require_work_id(id))
 
 
 def existing(id: str) -> WorkRow:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import Abort, Defer, Reschedule, did_you_mean
@@ -96,6 +96,23 @@ class Retry:
     def over(self, lower: Retry) -> Retry:
         """Return this policy with its open fields filled from ``lower``."""
         return Retry(**{**lower.given(), **self.given()})  # type: ignore[arg-type]  # each in its field
+
+
+def retry_of(value: Any, name: str) -> Retry:
+    """Return a retry policy that was given as one, or as a mapping of some of its fields.
+
+    >>> retry_of(3, "RETRY")
+    Traceback (most recent call last):
+    ...
+    TypeError: expected RETRY to be a mapping such as {'attempts': 3}, or a Retry, got: 3.
+    See https://...
+    """
+    if isinstance(value, Retry):
+        return value
+    if not isinstance(value, Mapping):
+        expected = "a mapping such as {'attempts': 3}, or a Retry"
+        raise type_error("retry-not-usable", f"expected {name} to be {expected}, got: {value!r}.")
+    return Retry(**value)
 
 
 def is_whole(value: object) -> bool:

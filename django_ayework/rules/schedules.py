@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from django_ayework.errors import CronError, did_you_mean
 from django_ayework.rules.durations import require_aware
@@ -216,7 +216,9 @@ def zone_of(tz: str | tzinfo | None) -> tzinfo:
         return ZoneInfo(str(tz))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise CronError(
-            f"expected a time zone such as 'Europe/Paris', got: {tz!r}.", code="time-zone-unknown"
+            f"expected a time zone such as 'Europe/Paris', got: {tz!r}."
+            f"{did_you_mean(str(tz), available_timezones())}",
+            code="time-zone-unknown",
         ) from None
 
 

@@ -339,7 +339,10 @@ class Worker(Engine):
                 self.health.enter(Phase.WORKING)
             signals.worker_started.send_robust(sender=Worker, worker=self)
             logger.info(
-                "Worker %s started: %d at a time, %s.", self.id, self.concurrency, self.queues or "all queues"
+                "Worker %s started: %d at a time, %s.",
+                self.id,
+                self.concurrency,
+                ", ".join(self.queues) or "all queues",
             )
         except BaseException as error:
             self._error = error

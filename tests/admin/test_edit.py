@@ -215,7 +215,7 @@ def test_each_kind_of_value_is_read(operator: Client, name: str, text: str, valu
         ("how", "<b>", "expected one of post, van, got: '<b>'"),
         ("size", "xl", "expected one of s, l, got: 'xl'"),
         ("level", "3", "expected one of 1, 2, got: '3'"),
-        ("items", "[1", "expected JSON, got: '[1'"),
+        ("items", "[1", "expected JSON, got: '[1' (Expecting ',' delimiter: line 1 column 3 (char 2))"),
         ("more", "[1]", "expected a JSON object, got: [1]."),
     ],
 )

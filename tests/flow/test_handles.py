@@ -21,6 +21,7 @@ from django_ayework import (
     retry,
     work,
 )
+from django_ayework.errors import InvalidWorkId
 from django_ayework.testing import drain, enqueued, running_worker
 from tests.app.works import add, fail, pay
 from tests.flow.kit import ONCE
@@ -75,6 +76,12 @@ def test_handles_of_one_work_are_equal():
     assert handle != handle.id
     assert repr(handle) == f"<Handle {handle.id}>"
     assert handle.chain_id == handle.id
+
+
+@pytest.mark.parametrize("id", [None, 5, "", "two words"])
+def test_what_is_no_id_has_no_handle(id: object) -> None:
+    with pytest.raises(InvalidWorkId, match="expected a work id to be"):
+        get_handle(id)
 
 
 def test_the_handle_of_a_retry_knows_the_group():

@@ -19,7 +19,7 @@ from django_ayework.define.decorators import registered
 from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.documentation import refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
-from django_ayework.rules.retry import Retry
+from django_ayework.rules.retry import Retry, retry_of
 
 #: The keys of OPTIONS.
 OPTIONS = ("RETRY", "MODULES")
@@ -40,8 +40,7 @@ class AyeworkBackend(BaseTaskBackend):
     @cached_property
     def retry(self) -> Retry:
         """The retry policy of OPTIONS. Raises TypeError or ValueError for one that cannot be used."""
-        given = self.options.get("RETRY") or {}
-        return given if isinstance(given, Retry) else Retry(**given)
+        return retry_of(self.options.get("RETRY") or {}, "OPTIONS['RETRY']")
 
     def validate_task(self, task: AnyTask) -> None:
         """Check a task, and make its function a type of work. Raises InvalidTask."""
