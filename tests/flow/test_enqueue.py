@@ -182,6 +182,11 @@ def test_a_type_that_is_defined_anew_is_queued_as_it_now_is():
     assert sorted(Work.objects.values_list("queue", flat=True)) == ["one", "two"]
 
 
+def test_enqueue_many_takes_a_single_work_for_a_list_of_one():
+    [handle] = enqueue_many(add(a=1, b=2))
+    assert handle.state().type == "shop.add"
+
+
 @pytest.mark.parametrize(
     "queue", [enqueue, lambda work, **options: enqueue_many([work], **options)], ids=["one", "many"]
 )
