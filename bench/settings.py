@@ -18,6 +18,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "only for measurements"
 USE_TZ = True
+#: Some measurements need short leases.
+SILENCED_SYSTEM_CHECKS = ["ayework.W008"]
 AYEWORK: dict[str, Any] = {"LEASE": float(os.environ.get("BENCH_LEASE", "30"))}
 if url := os.environ.get("BENCH_STREAMS"):
     AYEWORK |= {"REDIS_URL": url, "QUEUES": {"default": {"DELIVERY": "redis-streams"}}}

@@ -85,6 +85,26 @@ def usable_settings() -> Settings | None:
         return None
 
 
+#: The part of a lease after which it is renewed; a statement that takes as long may let the lease lapse.
+LEASE_PART = 2 / 3
+
+
+@registered("ayework")
+def check_durations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W008: a worker's own statement may take so long that leases lapse meanwhile."""
+    if (settings := usable_settings()) is None:
+        return []
+    longest, most = settings.statement_timeout, settings.lease * LEASE_PART
+    if longest is None or longest <= most:
+        return []
+    message = (
+        f"AYEWORK['STATEMENT_TIMEOUT'] is {longest:g} seconds, which is more than two thirds of "
+        f"AYEWORK['LEASE'], {settings.lease:g} seconds: works may be claimed again while they run."
+    )
+    hint = f"Set STATEMENT_TIMEOUT to {most:g} or less, or LEASE to {longest / LEASE_PART:g} or more."
+    return [Warning(message, hint=hint, id="ayework.W008")]
+
+
 #: Caches that are not the same for all processes, keep nothing, or cannot add a key in one step.
 UNSHARED_CACHES = ("locmem.LocMemCache", "dummy.DummyCache", "filebased.FileBasedCache")
 

@@ -58,6 +58,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 SECRET_KEY = "only for tests"
 ALLOWED_HOSTS = ["*"]
+#: Leases of tests are short on purpose.
+SILENCED_SYSTEM_CHECKS = ["ayework.W008"]
 USE_TZ = True
 TIME_ZONE = "UTC"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -8,7 +8,13 @@ from django.core.checks import ERROR, WARNING, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from django_ayework.checks import check_pubsub, check_settings, check_settings_beside, check_store
+from django_ayework.checks import (
+    check_durations,
+    check_pubsub,
+    check_settings,
+    check_settings_beside,
+    check_store,
+)
 from tests.architecture.sources import ROOT
 from tests.checks.hints import hint_of
 
@@ -106,6 +112,23 @@ def test_w006_a_setting_beside_the_dictionary(settings):
     assert messages["AYEWORK_CONCURRENCY"].msg == (
         "The setting AYEWORK_CONCURRENCY is not read: the settings of django_ayework are in the dictionary "
         "AYEWORK."
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({"LEASE": 9}, "Set STATEMENT_TIMEOUT to 6 or less, or LEASE to 22.5 or more."),
+        ({"STATEMENT_TIMEOUT": 60}, "Set STATEMENT_TIMEOUT to 20 or less, or LEASE to 90 or more."),
+        ({"LEASE": 9, "STATEMENT_TIMEOUT": 6}, None),
+        ({"LEASE": 9, "STATEMENT_TIMEOUT": None}, None),
+    ],
+)
+def test_w008_a_statement_may_take_longer_than_a_lease(settings, given, advice):
+    settings.AYEWORK = given
+    found = check_durations(None)
+    assert [(message.id, hint_of(message)) for message in found] == (
+        [("ayework.W008", advice)] if advice else []
     )
 
 
