@@ -14,6 +14,7 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.flow import bulk
 from django_ayework.flow.gates import dying, flush, make_moves, recheck_isolated
+from django_ayework.flow.hooks import report
 from django_ayework.flow.outcomes import retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
@@ -22,7 +23,7 @@ from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason
 from django_ayework.store import attempts, deletion, locks, throughput
-from django_ayework.store.database import clock, is_contention, own_transaction
+from django_ayework.store.database import clock, is_contention, is_refused_data, own_transaction
 from django_ayework.store.dependencies import Place, blocked_page, stranded_among
 from django_ayework.store.locks import lock_lapsed, lock_overdue
 from django_ayework.store.rows import WorkRow
@@ -46,14 +47,15 @@ def reclaim(
     Works outside of ``scope`` are left to workers that serve them. So are works of types that are not
     registered here, for as long as ``UNKNOWN_TYPE_GRACE``. ``sparing`` are works that run in this very
     process, which is alive; ``is_lost`` decides on each of the others, whose row is locked then. If another
-    transaction holds a further row that is needed, such as a group's, each work is reclaimed by itself.
+    transaction holds a further row that is needed, such as a group's, or if one of the works fails, each work
+    is reclaimed by itself.
 
     The works are logged after the commit: a slow log keeps no work locked.
     """
     try:
         reclaimed = reclaim_batch(sparing, is_lost, scope, BATCH)
-    except Error as error:
-        if not is_contention(error):
+    except Exception as error:
+        if not concerns_a_work(error):
             raise
         reclaimed = reclaim_one_by_one(sparing, is_lost, scope)
     for row in reclaimed:
@@ -72,7 +74,7 @@ def reclaim(
 def reclaim_one_by_one(
     sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope
 ) -> list[WorkRow]:
-    """Reclaim works, each in its own transaction; a work that needs a locked row stays for now."""
+    """Reclaim works, each in its own transaction; one that fails or needs a locked row stays for now."""
     left, reclaimed = set(sparing), list[WorkRow]()
     for _ in range(BATCH):
         tried: list[WorkRow] = []
@@ -83,13 +85,22 @@ def reclaim_one_by_one(
 
         try:
             reclaimed += reclaim_batch(left, note_tried, scope, 1)
-        except Error as error:
-            if not is_contention(error):
+        except Exception as error:
+            if not concerns_a_work(error):
                 raise
+            if not (isinstance(error, Error) and is_contention(error)):
+                if not tried:
+                    raise
+                report(error, "queue", f"work {tried[0].id} could not be reclaimed")
         if not tried:
             break
         left.update(row.id for row in tried)
     return reclaimed
+
+
+def concerns_a_work(error: Exception) -> bool:
+    """Tell whether an error may be that of one work; any other is of the database."""
+    return not isinstance(error, Error) or is_contention(error) or is_refused_data(error)
 
 
 @own_transaction

@@ -14,6 +14,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.payloads import StoredOptions, codec_of, decode_input, decode_options, decode_value
+from django_ayework.rules.codec import Codec
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.connections import read
 from django_ayework.store.dependencies import watched_by, watched_by_all
@@ -141,10 +142,15 @@ def state_of(row: WorkRow) -> WorkState:
 
 def readable_result(row: WorkRow) -> Any:
     """Return the result; one that cannot be read back is given as its text, so there is always a state."""
+    return readable(row.result, codec_of(registry.find(row.type)))
+
+
+def readable(text: str | None, codec: Codec) -> Any:
+    """Return the value of a stored text; the text if it cannot be read back."""
     try:
-        return decode_value(row.result, codec_of(registry.find(row.type)))
+        return decode_value(text, codec)
     except BaseException:  # a codec of the project's own may raise anything
-        return row.result
+        return text
 
 
 # The state of a chain, as users see it.

@@ -19,8 +19,8 @@ from django_ayework.errors import ChainNotFound
 from django_ayework.flow.events import Effects, group_done_has_receivers
 from django_ayework.flow.identity import leave_existing, one_per_id, place_units
 from django_ayework.flow.new_works import NewWork
-from django_ayework.flow.payloads import decode_value, release_ids
-from django_ayework.flow.states import readable_result
+from django_ayework.flow.payloads import release_ids
+from django_ayework.flow.states import readable, readable_result
 from django_ayework.models import Attempt
 from django_ayework.rules.conditions import (
     Condition,
@@ -122,7 +122,7 @@ class GroupChanges:
                 continue
             effects.ended.append(row.id)
             if group_done_has_receivers():
-                effects.group_done(row.id, decode_value(row.value, get_settings().codec))
+                effects.group_done(row.id, readable(row.value, get_settings().codec))
 
     def _written(self) -> Collection[GroupRow]:
         """Write all changes; return the groups as they are now."""

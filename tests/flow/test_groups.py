@@ -22,6 +22,8 @@ from django_ayework import (
     work,
 )
 from django_ayework.models import Group, Work
+from django_ayework.rules.codec import CustomType, RichJSON
+from django_ayework.signals import group_done
 from django_ayework.testing import drain, running_worker
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE, parent
@@ -314,3 +316,31 @@ def test_a_caller_that_waits_handles_the_group(unhandled):
             wait(first, last)
             wait_for_the_end(last.id)
     assert [names[group.group_id] for group in unhandled] == []
+
+
+@work(name="t.values.complex")
+def turned() -> complex:
+    return 1 + 2j
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_group_whose_value_cannot_be_read_back_is_done_and_receivers_get_its_text(settings: Any) -> None:
+    def unreadable(parts: Any) -> complex:
+        raise ValueError("numbers are not read like that any more")
+
+    kind = CustomType(tag="complex", type=complex, to_plain=lambda c: [c.real, c.imag], from_plain=unreadable)
+    settings.AYEWORK = {"CODEC": RichJSON(extra=[kind])}
+    given = []
+
+    def receive(value: Any, **more: Any) -> None:
+        given.append(value)
+
+    group_done.connect(receive)
+    try:
+        handles = enqueue_many([turned(), turned()], together=True)
+        with running_worker():
+            eventually(lambda: given)
+    finally:
+        group_done.disconnect(receive)
+    assert [handle.state().attempt for handle in handles] == [1, 1]
+    assert given == [Group.objects.get().value] == ['{"$ayework":"complex","value":[1.0,2.0]}']

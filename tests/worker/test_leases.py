@@ -198,6 +198,22 @@ def test_works_in_flight_do_not_fill_a_batch_of_reclaiming(monkeypatch):
     assert sorted(pending()) == sorted(others)
 
 
+def test_a_work_that_cannot_be_reclaimed_keeps_no_other_from_it(monkeypatch, caplog):
+    """The database accepts what it is given, so an error of one work is made here."""
+    first, *others = [lost(seconds) for seconds in (600, 5, 5)]
+    input_of = maintenance.retry_input_of
+
+    def fails_for_one(row, *args):
+        if row.id == first:
+            raise ValueError("this one cannot be decided")
+        return input_of(row, *args)
+
+    monkeypatch.setattr(maintenance, "retry_input_of", fails_for_one)
+    assert reclaim() == 2
+    assert sorted(pending()) == sorted(others)
+    assert f"work {first} could not be reclaimed" in caplog.text
+
+
 def test_works_of_unknown_types_are_left_to_workers_that_know_them(time_travel):
     known, unknown = lost(5), lost(600, type="other.app")
     assert reclaim() == 1
