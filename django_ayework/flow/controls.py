@@ -19,6 +19,7 @@ from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import wake_workers
 from django_ayework.flow.startup_checks import hints_on_queues
+from django_ayework.heartbeat import project_code
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
@@ -156,11 +157,22 @@ def queue_continuous(intervals: Mapping[str, float]) -> int:
     """
     queued = 0
     for type in due_types(intervals, clock.now()) if intervals else ():
+        what = f"no work of the continuous type {type!r} could be queued"
         try:
             queued += queue_next(type, intervals[type])
+        except NotBuilt as failed:
+            report(failed.cause, "queue", what)
         except (AyeworkError, TypeError, ValueError) as error:
-            report(error, "queue", f"no work of the continuous type {type!r} could be queued")
+            report(error, "queue", what)
     return queued
+
+
+class NotBuilt(Exception):
+    """Code of the project's raised while a work was built; its cause may look like an error of the queue."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 @own_transaction
@@ -174,7 +186,12 @@ def queue_next(type: str, interval: float) -> bool:
     row = hold_type_controls([type], now).get(type)
     if row is None or (row.next_at is not None and row.next_at > now) or is_due_or_running(type):
         return False
-    enqueue_one(registry.get(type).build({}), {"unit": unit_at(now)})
+    try:
+        with project_code():
+            request = registry.get(type).build({})
+    except BaseException as error:
+        raise NotBuilt(error) from error
+    enqueue_one(request, {"unit": unit_at(now)})
     set_next_at(type, later(now, interval))
     return True
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from django_ayework import (
     Context,
@@ -32,6 +32,7 @@ from django_ayework.flow.controls import current_controls
 from django_ayework.models import Work, WorkControl, WorkerProcess
 from django_ayework.rules.controls import Scope
 from django_ayework.testing import drain, now, running_worker
+from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.controls.works import RAN, declared, other, plain
@@ -40,6 +41,7 @@ from tests.processes import ended_well, eventually, stopped, worker_process
 from tests.races.holding import transaction_elsewhere
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_polls")]
+HOUR = timedelta(hours=1)
 with_workers = pytest.mark.django_db(transaction=True)
 
 
@@ -310,6 +312,21 @@ class TestContinuous:
             for process in (one, another):
                 ended_well(process)
         assert Work.objects.filter(type="controls.poll").count() == 1
+
+    @pytest.mark.parametrize("error", [OperationalError, KeyError, SystemExit])
+    def test_one_that_cannot_be_built_keeps_no_other_and_no_duty_waiting(self, poll, error):
+        def raises() -> Any:
+            raise error("of a database of the project's")
+
+        work(name="controls.broken", interval=60, options=raises)(lambda: None)
+        lost = {"status": "running", "attempt": 1, "worker": "elsewhere", "leased_until": now() - HOUR}
+        WorkFactory(type="controls.plain", input="{}", started_at=now() - HOUR, **lost)
+        try:
+            with running_worker():
+                eventually(lambda: count("controls.poll", "success") == 1)
+                eventually(lambda: count("controls.plain", "success") == 1)
+        finally:
+            registry.unregister("controls.broken")
 
     def test_a_type_that_needs_an_input_cannot_be_continuous(self):
         with pytest.raises(ImproperWork, match=r"queued without input, so a, b needs a default"):
