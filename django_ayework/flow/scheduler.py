@@ -14,6 +14,8 @@ from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
+from django.db import Error
+
 from django_ayework.define.handles import Handle
 from django_ayework.define.requests import WorkRequest, new_id
 from django_ayework.define.schedules import schedules
@@ -28,7 +30,7 @@ from django_ayework.models import Schedule
 from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.schedules import BOUND, PUNCTUAL, TRIES, Plan, backoff, plan, zone_of
-from django_ayework.store.database import clock, own_transaction
+from django_ayework.store.database import atomic, clock, own_transaction
 from django_ayework.store.rows import find_row
 from django_ayework.store.schedules import (
     change_schedule,
@@ -239,10 +241,21 @@ def note_failure(id: int, error: BaseException) -> str:
         return ""
     failures = row.failures + 1
     row.error = error_text(error)
-    if failures < TRIES or not give_up(row, now):
+    if failures < TRIES or not gives_up(row, now):
         due_at = later(now, backoff(failures))
         change_schedule(row.pk, {"failures": failures, "error": row.error, "due_at": due_at})
     return str(row.name)
+
+
+def gives_up(row: Schedule, now: datetime) -> bool:
+    """Give up, and tell whether that was possible: not if the next occurrence cannot be told either."""
+    try:
+        with atomic():
+            return give_up(row, now)
+    except Error:
+        raise
+    except BaseException:  # that of the failed try, which is reported
+        return False
 
 
 def give_up(row: Schedule, now: datetime) -> bool:

@@ -247,6 +247,15 @@ class TestFailures:
         assert (firing.status, firing.occurrence, firing.error) == ("failed", first, "RuntimeError: no luck")
         assert row().next_at == row().due_at == first + timedelta(days=1)
 
+    def test_a_schedule_whose_next_moment_cannot_be_told_keeps_no_other_waiting(self):
+        schedule(name="other", every=60, run=note)
+        declare("0 0 * * *", tz="Europe/Paris")
+        Schedule.objects.filter(name="tick").update(tz="Moon/Tycho", origin="admin", function=note.name)
+        for _ in range(TRIES + 2):
+            assert after(max(row().due_at - now(), timedelta(seconds=60))) >= 1, "the other"
+        assert row().failures == TRIES + 2
+        assert "Moon/Tycho" in row().error
+
     def test_a_function_that_returns_something_else_is_refused(self):
         declare(run=lambda: 7)
         assert after(60) == 0
