@@ -24,6 +24,8 @@ class Heartbeat:
         self.socket: tuple[int, int] | None = None
         #: Whether the thread runs code of the project's: a hook, a receiver, a function of a schedule.
         self.is_in_project_code = False
+        #: Called before such code runs in a session of the engine's own; what it returns is called after it.
+        self.guard_session: Callable[[], Callable[[], None]] | None = None
         self._moved_at = math.inf
 
     def beat(self, rest: float = 0.0) -> None:
@@ -80,8 +82,11 @@ def project_code() -> Generator[None]:
         yield
         return
     before, heartbeat.is_in_project_code = heartbeat.is_in_project_code, True
+    undo_leftovers = heartbeat.guard_session() if heartbeat.guard_session is not None else None
     try:
         yield
     finally:
+        if undo_leftovers is not None:
+            undo_leftovers()
         heartbeat.is_in_project_code = before
         heartbeat.beat()

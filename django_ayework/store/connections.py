@@ -15,7 +15,7 @@ from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_ayework.compat import is_broken, keep_open, outlive, statement_wrappers
+from django_ayework.compat import blocks_of, is_broken, keep_open, outlive, statement_wrappers
 from django_ayework.heartbeat import beat, beat_before
 
 T = TypeVar("T")
@@ -135,6 +135,17 @@ def defuse(block: Any) -> None:
     that thread has open. Now it fails, as there is no database of that name.
     """
     block.using = "(closed by django_ayework, as a work had left it open)"
+
+
+def unwound(connection: BaseDatabaseWrapper, depth: int, error: BaseException | None = None) -> bool:
+    """Roll back blocks of ``transaction.atomic()`` that were left open inside; return whether any were."""
+    blocks = blocks_of(connection)
+    left = len(blocks) > depth
+    while len(blocks) > depth:
+        block = blocks[-1]
+        block.__exit__(Error, error or Error("left open"), None)
+        defuse(block)
+    return left
 
 
 # Prepared statements

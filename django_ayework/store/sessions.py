@@ -7,11 +7,13 @@ left as the project has set them.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from functools import partial
 from math import isinf
 from typing import Any
 
@@ -20,11 +22,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.executor import MigrationExecutor
 
-from django_ayework.compat import statement_wrappers
+from django_ayework.compat import blocks_of, statement_wrappers
 from django_ayework.conf import get_settings
+from django_ayework.documentation import logged
 from django_ayework.heartbeat import beat_before, current_heartbeat
 from django_ayework.models import Work
-from django_ayework.store.connections import note_own_session, session_of
+from django_ayework.store.connections import left_behind, note_own_session, session_of, unwound
 from django_ayework.store.database import alias, connection, dialect, fetch
 from django_ayework.store.dialects import Bounds, dialect_of, in_ms
 
@@ -37,6 +40,9 @@ CONNECT_TIMEOUT = 10
 
 #: Where a connection of the engine's own keeps its bounds.
 ATTRIBUTE = "_ayework_bounds"
+
+
+logger = logging.getLogger("django_ayework")
 
 
 @contextmanager
@@ -53,14 +59,40 @@ def engine_session(waits_for_locks: bool = False, statement_timeout: float = flo
     bounds = Bounds(None if isinf(timeout) else timeout, None if waits_for_locks else LOCK_TIMEOUT)
     own = own_connection(name, bounds)
     connections[name] = own
+    heartbeat = current_heartbeat()
+    if heartbeat is not None:
+        heartbeat.guard_session = partial(guarded_session, own)
     try:
         yield
     finally:
+        if heartbeat is not None:
+            heartbeat.guard_session = None
         own.close()
         if before is None:
             del connections[name]
         else:
             connections[name] = before
+
+
+def guarded_session(own: BaseDatabaseWrapper) -> Callable[[], None]:
+    """Return what undoes that code of the project's leaves a transaction open, or autocommit off.
+
+    The engine would go on inside of that transaction, and commit nothing.
+    """
+    depth = len(blocks_of(own))
+
+    def undo_leftovers() -> None:
+        left = left_behind(own) if not depth else ""
+        if unwound(own, depth) or left:
+            logger.error(
+                "A receiver, a hook or a function of a schedule has left a transaction open in a thread of "
+                "the engine; it is rolled back. %s",
+                logged("session-left-open"),
+            )
+        if left:
+            own.close()
+
+    return undo_leftovers
 
 
 def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:

@@ -23,7 +23,7 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.flow.settle import Settlement, settle_here, was_settled
 from django_ayework.store.attempts import write_progress
-from django_ayework.store.connections import defuse
+from django_ayework.store.connections import unwound
 from django_ayework.store.database import atomic, connection, is_contention, open_transactions
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import lock_rows
@@ -275,7 +275,7 @@ class OwnTransaction:
             self.attempt.undone_by = error
 
     def _end(self, error: BaseException | None, trace: Any) -> None:
-        left = unwound(self._depth + 1, error)
+        left = unwound(connection(), self._depth + 1, error)
         if error is not None or left:
             refusal = error or self._refusal("leave transaction.atomic() open inside its transaction")
             self._atomic.__exit__(type(refusal), refusal, trace)
@@ -324,17 +324,6 @@ class OwnTransaction:
         return InvalidInstruction(
             f"{row.type}: expected the handler not to {act}.", id=row.id, code="transaction-left-open"
         )
-
-
-def unwound(depth: int, error: BaseException | None) -> bool:
-    """Roll back blocks of ``transaction.atomic()`` that were left open inside; return whether any were."""
-    blocks = blocks_of(connection())
-    left = len(blocks) > depth
-    while len(blocks) > depth:
-        block = blocks[-1]
-        block.__exit__(Error, error or Error("left open"), None)
-        defuse(block)
-    return left
 
 
 async def in_thread(act: Callable[[], T]) -> T:

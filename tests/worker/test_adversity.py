@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from django.db import OperationalError
+from collections.abc import Callable, Generator
+from typing import Any
 
-from django_ayework import Retry, enqueue, enqueue_many
+import pytest
+from django.db import OperationalError, transaction
+from django.utils.connection import ConnectionDoesNotExist
+
+from django_ayework import Retry, enqueue, enqueue_many, schedule
+from django_ayework.define.schedules import schedules
 from django_ayework.models import Work, WorkerProcess
+from django_ayework.signals import work_succeeded
 from django_ayework.store import claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
@@ -106,3 +112,67 @@ def test_the_last_progress_of_a_quick_work_is_kept(stage):
     with running_worker():
         handle.result(timeout=20)
     assert handle.state().progress == {"done": 3, "total": 3, "note": "all"}
+
+
+KEPT: list[Any] = []
+
+
+def in_a_block() -> Generator[None]:
+    with transaction.atomic():
+        Work.objects.filter(type="never").delete()
+        yield
+
+
+def leave_a_block_open() -> None:
+    KEPT.append(in_a_block())
+    next(KEPT[-1])
+
+
+def forget_kept() -> None:
+    """Close what was kept; its block ends no transaction of anybody's, but fails."""
+    while KEPT:
+        with pytest.raises(ConnectionDoesNotExist):
+            KEPT.pop().close()
+
+
+def switch_autocommit_off() -> None:
+    transaction.set_autocommit(False)
+    Work.objects.count()
+
+
+@pytest.mark.parametrize("spoil", [leave_a_block_open, switch_autocommit_off])
+def test_a_receiver_that_leaves_a_transaction_open_costs_no_outcome(
+    stage: Any, caplog: Any, spoil: Callable[[], None]
+) -> None:
+    once = iter([spoil])
+
+    def receive(**more: Any) -> None:
+        next(once, lambda: None)()
+
+    work_succeeded.connect(receive)
+    try:
+        with running_worker(concurrency=2):
+            for _ in range(3):
+                for handle in enqueue_many([quick(number=number) for number in range(5)]):
+                    handle.result(timeout=20)
+    finally:
+        work_succeeded.disconnect(receive)
+        forget_kept()
+    assert set(Work.objects.values_list("status", "delivery")) == {("success", 1)}
+    assert caplog.text.count("has left a transaction open in a thread of the engine") == 1
+
+
+def test_a_function_that_leaves_a_transaction_open_stops_no_schedule(stage: Any, caplog: Any) -> None:
+    def run() -> Any:
+        if not KEPT:
+            leave_a_block_open()
+        return quick(number=1)
+
+    schedule(name="spoils", every=1, run=run)
+    try:
+        with running_worker():
+            eventually(lambda: Work.objects.filter(status="success").count() >= 3)
+    finally:
+        schedules.unregister("spoils")
+        forget_kept()
+    assert caplog.text.count("has left a transaction open in a thread of the engine") == 1
