@@ -124,8 +124,8 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """Add the page of a new one."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_new"
-        return [path("new/", self.admin_site.admin_view(self.new_view), name=name), *super().get_urls()]
+        view = self.admin_site.admin_view(self.new_view)
+        return [path("new/", view, name=self.page_name("new")), *super().get_urls()]
 
     # A new one
 

@@ -10,7 +10,6 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -178,7 +177,7 @@ class WorkControlAdmin(QueueAdmin):
         target = next((each for each in found if (each.scope, each.name) == wanted), None)
         if target is None:
             messages.error(request, _("There is no type or queue of this name; nothing was changed."))
-            return HttpResponseRedirect(self.list_address())
+            return HttpResponseRedirect(self.address("changelist"))
         return self.change_in_place(request, target, found)
 
     def change_in_place(self, request: HttpRequest, target: Target, found: list[Target]) -> HttpResponse:
@@ -196,7 +195,7 @@ class WorkControlAdmin(QueueAdmin):
             if not form.is_valid():
                 return self.board(request, found, target, form)
             self.decide(request, target, {name: form.cleaned_data[name] for name in form.fields})
-        return HttpResponseRedirect(self.list_address())
+        return HttpResponseRedirect(self.address("changelist"))
 
     def decide(self, request: HttpRequest, target: Target, values: dict[str, Any]) -> None:
         """Write a control, log it with the old values, and show what came of it."""
@@ -277,15 +276,6 @@ class WorkControlAdmin(QueueAdmin):
             may_remove=target.is_controlled and self.may_remove(request, target),
             page_url=self.address("change", target.row.pk) if target.row is not None else None,
         )
-
-    def list_address(self) -> str:
-        """Return the address of the board."""
-        return self.address("changelist")
-
-    def address(self, page: str, *args: Any) -> str:
-        """Return the address of a page of controls."""
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
-        return reverse(name, args=args, current_app=self.admin_site.name)
 
     # The form of one control
 

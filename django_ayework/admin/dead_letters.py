@@ -13,7 +13,7 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 
 from django_ayework.admin import filters, lists, pages
@@ -90,8 +90,8 @@ class DeadLetterAdmin(WorkAdmin):
         """Add the plain list, and the file."""
         view = self.admin_site.admin_view
         return [
-            path("list/", view(self.list_view), name="django_ayework_deadletter_list"),
-            path("export/", view(self.export_view), name="django_ayework_deadletter_export"),
+            path("list/", view(self.list_view), name=self.page_name("list")),
+            path("export/", view(self.export_view), name=self.page_name("export")),
             *super().get_urls(),
         ]
 
@@ -107,7 +107,7 @@ class DeadLetterAdmin(WorkAdmin):
 
     def list_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the plain list."""
-        causes_url = None if self.hides_works(request) else self.page_address("changelist")
+        causes_url = None if self.hides_works(request) else self.address("changelist")
         more = {"causes_url": causes_url, **(extra_context or {})}
         return super().changelist_view(request, more)
 
@@ -122,7 +122,7 @@ class DeadLetterAdmin(WorkAdmin):
             "is_list": True,
             "causes": [self.card(cause, request, links) for cause in found],
             "most": MOST if are_more else None,
-            "list_url": self.page_address("list"),
+            "list_url": self.address("list"),
         }
         return self.framed(request, "causes.html", context)
 
@@ -138,8 +138,8 @@ class DeadLetterAdmin(WorkAdmin):
             first=pages.moment(cause.first, now),
             last=pages.moment(cause.last, now),
             example=links.work(cause.example, pages.short(cause.example)),
-            list_url=f"{self.page_address('list')}?{query}",
-            export_url=f"{self.page_address('export')}?{query}",
+            list_url=f"{self.address('list')}?{query}",
+            export_url=f"{self.address('export')}?{query}",
             acts=self.acts_on(cause, filter, request, links),
         )
 
@@ -165,10 +165,6 @@ class DeadLetterAdmin(WorkAdmin):
         """Tell whether the user may act on all works of a cause."""
         bulk_admin = admin_of(self.admin_site, BulkAction)
         return isinstance(bulk_admin, BulkActionAdmin) and bulk_admin.may(ACTS[what], request)
-
-    def page_address(self, page: str) -> str:
-        """Return the address of one of the pages about all dead letters."""
-        return reverse(f"admin:django_ayework_deadletter_{page}", current_app=self.admin_site.name)
 
     # As a file
 

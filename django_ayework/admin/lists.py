@@ -275,6 +275,15 @@ class QueueAdmin(BaseAdmin):
         shared |= {"subtitle": None, "opts": self.opts, "media": self.media, **context}
         return TemplateResponse(request, f"admin/django_ayework/{template}", shared, status=status)
 
+    def page_name(self, page: str) -> str:
+        """Return the name of the address of one of this admin's pages."""
+        return f"{self.opts.app_label}_{self.opts.model_name}_{page}"
+
+    def address(self, page: str, *ids: Any) -> str:
+        """Return the address of one of this admin's pages, or of a row's pages."""
+        args = [quote(id) for id in ids]
+        return reverse(f"admin:{self.page_name(page)}", args=args, current_app=self.admin_site.name)
+
 
 class ReadOnlyAdmin(QueueAdmin):
     """Rows that only the engine writes. No list counts or sorts a whole table."""
@@ -341,8 +350,8 @@ class PageAdmin(ReadOnlyAdmin):
 
     def row_path(self, page: str, view: Callable[..., HttpResponseBase]) -> URLPattern:
         """Return the pattern of the address of one of a row's pages; the view takes the quoted id."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_{page}"
-        return path(f"<path:object_id>/{page}/", self.admin_site.admin_view(view), name=name)
+        address = f"<path:object_id>/{page}/"
+        return path(address, self.admin_site.admin_view(view), name=self.page_name(page))
 
     def row_for(self, request: HttpRequest, object_id: str, may: Callable[[Any], bool]) -> Any:
         """Return the row with this quoted id. Raises PermissionDenied unless the user may, then Http404."""
@@ -353,11 +362,6 @@ class PageAdmin(ReadOnlyAdmin):
             kind = self.opts.verbose_name
             raise Http404(f"expected the id of a {kind} of this list, got: {unquote(object_id)!r}.")
         return obj
-
-    def address(self, page: str, id: str) -> str:
-        """Return the address of one of a row's pages."""
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
-        return reverse(name, args=[quote(id)], current_app=self.admin_site.name)
 
 
 class LiveAdmin(PageAdmin):

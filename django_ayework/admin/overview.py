@@ -10,7 +10,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -56,10 +56,10 @@ class OverviewAdmin(lists.QueueAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """Return the two addresses."""
-        view, name = self.admin_site.admin_view, f"{self.opts.app_label}_{self.opts.model_name}"
+        view = self.admin_site.admin_view
         return [
-            path("", view(self.changelist_view), name=f"{name}_changelist"),
-            path("control/", view(self.control_view), name=f"{name}_control"),
+            path("", view(self.changelist_view), name=self.page_name("changelist")),
+            path("control/", view(self.control_view), name=self.page_name("control")),
         ]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -102,11 +102,6 @@ class OverviewAdmin(lists.QueueAdmin):
             return Control(scope, name, row, self.may_control(request, row), self.address("control"))
 
         return board(overview(), Links(self.admin_site, request), control)
-
-    def address(self, page: str) -> str:
-        """Return one of the two addresses."""
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
-        return reverse(name, current_app=self.admin_site.name)
 
     # Controls in place
 
