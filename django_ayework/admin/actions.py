@@ -147,7 +147,7 @@ class ObjectAction(Button):
 
     def logged(self, work: Work, before: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
         """Return what the admin's log says of a work; ``before`` are columns that the act has replaced."""
-        status = STATUS_LABELS[Status(work.status)] if work.status in set(Status) else work.status
+        status = STATUS_LABELS.get(work.status, work.status)
         old: dict[str, Any] = {"status": status, "priority": work.priority, "queue": work.queue, **before}
         old |= {name: pages.full_moment(at) for name, at in old.items() if isinstance(at, datetime)}
         given = {f"new_{name}": value for name, value in parameters.items()}

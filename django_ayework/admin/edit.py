@@ -177,12 +177,7 @@ def refusal(work: Work) -> str:
         text = _("expected an ended work, but %(id)s is %(status)s now; nothing was changed.")
     else:
         return ""
-    return text % {"id": work.id, "type": work.type, "status": status_text(work)}
-
-
-def status_text(work: Work) -> str:
-    """Return the status of a work in words."""
-    return str(STATUS_LABELS[Status(work.status)]) if work.status in set(Status) else work.status
+    return text % {"id": work.id, "type": work.type, "status": STATUS_LABELS.get(work.status, work.status)}
 
 
 class EditingAdmin(ButtonsAdmin):
@@ -271,4 +266,4 @@ def logged(work: Work, changes: list[Change]) -> str:
         for change in changes
     ]
     text = _("Retried with another input. It was %(status)s. %(changes)s")
-    return text % {"status": status_text(work), "changes": "; ".join(told)}
+    return text % {"status": STATUS_LABELS.get(work.status, work.status), "changes": "; ".join(told)}

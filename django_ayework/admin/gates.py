@@ -52,7 +52,7 @@ GIVE_UP = ObjectAction(
     ),
 )
 #: The words for the statuses that a gate can have.
-STANDINGS: Mapping[Status, Any] = {
+STANDINGS: Mapping[str, Any] = {
     Status.BLOCKED: gettext_lazy("waiting"),
     Status.SUCCESS: gettext_lazy("opened"),
     Status.DEAD: STATUS_LABELS[Status.DEAD],
@@ -93,10 +93,10 @@ def how_far(gate: Any) -> str:
 @admin.display(description=gettext_lazy("status"))
 def standing(gate: Any) -> str:
     """Whether it waits, has opened, or never will."""
-    if gate.status not in set(STANDINGS):
+    if gate.status not in STANDINGS:
         return lists.status(gate.status)
     more = lists.reason(gate)
-    badge = pages.badge(gate.status, STANDINGS[Status(gate.status)])
+    badge = pages.badge(gate.status, STANDINGS[gate.status])
     return format_html("{}<br><small>{}</small>", badge, more) if more else badge
 
 
@@ -145,7 +145,7 @@ class StandingFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         """Return the statuses to choose from."""
-        return [(status.value, word) for status, word in STANDINGS.items()]
+        return [(str(status), word) for status, word in STANDINGS.items()]
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         """Return the choices without one for all: no index has them in order."""

@@ -28,7 +28,7 @@ from django_ayework.flow.payloads import DEFAULT_QUEUE, decode_options
 from django_ayework.live import fragment
 from django_ayework.models import Group, Work
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
-from django_ayework.rules.states import Reason, Status
+from django_ayework.rules.states import Status
 from django_ayework.store.database import alias, clock
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def standing(work: Work) -> str:
 @admin.display(description=_("reason"))
 def reason(work: Work) -> str:
     """Why a dead work died."""
-    return str(REASON_LABELS[Reason(work.reason)]) if work.reason in set(Reason) else work.reason
+    return str(REASON_LABELS.get(work.reason, work.reason))
 
 
 @admin.display(description=_("attempt"))
@@ -148,9 +148,7 @@ def group_progress(group: Group) -> str:
 
 def status(status: str) -> str:
     """Return a status in its colour, as HTML."""
-    if status not in set(Status):
-        return pages.badge("unknown", status)
-    return pages.badge(status, STATUS_LABELS[Status(status)])
+    return pages.badge(status if status in STATUS_LABELS else "unknown", STATUS_LABELS.get(status, status))
 
 
 def progress_of(text: str | None) -> str:

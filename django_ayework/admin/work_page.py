@@ -273,11 +273,10 @@ def attempts(found: Sequence[Attempt], links: Links) -> list[Section]:
 
 def attempt_cells(attempt: Attempt, links: Links) -> list[str]:
     """Return an attempt as cells."""
-    known = attempt.outcome in set(Outcome)
     worker = worker_link(attempt.worker, links, pages.short(attempt.worker))
     return [
         str(attempt.number),
-        str(OUTCOME_LABELS[Outcome(attempt.outcome)]) if known else attempt.outcome,
+        str(OUTCOME_LABELS.get(attempt.outcome, attempt.outcome)),
         error_of(attempt),
         pages.full_moment(attempt.started_at),
         pages.full_moment(attempt.ended_at),

@@ -65,14 +65,12 @@ def waited(at: datetime, until: datetime, is_first: bool) -> list[Span]:
 
 def last_spans(work: Work, at: datetime, now: datetime, is_first: bool) -> list[Span]:
     """Return what follows the attempts that did not succeed: a success, an attempt that runs, or a wait."""
-    status = Status(work.status) if work.status in set(Status) else None
-    start = work.started_at
-    if start is not None and (status is Status.RUNNING or (status is Status.SUCCESS and start >= at)):
+    status, start = work.status, work.started_at
+    if start is not None and (status == Status.RUNNING or (status == Status.SUCCESS and start >= at)):
         start = max(start, at)
-        label = str(STATUS_LABELS[status])
         end = max(work.ended_at or now, start)
-        return [*waited(at, start, is_first), Span(str(status), label, start, end)]
-    ended_by_attempt = status is Status.DEAD and not is_first
+        return [*waited(at, start, is_first), Span(status, str(STATUS_LABELS[status]), start, end)]
+    ended_by_attempt = status == Status.DEAD and not is_first
     return [] if ended_by_attempt else waited(at, work.ended_at or now, is_first)
 
 
@@ -83,8 +81,7 @@ def kind_of(outcome: str) -> str:
 
 def attempt_label(attempt: Attempt) -> str:
     """Return which attempt it was, and how it ended."""
-    known = attempt.outcome in set(Outcome)
-    outcome = OUTCOME_LABELS[Outcome(attempt.outcome)] if known else attempt.outcome
+    outcome = OUTCOME_LABELS.get(attempt.outcome, attempt.outcome)
     return _("attempt %(number)d %(outcome)s") % {"number": attempt.number, "outcome": outcome}
 
 

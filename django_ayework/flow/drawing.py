@@ -20,7 +20,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.graph import Standing, Workflow
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.graph import Layout, Place, Size, layout
-from django_ayework.rules.states import Reason, Status
+from django_ayework.rules.states import Status
 from django_ayework.rules.workflow import NEVER, PLANNED, UNKNOWN, Folded, Kind, Member, Node
 
 #: Sizes in pixels: the narrowest and the widest node, a gate or one for several works, and their height.
@@ -38,7 +38,7 @@ NAMED = 3
 
 #: The labels of the statuses of a graph.
 LABELS: Mapping[str, Any] = {
-    **{str(status): label for status, label in STATUS_LABELS.items()},
+    **STATUS_LABELS,
     PLANNED: gettext_lazy("to be queued"),
     NEVER: gettext_lazy("never queued"),
     UNKNOWN: gettext_lazy("not known"),
@@ -342,12 +342,8 @@ def anchor(id: str) -> str:
 def status_text(member: Member) -> str:
     """Return a member's status, and why it is dead."""
     text = str(LABELS.get(member.status, member.status))
-    known = member.reason in set(Reason)
-    return (
-        f"{text}, {REASON_LABELS[Reason(member.reason)] if known else member.reason}"
-        if member.reason
-        else text
-    )
+    reason = REASON_LABELS.get(member.reason, member.reason)
+    return f"{text}, {reason}" if reason else text
 
 
 def progress(standing: Standing) -> str:

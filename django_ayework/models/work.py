@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -91,7 +93,7 @@ class Edge(models.Model):
 
 # The words people read for statuses, reasons and outcomes.
 
-STATUS_LABELS = {
+STATUS_LABELS: dict[str, Any] = {
     Status.BLOCKED: _("blocked"),
     Status.SCHEDULED: _("scheduled"),
     Status.PENDING: _("pending"),
@@ -100,7 +102,7 @@ STATUS_LABELS = {
     Status.DEAD: _("dead"),
     Status.CANCELLED: _("cancelled"),
 }
-REASON_LABELS = {
+REASON_LABELS: dict[str, Any] = {
     Reason.EXHAUSTED: _("exhausted"),
     Reason.ABORTED: _("aborted"),
     Reason.EXPIRED: _("expired"),
@@ -108,7 +110,7 @@ REASON_LABELS = {
     Reason.UNKNOWN_TYPE: _("unknown type"),
     Reason.BAD_INPUT: _("bad input"),
 }
-OUTCOME_LABELS = {
+OUTCOME_LABELS: dict[str, Any] = {
     Outcome.FAILED: _("failed"),
     Outcome.DIED: _("died"),
     Outcome.DEFERRED: _("deferred"),
@@ -117,9 +119,9 @@ OUTCOME_LABELS = {
     Outcome.SUCCESS: _("success"),
 }
 
-STATUS_CHOICES = [(status.value, label) for status, label in STATUS_LABELS.items()]
-REASON_CHOICES = [(reason.value, label) for reason, label in REASON_LABELS.items()]
-OUTCOME_CHOICES = [(outcome.value, label) for outcome, label in OUTCOME_LABELS.items()]
+STATUS_CHOICES = [(str(status), label) for status, label in STATUS_LABELS.items()]
+REASON_CHOICES = [(str(reason), label) for reason, label in REASON_LABELS.items()]
+OUTCOME_CHOICES = [(str(outcome), label) for outcome, label in OUTCOME_LABELS.items()]
 
 
 class Work(models.Model):
