@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -20,9 +19,9 @@ from django_ayework.admin.action_execution import selection_of
 from django_ayework.admin.actions import ObjectAction
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.graph import standing_of
 from django_ayework.models import Gate, Waiter
 from django_ayework.models.work import STATUS_LABELS
-from django_ayework.rules.conditions import Condition, Count, condition_from_plain
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import rows
 from django_ayework.store.rows import with_status
@@ -67,10 +66,7 @@ STANDINGS: Mapping[str, Any] = {
 def condition(gate: Any) -> str:
     """The condition, in words."""
     waiter = waiter_of(gate)
-    if waiter is None:
-        return pages.NOTHING
-    read = condition_of(waiter)
-    return str(waiter.condition) if read is None else pages.condition(read)
+    return pages.NOTHING if waiter is None else pages.condition(waiter)
 
 
 @admin.display(description=gettext_lazy("how far"))
@@ -79,7 +75,8 @@ def how_far(gate: Any) -> str:
     waiter = waiter_of(gate)
     if waiter is None:
         return pages.NOTHING
-    done, needed = tally(waiter)
+    reach = standing_of(waiter)
+    done, needed = reach.reached, reach.needed
     text = _("%(done)d of %(needed)d") % {"done": done, "needed": needed}
     missed = _("%(count)d without success") % {"count": waiter.missed} if waiter.missed else ""
     return format_html(
@@ -114,25 +111,6 @@ def waiter_of(gate: Any) -> Waiter | None:
     """Return what the gate waits for, which the list has read."""
     found: Waiter | None = getattr(gate, "waiter", None)
     return found
-
-
-def condition_of(waiter: Waiter) -> Condition | None:
-    """Return the condition; None for one that cannot be read."""
-    try:
-        return condition_from_plain(json.loads(waiter.condition))
-    except (ValueError, TypeError):
-        return None
-
-
-def tally(waiter: Waiter) -> tuple[int, int]:
-    """Return how many works count towards the condition by now, and how many it takes."""
-    read = condition_of(waiter)
-    if isinstance(read, Count):
-        done = waiter.succeeded if read.of == "success" else waiter.succeeded + waiter.missed
-        return done, read.n
-    if read == "all-success":
-        return waiter.succeeded, waiter.total
-    return waiter.succeeded + waiter.missed, waiter.total
 
 
 # The list

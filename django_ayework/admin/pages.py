@@ -28,9 +28,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.models import Group, Work
+from django_ayework.flow.explain import condition_of
+from django_ayework.models import Group, Waiter, Work
 from django_ayework.rules.codec import Codec
-from django_ayework.rules.conditions import Condition, Count
+from django_ayework.rules.conditions import Count
 from django_ayework.rules.formatting import Phrase, duration, filled
 from django_ayework.rules.retry import RetryPolicy
 from django_ayework.store.database import rows
@@ -151,8 +152,11 @@ def policy(retry: RetryPolicy) -> str:
     return _("%(policy)s, less up to %(share)d %% at random") % {"policy": text, "share": retry.jitter * 100}
 
 
-def condition(condition: Condition) -> str:
-    """Return a gate's condition in words."""
+def condition(waiter: Waiter) -> str:
+    """Return a gate's condition in words; as it is stored if it cannot be read."""
+    condition = condition_of(waiter)
+    if condition is None:
+        return str(waiter.condition)
     if isinstance(condition, Count):
         many = _("%(count)d succeeded") if condition.of == "success" else _("%(count)d ended")
         return many % {"count": condition.n}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -30,7 +29,6 @@ from django_ayework.flow.payloads import (
 )
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS
-from django_ayework.rules.conditions import condition_from_plain
 from django_ayework.rules.explain import Reason
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Outcome
@@ -322,13 +320,9 @@ def tally(waiter: Waiter) -> list[Fact]:
     """Return the condition, and the counts of the watched works."""
     text = _("%(succeeded)d of %(total)d succeeded, %(missed)d ended without success")
     counts = {"succeeded": waiter.succeeded, "total": waiter.total, "missed": waiter.missed}
-    try:
-        condition = pages.condition(condition_from_plain(json.loads(waiter.condition)))
-    except (ValueError, TypeError):
-        condition = str(waiter.condition)
     unmet = _("keeps waiting") if waiter.on_unmet == "wait" else _("dies")
     return [
-        Fact(_("until"), condition),
+        Fact(_("until"), pages.condition(waiter)),
         Fact(_("tally"), text % counts),
         Fact(_("when its condition can no longer be met"), unmet),
     ]

@@ -14,7 +14,7 @@ from django_ayework.define.types import registry
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.payloads import decode_options
-from django_ayework.models import WorkerProcess
+from django_ayework.models import Waiter, WorkerProcess
 from django_ayework.rules.conditions import Condition, condition_from_plain
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.explain import (
@@ -89,7 +89,7 @@ def why_waiting(waiter: WaiterRow) -> list[Reason]:
     return blocked(waiter, condition_of(waiter), open, missed)
 
 
-def condition_of(waiter: WaiterRow) -> Condition | None:
+def condition_of(waiter: WaiterRow | Waiter) -> Condition | None:
     """Return the condition, or None when it cannot be read."""
     try:
         return condition_from_plain(json.loads(waiter.condition))

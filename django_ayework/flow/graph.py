@@ -15,6 +15,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import InvalidWorkId, NotDecodable, WorkNotFound
 from django_ayework.flow.explain import condition_of, explain_row
 from django_ayework.flow.payloads import parsed
+from django_ayework.models import Waiter
 from django_ayework.rules.conditions import requirement
 from django_ayework.rules.explain import Explanation
 from django_ayework.rules.identity import require_work_id
@@ -120,7 +121,7 @@ def workflow(id: str, group: GroupRow | None, rows: Sequence[Member]) -> Workflo
     return Workflow(id, group, tuple(members.values()), tuple(dict.fromkeys(links)), standings, unread)
 
 
-def standing_of(waiter: WaiterRow) -> Standing:
+def standing_of(waiter: WaiterRow | Waiter) -> Standing:
     """Return how far a waiter's condition is."""
     needed, counts_success = requirement(condition_of(waiter) or "all-done", waiter.total)
     reached = waiter.succeeded if counts_success else waiter.succeeded + waiter.missed
