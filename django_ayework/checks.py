@@ -42,39 +42,34 @@ def registered(tag: str) -> Callable[[Check], Check]:
 
 
 @registered("ayework")
-def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """E001: unknown keys. E002: a value that cannot be used. E003: no such database. E004: naive times."""
-    found: list[CheckMessage] = []
     try:
-        found += [
-            Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
-            for key, hint in unknown_keys().items()
-        ]
+        for key, hint in unknown_keys().items():
+            yield Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
         alias = get_settings().database
     except ImproperlyConfigured as wrong:
-        return [*found, Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")]
+        yield Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")
+        return
     if alias not in connections.settings:
         hint = did_you_mean(str(alias), connections.settings).strip()
         message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."
-        found.append(Error(message, hint=hint or None, id="ayework.E003"))
+        yield Error(message, hint=hint or None, id="ayework.E003")
     if not django_settings.USE_TZ:
         message = "django_ayework works with aware datetimes only."
-        found.append(Error(message, hint="Set USE_TZ = True.", id="ayework.E004"))
-    return found
+        yield Error(message, hint="Set USE_TZ = True.", id="ayework.E004")
 
 
 @registered("ayework")
-def check_settings_beside(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_settings_beside(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """W006: a setting beside ``AYEWORK`` that is one of its keys, and is not read."""
-    found: list[CheckMessage] = []
     for name, hint in settings_beside().items():
         key = name.removeprefix(BESIDE)
         do = f"Write AYEWORK = {{{key!r}: …}} instead." if key in KEYS else f"{hint} It is a key of AYEWORK."
         message = (
             f"The setting {name} is not read: the settings of django_ayework are in the dictionary AYEWORK."
         )
-        found.append(Warning(message, hint=do, id="ayework.W006"))
-    return found
+        yield Warning(message, hint=do, id="ayework.W006")
 
 
 def usable_settings() -> Settings | None:
@@ -90,19 +85,19 @@ LEASE_PART = 2 / 3
 
 
 @registered("ayework")
-def check_durations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_durations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """W008: a worker's own statement may take so long that leases lapse meanwhile."""
     if (settings := usable_settings()) is None:
-        return []
+        return
     longest, most = settings.statement_timeout, settings.lease * LEASE_PART
     if longest is None or longest <= most:
-        return []
+        return
     message = (
         f"AYEWORK['STATEMENT_TIMEOUT'] is {longest:g} seconds, which is more than two thirds of "
         f"AYEWORK['LEASE'], {settings.lease:g} seconds: works may be claimed again while they run."
     )
     hint = f"Set STATEMENT_TIMEOUT to {most:g} or less, or LEASE to {longest / LEASE_PART:g} or more."
-    return [Warning(message, hint=hint, id="ayework.W008")]
+    yield Warning(message, hint=hint, id="ayework.W008")
 
 
 #: Caches that are not the same for all processes, keep nothing, or cannot add a key in one step.
@@ -110,30 +105,24 @@ UNSHARED_CACHES = ("locmem.LocMemCache", "dummy.DummyCache", "filebased.FileBase
 
 
 @registered("ayework")
-def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """W004: a Store in a cache that processes do not share. W005: ON_BACKLOG that is never called."""
     if (settings := usable_settings()) is None:
-        return []
-    found: list[CheckMessage] = []
+        return
     backend = str(django_settings.CACHES.get("default", {}).get("BACKEND", ""))
     if settings.store == "cache" and backend.endswith(UNSHARED_CACHES):
-        found.append(
-            Warning(
-                f"AYEWORK['STORE'] is 'cache', but {backend} is no cache that processes share, so "
-                "shared limits do not hold.",
-                hint="Let CACHES['default'] be Redis or Memcached, or set AYEWORK['STORE'] to 'database'.",
-                id="ayework.W004",
-            )
+        yield Warning(
+            f"AYEWORK['STORE'] is 'cache', but {backend} is no cache that processes share, so "
+            "shared limits do not hold.",
+            hint="Let CACHES['default'] be Redis or Memcached, or set AYEWORK['STORE'] to 'database'.",
+            id="ayework.W004",
         )
     if settings.on_backlog is not None and settings.backlog_after is None:
-        found.append(
-            Warning(
-                "AYEWORK['ON_BACKLOG'] is never called, as AYEWORK['BACKLOG_AFTER'] is not set.",
-                hint="Set it to how many seconds tasks may wait.",
-                id="ayework.W005",
-            )
+        yield Warning(
+            "AYEWORK['ON_BACKLOG'] is never called, as AYEWORK['BACKLOG_AFTER'] is not set.",
+            hint="Set it to how many seconds tasks may wait.",
+            id="ayework.W005",
         )
-    return found
 
 
 #: The carriers of wake-ups, and the databases that each supports.
@@ -144,48 +133,47 @@ REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 @registered("ayework")
-def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """E009: no such database for PUBSUB_DATABASE. E010: PUBSUB cannot carry anything. E014: nor a queue."""
     if (settings := usable_settings()) is None:
-        return []
-    found: list[CheckMessage] = []
+        return
     other = settings.pubsub_database
     if other is not None and other not in connections.settings:
         hint = did_you_mean(str(other), connections.settings).strip()
         message = f"AYEWORK['PUBSUB_DATABASE'] is {other!r}, but DATABASES has no such alias."
-        found.append(Error(message, hint=hint or None, id="ayework.E009"))
+        yield Error(message, hint=hint or None, id="ayework.E009")
     if settings.pubsub == "redis" and not settings.redis_url:
         message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] is not set."
-        found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E010"))
+        yield Error(message, hint=HINT_AT_REDIS, id="ayework.E010")
     if settings.pubsub == "redis" and find_spec("redis") is None:
         message = "AYEWORK['PUBSUB'] is 'redis', but the package redis is not installed."
         hint = "Run: pip install django-ayework[redis]."
-        found.append(Error(message, hint=hint, id="ayework.E010"))
+        yield Error(message, hint=hint, id="ayework.E010")
     if settings.redis_url and urlsplit(settings.redis_url).scheme not in REDIS_SCHEMES:
         message = f"AYEWORK['REDIS_URL'] is no address of Redis: {settings.redis_url!r}."
-        found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E010"))
+        yield Error(message, hint=HINT_AT_REDIS, id="ayework.E010")
     for name, declared in settings.queues.items():
         if declared.delivery == "redis-streams" and not settings.redis_url:
             message = (
                 f"AYEWORK['QUEUES'][{name!r}]['DELIVERY'] is 'redis-streams', but AYEWORK['REDIS_URL'] is "
                 "not set."
             )
-            found.append(Error(message, hint=HINT_AT_REDIS, id="ayework.E014"))
+            yield Error(message, hint=HINT_AT_REDIS, id="ayework.E014")
     engine = PUBSUB_ENGINES.get(settings.pubsub) if isinstance(settings.pubsub, str) else None
     queue = connections.settings.get(settings.database)
     if engine is not None and queue is not None and connections[settings.database].vendor != engine:
         message = f"AYEWORK['PUBSUB'] is {settings.pubsub!r}, but the queue is on another kind of database."
         hint = "Leave it out: the one that fits the database is chosen then."
-        found.append(Error(message, hint=hint, id="ayework.E010"))
-    return found
+        yield Error(message, hint=hint, id="ayework.E010")
 
 
 @registered("ayework")
-def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """E005: two handlers of one type name. E008: a dotted path that cannot be imported."""
     hint = 'Give one of them another name: @work(name="...").'
-    clashes = [Error(text, hint=hint, id="ayework.E005") for text in clashes_of(registry, "works")]
-    return [*clashes, *check_paths()]
+    for text in clashes_of(registry, "works"):
+        yield Error(text, hint=hint, id="ayework.E005")
+    yield from check_paths()
 
 
 def clashes_of(declared: Declared[Any], kind: str) -> list[str]:
@@ -254,60 +242,49 @@ def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 @registered(Tags.database)
 def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+) -> Iterator[CheckMessage]:
     """E006: the database is too old. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL."""
     settings = usable_settings()
     if settings is None or settings.database not in {*(databases or ())}.intersection(connections.settings):
-        return []
+        return
     alias = settings.database
     connection = connections[alias]
     if connection.vendor == "sqlite":
-        return check_sqlite(connection)
-    found: list[CheckMessage] = []
+        yield from check_sqlite(connection)
+        return
     # A settlement must see, in a later statement, what others committed meanwhile.
     if (wrong := wrong_isolation(connection)) is not None:
-        found.append(Error(wrong.text, hint=wrong.hint, id="ayework.E007"))
+        yield Error(wrong.text, hint=wrong.hint, id="ayework.E007")
     if not connection.features.has_select_for_update_skip_locked:
-        found.append(
-            Error(
-                f"The database {alias!r} is too old: it does not know SKIP LOCKED.",
-                hint="Use PostgreSQL, MariaDB 10.6 or newer, or MySQL 8.0.1 or newer.",
-                id="ayework.E006",
-            )
+        yield Error(
+            f"The database {alias!r} is too old: it does not know SKIP LOCKED.",
+            hint="Use PostgreSQL, MariaDB 10.6 or newer, or MySQL 8.0.1 or newer.",
+            id="ayework.E006",
         )
-    return found
 
 
-def check_sqlite(connection: Any) -> list[CheckMessage]:
+def check_sqlite(connection: Any) -> Iterator[CheckMessage]:
     """Refuse a release without UPDATE … FROM; warn where writers will meet "database is locked"."""
-    found: list[CheckMessage] = []
     if connection.Database.sqlite_version_info < (3, 33):
-        found.append(
-            Error(
-                f"SQLite {connection.Database.sqlite_version} is too old: it does not know UPDATE … FROM.",
-                hint="Use a Python whose sqlite3 module has SQLite 3.33 or newer.",
-                id="ayework.E006",
-            )
+        yield Error(
+            f"SQLite {connection.Database.sqlite_version} is too old: it does not know UPDATE … FROM.",
+            hint="Use a Python whose sqlite3 module has SQLite 3.33 or newer.",
+            id="ayework.E006",
         )
     options = connection.settings_dict.get("OPTIONS", {})
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
-        found.append(
-            Warning(
-                "SQLite transactions do not begin with their write lock, "
-                "so workers will meet 'database is locked'.",
-                hint='Set DATABASES[...]["OPTIONS"]["transaction_mode"] = "IMMEDIATE".',
-                id="ayework.W001",
-            )
+        yield Warning(
+            "SQLite transactions do not begin with their write lock, "
+            "so workers will meet 'database is locked'.",
+            hint='Set DATABASES[...]["OPTIONS"]["transaction_mode"] = "IMMEDIATE".',
+            id="ayework.W001",
         )
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA journal_mode")
         [journal_mode] = cursor.fetchone()
     if journal_mode not in ("wal", "memory"):
-        found.append(
-            Warning(
-                "SQLite is not in WAL mode, so readers and the writer block each other.",
-                hint='Set DATABASES[...]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL;".',
-                id="ayework.W002",
-            )
+        yield Warning(
+            "SQLite is not in WAL mode, so readers and the writer block each other.",
+            hint='Set DATABASES[...]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL;".',
+            id="ayework.W002",
         )
-    return found
