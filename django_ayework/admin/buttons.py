@@ -101,6 +101,14 @@ class LoggedButtonsAdmin(ButtonsAdmin):
 
     buttons: ClassVar[Sequence[LoggedButton]] = ()
 
+    def has_command_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the user may press the buttons."""
+        return self.is_allowed(request, "change")
+
+    def may_press(self, button: Any, request: HttpRequest, obj: Any) -> bool:
+        """Tell whether the user may press the buttons: all rows are alike."""
+        return self.has_command_permission(request)
+
     def state_in_words(self, obj: Any) -> Any:
         """Return the state of a row."""
         raise NotImplementedError
@@ -133,10 +141,10 @@ class LoggedButtonsAdmin(ButtonsAdmin):
         return done
 
 
-def selection_of(button: LoggedButton, permission: str) -> Callable[..., None]:
+def selection_of(button: LoggedButton) -> Callable[..., None]:
     """Return the action of a list that presses a button of each ticked row."""
 
-    @admin.action(description=button.selected, permissions=[permission])
+    @admin.action(description=button.selected, permissions=["command"])
     def selected(model_admin: LoggedButtonsAdmin, request: HttpRequest, chosen: Iterable[Any]) -> None:
         count = model_admin.pressed(button, request, chosen)
         model_admin.message_user(request, button.counted % {"count": count})

@@ -290,12 +290,6 @@ class WorkControlAdmin(QueueAdmin):
             form.base_fields["name"].widget = Suggesting([*registry.names(), *declared_queues()])
         return form
 
-    def construct_change_message(
-        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
-    ) -> Any:
-        """Return the changes, with the old values."""
-        return pages.changed_in_words(form)
-
     def save_model(self, request: HttpRequest, obj: WorkControl, form: Any, change: bool) -> None:
         """Write the control, so that workers read it.
 

@@ -6,7 +6,7 @@ The choices are declared, or found by a few entries of an index.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.template.response import TemplateResponse
 from django.utils.formats import date_format
-from django.utils.timezone import localdate, make_aware
+from django.utils.timezone import localdate
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -34,7 +34,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store.causes import cause_of
 from django_ayework.store.database import clock, rows
 from django_ayework.store.rows import with_status
-from django_ayework.store.selection import COUNTED, FILTERS, pending_names
+from django_ayework.store.selection import COUNTED, FILTERS, day_of, pending_names
 
 Choices: TypeAlias = list[tuple[str, Any]]
 
@@ -133,8 +133,7 @@ class DayFilter(ColumnFilter):
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the works of a day; all works for a text that is no day."""
-        span = span_of(value)
-        return queryset if span is None else queryset.filter(queued_at__gte=span[0], queued_at__lt=span[1])
+        return queryset.filter(**queued_on(value))
 
 
 class OlderFilter(ColumnFilter):
@@ -167,15 +166,12 @@ def last_days() -> Choices:
     return [(day.isoformat(), date_format(day, "j M Y")) for day in days]
 
 
-def span_of(day: str) -> tuple[datetime, datetime] | None:
-    """Return the first moment of a day, and of the next one; None for a text that is no day."""
+def queued_on(day: str) -> dict[str, datetime]:
+    """Return the condition that a work was queued on a day; none for a text that is no day."""
     try:
-        first = date.fromisoformat(day)
-        return make_aware(datetime.combine(first, time.min)), make_aware(
-            datetime.combine(first + timedelta(days=1), time.min)
-        )
+        return day_of(day)
     except (ValueError, OverflowError):
-        return None
+        return {}
 
 
 # Filters in words, and bulk actions, which act on all works that match one

@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import lists
-from django_ayework.admin.filters import span_of
+from django_ayework.admin.filters import queued_on
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.models import Work
@@ -244,12 +244,9 @@ class WorkChangeList(lists.LightChangeList):
 
     def base(self, start: Place | None) -> QuerySet[Work]:
         """Return the works that are looked at, in whatever number."""
-        works = rows(Work).all()
+        works = rows(Work).filter(**queued_on(self.params.get("day", "")))
         if self.walk.base:
             works = with_status(works, self.walk.base)
-        span = span_of(self.params.get("day", ""))
-        if span is not None:
-            works = works.filter(queued_at__gte=span[0], queued_at__lt=span[1])
         return works if start is None else works.filter(compared(self.walk.column, "<", start))
 
     @property

@@ -264,6 +264,12 @@ class QueueAdmin(BaseAdmin):
         """Return the rows of the queue's database."""
         return super().get_queryset(request).using(alias())
 
+    def construct_change_message(
+        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
+    ) -> Any:
+        """Return the changes, with the old values."""
+        return pages.changed_in_words(form)
+
     def framed(
         self, request: HttpRequest, template: str, context: Mapping[str, Any], status: int = 200
     ) -> TemplateResponse:

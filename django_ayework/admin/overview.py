@@ -45,7 +45,7 @@ class LimitForm(forms.Form):
 
 
 @admin.register(Overview)
-class OverviewAdmin(lists.QueueAdmin):
+class OverviewAdmin(lists.ReadOnlyAdmin):
     """One page, and the address to which its buttons post. There is no table."""
 
     class Media(lists.QueueAdmin.Media):
@@ -61,18 +61,6 @@ class OverviewAdmin(lists.QueueAdmin):
             path("", view(self.changelist_view), name=self.page_name("changelist")),
             path("control/", view(self.control_view), name=self.page_name("control")),
         ]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """The overview has no table."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The overview has no table; controls have permissions of their own."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The overview has no table."""
-        return False
 
     def changelist_view(  # type: ignore[override]
         self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None

@@ -287,7 +287,7 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         error,
     )
     ordering = ("name",)
-    actions: Any = tuple(selection_of(button, "act") for button in (PAUSE, RESUME, RUN))
+    actions: Any = tuple(map(selection_of, (PAUSE, RESUME, RUN)))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the form's fields if they may be filled in."""
@@ -323,16 +323,6 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         columns = {name: form.cleaned_data[name] for name in FILLED_IN}
         obj.pk = save_by_hand(obj.pk if change else None, columns).pk
 
-    def construct_change_message(
-        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
-    ) -> Any:
-        """Return the changes, with the old values."""
-        return pages.changed_in_words(form)
-
-    def may_press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> bool:
-        """Tell whether the user may press the buttons."""
-        return self.has_act_permission(request)
-
     def offers(self, button: LoggedButton, obj: Schedule) -> bool:
         """Tell whether a schedule can be paused, or resumed; one can always be run."""
         return button is RUN or obj.paused is (button is RESUME)
@@ -348,13 +338,9 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         else:
             set_paused(obj.pk, name == "pause")
 
-    def has_act_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the user may pause, resume and run schedules."""
-        return self.is_allowed(request, "change")
-
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """The change permission allows looking, too."""
-        return super().has_view_permission(request, obj) or self.has_act_permission(request)
+        return super().has_view_permission(request, obj) or self.has_command_permission(request)
 
 
 def run_for_people(schedule: Schedule) -> None:

@@ -201,7 +201,7 @@ class WorkerProcessAdmin(LoggedButtonsAdmin, lists.LiveAdmin):
         js = (live.SCRIPT,)
 
     buttons = (QUIET, RESUME, STOP)
-    actions: Any = tuple(selection_of(button, "command") for button in buttons)
+    actions: Any = tuple(map(selection_of, buttons))
     change_form_template = "admin/django_ayework/buttons_page.html"
     list_display: Any = (
         name,
@@ -237,14 +237,6 @@ class WorkerProcessAdmin(LoggedButtonsAdmin, lists.LiveAdmin):
             "history_url": self.address("history", obj.pk),
             "live_url": self.address("live", obj.pk) if obj.stopped_at is None else None,
         }
-
-    def has_command_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Tell whether the user may tell workers, or this one, what to do."""
-        return self.is_allowed(request, "change")
-
-    def may_press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> bool:
-        """Tell whether the user may tell this worker what to do."""
-        return self.has_command_permission(request, obj)
 
     def offers(self, button: LoggedButton, obj: WorkerProcess) -> bool:
         """Tell whether a command would change what the worker was told last."""
