@@ -254,3 +254,8 @@ ALL = (
 )
 #: The acts by name, in the order of their buttons.
 ACTS: Mapping[str, ObjectAction] = {action.name: action for action in ALL}
+
+
+def action_named(name: str) -> ObjectAction | None:
+    """Return an act by its name, or by that under which it is stored; None for one that is not known here."""
+    return ACTS.get(name) or next((action for action in ALL if action.act == name), None)

@@ -25,7 +25,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import lists, pages
-from django_ayework.admin.actions import ACTS, ObjectAction
+from django_ayework.admin.actions import ACTS, ObjectAction, action_named
 from django_ayework.admin.buttons import ButtonsAdmin, LoggedButton
 from django_ayework.admin.filters import filter_in_words, plain_filter, title_of, title_with
 from django_ayework.admin.lists import LiveAdmin
@@ -223,7 +223,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def may_press(self, button: LoggedButton, request: HttpRequest, obj: BulkAction | None) -> bool:
         """Tell whether the user may let workers carry out this act."""
-        return obj is None or self.may(action_of(obj), request)
+        return obj is None or self.may(action_named(obj.action), request)
 
     def press(self, button: LoggedButton, request: HttpRequest, obj: BulkAction) -> None:
         """Stop a bulk action after its present page, or let it go on, and log it."""
@@ -234,16 +234,6 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
             messages.success(request, sentence)
         else:
             messages.warning(request, _("It is %(state)s now.") % state)
-
-
-def action_named(name: str) -> ObjectAction | None:
-    """Return an act by its name, or by that under which it is stored."""
-    return ACTS.get(name) or next((action for action in ACTS.values() if action.act == name), None)
-
-
-def action_of(row: BulkAction) -> ObjectAction | None:
-    """Return the act of a bulk action; None for one that this version does not know."""
-    return action_named(row.action)
 
 
 def accepts(action: ObjectAction, filter: Mapping[str, Any]) -> bool:

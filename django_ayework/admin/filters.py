@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ayework.admin import pages
-from django_ayework.admin.actions import ACTS
+from django_ayework.admin.actions import action_named
 from django_ayework.admin.lists import declared_queues
 from django_ayework.admin.pages import Links, found_address
 from django_ayework.define.requests import GATE_TYPE
@@ -247,7 +247,7 @@ def number_of(count: int | None) -> str:
 
 def title_of(row: BulkAction) -> str:
     """Return what a bulk action does to how many works."""
-    action = next((action for action in ACTS.values() if action.act == row.action), None)
+    action = action_named(row.action)
     label = row.action if action is None else action.label
     return title_with(label, row.expected)
 
