@@ -11,9 +11,8 @@ from django.db.models.functions import Left
 
 from django_ayework.models import Work
 from django_ayework.store.database import by_index, chunked, dialect, fetch, rows
-from django_ayework.store.lanes import LANES, as_moment
+from django_ayework.store.lanes import LANES, WORK, as_moment
 
-WORK = Work._meta.db_table
 #: Causes that are found; and works of one cause that are counted, fewer where there are many causes.
 MOST, COUNTED, COUNTED_LEAST = 200, 10_000, 100
 #: Works that are counted in all, over all causes: each may cost a look at its row.

@@ -47,26 +47,17 @@ def newest_of_all(search: Search, keys: Sequence[str]) -> dict[str, str]:
     return {key: id for key, id in matching.values_list("dedup_key", "id") if key}
 
 
-class Live(NamedTuple):
-    """A chain that has not ended: when its first work was queued, its id and its key."""
-
-    queued_at: datetime
-    id: str
-    key: str
-
-
 def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
     """Return the newest chains with a work that has not ended, in any of its steps."""
     works = rows(Work).filter(bearing(search, keys), ended_at__isnull=True)
     columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
-    found = [Live(queued_at, chain_id or id, key or "") for queued_at, id, chain_id, key in columns]
     firsts = rows(Work).filter(id__in={chain_id for _, _, chain_id, _ in columns if chain_id})
     begun = dict(firsts.values_list("id", "queued_at"))  # without those that were deleted
-    chains = [chain._replace(queued_at=begun.get(chain.id, chain.queued_at)) for chain in found]
+    chains = [(begun.get(chain or id, at), chain or id, key or "") for at, id, chain, key in columns]
     return {
-        chain.key: chain.id
-        for chain in sorted(chains)
-        if chain.id not in search.exclude and (search.since is None or chain.queued_at >= search.since)
+        key: id
+        for at, id, key in sorted(chains)
+        if id not in search.exclude and (search.since is None or at >= search.since)
     }
 
 
