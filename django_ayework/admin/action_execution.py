@@ -146,15 +146,11 @@ def show_new(request: HttpRequest, links: Links, report: ActReport) -> None:
 
 
 def act_on_first(
-    action: ObjectAction,
-    model_admin: Any,
-    request: HttpRequest,
-    chosen: QuerySet[Work],
-    parameters: Mapping[str, Any] | None = None,
+    action: ObjectAction, model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]
 ) -> None:
     """Act on the first works of a selection; show a message if there are more."""
     note = _("These were the first %(count)d of the selection; repeat the action for the others.")
-    carry_out(action, model_admin, request, first_of(chosen, request, note), parameters or {})
+    carry_out(action, model_admin, request, first_of(chosen, request, note), {})
 
 
 def first_of(chosen: QuerySet[Work], request: HttpRequest, note: str) -> list[Work]:

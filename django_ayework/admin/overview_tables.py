@@ -259,12 +259,11 @@ def type_row(type: TypeFigures, links: Links, control: Control) -> Row:
 
 def queues_table(seen: Overview, links: Links, control: Controls) -> Table:
     """Return the queues, the largest backlog first."""
-    live = [worker for worker in seen.workers if not worker.stale]
-    found = [queue_row(queue, links, control("queue", queue.queue), bool(live)) for queue in seen.queues]
+    found = [queue_row(queue, links, control("queue", queue.queue)) for queue in seen.queues]
     return Table(_("Queues"), _("queue"), found, note_of(found, seen.more_queues))
 
 
-def queue_row(queue: QueueFigures, links: Links, control: Control, are_workers: bool) -> Row:
+def queue_row(queue: QueueFigures, links: Links, control: Control) -> Row:
     """Return one queue."""
     url = links.works_where(queue=queue.queue)
     head = format_html(

@@ -123,11 +123,6 @@ def running(process: WorkerProcess) -> str:
 # The page
 
 
-def worker_page(process: WorkerProcess, links: Links) -> Page:
-    """Return the page of a worker."""
-    return Page(process.name or str(process), [standing(process), in_flight(process, links)])
-
-
 def standing(process: WorkerProcess) -> Section:
     """Return what the worker is, and how it stands."""
     trouble = [Fact(_("trouble"), process.trouble, wide=True)] if process.trouble else []
@@ -223,7 +218,8 @@ class WorkerProcessAdmin(LoggedButtonsAdmin, lists.LiveAdmin):
 
     def live_context(self, request: HttpRequest, obj: WorkerProcess) -> dict[str, Any]:
         """Return the sections of a worker's page."""
-        return {"page": worker_page(obj, Links(self.admin_site, request))}
+        sections = [standing(obj), in_flight(obj, Links(self.admin_site, request))]
+        return {"page": Page(obj.name or str(obj), sections)}
 
     def may_refresh(self, request: HttpRequest, obj: WorkerProcess | None) -> bool:
         """Refuse an id that does not exist as a worker that the user may not look at."""

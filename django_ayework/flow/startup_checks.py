@@ -24,6 +24,7 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import documented
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.hooks import report
+from django_ayework.flow.payloads import DEFAULT_QUEUE
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias, connection, in_transaction
 from django_ayework.store.lanes import lanes_with_work
@@ -35,7 +36,6 @@ from django_ayework.store.sessions import (
     pool_size,
 )
 
-DEFAULT_QUEUE = "default"
 #: The length of the column for the version of a worker.
 VERSION_LENGTH = 40
 
@@ -132,8 +132,8 @@ def require_usable_database() -> None:
         )
 
 
-def text_of_trouble(error: Error) -> str | None:
-    """Return a sentence about a database that does not answer or lacks migrations; None for other errors."""
+def text_of_trouble() -> str | None:
+    """Return a sentence about a database that does not answer, or lacks migrations; else None."""
     if in_transaction():
         return None
     connection().close()

@@ -53,7 +53,7 @@ class DatabaseCommand(AyeworkCommand):
         try:
             return super().run(*args, **options)
         except Error as error:
-            if (text := text_of_trouble(error)) is None:
+            if (text := text_of_trouble()) is None:
                 raise
             raise refused("database-not-usable", text) from error
         except ImproperlyConfigured as refusal:
