@@ -66,23 +66,17 @@ def refused_in_part(
     Works are seen in the admin of works: that of dead letters shows parts of chains.
     """
     seen = seen_works(model_admin.admin_site, request).defer(*model_admin.deferred)
-    steps = steps_among(chains_of(allowed.values()))
+    steps = steps_among(list(dict.fromkeys(work.chain for work in allowed.values())))
     others = [step.id for step in steps if step.id not in allowed]
     free = {work.pk for some in chunked(others) for work in seen.filter(pk__in=some) if may(request, work)}
     closed = Counter(step.chain for step in steps if step.id not in free and step.id not in allowed)
     refusals = []
     for work in list(allowed.values()):
-        [chain] = chains_of([work])
-        if chain in closed:
+        if work.chain in closed:
             del allowed[work.pk]
-            values = {"id": work.pk, "type": work.type, "count": closed[chain]}
+            values = {"id": work.pk, "type": work.type, "count": closed[work.chain]}
             refusals.append(FORBIDDEN_IN_PART % values)
     return refusals
-
-
-def chains_of(works: Iterable[Work]) -> list[str]:
-    """Return the chains of works, each once; a work that is alone is its own chain."""
-    return list(dict.fromkeys(work.chain_id or work.pk for work in works))
 
 
 def show(request: HttpRequest, level: int, text: Any, count: int) -> None:
@@ -221,7 +215,7 @@ def affected(action: ObjectAction, works: Sequence[Work]) -> tuple[list[tuple[st
     """Return how many rows an act is about, and those rows: of a deletion, all works of the chains."""
     if not action.is_deletion:
         return [(_("works"), len(works))], works
-    chains = chains_of(works)
+    chains = list(dict.fromkeys(work.chain for work in works))
     steps = steps_among(chains)
     return [(_("chains"), len(chains)), (_("works"), len(steps))], steps
 

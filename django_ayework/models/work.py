@@ -254,6 +254,11 @@ class Work(models.Model):
     def __str__(self) -> str:
         return f"{self.type} {self.id}"
 
+    @property
+    def chain(self) -> str:
+        """The id of the chain, which is that of its first work."""
+        return str(self.chain_id or self.id)
+
 
 class DeadLetter(Work):
     """A dead work, kept until an operator decides about it."""
