@@ -64,26 +64,24 @@ STANDINGS: Mapping[str, Any] = {
 
 @admin.display(description=gettext_lazy("opens when"))
 def condition(gate: Any) -> str:
-    """The condition, in words."""
-    waiter = waiter_of(gate)
-    return pages.NOTHING if waiter is None else pages.condition(waiter)
+    """The condition, in words. The list has read what the gate waits for."""
+    return pages.NOTHING if gate.waiter is None else pages.condition(gate.waiter)
 
 
 @admin.display(description=gettext_lazy("how far"))
 def how_far(gate: Any) -> str:
     """How many of the works that it needs have ended as they should, as a bar and in figures."""
-    waiter = waiter_of(gate)
-    if waiter is None:
+    if gate.waiter is None:
         return pages.NOTHING
-    reach = standing_of(waiter)
-    done, needed = reach.reached, reach.needed
+    reach = standing_of(gate.waiter)
+    done, needed, missed = reach.reached, reach.needed, reach.missed
     text = _("%(done)d of %(needed)d") % {"done": done, "needed": needed}
-    missed = _("%(count)d without success") % {"count": waiter.missed} if waiter.missed else ""
+    more = _("%(count)d without success") % {"count": missed} if missed else ""
     return format_html(
         '<span class="ayework-narrow">{} {}</span><br><small>{}</small>',
         lists.bar(min(done, needed), max(needed, 1), _("how far")),
         text,
-        missed,
+        more,
     )
 
 
@@ -105,12 +103,6 @@ def group(gate: Any) -> str:
     return format_html(
         '<span class="ayework-id" title="{}">{}</span>', gate.group_id, pages.short(gate.group_id)
     )
-
-
-def waiter_of(gate: Any) -> Waiter | None:
-    """Return what the gate waits for, which the list has read."""
-    found: Waiter | None = getattr(gate, "waiter", None)
-    return found
 
 
 # The list

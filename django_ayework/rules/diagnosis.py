@@ -261,9 +261,8 @@ def of_reuse(found: Reuse) -> Diagnosis:
         return judged("connection_reuse", text, remedy, warns=True)
     age = "for good" if found.max_age is None else f"for {duration(found.max_age)}"
     ends = found.server_ends_after
-    outlives = ends is not None and (found.max_age is None or found.max_age > ends)
     text = f"Connections are kept {age}, {'with' if found.health_checks else 'without'} health checks."
-    if outlives and ends is not None:
+    if ends is not None and (found.max_age is None or found.max_age > ends):
         text += f" The server ends idle sessions after {duration(ends)}."
     remedy = "Set CONN_HEALTH_CHECKS = True, so that a connection that the server has ended is replaced."
     return judged("connection_reuse", text, remedy, warns=not found.health_checks)
