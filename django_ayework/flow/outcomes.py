@@ -27,7 +27,7 @@ from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.heartbeat import project_code
 from django_ayework.propagation import Queueing, propagators
-from django_ayework.rules.conditions import Contribution, GroupValue, fold
+from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.rules.identity import Unit, units_of
 from django_ayework.rules.retry import RetryInput, decide_failure, has_expired
@@ -179,15 +179,15 @@ def new_works_of(plan: Plan, row: WorkRow) -> tuple[NewWork, ...]:
 
 def encoded(type: str, contribution: Contribution) -> Contribution:
     """Return a contribution whose value is text, and whose ``append`` goes from text to text."""
-    codec = get_settings().codec
-    if contribution.append is None:
+    codec, given = get_settings().codec, contribution.append
+    if given is None:
         return Contribution(encode_result(type, contribution.value, codec), contribution.final)
 
     def append(existing: str | None) -> str:
         before = None if existing is None else codec.decode(existing)
         with project_code():
-            after = fold(GroupValue(before, existing is not None), [contribution])
-        return encode_result(type, after.value, codec)
+            after = given(before)
+        return encode_result(type, after, codec)
 
     return Contribution(None, contribution.final, append)
 

@@ -139,7 +139,7 @@ class GroupChanges:
     def applied(self, row: GroupRow) -> GroupRow:
         """Return the group with its changes."""
         delta = self.deltas[row.id]
-        value = GroupValue(row.value, row.value is not None, row.final)
+        value = GroupValue(row.value, row.final)
         for work_id, contribution in delta.contributions:
             try:
                 value = fold(value, [contribution])

@@ -162,10 +162,9 @@ class Contribution(NamedTuple):
 
 
 class GroupValue(NamedTuple):
-    """A group's value: ``present`` is false if nothing was contributed, not even None."""
+    """A group's value, None at first; no contribution changes a ``final`` one."""
 
     value: Any = None
-    present: bool = False
     final: bool = False
 
 
@@ -178,14 +177,10 @@ def fold(current: GroupValue, contributions: Iterable[Contribution]) -> GroupVal
     >>> fold(GroupValue(), [Contribution(1, final=True), Contribution(2)]).value
     1
     """
-    value, present, final = current
+    value, final = current
     for contribution in contributions:
         if final:
             break
-        value, present, final = folded(value, contribution), True, contribution.final
-    return GroupValue(value, present, final)
-
-
-def folded(existing: Any, contribution: Contribution) -> Any:
-    """Return the new value that one contribution makes of the existing one (None at first)."""
-    return contribution.append(existing) if contribution.append else contribution.value
+        value = contribution.append(value) if contribution.append else contribution.value
+        final = contribution.final
+    return GroupValue(value, final)

@@ -135,16 +135,16 @@ contributions = st.lists(
     ),
     max_size=8,
 )
-group_values = st.builds(GroupValue, st.none() | st.text("xyz", max_size=2), st.booleans(), st.booleans())
+group_values = st.builds(GroupValue, st.none() | st.text("xyz", max_size=2), st.booleans())
 
 
 def naive(current, contributions):
-    value, present, final = current.value, current.present, current.final
+    value, final = current
     for contribution in contributions:
         if not final:
             value = contribution.append(value) if contribution.append else contribution.value
-            present, final = True, contribution.final
-    return GroupValue(value, present, final)
+            final = contribution.final
+    return GroupValue(value, final)
 
 
 def plus(number, **options):
@@ -164,15 +164,15 @@ def test_contributions_may_come_in_any_number_of_batches(current, first, second)
 @pytest.mark.parametrize(
     ("current", "given", "folded"),
     [
-        (GroupValue(), [Contribution(1), Contribution(2)], GroupValue(2, present=True)),
-        (GroupValue(), [Contribution(1, final=True), Contribution(2)], GroupValue(1, True, True)),
-        (GroupValue(7, True), [Contribution(None)], GroupValue(None, present=True)),
-        (GroupValue(), [], GroupValue(None, present=False)),
-        (GroupValue(), [plus(1), plus(2), plus(3)], GroupValue(6, present=True)),
-        (GroupValue(1), [Contribution(5, append=lambda old: old + 1)], GroupValue(2, present=True)),
-        (GroupValue(1), [plus(2, final=True), Contribution(9)], GroupValue(3, True, True)),
-        (GroupValue(1, True, True), [Contribution(2, append=lambda old: 1 / 0)], GroupValue(1, True, True)),
-        (GroupValue(), [Contribution(1, append=lambda old: [old])], GroupValue([None], present=True)),
+        (GroupValue(), [Contribution(1), Contribution(2)], GroupValue(2)),
+        (GroupValue(), [Contribution(1, final=True), Contribution(2)], GroupValue(1, final=True)),
+        (GroupValue(7), [Contribution(None)], GroupValue(None)),
+        (GroupValue(), [], GroupValue()),
+        (GroupValue(), [plus(1), plus(2), plus(3)], GroupValue(6)),
+        (GroupValue(1), [Contribution(5, append=lambda old: old + 1)], GroupValue(2)),
+        (GroupValue(1), [plus(2, final=True), Contribution(9)], GroupValue(3, final=True)),
+        (GroupValue(1, final=True), [Contribution(2, append=lambda old: 1 / 0)], GroupValue(1, final=True)),
+        (GroupValue(), [Contribution(1, append=lambda old: [old])], GroupValue([None])),
     ],
     ids=["last", "final", "none", "nothing", "sum", "append", "append locks", "locked", "first append"],
 )
