@@ -155,15 +155,13 @@ def report_all_unhandled(group_ids: Iterable[str]) -> None:
         report_unhandled(group_id)
 
 
-def report_unhandled(group_id: str) -> bool:
+def report_unhandled(group_id: str) -> None:
     """Call the hook for a settled group unless a caller waited for it; once across the fleet."""
     hook, now = get_settings().unhandled_group, clock.now()
     if hook is None or locks.is_set(f"wait:{group_id}", now):
-        return False
-    if not locks.set_if_absent(f"group-handled:{group_id}", "", now, now + HANDLED_LIFE):
-        return False
-    guarded(hook, settled_group(group_id))
-    return True
+        return
+    if locks.set_if_absent(f"group-handled:{group_id}", "", now, now + HANDLED_LIFE):
+        guarded(hook, settled_group(group_id))
 
 
 def settled_group(group_id: str) -> SettledGroup:

@@ -96,6 +96,6 @@ def find_process(id: str) -> WorkerProcess | None:
     return rows(WorkerProcess).filter(id=id).first()
 
 
-def delete_unseen(before: datetime) -> int:
+def delete_unseen(before: datetime) -> None:
     """Delete workers not seen since; their works' leases lapsed long ago."""
-    return rows(WorkerProcess).filter(seen_at__lt=before).delete()[0]
+    rows(WorkerProcess).filter(seen_at__lt=before).delete()
