@@ -17,7 +17,7 @@ from django.db import Error
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented, refused_as, text_with_notes
-from django_ayework.errors import AyeworkError, did_you_mean
+from django_ayework.errors import AyeworkError, WorkNotFound, did_you_mean
 from django_ayework.flow.startup_checks import text_of_trouble
 from django_ayework.rules.formatting import counted
 from django_ayework.store.database import alias
@@ -46,17 +46,17 @@ class AyeworkCommand(BaseCommand):
 
 
 class DatabaseCommand(AyeworkCommand):
-    """A command whose error is a sentence if the database does not answer or lacks migrations."""
+    """A command whose error is a sentence if the database is away, or lacks migrations or a work."""
 
     def run(self, *args: Any, **options: Any) -> Any:
-        """Run the command, with errors of the database and the settings as sentences."""
+        """Run the command, with errors of the database, the settings and ids as sentences."""
         try:
             return super().run(*args, **options)
         except Error as error:
             if (text := text_of_trouble()) is None:
                 raise
             raise refused("database-not-usable", text) from error
-        except ImproperlyConfigured as refusal:
+        except (ImproperlyConfigured, WorkNotFound) as refusal:
             raise refused_as(CommandError, refusal) from refusal
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from django_ayework.documentation import refused_as, see
-from django_ayework.errors import WorkNotFound
+from django_ayework.documentation import see
 from django_ayework.flow.explain import explain
 from django_ayework.management.base import JSONCommand
 from django_ayework.rules.explain import Explanation
@@ -25,10 +24,7 @@ class Command(JSONCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Explain, then print."""
-        try:
-            explanation = explain(options["id"])
-        except WorkNotFound as missing:
-            raise refused_as(CommandError, missing) from missing
+        explanation = explain(options["id"])
         self.answer(as_data(explanation), as_text(explanation), options)
 
 

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 from django.template import Context, Engine
 from django.utils.translation import override
 
-from django_ayework.documentation import refused_as
-from django_ayework.errors import WorkNotFound
 from django_ayework.flow.drawing import Drawing, DrawnNode, draw
 from django_ayework.flow.graph import Held, Workflow, hold_up, is_over, read_workflow, standing_sentence
 from django_ayework.management.base import JSONCommand, refused
@@ -47,10 +45,7 @@ class Command(JSONCommand):
         """Read the workflow, then print."""
         if options["svg"] and options["json"]:
             raise refused("choice", "expected --svg or --json, got both.")
-        try:
-            workflow = read_workflow(options["id"])
-        except WorkNotFound as missing:
-            raise refused_as(CommandError, missing) from missing
+        workflow = read_workflow(options["id"])
         folded = fold(workflow.members, workflow.links)
         path = critical_path(workflow.members, workflow.links)
         drawing = draw(workflow, folded, path if len(path) > 1 else ())
