@@ -26,6 +26,7 @@ from django_ayework.flow.events import (
     work_event,
 )
 from django_ayework.flow.gates import flush
+from django_ayework.flow.identity import Pair, unit_of
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Attempt, Group, Waiter, Work
@@ -371,17 +372,29 @@ def is_there(settlement: Settlement, end: End | None, attempts: Collection[tuple
 
 @dataclass(slots=True)
 class Locked:
-    """Works and groups whose rows are locked by others, and works whose waiters' rows are."""
+    """Works and groups whose rows are locked by others, works whose waiters' rows are, and units.
+
+    The lock of a unit may be a row that is not committed yet, which nobody else can see: so units are locked
+    if an outcome has waited for them in vain.
+    """
 
     works: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
+    units: set[Pair] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.works or self.groups)
+        return bool(self.works or self.groups or self.units)
 
     def keeps(self, settlement: Settlement) -> bool:
         """Tell whether this settlement would have to wait."""
-        return settlement.row.id in self.works or settlement.row.group_id in self.groups
+        is_kept = settlement.row.id in self.works or settlement.row.group_id in self.groups
+        return is_kept or (bool(self.units) and not self.units.isdisjoint(units_of_outputs(settlement)))
+
+
+def units_of_outputs(settlement: Settlement) -> set[Pair]:
+    """Return the units that a settlement locks, as its outputs have them."""
+    outputs = settlement.ending.outputs if isinstance(settlement.ending, Success) else ()
+    return {unit_of(output.row) for output in outputs if output.row.unit is not None}
 
 
 def locked_for(settlements: Sequence[Settlement]) -> Locked:

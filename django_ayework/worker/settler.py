@@ -24,7 +24,15 @@ from django_ayework.flow.events import announce_refused
 from django_ayework.flow.hooks import report
 from django_ayework.flow.outcomes import as_failure
 from django_ayework.flow.payloads import decode_options
-from django_ayework.flow.settle import Locked, Report, Settlement, Success, locked_for, settle
+from django_ayework.flow.settle import (
+    Locked,
+    Report,
+    Settlement,
+    Success,
+    locked_for,
+    settle,
+    units_of_outputs,
+)
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
@@ -161,13 +169,18 @@ class Settler(LoopThread):
         return 0.0 if self._ready else self._set_aside.pause
 
     def _next_batch(self) -> list[Unwritten]:
-        """Return the outcomes to settle now; those whose rows are known to be locked wait."""
+        """Return the outcomes to settle now; those whose rows are known to be locked wait.
+
+        Those that have waited are tried by themselves: if they must wait again, no other waits with them.
+        """
         batch: list[Unwritten] = []
         try:
             batch += self._set_aside.take_due()
         except Error as error:  # they stay where they are
             report(error, "commit", f"{len(self._set_aside)} outcomes wait for the database", brief=True)
             connections.close_all()
+        if batch:
+            return batch
         with suppress(IndexError):
             while len(batch) < MAX_BATCH:
                 batch.append(self._ready.popleft())
@@ -190,7 +203,7 @@ class Settler(LoopThread):
     def _settle_halves(self, batch: list[Unwritten]) -> None:
         middle = len(batch) // 2
         for half in (batch[:middle], batch[middle:]):
-            if half:
+            if half := self._set_aside.without_locked(half):  # one may have met a locked unit just now
                 self._settle(half)
 
     def _write(self, batch: list[Unwritten]) -> None:
@@ -199,6 +212,7 @@ class Settler(LoopThread):
         if self._services.has_progress:
             self._write_progress(deliveries)
         written = settle([settlement for _, settlement in batch])
+        self._set_aside.note_written(batch)
         self._database_recovery.succeed()
         self._waiting.difference_update(delivery.row.id for delivery in deliveries)
         self._settled(deliveries)
@@ -254,7 +268,7 @@ class Settler(LoopThread):
         elif len(batch) > 1:  # the locked row is another one, or free by now
             self._settle_halves(batch)
         else:
-            self._set_aside.add(batch)
+            self._set_aside.add(batch, Locked(units=units_of_outputs(batch[0][1])))
 
     def _wait_for_database(self, batch: list[Unwritten], error: Error) -> None:
         """Keep outcomes that the database did not take; pause before the next try.
@@ -311,20 +325,36 @@ class SetAside:
         if locked is not None:
             self._locked.works |= locked.works
             self._locked.groups |= locked.groups
+            self._locked.units |= locked.units
         self._due_at = time.monotonic() + self._pause
 
     def take_due(self) -> list[Unwritten]:
         """Return the outcomes to try again; those still locked wait, for longer each time.
 
-        The locks are asked about before: a settlement would wait for them.
+        The locks are asked about before: a settlement would wait for them. Nothing tells of the locks of
+        units, so one outcome tries for all that wait for units; once it is written, the others are due.
         """
         if self.pause > 0:
             return []
         self._pause = min(self._pause * 2, LONGEST_LOCKED_PAUSE)
         self._due_at = time.monotonic() + self._pause
-        self._locked = locked_for([settlement for _, settlement in self._outcomes])
-        outcomes, self._outcomes = self._outcomes, []
-        return outcomes
+        locked = locked_for([settlement for _, settlement in self._outcomes])
+        tried, kept, is_unit_tried = list[Unwritten](), list[Unwritten](), False
+        for each in self._outcomes:
+            waits_for_unit = not self._locked.units.isdisjoint(units_of_outputs(each[1]))
+            waits = locked.keeps(each[1]) or (waits_for_unit and is_unit_tried)
+            is_unit_tried |= waits_for_unit and not waits
+            (kept if waits else tried).append(each)
+        locked.units = self._locked.units
+        self._locked, self._outcomes = locked, kept
+        return tried
+
+    def note_written(self, batch: Sequence[Unwritten]) -> None:
+        """Note that outcomes were written: units that they have locked are free, and perhaps all others."""
+        units = self._locked.units
+        if units and not all(units.isdisjoint(units_of_outputs(settlement)) for _, settlement in batch):
+            units.clear()
+            self._due_at = 0.0
 
     def without_locked(self, batch: list[Unwritten]) -> list[Unwritten]:
         """Return the outcomes that are not kept by rows known to be locked; the others wait."""

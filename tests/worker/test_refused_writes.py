@@ -11,7 +11,17 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
-from django_ayework import Retry, cancel, completing, dependency, enqueue, enqueue_many, trigger, work
+from django_ayework import (
+    Context,
+    Retry,
+    cancel,
+    completing,
+    dependency,
+    enqueue,
+    enqueue_many,
+    trigger,
+    work,
+)
 from django_ayework.models import Attempt, Work
 from django_ayework.store import sessions
 from django_ayework.store.sessions import engine_session
@@ -36,6 +46,15 @@ def returns_much() -> str:
 @work(name="worker.counts_works", retry=Retry(attempts=1))
 def counts_works() -> int:
     return Work.objects.count()
+
+
+@work(name="worker.gathers")
+def gathers() -> None: ...
+
+
+@work(name="worker.outputs", then="worker.gathers")
+def outputs(ctx: Context, unit: str = "hot") -> None:
+    ctx.output([unit])
 
 
 def administer(sql: str) -> None:
@@ -207,6 +226,24 @@ def test_a_caller_that_holds_a_group_delays_the_outcomes_of_its_members_alone(st
         assert Work.objects.get(id=other.id).status == "running"
     with running_worker():
         assert other.result(timeout=PATIENCE) == 2
+
+
+@servers
+def test_a_caller_that_holds_a_unit_delays_the_outcomes_that_output_it_alone(stage):
+    """The lock of a new unit is a row that nobody else can see yet."""
+    with running_worker(concurrency=3):
+        with transaction_elsewhere(lambda: enqueue(gathers(), unit="hot", delay=3600)):
+            held = enqueue_many([outputs() for _ in range(200)])
+            free = enqueue_many([outputs(unit="cold") for _ in range(3)])
+            for handle in free:
+                handle.result(timeout=PATIENCE)
+            all_end()
+            all_end()
+            assert not Work.objects.filter(id__in=[handle.id for handle in held], status="success").exists()
+        for handle in held:
+            handle.result(timeout=PATIENCE)
+    assert Work.objects.filter(type=gathers.name, unit="hot").count() == 1
+    assert set(Work.objects.filter(type=outputs.name).values_list("delivery", flat=True)) == {1}
 
 
 @servers
