@@ -80,7 +80,7 @@ def usable_settings() -> Settings | None:
         return None
 
 
-#: The part of a lease after which it is renewed; a statement that takes as long may let the lease lapse.
+#: The part of a lease that a statement may take, so that a renewal that hangs is tried again in time.
 LEASE_PART = 2 / 3
 
 

@@ -50,11 +50,6 @@ def optional_seconds(value: Any, name: str) -> float | None:
     return None if value is None else positive_seconds(value, name)
 
 
-def read_retry(value: Any, name: str) -> Retry:
-    """Return the retry policy, given as a mapping of some of its fields or as a Retry."""
-    return retry_of(value, name)
-
-
 def default_retention() -> dict[str, float | None]:
     """Return how many seconds ended works are kept, by status; None keeps them for good."""
     return {"success": 86_400, "cancelled": 86_400, "dead": None}
@@ -211,7 +206,7 @@ class Settings:
     skip_queue_concurrency: Annotated[int, whole_number(0)] = 4  # works that skip the queue, per process
     shutdown_grace: Duration = 25.0  # for running works after SIGTERM
     statement_timeout: OptionalDuration = 15.0  # of one of a worker's own statements; None: no bound
-    retry: Annotated[Retry, read_retry] = field(default_factory=Retry)  # or a mapping of its fields
+    retry: Annotated[Retry, retry_of] = field(default_factory=Retry)  # or a mapping of its fields
     retention: Annotated[Mapping[str, float | None], read_retention] = field(  # by status, of ended works
         default_factory=default_retention
     )

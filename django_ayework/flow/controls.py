@@ -161,7 +161,7 @@ def queue_continuous(intervals: Mapping[str, float]) -> int:
         try:
             queued += queue_next(type, intervals[type])
         except NotBuilt as failed:
-            report(failed.cause, "queue", what)
+            report(failed.__cause__ or failed, "queue", what)
         except (AyeworkError, TypeError, ValueError) as error:
             report(error, "queue", what)
     return queued
@@ -169,10 +169,6 @@ def queue_continuous(intervals: Mapping[str, float]) -> int:
 
 class NotBuilt(Exception):
     """Code of the project's raised while a work was built; its cause may look like an error of the queue."""
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
 
 
 @own_transaction
@@ -190,7 +186,7 @@ def queue_next(type: str, interval: float) -> bool:
         with project_code():
             request = registry.get(type).build({})
     except BaseException as error:
-        raise NotBuilt(error) from error
+        raise NotBuilt from error
     enqueue_one(request, {"unit": unit_at(now)})
     set_next_at(type, later(now, interval))
     return True

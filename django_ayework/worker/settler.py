@@ -331,8 +331,8 @@ class SetAside:
     def take_due(self) -> list[Unwritten]:
         """Return the outcomes to try again; those still locked wait, for longer each time.
 
-        The locks are asked about before: a settlement would wait for them. Nothing tells of the locks of
-        units, so one outcome tries for all that wait for units; once it is written, the others are due.
+        The locks are asked about before: a settlement would wait for them. The locks of units cannot be
+        read. So one outcome that waits for a unit is tried; once it is written, the others are due.
         """
         if self.pause > 0:
             return []
