@@ -60,7 +60,7 @@ _reading_frames = threading.Lock()
 
 def frames_of_thread(thread: int) -> list[FrameType]:
     """Return the frames of another thread, the innermost first; none if there is no such thread."""
-    # CPython 3.11 to 3.13: sys._current_frames. To read frames makes objects, which may start a garbage
+    # CPython 3.11 to 3.14: sys._current_frames. To read frames makes objects, which may start a garbage
     # collection, and that may let other threads run. CPython then looks at memory that is gone, or waits for
     # ever (its issues 106883 and 111363). So the collector is off meanwhile.
     frames: list[FrameType] = []
@@ -80,7 +80,7 @@ def frames_of_thread(thread: int) -> list[FrameType]:
 
 def set_async_exception(thread: int, kind: type[BaseException] | None) -> None:
     """Let a class of exception be raised in a thread before its next bytecode; None takes it back."""
-    # CPython 3.11 to 3.13: PyThreadState_SetAsyncExc.
+    # CPython 3.11 to 3.14: PyThreadState_SetAsyncExc.
     value = ctypes.py_object() if kind is None else ctypes.py_object(kind)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)
 
@@ -196,11 +196,25 @@ def calling_frame(depth: int) -> FrameType:
     return sys._getframe(depth + 1)
 
 
-# Discarded values, by the instructions of CPython 3.11, 3.12 and 3.13: POP_TOP discards the value of an
+# Discarded values, by the instructions of CPython 3.11 to 3.14: POP_TOP discards the value of an
 # expression statement, RETURN_VALUE ends a function. An instruction has two bytes, and so has each of its
 # caches, which are zeros in ``co_code``. A frame is the same object while it runs.
 POP_TOP, RETURN_VALUE = opmap["POP_TOP"], opmap["RETURN_VALUE"]
 INSTRUCTION = 2
+
+
+#: CPython 3.14 looks up ``__enter__`` by it, and then calls it as any other method. Older ones have no such
+#: instruction there.
+LOAD_SPECIAL = opmap.get("LOAD_SPECIAL")
+
+
+def enters_block(frame: FrameType) -> bool:
+    """Tell whether a running frame calls an ``__enter__``, and an exception would be raised after the call.
+
+    The block is entered then, and never left: a lock stays taken. Only CPython 3.14 raises exceptions there.
+    """
+    before = frame.f_lasti - INSTRUCTION
+    return before >= 0 and frame.f_code.co_code[before] == LOAD_SPECIAL
 
 
 class Discard(NamedTuple):

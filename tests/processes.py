@@ -79,4 +79,5 @@ def get(url: str) -> tuple[int, dict[str, Any]]:
         with urllib.request.urlopen(url, timeout=5) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+        with error:
+            return error.code, json.load(error)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -103,6 +104,33 @@ def test_no_garbage_collection_starts_while_frames_of_another_thread_are_read(mo
     assert compat.frames_of_thread(threading.get_ident())
     assert enabled == [False]
     assert gc.isenabled()
+
+
+def test_it_is_seen_whether_an_exception_would_come_before_a_block_and_leave_it_entered():
+    """An exception is set in a thread that waits for a lock; CPython 3.14 raises it outside of the block."""
+    lock, begun = threading.Lock(), threading.Event()
+
+    def wait() -> None:
+        try:
+            begun.set()
+            with lock:
+                int()
+        except ArithmeticError:
+            pass
+
+    lock.acquire()
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    begun.wait(60)
+    deadline = time.monotonic() + 60
+    while compat.frames_of_thread(thread.ident)[0].f_lineno != wait.__code__.co_firstlineno + 3:
+        assert time.monotonic() < deadline
+    enters = compat.enters_block(compat.frames_of_thread(thread.ident)[0])
+    compat.set_async_exception(thread.ident, ArithmeticError)
+    lock.release()
+    thread.join(60)
+    assert lock.locked() == (sys.version_info[:2] == (3, 14))
+    assert enters or not lock.locked()
 
 
 def test_an_exception_can_be_set_and_taken_back():

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from django.db import Error, connections
 
-from django_ayework.compat import blocks_of, frames_of_thread, set_async_exception
+from django_ayework.compat import blocks_of, enters_block, frames_of_thread, set_async_exception
 from django_ayework.define.context import AbortSignal
 from django_ayework.documentation import logged
 from django_ayework.flow.hooks import report
@@ -32,6 +32,8 @@ DELICATE_NAMES = frozenset(
 DELICATE_MODULES = frozenset({"logging", "importlib", "_frozen_importlib"})
 #: Seconds that a handler is given to leave such a place, before it is interrupted there.
 PATIENCE = 5.0
+#: Seconds between two looks at whether another thread still sets an exception, which takes it microseconds.
+PAUSE = 0.0005
 
 
 class Interruption:
@@ -47,7 +49,8 @@ class Interruption:
         self.arrived: BaseException | None = None
         self._signal = signal
         self._error = error
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of those that interrupt; the handler's thread must not take it
+        self._is_setting = False
         self._thread: int | None = None  # of the handler, while it runs
         self._interrupted_at = float("-inf")
         self._delicate_since: float | None = None
@@ -75,8 +78,7 @@ class Interruption:
         """Call the handler where an exception may be raised in it; when this ends, none can come any more."""
         try:
             try:
-                with self._lock:
-                    self._thread = threading.get_ident()
+                self._thread = threading.get_ident()
                 return handler()
             finally:
                 self._close()
@@ -85,10 +87,15 @@ class Interruption:
             raise
 
     def _close(self) -> None:
-        """End the time in which an exception may be set; take back one that was set and has not come."""
-        with self._lock:
-            self._thread = None
-            set_async_exception(threading.get_ident(), None)
+        """End the time in which an exception may be set; take back one that was set and has not come.
+
+        An exception that comes while a lock is taken may leave it taken, so this waits without one: who sets
+        an exception says so first, and then looks whether there still is a thread.
+        """
+        self._thread = None
+        while self._is_setting:
+            time.sleep(PAUSE)
+        set_async_exception(threading.get_ident(), None)
 
     def interrupt(self) -> None:
         """Interrupt the handler from another thread if it runs, unless that was done a moment ago.
@@ -96,13 +103,22 @@ class Interruption:
         The watchdog repeats this until the handler ends.
         """
         with self._lock:
-            now = time.monotonic()
-            if self._thread is None or now - max(self._interrupted_at, self._signal.heeded_at) < AGAIN_AFTER:
-                return
-            frames = handler_frames(self._thread)
-            if frames and (not any(map(is_delicate, frames)) or self._has_no_patience(now)):
-                self._interrupted_at = now
-                set_async_exception(self._thread, class_like(self._error(), self._note_arrival))
+            self._is_setting = True
+            try:
+                self._set_exception(time.monotonic())
+            finally:
+                self._is_setting = False
+
+    def _set_exception(self, now: float) -> None:
+        thread = self._thread
+        if thread is None or now - max(self._interrupted_at, self._signal.heeded_at) < AGAIN_AFTER:
+            return
+        frames = handler_frames(thread)
+        if not frames or enters_block(frames[0]):
+            return
+        if not any(map(is_delicate, frames)) or self._has_no_patience(now):
+            self._interrupted_at = now
+            set_async_exception(thread, class_like(self._error(), self._note_arrival))
 
     def _note_arrival(self, exception: BaseException) -> None:
         self.arrived = exception

@@ -24,6 +24,7 @@ class Stage:
     def __init__(self) -> None:
         self.started = threading.Event()
         self.seen: list[Any] = []
+        self.lock = threading.Lock()
 
 
 stage = Stage()
@@ -67,6 +68,14 @@ def looking(ctx: Context) -> str:
     ctx.signal.wait(NEVER_IN_A_TEST)
     stage.seen.append(ctx.signal.reason)
     return "too late"
+
+
+@work(name="attempts.locking", interrupt=True, retry=ONCE, timeout=60)
+def locking() -> None:
+    """Wait for the lock of the stage, and be busy while it is taken."""
+    stage.started.set()
+    with stage.lock:
+        be_busy()
 
 
 class Thing:

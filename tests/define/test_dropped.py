@@ -196,7 +196,7 @@ print("done")
         ([], "production", ""),
         (["-W", "ignore"], "debug", ""),
         (["-W", "ignore::ResourceWarning"], "debug", ""),
-        (["-W", "error"], "debug", "Exception ignored in"),
+        (["-W", "error"], "debug", "Exception ignored "),
         (["-W", "ignore::DeprecationWarning"], "debug", "NeverEnqueued"),
     ],
 )

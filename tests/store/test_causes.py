@@ -23,7 +23,7 @@ TABLE = Work._meta.db_table
 
 @pytest.fixture(scope="class")
 def many_dead(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Two thousand dead works of four causes, among as many that have succeeded.
+    """Two thousand dead works of twenty causes, among as many that have succeeded.
 
     MySQL and MariaDB commit when a table is analysed.
     """
@@ -36,7 +36,7 @@ def many_dead(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
                 id=f"{number:04}",
                 status=("dead", "success")[number % 2],
                 reason=("exhausted", "")[number % 2],
-                cause=(str(number // 2 % 4) * 16, "")[number % 2],
+                cause=(f"{number // 2 % 20:016}", "")[number % 2],
                 **dict.fromkeys(["queued_at", "run_at", "ended_at"], now - timedelta(seconds=number)),
                 **common,
             )
@@ -54,7 +54,7 @@ class TestAmongManyDead:
         plans = plans_of(causes)
         assert any("ayework_cause" in plan for plan in plans), plans
         found, are_more = causes()
-        assert [(cause.works, cause.cause) for cause in found] == [(500, str(n) * 16) for n in range(4)]
+        assert [(cause.works, cause.cause) for cause in found] == [(100, f"{n:016}") for n in range(20)]
         assert not are_more
 
     @pytest.mark.vendors("mysql")
