@@ -114,7 +114,7 @@ def test_it_is_seen_whether_an_exception_would_come_before_a_block_and_leave_it_
         try:
             begun.set()
             with lock:
-                int()
+                begun.is_set()
         except ArithmeticError:
             pass
 
