@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, Unpack
 
 from django_ayework.define.handles import C, T, in_thread
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
 from django_ayework.documentation import logged
-from django_ayework.errors import Aborted, AttemptTimeout, InvalidInstruction
+from django_ayework.errors import Aborted, AttemptTimeout, InvalidInstruction, by_other_name, no_attribute
 from django_ayework.rules.identity import Output
 from django_ayework.rules.states import Status
 
@@ -29,6 +29,15 @@ N = TypeVar("N", bound=Instruction[Any, Any])
 NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The handler gave no output; None would be one, though a bad one.
 NOTHING: Final = object()
+#: The attributes that contexts have in other packages, by what to write here.
+MEANINGS = by_other_name(
+    {
+        "raise Reschedule(delay=…)": ("retry",),
+        "ctx.id": ("job", "job_id", "request", "task_id"),
+        "ctx.progress(done, total)": ("meta", "save_meta", "update_progress", "update_state"),
+        "ctx.continue_with(work)": ("replace",),
+    }
+)
 
 
 class AbortReason(StrEnum):
@@ -256,6 +265,13 @@ class Context:
     def void(self) -> Void:
         """Return the instruction to end without a result and without a contribution to the group."""
         return self._build(Void(self))
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
+
+        def __getattr__(self, name):
+            """Raise AttributeError, suggesting the nearest attribute."""
+            public = [known for known in dir(Context) if not known.startswith("_")]
+            raise no_attribute("'Context'", name, public, MEANINGS)
 
     def output(self, units: Output) -> None:
         """Give the units that the type named with ``then=`` works on, once this work has succeeded.

@@ -99,8 +99,19 @@ check_flag = instance_of(bool, "True or False")
 check_limit = whole_number(0, MAX_INTEGER, ", 0 for no limit")
 check_name = label(MAX_NAME_LENGTH)
 check_priority = whole_number(-MAX_INTEGER, MAX_INTEGER)
-check_retry = instance_of(Retry, "a Retry(...)")
+check_retry = instance_of(Retry, "a Retry(...), such as Retry(attempts=5)")
 check_weight = whole_number(1, MAX_INTEGER)
+
+
+def check_span(value: Any, name: str) -> float:
+    """Return a duration in seconds; the error for a datetime has the option that takes one."""
+    if isinstance(value, datetime):
+        raise type_error(
+            "duration-not-usable",
+            f"expected {name} to be seconds (a number) or a timedelta, got: {value!r} (datetime). "
+            f"Did you mean {SAME_MEANING[name]!r}?",
+        )
+    return seconds(value, name)
 
 
 def check_unit(value: object, name: str) -> str:
@@ -212,13 +223,13 @@ class QueueOptions(TypedDict, total=False):
     starts.
     """
 
-    delay: Annotated[Seconds, seconds]
+    delay: Annotated[Seconds, check_span]
     run_at: Annotated[datetime | None, require_aware]
     priority: Annotated[int, check_priority]
     fairness: Annotated[str | None, check_name]
     retry: Annotated[Retry | None, check_retry]
     timeout: Annotated[Seconds | None, seconds]
-    expires: Annotated[Seconds | None, seconds]
+    expires: Annotated[Seconds | None, check_span]
     deadline: Annotated[datetime | None, require_aware]
     queue: Annotated[str, check_name]
     lease: Annotated[Seconds, seconds]
@@ -253,7 +264,10 @@ OTHER_NAMES = {
     "delay": ("countdown", "defer_by", "schedule_in", "delay_seconds"),
     "run_at": ("eta", "run_after", "schedule_at", "scheduled_at", "scheduled_time", "defer_until"),
     "retry=Retry(attempts=…)": ("retries", "max_retries", "max_attempts", "max_tries", "attempts"),
-    "retry=Retry(base=…)": ("backoff", "retry_backoff"),
+    "retry=Retry(base=…)": ("backoff", "retry_backoff", "default_retry_delay"),
+    "retry=Retry(max=…)": ("retry_backoff_max",),
+    "retry=Retry(jitter=…)": ("retry_jitter",),
+    "ctx.queue([…]).next(…)": ("link", "link_error"),
     "timeout": ("time_limit", "soft_time_limit", "job_timeout"),
     "expires": ("ttl", "expire", "max_age"),
     "queue": ("queue_name", "routing_key"),
@@ -375,6 +389,7 @@ TYPE_MEANINGS = {
     },
     **by_other_name(
         {
+            "on_failure": ("autoretry_for", "dont_autoretry_for", "retry_for"),
             "a first parameter named ctx": ("bind", "pass_context", "takes_context"),
             "doer=rate_limited(…)": ("rate_limit",),
             "max_running": ("concurrency", "max_concurrency"),

@@ -222,11 +222,13 @@ def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:
 
 
 def how_to_build(item: object) -> str:
-    """Return what to write instead of a type, or a function, that was not called.
+    """Return what to write instead of a list, or of a type or a function that was not called.
 
     >>> how_to_build(5)
     ''
     """
+    if isinstance(item, (list, tuple)) and item and all(isinstance(each, WorkRequest) for each in item):
+        return " Did you mean enqueue_many([…])?"
     name = getattr(item, "__name__", None)
     if hasattr(item, "handler") and callable(item):
         return f" Call the type: {name}(…)."

@@ -13,7 +13,7 @@ from django_ayework.define.options import checks_of, label, one_of
 from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.define.types import Declared, WorkType, default_name, required_inputs
 from django_ayework.documentation import type_error
-from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
+from django_ayework.errors import ImproperWork, InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.durations import Seconds, require_aware, seconds
 from django_ayework.rules.schedules import CatchUp, Dst, Overlap, parse_cron, zone_of
 
@@ -23,6 +23,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 Run: TypeAlias = WorkRequest[Any, Any] | Callable[[], Any]
 Next: TypeAlias = Callable[[datetime], date | None]
 Kind: TypeAlias = Literal["cron", "every", "next"]
+
+#: The options of schedules in other packages, by what to write here.
+MEANINGS = by_other_name(
+    {
+        "a cron expression, such as '0 3 * * *'": (
+            *("crontab", "minute", "hour", "day", "day_of_month", "day_of_week", "month_of_year"),
+        ),
+        "every": ("interval", "seconds"),
+        "run": ("func", "function", "task"),
+        "tz": ("timezone", "time_zone"),
+    }
+)
 
 LONGEST_NAME = 128
 LONGEST_CRON = 255
@@ -176,9 +188,8 @@ def schedule(cron: str | None = None, **options: Any) -> Any:
     known = ["name", "run", *CHECKS]
     for key in given:
         if key not in known:
-            raise type_error(
-                "schedule-options", f"{key!r} is not an option of schedule().{did_you_mean(key, known)}"
-            )
+            hint = did_you_mean(key, known, MEANINGS)
+            raise type_error("schedule-options", f"{key!r} is not an option of schedule().{hint}")
     caller = calling_frame(1)
     place = f"{caller.f_globals.get('__name__')}, line {caller.f_lineno}"
     if "run" in given:
@@ -223,10 +234,15 @@ def require_run(run: Run | None) -> Run:
             "called? Give the function itself: run=nightly, without parentheses.",
             code="schedule-run-not-usable",
         )
-    if isinstance(run, GateRequest) or not (isinstance(run, WorkRequest) or callable(run)):
+    if isinstance(run, GateRequest):
         raise ImproperWork(
             f"expected run= to be a function, or a work built by calling its type, got: {run!r}; "
             "build a gate in a function that returns it.",
+            code="schedule-run-not-usable",
+        )
+    if not (isinstance(run, WorkRequest) or callable(run)):
+        raise ImproperWork(
+            f"expected run= to be a function, a type, or a work built by calling its type, got: {run!r}.",
             code="schedule-run-not-usable",
         )
     if isinstance(run, WorkRequest):
@@ -239,7 +255,7 @@ def require_run(run: Run | None) -> Run:
     signature = run.signature if isinstance(run, WorkType) else inspect.signature(run)
     if missing := required_inputs(signature):
         raise ImproperWork(
-            f"a schedule runs {origin(run)} without arguments, so {', '.join(missing)} needs a default; "
+            f"a schedule runs {origin(run)} without arguments, so give a default to {', '.join(missing)}; "
             "or give run= a built work, such as run=add(a=1, b=2).",
             code="schedule-needs-defaults",
         )

@@ -231,13 +231,17 @@ def meanings_for(work_type: WorkType[..., Any, Any]) -> Mapping[str, str]:
     name = work_type.__dict__.get("__name__", "work")
     return by_other_name(
         {
-            f"{name}.enqueue(…)": ("delay", "defer", "send", "submit"),
+            f"{name}.enqueue(…)": ("delay", "delay_on_commit", "defer", "send", "submit"),
             f"{name}.aenqueue(…)": ("adelay", "defer_async"),
             f"enqueue({name}(…), delay=…)": (
-                *("apply_async", "send_with_options", "schedule", "configure", "using"),
+                *("apply_async", "apply_async_on_commit", "send_with_options", "schedule"),
+                *("configure", "using"),
             ),
             f"{name}.handler(…)": ("apply", "call_local", "func", "fn", "run"),
             f"{name}(…)": ("s", "si", "signature", "message"),
+            "enqueue_many([…])": ("map", "starmap", "chunks"),
+            "get_handle(id)": ("AsyncResult",),
+            "raise Reschedule(delay=…)": ("retry",),
         }
     )
 

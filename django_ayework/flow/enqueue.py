@@ -313,12 +313,15 @@ def request_of(work: WorkRequest[Any, Any] | str, input: Any) -> WorkRequest[Any
 def refuse_arguments(name: str, options: Mapping[str, Any]) -> None:
     """Raise TypeError when inputs of a type came among the options, as in a call of the type."""
     inputs = registry.get(name).signature.parameters
-    misplaced = [key for key in options if key in inputs and key not in ENQUEUE_OPTIONS]
+    misplaced = [
+        key for key in options if (key in inputs or key in ("args", "kwargs")) and key not in ENQUEUE_OPTIONS
+    ]
     if misplaced:
+        example = misplaced[0] if misplaced[0] in inputs else next(iter(inputs), "name")
         raise type_error(
             "enqueue-arguments",
             f"expected the input of {name!r} as a mapping, such as "
-            f"enqueue({name!r}, {{{misplaced[0]!r}: …}}), got {', '.join(misplaced)} among the options.",
+            f"enqueue({name!r}, {{{example!r}: …}}), got {', '.join(misplaced)} among the options.",
         )
 
 

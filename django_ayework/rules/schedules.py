@@ -80,7 +80,9 @@ def parse_cron(expression: str) -> Cron:
     django_ayework.errors.CronError: '0 17-9 * * *': expected the hour to have ranges from low to high, ...
     """
     if not isinstance(expression, str):
-        raise CronError(f"expected a cron expression such as '0 3 * * *', got: {expression!r}.")
+        raise CronError(
+            f"expected a cron expression such as '0 3 * * *', got: {expression!r}.{if_interval(expression)}"
+        )
     text = expression.strip()
     if text.startswith("@"):
         if text.lower() not in NICKNAMES:
@@ -98,6 +100,15 @@ def parse_cron(expression: str) -> Cron:
     cron = Cron(expression, (minute, hour, day, month, weekday))
     require_possible(cron)
     return cron
+
+
+def if_interval(value: object) -> str:
+    """Return the option to write for a number or a timedelta, which is no cron expression.
+
+    >>> if_interval(60), if_interval(None)
+    (' Did you mean every=…?', '')
+    """
+    return " Did you mean every=…?" if isinstance(value, (int, float, timedelta)) else ""
 
 
 def read_field(text: str, field: Field, expression: str) -> str:

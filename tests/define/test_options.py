@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import pickle
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -38,6 +38,8 @@ def declare(**options):
         ("@work", "bind", "a first parameter named ctx"),
         ("@work", "cron", "@schedule(…) above @work"),
         ("@work", "rate_limit", "doer=rate_limited(…)"),
+        ("@work", "autoretry_for", "'on_failure'"),
+        ("@work", "default_retry_delay", "retry=Retry(base=…)"),
         ("Retry", "max_attempts", "'attempts'"),
         ("Retry", "retires", "'attempts'"),
         ("Retry", "delay", "'base'"),
@@ -49,6 +51,8 @@ def declare(**options):
         ("queueing", "max_attempts", "retry=Retry(attempts=…)"),
         ("queueing", "unique_key", "dedup=Dedup(key)"),
         ("queueing", "task_id", "'id'"),
+        ("queueing", "retry_backoff_max", "retry=Retry(max=…)"),
+        ("queueing", "link", "ctx.queue([…]).next(…)"),
         ("queueing", "a", None),
     ],
 )
@@ -58,6 +62,17 @@ def test_an_unknown_option_is_refused_with_the_nearest_or_its_name_here(of, fore
     with pytest.raises(TypeError) as refusal:
         use(**{foreign: None if of == "@work" else 5})
     assert str(refusal.value) == f"{foreign!r} is not {what}." + (f" Did you mean {own}?" if own else "")
+
+
+@pytest.mark.parametrize(("option", "own"), [("expires", "deadline"), ("delay", "run_at")])
+def test_a_moment_instead_of_a_duration_is_refused_with_the_option_that_takes_one(option, own):
+    with pytest.raises(TypeError, match=rf"\(datetime\)\. Did you mean '{own}'\?"):
+        checked({option: datetime(2026, 1, 1, tzinfo=UTC)})
+
+
+def test_a_number_instead_of_a_retry_policy_is_refused_with_an_example():
+    with pytest.raises(InvalidOption, match=r"a Retry\(\.\.\.\), such as Retry\(attempts=5\), got: 5\."):
+        checked({"retry": 5})
 
 
 def test_a_retry_policy_is_copied_and_pickled():

@@ -119,7 +119,7 @@ REFUSED = [
     ("priority", 1.5, f"{WHOLE} 1.5."),
     ("priority", "high", f"{WHOLE} 'high'."),
     ("priority", 2**31, f"{WHOLE} 2147483648."),
-    ("retry", {"attempts": 2}, "to be a Retry(...), got: {'attempts': 2}."),
+    ("retry", {"attempts": 2}, "to be a Retry(...), such as Retry(attempts=5), got: {'attempts': 2}."),
     ("queue", "", f"{TEXT} ''."),
     ("queue", ["mail"], f"{TEXT} ['mail']."),
     ("fairness", "", f"{TEXT} ''."),

@@ -55,6 +55,10 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: enqueue("shop.add", a=1, b=2),
         "expected the input of 'shop.add' as a mapping, such as enqueue('shop.add', {'a': …}), got a, b",
     ),
+    "as keyword arguments": (
+        lambda: enqueue("shop.add", kwargs={"a": 1, "b": 2}),  # type: ignore[call-overload]
+        "expected the input of 'shop.add' as a mapping, such as enqueue('shop.add', {'a': …}), got kwargs",
+    ),
     "misspelt": (
         lambda: enqueue("shop.add", {"a": 1, "b": 2}, dealy=5),
         "'dealy' is not a queueing option. Did you mean 'delay'",
@@ -81,6 +85,11 @@ def test_a_name_or_arguments_that_do_not_fit(call, message):
         call()
     assert str(raised.value).startswith(message)
     assert Work.objects.count() == 0
+
+
+def test_a_list_of_works_is_refused_with_the_call_that_takes_one():
+    with pytest.raises(TypeError, match=r"Did you mean enqueue_many\(\[…\]\)\?"):
+        enqueue([add(a=1, b=2)])
 
 
 @pytest.mark.parametrize(

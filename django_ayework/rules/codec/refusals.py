@@ -104,6 +104,7 @@ REMEDIES = (
     Remedy(lambda v: hasattr(v, "model_dump"), "a pydantic model", "pass its model_dump()"),
     Remedy(lambda v: isinstance(v, PurePath), "a path", "pass str(…) of it"),
     Remedy(lambda v: hasattr(v, "read"), "a file", "save it and pass its name"),
+    Remedy(lambda v: hasattr(type(v), "chain_state"), "a handle", "pass its id (.id)"),
     Remedy(lambda v: isinstance(v, Awaitable), "an awaitable", "await it first"),
     Remedy(lambda v: isinstance(v, Iterable), "an iterable", "pass list(…) of it"),
     Remedy(callable, "a callable", "pass its dotted name"),

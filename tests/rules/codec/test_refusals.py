@@ -15,6 +15,7 @@ import pytest
 from django.utils.datastructures import MultiValueDict
 from django.utils.functional import SimpleLazyObject
 
+from django_ayework import get_handle
 from django_ayework.errors import AyeworkError, NotDecodable, NotEncodable
 from django_ayework.rules.codec import CustomType, RichJSON, encode
 
@@ -134,6 +135,10 @@ PLAIN = "; pass plain data, or describe its class in a CustomType"
 )
 def test_the_message_names_a_remedy(value, got, remedy):
     assert str(refused(value)) == f"expected a value that can be stored, got: {got} at input{remedy}"
+
+
+def test_a_handle_is_refused():
+    assert "(a handle) at input; pass its id (.id)" in str(refused(get_handle("some-id")))
 
 
 def test_an_awaitable_is_refused():
