@@ -9,13 +9,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_ayework.flow.controls import current_controls
-from django_ayework.flow.explain import GONE_AFTER
+from django_ayework.flow.explain import GONE_AFTER, if_unknown
 from django_ayework.models import Schedule, WorkerProcess
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.explain import serves
 from django_ayework.rules.figures import (
     MOST_COUNTED,
     Observed,
+    ParkedFigures,
     Period,
     QueueFigures,
     ScheduleFigures,
@@ -23,7 +24,9 @@ from django_ayework.rules.figures import (
     WorkerFigures,
     percentile,
 )
+from django_ayework.rules.formatting import parked_since
 from django_ayework.rules.problems import Problem, headline, problems
+from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.store import backlog, throughput
 from django_ayework.store.backlog import Depth
 from django_ayework.store.database import clock, sync_only
@@ -96,6 +99,7 @@ def overview() -> Overview:
         workers=seen,
         queues=queues,
         types=types,
+        parked=parked(now),
         failing=[schedule_figures(row) for row in backlog.schedules_failing(MOST_SCHEDULES)],
         **deaths(now),
     )
@@ -214,6 +218,19 @@ def arrivals(now: datetime, since: datetime) -> dict[str, float]:
         since = min(recent.since for recent in found.values() if recent.since is not None)
     seconds = max(1.0, (now - since).total_seconds())
     return {type: recent.works * 60 / seconds for type, recent in found.items()}
+
+
+def parked(now: datetime) -> list[ParkedFigures]:
+    """Return the types of parked works; only the works that are offered next are looked at."""
+    return [
+        ParkedFigures(
+            type=type,
+            works=works,
+            seconds=(now - parked_since(error, now)).total_seconds(),
+            advice=if_unknown(type),
+        )
+        for type, works, error in backlog.parked_types(now + OFFER_AGAIN, MOST_RECENT)
+    ]
 
 
 def deaths(now: datetime) -> dict[str, Any]:

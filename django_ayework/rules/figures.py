@@ -68,6 +68,16 @@ class TypeFigures(Figures):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedFigures:
+    """The parked works of a type that no worker knows, for how many seconds, and the advice on its name."""
+
+    type: str
+    works: int
+    seconds: float
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFigures:
     """One worker process; ``silent`` is seconds since its last heartbeat, too many if it is ``stale``."""
 
@@ -120,6 +130,7 @@ class Observed:
     workers: Sequence[WorkerFigures] = ()
     queues: Sequence[QueueFigures] = ()
     types: Sequence[TypeFigures] = ()
+    parked: Sequence[ParkedFigures] = ()
     failing: Sequence[ScheduleFigures] = ()
     died_lately: dict[str, int] = field(default_factory=dict)
     died_before: int = 0

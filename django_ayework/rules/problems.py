@@ -50,7 +50,7 @@ class ProblemCode(StrEnum):
     WORKERS_QUIET = "workers_quiet"  # all live workers were told to claim nothing
     QUEUE_NOT_SERVED = "queue_not_served"  # works wait in a queue that no live worker serves
     QUEUE_PAUSED = "queue_paused"  # works wait in a paused queue
-    TYPE_NOT_TAKEN = "type_not_taken"  # works wait although slots of their queue are free
+    TYPE_NOT_TAKEN = "type_not_taken"  # works wait although slots are free, or no worker knows their type
     WORKER_TROUBLE = "worker_trouble"  # a worker has threads that are stuck
     TYPE_FLOODS = "type_floods"  # one type has most of a large backlog
     BACKLOG_GROWS = "backlog_grows"  # all slots are busy, and much waits for long
@@ -203,6 +203,30 @@ def types_paused(seen: Observed) -> Iterable[Problem]:
 
 
 def types_not_taken(seen: Observed) -> Iterable[Problem]:
+    """Return types that no worker knows, or that none claims."""
+    yield from types_not_known(seen)
+    yield from types_not_claimed(seen)
+
+
+def types_not_known(seen: Observed) -> Iterable[Problem]:
+    """Return types that workers have claimed for a while, and that none of them knows."""
+    for parked in seen.parked:
+        if parked.seconds > UNTAKEN:
+            number = bounded(parked.works, False)
+            text = phrase(
+                "%(type)s: %(works)s, the oldest for %(oldest)s, and no worker that claims them knows the "
+                "type.",
+                type=parked.type,
+                works=phrases("%(number)s work waits", "%(number)s works wait", parked.works, number=number),
+                oldest=duration(parked.seconds),
+            )
+            remedy = phrase(
+                "Start a worker with the app that defines the type. %(advice)s", advice=parked.advice
+            )
+            yield Problem(ProblemCode.TYPE_NOT_TAKEN, text, remedy, "type", parked.type)
+
+
+def types_not_claimed(seen: Observed) -> Iterable[Problem]:
     """Return types that no worker claims, although workers of their queues have free slots."""
     for type in flowing(seen):
         is_stuck = type.pending and not type.running and not type.rate and type.waiting > UNTAKEN

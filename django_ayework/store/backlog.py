@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_ayework.models import Schedule
+from django_ayework.rules.formatting import PARKED
 from django_ayework.rules.states import Status
 from django_ayework.store.database import connection, dialect, fetch, rows, stored_moment
 from django_ayework.store.lanes import (
@@ -92,6 +93,24 @@ def overdue_depths(now: datetime, limit: int) -> list[Depth]:
     """Count the scheduled works that are due and that no worker has noticed, by queue and type."""
     which = f"{forced('ayework_due')} WHERE status = 'scheduled' AND run_at <= %s ORDER BY run_at"
     return depths_among(which, (stored_moment(now), limit))
+
+
+class Parked(NamedTuple):
+    """How many works of a type are parked, and the error of the one that has been for the longest time."""
+
+    type: str
+    works: int
+    error: str
+
+
+def parked_types(before: datetime, limit: int) -> list[Parked]:
+    """Count the parked works by type, among so many that are due first, all before a moment."""
+    sql = (
+        f"SELECT type, COUNT(*), MIN(error) FROM (SELECT type, error FROM {WORK} {forced('ayework_due')} "
+        "WHERE status = 'scheduled' AND run_at <= %s ORDER BY run_at LIMIT %s) AS due "
+        "WHERE error LIKE %s GROUP BY type ORDER BY 2 DESC, type"
+    )
+    return [Parked._make(found) for found in fetch(sql, (stored_moment(before), limit, f"{PARKED}%"))]
 
 
 def dead_depths(limit: int) -> list[Depth]:

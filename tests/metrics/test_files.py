@@ -106,6 +106,15 @@ def test_an_expression_uses_names_and_labels_that_are_exported(of: str, expressi
         assert {label.strip() for label in grouped.split(",")} <= labels
 
 
+@pytest.mark.django_db
+def test_the_alert_for_unknown_types_reads_the_gauge_that_shows_parked_works() -> None:
+    WorkFactory(type="shop.gone")
+    drain()
+    page = exporter.page().body.decode()
+    [gauge] = re.findall(r'^(ayework_\w+_works)\{[^}]*type="unknown"\} 1\.0$', page, re.MULTILINE)
+    assert f'{gauge}{{type="unknown"}}' in dict(expressions())["AyeworkUnknownTypes"]
+
+
 def test_the_dashboard_shows_every_series() -> None:
     shown = " ".join(expression for _, expression in expressions())
     assert [name for name in documented() if name not in shown] == []

@@ -14,10 +14,10 @@ from django.urls import path
 from django_ayework import enqueue_many
 from django_ayework.flow import overview as reading
 from django_ayework.flow.overview import overview
-from django_ayework.models import Overview, Work, WorkControl
+from django_ayework.models import Overview, Work, WorkControl, WorkerProcess
 from django_ayework.store import backlog, throughput
 from django_ayework.store.throughput import Ended, Place, span_start
-from django_ayework.testing import now
+from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import (
     DeadLetterFactory,
     ScheduleFactory,
@@ -69,6 +69,22 @@ def test_a_type_that_floods_comes_first_with_its_share(operator: Client) -> None
     assert_shows(waiting, ">1,200<", "98%")
     assert response.context["board"].headline.code == "type_floods"
     assert "Pause shop.flood" in response.content.decode()
+
+
+def test_works_whose_type_no_worker_knows_are_a_problem_after_a_minute() -> None:
+    WorkerProcessFactory()
+    WorkFactory(type="shop.addd")
+    WorkFactory(status="scheduled", run_at=now() + timedelta(seconds=1), error="ValueError: no")
+    drain()
+    assert overview().headline.code == "all_well"
+    for _ in range(2):
+        time_travel(timedelta(seconds=40))
+        WorkerProcess.objects.update(seen_at=now())
+        drain()
+    headline = overview().headline
+    assert (headline.code, headline.kind, headline.name) == ("type_not_taken", "type", "shop.addd")
+    assert headline.text.startswith("shop.addd: 1 work waits, the oldest for 1 min 20 s, and no worker that")
+    assert_shows(headline.remedy, "Did you mean 'shop.add'?", '@work(name="shop.addd")')
 
 
 def test_the_figures_are_those_of_the_command(operator: Client) -> None:

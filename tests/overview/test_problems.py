@@ -9,6 +9,7 @@ import pytest
 
 from django_ayework.rules.figures import (
     Observed,
+    ParkedFigures,
     QueueFigures,
     ScheduleFigures,
     TypeFigures,
@@ -108,6 +109,12 @@ STALE = worker(stale=True, silent=120.0)
             "shop.send: 12 works wait, the oldest for 1 min 30 s, and no worker takes them "
             "although slots are free.",
             f"Start one that knows and serves the type: {START} --types shop.send",
+        ),
+        (
+            seen(parked=[ParkedFigures(type="shop.sedn", works=1, seconds=90.0, advice="Keep its name.")]),
+            "shop.sedn: 1 work waits, the oldest for 1 min 30 s, and no worker that claims them knows "
+            "the type.",
+            "Start a worker with the app that defines the type. Keep its name.",
         ),
         (
             seen(workers=[worker(trouble="the thread 'settling' has made no progress for 64 s")]),
