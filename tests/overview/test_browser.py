@@ -112,6 +112,21 @@ def test_all_can_be_done_by_keyboard(browser: Any, live_server: Any) -> None:
     eventually(lambda: WorkControl.objects.filter(name=add.name, paused=True).exists())
 
 
+@pytest.mark.parametrize("width", [1280, 1024, 800])
+def test_a_window_of_middle_width_shows_the_page_and_wide_tables_scroll_by_themselves(
+    browser: Any, live_server: Any, width: int
+) -> None:
+    WorkerProcessFactory(running=1)
+    WorkFactory.create_batch(3, type="shop.reserve")
+    throughput.add({Place(span_start(now(), 60), "shop.reserve", "q"): Ended(succeeded=5, failed=2, dead=11)})
+    resize(browser, width)
+    browser.get(live_server.url + address("overview_changelist"))
+    assert overflow(browser) == 0
+    if width == 1280:
+        button, box = (find(browser, place).rect for place in (".ayework-acts summary", ".ayework-scroll"))
+        assert button["x"] + button["width"] <= box["x"] + box["width"]
+
+
 @pytest.mark.parametrize("width", [1400, 420])
 def test_the_page_is_accessible_in_both_themes_and_nothing_overflows_it(
     browser: Any, live_server: Any, width: int
