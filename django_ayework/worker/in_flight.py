@@ -20,6 +20,7 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import publish_released
 from django_ayework.flow.payloads import StoredOptions, decode_options
 from django_ayework.rules.durations import later
+from django_ayework.rules.formatting import counted
 from django_ayework.rules.states import Status
 from django_ayework.store import locks, transitions
 from django_ayework.store.database import clock, is_contention
@@ -430,7 +431,7 @@ def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
         report(error, "queue", f"{len(deliveries)} works could not be given back")
         return False
     publish_released(delivery.row for delivery in deliveries)
-    logger.info("Worker %s gave %d works back.", worker_id, released)
+    logger.info("Worker %s released %s.", worker_id, counted(released, "work"))
     return True
 
 

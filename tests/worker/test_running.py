@@ -101,18 +101,20 @@ def test_works_given_back_do_not_count_as_attempts_made(stage, given_back):
     assert counts() == {"pending": 2, "success": 4}
 
 
-def test_a_worker_that_stops_gives_back_what_has_not_started(stage):
+def test_a_worker_that_stops_gives_back_what_has_not_started(stage, caplog):
     enqueue_many([hold(number=number) for number in range(4)])
     worker = Worker(concurrency=1)
     greedy(worker, ready=5)
     worker.start()
     eventually(lambda: stage.started and Work.objects.filter(status="running").count() == 4)
+    caplog.set_level("INFO", "django_ayework")
     worker.request_stop()
     eventually(lambda: Work.objects.filter(status="pending", attempt=0, worker=None).count() == 3)
     stage.go.set()
     worker.stop()
     assert counts() == {"pending": 3, "success": 1}
     assert stage.started == [0]
+    assert f"Worker {worker.id} released 3 works." in caplog.messages
 
 
 def test_attempts_that_ended_within_the_grace_are_settled_after_it(stage, given_back, monkeypatch):
