@@ -60,7 +60,7 @@ def units() -> dict[str, configparser.RawConfigParser]:
         unit = configparser.RawConfigParser(strict=False)
         unit.optionxform = str  # type: ignore[assignment,method-assign]
         unit.read_string(block)
-        [path] = re.findall(r"^# /etc/systemd/system/(\S+)$", block, re.MULTILINE)
+        [path] = re.findall(r"^# /etc/(?:systemd/system|supervisor/conf\.d)/(\S+)$", block, re.MULTILINE)
         found[path] = unit
     return found
 
@@ -78,6 +78,15 @@ def test_a_unit_runs_a_worker_and_waits_until_it_has_stopped(name):
     assert float(units()[name]["Unit"]["StartLimitIntervalSec"]) == 0
 
 
+def test_the_program_of_supervisord_runs_the_command_of_the_unit_and_waits_as_long():
+    program = units()["shop-worker.conf"]["program:shop-worker"]
+    service = units()["shop-worker.service"]["Service"]
+    assert program["command"] == service["ExecStart"]
+    assert program["directory"] == service["WorkingDirectory"]
+    assert program["stopwaitsecs"] == service["TimeoutStopSec"]
+    assert program["autorestart"] == "true"
+
+
 def test_the_timer_asks_the_port_and_path_of_the_unit():
     found = units()
     options = parsed(shlex.split(found["shop-worker.service"]["Service"]["ExecStart"]))
@@ -87,6 +96,7 @@ def test_the_timer_asks_the_port_and_path_of_the_unit():
     assert set(found) == {
         *WORKERS,
         "shop-workers.target",
+        "shop-worker.conf",
         "shop-worker-health.service",
         "shop-worker-health.timer",
     }
