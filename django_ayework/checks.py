@@ -17,7 +17,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from django_ayework.conf import BESIDE, KEYS, Settings, get_settings, settings_beside, unknown_keys
+from django_ayework.conf import (
+    BESIDE,
+    KEYS,
+    Settings,
+    get_settings,
+    settings_beside,
+    unknown_keys,
+    unusable_values,
+)
 from django_ayework.define.schedules import schedules
 from django_ayework.define.types import Declared, registry
 from django_ayework.documentation import with_entry
@@ -47,10 +55,13 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
     try:
         for key, hint in unknown_keys().items():
             yield Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
-        alias = get_settings().database
+        for wrong in unusable_values():
+            yield Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")
     except ImproperlyConfigured as wrong:
         yield Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")
+    if (settings := usable_settings()) is None:
         return
+    alias = settings.database
     if alias not in connections.settings:
         hint = did_you_mean(str(alias), connections.settings).strip()
         message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."

@@ -7,7 +7,7 @@ engine uses it, or raises ImportError, TypeError or ValueError.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -276,6 +276,16 @@ def resolved(key: str, value: Any) -> Any:
             ImproperlyConfigured(str(wrong) if name in str(wrong) else f"{name}: {wrong}"),
             "settings-not-usable",
         ) from wrong
+
+
+def unusable_values() -> Iterator[ImproperlyConfigured]:
+    """Return the error of each value that cannot be used, in the order of the keys."""
+    for key, value in given_settings().items():
+        if key in KEYS:
+            try:
+                resolved(key, value)
+            except ImproperlyConfigured as wrong:
+                yield wrong
 
 
 def unknown_keys() -> dict[str, str]:

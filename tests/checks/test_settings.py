@@ -68,6 +68,14 @@ def test_e002_a_value_that_cannot_be_used(found, given, named):
     assert named in message.msg
 
 
+def test_e002_names_each_value_that_cannot_be_used(settings):
+    settings.AYEWORK = {"LEASE": "30s", "CONCURRENCY": 4, "RETRY": {"max_retries": 3}}
+    first, second = check_settings(None)
+    assert (first.id, second.id) == ("ayework.E002", "ayework.E002")
+    assert "AYEWORK['LEASE']" in first.msg
+    assert "AYEWORK['RETRY']: 'max_retries'" in second.msg
+
+
 def test_e004_naive_times(settings, found):
     settings.USE_TZ = False
     message = found({})["E004"]
