@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.db.models import Case, QuerySet, Value, When
+from django.db.models import Case, OuterRef, QuerySet, Subquery, Value, When
 from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -43,6 +43,12 @@ def value(group: Any) -> str:
     return pages.NOTHING if group.value_start is None else pages.first_line(group.value_start, 60)
 
 
+@admin.display(description=gettext_lazy("first work"))
+def first_work(group: Any) -> str:
+    """The type of the work that began the group."""
+    return pages.NOTHING if group.first_type is None else pages.type_name(group.first_type)
+
+
 @admin.register(Group)
 class GroupAdmin(ButtonsAdmin, LiveAdmin):
     """Groups, the newest first."""
@@ -54,6 +60,7 @@ class GroupAdmin(ButtonsAdmin, LiveAdmin):
     live_template = "admin/django_ayework/group_live.html"
     list_display = (
         lists.short_id,
+        first_work,
         lists.group_progress,
         "total",
         "open",
@@ -73,8 +80,10 @@ class GroupAdmin(ButtonsAdmin, LiveAdmin):
     search_help_text = gettext_lazy("The id of a group, which is the id of its first work.")
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Return groups with the beginning of their value."""
-        light: QuerySet[Any] = super().for_list(rows).annotate(value_start=Left("value", 80))
+        """Return groups with the type of their first work and the beginning of their value."""
+        first = Work.objects.filter(pk=OuterRef("pk")).values("type")
+        seen = super().for_list(rows)
+        light: QuerySet[Any] = seen.annotate(first_type=Subquery(first), value_start=Left("value", 80))
         return light
 
     def get_search_results(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ayework import Retry, cancel, dependency, enqueue, enqueue_many
 from django_ayework.admin import finding, lists
 from django_ayework.admin.works import WorkAdmin
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.rules.states import Reason, Status
 from django_ayework.store.database import clock
 from django_ayework.testing import drain, time_travel
@@ -111,6 +113,14 @@ def test_a_list_of_several_pages_takes_few_queries(
     # session, user, count, page; of works besides the choices of queue, worker and label
     with django_assert_max_num_queries(12 if page == LIST else 4):
         assert len(ids_on(operator.get(address(page)))) == 100
+
+
+def test_the_list_of_groups_names_the_type_of_the_first_work(operator: Client) -> None:
+    for type in ("shop.pay", GATE_TYPE):
+        GroupFactory(id=WorkFactory(type=type).id)
+    GroupFactory()  # its works are deleted
+    page = operator.get(address("group_changelist")).content.decode()
+    assert sorted(re.findall(r'<td class="field-first_work">(.*?)</td>', page)) == ["gate", "shop.pay", "–"]
 
 
 def test_filters_and_search_take_few_queries_more(
