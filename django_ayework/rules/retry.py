@@ -35,6 +35,7 @@ MEANINGS: Mapping[str, str] = {
     **dict.fromkeys(("exponent", "multiplier"), "factor"),
     **dict.fromkeys(("backoff_max", "cap", "max_backoff", "max_delay", "max_wait"), "max"),
     **dict.fromkeys(("random", "randomize", "retry_jitter"), "jitter"),
+    **dict.fromkeys(("autoretry_for", "exceptions", "on", "retry_for", "retry_on"), "@work(on_failure=…)"),
 }
 
 

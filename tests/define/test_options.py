@@ -44,6 +44,7 @@ def declare(**options):
         ("Retry", "retires", "'attempts'"),
         ("Retry", "delay", "'base'"),
         ("Retry", "atempts", "'attempts'"),
+        ("Retry", "on", "@work(on_failure=…)"),
         ("Retry", "zzz", None),
         ("queueing", "prority", "'priority'"),
         ("queueing", "countdown", "'delay'"),
