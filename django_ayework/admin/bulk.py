@@ -164,6 +164,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
             "question": action.question,
             "is_empty": count == 0,
             "back": links.address(Work, "changelist"),
+            "has_form": True,
         }
         return self.framed(request, "bulk_new.html", context)
 

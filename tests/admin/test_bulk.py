@@ -41,7 +41,7 @@ def test_it_asks_first_and_then_the_request_costs_the_same_for_any_number(
     url = address(NEW, action="retry", status="dead", type="shop.fail")
     question = operator.get(url)
     assert question.context["title"] == "Retry: 30 works"
-    assert "shop.fail" in question.content.decode()
+    assert_shows(question.content.decode(), "shop.fail", "admin/css/forms.css")
     with django_assert_max_num_queries(20):
         response = operator.post(url, {"per_minute": "100"})
     row = BulkAction.objects.get()
