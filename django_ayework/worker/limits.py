@@ -22,7 +22,7 @@ from django_ayework.flow.settle import Success
 from django_ayework.flow.states import state_of
 from django_ayework.heartbeat import project_code
 from django_ayework.rules.durations import later
-from django_ayework.rules.formatting import if_renamed, parked_again
+from django_ayework.rules.formatting import if_renamed, is_parked, parked_again
 from django_ayework.rules.health import BacklogInfo, Episode, PressureInfo
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.states import Outcome
@@ -205,11 +205,15 @@ def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
 
 
 def park(row: WorkRow, worker_id: str) -> None:
-    """Give back a work of a type that is unknown here; it is offered again later, to others too."""
+    """Give back a work of a type that is unknown here; it is offered again later, to others too.
+
+    A warning is logged the first time.
+    """
     now = clock.now()
-    logger.warning(
-        "Work %s has the type %r, which is unknown here. %s %s %s",
-        row.id, row.type, if_renamed(row.type, registry.names()), registry.loaded(),
-        logged("unknown-type"),
-    )  # fmt: skip
+    if not is_parked(row.error):
+        logger.warning(
+            "Work %s has the type %r, which is unknown here. %s %s %s",
+            row.id, row.type, if_renamed(row.type, registry.names()), registry.loaded(),
+            logged("unknown-type"),
+        )  # fmt: skip
     transitions.release({row.id: row.delivery}, worker_id, now + OFFER_AGAIN, parked_again(row.error, now))

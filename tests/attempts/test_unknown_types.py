@@ -142,6 +142,17 @@ def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(p
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_work_that_is_parked_again_and_again_is_logged_once(caplog):
+    id = str(WorkFactory(type=TYPE, input="{}").id)
+    with running_worker(concurrency=1):
+        eventually(lambda: stated(id).status == "scheduled")
+        offered_at = stated(id).start_at
+        time_travel(6)
+        eventually(lambda: stated(id).status == "scheduled" and stated(id).start_at > offered_at)
+    assert sum("unknown here" in message for message in caplog.messages) == 1
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_worker_logs_what_it_has_loaded_when_it_does_not_know_a_type(monkeypatch, caplog):
     monkeypatch.setattr(registry, "_declared", {"attempts.unknown_now": appear()})
     id = str(WorkFactory(type=TYPE, input="{}").id)
