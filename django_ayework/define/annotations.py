@@ -7,11 +7,11 @@ import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
-from inspect import Parameter, signature
+from inspect import Parameter
 from typing import Annotated, Any, Literal, NamedTuple, Never, TypeVar, Union, get_args, get_origin
 
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.types import AnyWorkType, BatchType
+from django_ayework.define.types import AnyWorkType, BatchType, signature_of
 
 #: The annotations of typing that are written by their names.
 SPECIAL = {Any: "Any", Never: "Never", typing.NoReturn: "Never"}
@@ -39,7 +39,7 @@ def resolved(handler: Callable[..., Any], annotation: Any) -> Any:
 
 def batch_input(work_type: AnyWorkType) -> Any:
     """Return the annotation of the one input of a batch type's works: ``T`` of ``list[BatchItem[T]]``."""
-    [items] = signature(work_type.handler).parameters.values()
+    [items] = signature_of(work_type.handler).parameters.values()
     with suppress(Exception):
         [item] = get_args(resolved(work_type.handler, items.annotation))
         [found] = get_args(item)
@@ -57,7 +57,7 @@ class Results(NamedTuple):
 
 def results_of(work_type: AnyWorkType) -> Results:
     """Return the annotations of a type's results, as ``@work`` infers them."""
-    annotation = signature(work_type.handler).return_annotation
+    annotation = signature_of(work_type.handler).return_annotation
     if annotation is Parameter.empty:
         return Results()
     try:

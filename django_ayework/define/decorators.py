@@ -36,6 +36,7 @@ from django_ayework.define.types import (
     default_name,
     registry,
     required_inputs,
+    signature_of,
 )
 from django_ayework.doers import Doer
 from django_ayework.errors import ImproperWork, did_you_mean
@@ -328,7 +329,7 @@ def require_no_method(handler: Callable[..., Any], decorator: str) -> None:
     name = handler.__qualname__
     owner = name.rpartition(".")[0]
     is_in_class = bool(owner) and not owner.endswith("<locals>")
-    first = next(iter(inspect.signature(handler).parameters), None)
+    first = next(iter(signature_of(handler).parameters), None)
     if is_in_class and first in ("self", "cls") and not inspect.ismethod(handler):
         raise ImproperWork(
             f"expected {decorator} to decorate a function, got the method "

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpac
 from django_ayework.compat import calling_frame
 from django_ayework.define.options import checks_of, label, one_of
 from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.define.types import Declared, WorkType, default_name, required_inputs
+from django_ayework.define.types import Declared, WorkType, default_name, required_inputs, signature_of
 from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.durations import Seconds, require_aware, seconds
@@ -252,7 +252,7 @@ def require_run(run: Run | None) -> Run:
             f"expected run= to be a plain function, got {origin(run)}; let it return a work that is async.",
             code="schedule-run-not-usable",
         )
-    signature = run.signature if isinstance(run, WorkType) else inspect.signature(run)
+    signature = run.signature if isinstance(run, WorkType) else signature_of(run)
     if missing := required_inputs(signature):
         raise ImproperWork(
             f"a schedule runs {origin(run)} without arguments, so give a default to {', '.join(missing)}; "

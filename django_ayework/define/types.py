@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -30,6 +31,15 @@ REFUSED_KINDS = {
 POSITIONAL_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
+def signature_of(handler: Callable[..., Any]) -> Signature:
+    """Return the signature of a function; annotations that name what only type checkers import stay names."""
+    if sys.version_info >= (3, 14):  # which evaluates annotations when they are read
+        from annotationlib import Format
+
+        return inspect.signature(handler, annotation_format=Format.FORWARDREF)
+    return inspect.signature(handler)
+
+
 def wants_context(handler: Callable[..., Any]) -> bool:
     """Tell whether the first parameter is named ``ctx`` or annotated ``Context``, be it as a string.
 
@@ -37,7 +47,7 @@ def wants_context(handler: Callable[..., Any]) -> bool:
     >>> wants_context(add)
     True
     """
-    first = next(iter(inspect.signature(handler).parameters.values()), None)
+    first = next(iter(signature_of(handler).parameters.values()), None)
     return first is not None and first.kind in POSITIONAL_KINDS and is_context(first)
 
 
@@ -46,7 +56,7 @@ def is_context(parameter: Parameter) -> bool:
 
     The annotation is the Context class or its name. The class of another package does not count.
     """
-    annotation = parameter.annotation
+    annotation = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
     if isinstance(annotation, str):
         is_annotated = annotation.strip("'\"").rpartition(".")[2] == "Context"
     else:
@@ -59,7 +69,7 @@ def input_signature(handler: Callable[..., Any]) -> Signature:
 
     Raises ImproperWork for parameters that cannot be given by name.
     """
-    signature = inspect.signature(handler)
+    signature = signature_of(handler)
     parameters = list(signature.parameters.values())[1 if wants_context(handler) else 0 :]
     for parameter in parameters:
         if parameter.kind in REFUSED_KINDS:
@@ -287,7 +297,7 @@ class BatchType(WorkType[P, R_co, G_co, C_co]):
 
 def require_one_parameter(handler: Callable[..., Any]) -> None:
     """Raise unless a handler takes the list of items, and nothing else."""
-    parameters = list(inspect.signature(handler).parameters.values())
+    parameters = list(signature_of(handler).parameters.values())
     if any(map(is_context, parameters)):
         raise ImproperWork(
             f"the handler {handler.__qualname__}() of a batch takes no context, for its items are works of "
@@ -297,7 +307,7 @@ def require_one_parameter(handler: Callable[..., Any]) -> None:
     if [parameter.kind for parameter in parameters] != [Parameter.POSITIONAL_OR_KEYWORD]:
         raise ImproperWork(
             f"expected the handler {handler.__qualname__}() of a batch to have one parameter, the list of "
-            f"its items, got: {inspect.signature(handler)}.",
+            f"its items, got: {signature_of(handler)}.",
             code="batch-handler-parameters",
         )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import textwrap
 
 import pytest
 
 import django_ayework
 from django_ayework import Context, UnknownWorkType, batch_work, registry, work
+from django_ayework.define.annotations import Results, annotations_of, results_of
+from django_ayework.define.schedules import require_run
 from django_ayework.define.types import Registry
 from django_ayework.errors import AyeworkError, ImproperWork
 
@@ -251,6 +254,18 @@ def test_an_annotation_is_recognised_beside_unknown_names():
     source = "from __future__ import annotations\ndef handler(c: Context, order: shop.models.Order): ..."
     exec(source, namespace)
     assert takes_context(namespace["handler"])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="Python evaluates annotations when a function is made")
+def test_annotations_may_name_what_only_type_checkers_import_without_quotes():
+    namespace = {}
+    exec("def handler(c: Context, order: Order, among: list[Order]) -> Order: ...", namespace)
+    exec("def nightly(order: Order = None): ...\ndef pack(orders: list[Order]): ...", namespace)
+    declared = work(name="tests.lazy")(namespace["handler"])
+    assert list(declared.signature.parameters) == ["order", "among"]
+    assert (annotations_of(declared), results_of(declared)) == ({}, Results())
+    assert list(batch_work(name="tests.lazy_batch")(namespace["pack"]).signature.parameters) == ["input"]
+    assert require_run(namespace["nightly"]) is namespace["nightly"]
 
 
 def registered(module="shop.works", qualname="pack", name="tests.pack"):
