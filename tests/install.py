@@ -26,8 +26,9 @@ from urllib.parse import urlsplit
 from tests.docs import FENCE, ROOT
 
 PAGE = ROOT / "docs" / "tutorial" / "quickstart.md"
+ALL = ["5.2", "6.0", "6.1"]
 #: Django 6 needs Python 3.12.
-MATRIX = {"3.11": ["5.2"], **dict.fromkeys(["3.12", "3.13", "3.14"], ["5.2", "6.0", "6.1"])}
+MATRIX = {"3.11": ["5.2"], "3.12": ALL, "3.13": ALL, "3.14": ALL}
 QUICK = {"3.11": ["5.2"], "3.13": ["6.1"]}
 DATA = ("py.typed", "templates", "static", "locale/de/LC_MESSAGES/django.mo")
 LIMIT = 120
