@@ -3,7 +3,8 @@
 PYTHON ?= python3
 NEXT_PYTHON ?=
 PORT ?= 8000
-PYTEST_ARGS ?= -n 3 --dist loadfile
+# By number of tests, as pytest-xdist orders files, the longest ones would start last.
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 # Databases (sqlite, postgres, mariadb, redis; comma-separated) that must answer, and the only ones to use.
 REQUIRE ?= $(AYEWORK_TEST_REQUIRE)
 ONLY ?= $(AYEWORK_TEST_ONLY)
@@ -143,7 +144,7 @@ $(NEXT_VENV)/.installed: pyproject.toml
 	$(NEXT_VENV)/bin/python $(PIP_INSTALL) -e '.[test]' 'django~=6.1.0' coverage; \
 	touch $@
 
-test-next: $(NEXT_VENV)/.installed ## the SQLite suite on Django 6.1 and Python 3.13; NEXT_PYTHON=python3.14 takes that one
+test-next: $(NEXT_VENV)/.installed ## the SQLite suite on Django 6.1 and Python 3.13; NEXT_PYTHON=<python> NEXT_VENV=<folder> for another
 	@if [ ! -e $< ]; then \
 	  echo "SKIPPED: there is no Python 3.13 or 3.14 here, so nothing was tested on Django 6.1 (make test-next NEXT_PYTHON=...)."; exit 0; \
 	fi; \
