@@ -272,6 +272,7 @@ class TestPlans:
             "ayework_ended": lambda: backlog.running_times(["shop.add", "shop.tick"], 10),
         }.items():
             assert_reads_through(index, plans_of(act))
+        assert_reads_through("ayework_due", plans_of(lambda: backlog.parked_types(clock.now(), 10)))
         counts = plans_of(lambda: backlog.ended_depths("success", ["shop.add", "shop.tick"], 10))
         assert_reads_through("ayework_ended", counts)
         for status in backlog.IN_ORDER:
