@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -47,12 +47,14 @@ from django_ayework.store.rows import (
 
 
 class ContributionFailed(Exception):
-    """The ``append`` function of a contribution raised; its work's attempt has failed."""
+    """The ``append`` functions of contributions raised; the attempts of their works have failed."""
 
-    def __init__(self, work_id: str, cause: BaseException) -> None:
-        super().__init__(f"the append function of {work_id} raised: {cause}")
-        self.work_id = work_id
-        self.cause = cause
+    def __init__(self, causes: Mapping[str, BaseException]) -> None:
+        work_id, self.cause = next(iter(causes.items()))
+        self.__cause__ = self.cause
+        super().__init__(f"the append function of {work_id} raised: {self.cause}")
+        #: What was raised, by the id of the work.
+        self.causes = causes
 
 
 @dataclass(slots=True)
@@ -65,15 +67,7 @@ class GroupDelta:
     open: int = 0
     total: int = 0
     dead: int = 0
-    contributions: list[tuple[str, Contribution]] = field(default_factory=list)
-
-    def contribute(self, work_id: str, contribution: Contribution) -> None:
-        """Add a contribution; it takes the place of the one before if both only replace the value."""
-        if contribution.append is None and self.contributions:
-            _, before = self.contributions[-1]
-            if before.append is None and not before.final:
-                self.contributions.pop()
-        self.contributions.append((work_id, contribution))
+    contributions: list[tuple[str, Sequence[Contribution]]] = field(default_factory=list)  # of each work
 
 
 class GroupChanges:
@@ -82,6 +76,8 @@ class GroupChanges:
     def __init__(self, now: datetime) -> None:
         self.now = now
         self.deltas: dict[str, GroupDelta] = defaultdict(GroupDelta)
+        #: What the contributions of works raised.
+        self.failed: dict[str, BaseException] = {}
 
     def founded(self, root_id: str) -> None:
         """Note that a work becomes the first, open member of a group of its own."""
@@ -104,11 +100,9 @@ class GroupChanges:
         self.count(group_id, open=-is_live, total=-1, dead=-is_dead)
         self.deltas[group_id].shrinks = True
 
-    def contributed(self, group_id: str, work_id: str, contributions: Iterable[Contribution]) -> None:
+    def contributed(self, group_id: str, work_id: str, contributions: Sequence[Contribution]) -> None:
         """Note what a member contributes to the value, in list order; values are encoded texts."""
-        delta = self.deltas[group_id]
-        for contribution in contributions:
-            delta.contribute(work_id, contribution)
+        self.deltas[group_id].contributions.append((work_id, contributions))
 
     def close(self, effects: Effects) -> None:
         """Write all changes, groups locked in id order; announce the groups that have settled.
@@ -132,19 +126,21 @@ class GroupChanges:
         joined = (id for id, delta in self.deltas.items() if delta.is_new and delta.total)
         founded = {id: GroupRow(id) for id in joined if id not in known}
         written = {id: self.applied(row) for id, row in {**known, **founded}.items()}
+        if self.failed:  # all of them, so that the others need one more try
+            raise ContributionFailed(self.failed)
         insert_groups(row for id, row in written.items() if id in founded)
         write_groups(row for id, row in written.items() if id in known)
         return written.values()
 
     def applied(self, row: GroupRow) -> GroupRow:
-        """Return the group with its changes."""
+        """Return the group with its changes; note works whose contributions raise, and leave them out."""
         delta = self.deltas[row.id]
         value = GroupValue(row.value, row.final)
-        for work_id, contribution in delta.contributions:
+        for work_id, contributions in delta.contributions:
             try:
-                value = fold(value, [contribution])
+                value = fold(value, contributions)
             except BaseException as error:  # of ``append`` or of a codec
-                raise ContributionFailed(work_id, error) from error
+                self.failed[work_id] = error
         gained = row.adding(delta.open, delta.total, delta.dead, self.now)
         return gained._replace(value=value.value, final=value.final)
 

@@ -33,6 +33,7 @@ from django_ayework.flow.settle import (
     settle,
     units_of_outputs,
 )
+from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
@@ -190,6 +191,8 @@ class Settler(LoopThread):
         """Settle a batch; find out what to do with each outcome when it fails as a whole."""
         try:
             self._write(batch)
+        except ContributionFailed as error:
+            self._settle_with_failed(batch, error)
         except Error as error:
             if is_refused_data(error):
                 self._divide(batch, error)
@@ -233,20 +236,31 @@ class Settler(LoopThread):
         if len(batch) > 1:
             self._settle_halves(batch)
             return
-        [(delivery, settlement)] = batch
+        for failure in self._failed(*batch[0], error):
+            try:
+                self._write([failure])
+            except BaseException as again:
+                if isinstance(again, Error) and not is_refused_data(again):
+                    self._set_aside.add([failure])
+                else:
+                    self._leave_to_lease(failure[0], again)
+
+    def _settle_with_failed(self, batch: list[Unwritten], failed: ContributionFailed) -> None:
+        """Settle the halves of a batch in which contributions raised: their works have failed."""
+        errors = {id: ContributionFailed({id: cause}) for id, cause in failed.causes.items()}
+        left: list[Unwritten] = []
+        for each in batch:
+            left += self._failed(*each, errors[each[1].row.id]) if each[1].row.id in errors else [each]
+        self._settle_halves(left)
+
+    def _failed(self, delivery: Delivery, settlement: Settlement, error: BaseException) -> list[Unwritten]:
+        """Return the failure of an outcome that cannot be written; none if it is left to its lease."""
         report(error, "commit", f"the outcome of work {settlement.row.id} cannot be written")
         try:
-            failure = (delivery, as_failure(settlement, error))
+            return [(delivery, as_failure(settlement, error))]
         except Exception as again:
             self._leave_to_lease(delivery, again)
-            return
-        try:
-            self._write([failure])
-        except BaseException as again:
-            if isinstance(again, Error) and not is_refused_data(again):
-                self._set_aside.add([failure])
-            else:
-                self._leave_to_lease(delivery, again)
+            return []
 
     def _leave_to_lease(self, delivery: Delivery, error: BaseException) -> None:
         """Give up on an outcome whose failure cannot be recorded either."""

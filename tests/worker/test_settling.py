@@ -12,6 +12,7 @@ from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.settle import Report, Settlement, Success
 from django_ayework.models import Attempt, Group, Work
+from django_ayework.rules.conditions import Contribution
 from django_ayework.store.rows import WorkRow
 from django_ayework.testing import running_worker
 from django_ayework.worker import settler as settler_module
@@ -49,12 +50,14 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
 class Settling:
     """A settler of this process that has taken over the successes of claimed works."""
 
-    def __init__(self, rows: Iterable[WorkRow]) -> None:
+    def __init__(
+        self, rows: Iterable[WorkRow], success_of: Callable[[str], Success] = lambda id: Success()
+    ) -> None:
         self.deliveries = [Delivery(row, 30.0) for row in rows]
         self.settled: list[Delivery] = []
         self.settler = Settler(EngineServices(), self.settled.extend)
         for delivery in self.deliveries:
-            self.settler.take_over([(delivery, Settlement(delivery.row, Success()))])
+            self.settler.take_over([(delivery, Settlement(delivery.row, success_of(delivery.row.id)))])
 
     def run(self) -> None:
         """Settle until nothing is left in hand."""
@@ -123,6 +126,30 @@ def test_one_bad_outcome_among_many_is_found_by_halving(failing):
     assert len(tries) <= 1 + 2 * 6 + 1
     left = Work.objects.exclude(status="success").get()
     assert (left.id, left.error) == (bad, "RuntimeError: a bug")
+
+
+def test_all_works_whose_append_raises_are_found_at_once(failing):
+    """Also when one of them has contributed before: what it contributed is left out."""
+
+    def poison(total):
+        raise ArithmeticError(f"poison {total}")
+
+    requests = [append(number=1) for _ in range(64)]
+    enqueue_many(requests, together=True, retry=Retry(attempts=1))
+    rows = claim_all()
+    add = Contribution(None, append=lambda total: str(int(total or 0) + 1))
+    bad = {request.id for request in requests[::3]}
+    tries = failing(lambda each: False, RuntimeError("never"))
+    settling = Settling(
+        rows.values(),
+        lambda id: Success(contributions=(add, Contribution(None, append=poison)) if id in bad else (add,)),
+    )
+    settling.run()
+    assert tries == [64, 32, 32]
+    assert {work.id for work in Work.objects.filter(status="dead")} == bad
+    group = Group.objects.get()
+    assert (group.value, group.open, group.dead) == (str(64 - len(bad)), 0, len(bad))
+    assert Attempt.objects.filter(error="ArithmeticError: poison 1").count() == 1
 
 
 def test_a_settler_that_stops_settles_everything_in_hand():
