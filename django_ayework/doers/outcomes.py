@@ -51,7 +51,8 @@ async def arun(
     """See run(). The function is a plain one; it is not called if its caller is cancelled before."""
     from asyncio import wrap_future  # which a process without async code need not load
 
-    return await wrap_future(submitted(doer, function, fairness, priority, created_at))
+    future = submitted(doer, function, fairness, priority, created_at, for_async=True)
+    return await wrap_future(future)
 
 
 def submitted(
@@ -60,8 +61,13 @@ def submitted(
     fairness: str | None,
     priority: int,
     created_at: datetime | None,
+    for_async: bool = False,
 ) -> Future[T]:
-    """Submit a function; return the future of its outcome. One that was cancelled before does not run."""
+    """Submit a function; return the future of its outcome. One that was cancelled before does not run.
+
+    No coroutine can raise StopIteration, and a future of asyncio may not end with it: ``for_async`` gives a
+    RuntimeError instead, as Python does.
+    """
     if not callable(function):
         raise type_error("doer-argument", f"expected a function without arguments, got: {function!r}.")
     future: Future[T] = Future()
@@ -72,6 +78,8 @@ def submitted(
         try:
             future.set_result(function())
         except BaseException as error:
+            if for_async and isinstance(error, StopIteration):
+                error = RuntimeError(f"{function!r} raised StopIteration")
             future.set_exception(error)
 
     doer.submit(task, fairness, priority, created_at)

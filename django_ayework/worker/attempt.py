@@ -44,6 +44,7 @@ from django_ayework.store.database import alias, clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.handlers import (
     Cancellation,
+    in_thread,
     is_async,
     middlewares_of,
     require_outputs,
@@ -52,7 +53,7 @@ from django_ayework.worker.handlers import (
 )
 from django_ayework.worker.in_flight import Batch, Delivery, warn_if_lost
 from django_ayework.worker.interruption import forget_connections
-from django_ayework.worker.transactions import AttemptTransactions, in_thread
+from django_ayework.worker.transactions import AttemptTransactions
 
 T = TypeVar("T")
 #: A delivery with the settlement of its attempt; None where nothing is written.

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 
@@ -31,6 +31,7 @@ from django_ayework.worker.in_flight import Delivery
 # the work's thread until the handler has ended. Handlers run where they would run without it.
 
 Call = Callable[[], Any]
+T = TypeVar("T")
 
 
 def middlewares_of(work_type: AnyWorkType) -> list[Middleware]:
@@ -61,8 +62,11 @@ def plain_layer(middleware: Middleware, context: Context, inner: Call) -> Call:
         with forgetting(context, len(context.built)):
             return inner()
 
+    async def awaited_next(**extra: Any) -> Any:
+        return await in_thread(partial(call_next, **extra))
+
     if is_async(middleware):
-        return partial(async_to_sync(middleware), context, sync_to_async(call_next))
+        return partial(async_to_sync(middleware), context, awaited_next)
     return partial(middleware, context, call_next)
 
 
@@ -82,7 +86,27 @@ def async_layer(middleware: Middleware, context: Context, inner: Call) -> Callab
 
     if is_async(middleware):
         return partial(middleware, context, call_next)
-    return partial(sync_to_async(middleware), context, call_next_in_time)
+    return partial(in_thread, partial(middleware, context, call_next_in_time))
+
+
+async def in_thread(act: Callable[[], T]) -> T:
+    """Run a part of an async handler in the work's thread.
+
+    An error is raised here, not passed on by a future: asyncio would close the whole attempt because of a
+    GeneratorExit, and would wait for ever after a StopIteration.
+    """
+    returned, error = await sync_to_async(caught)(act)
+    if error is not None:
+        raise error
+    return returned  # type: ignore[return-value]
+
+
+def caught(act: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Return the result of a function, or its exception."""
+    try:
+        return act(), None
+    except BaseException as error:
+        return None, error
 
 
 def is_async(middleware: Middleware) -> bool:

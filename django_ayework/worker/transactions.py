@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.db import Error, InterfaceError, OperationalError
 
 from django_ayework.compat import blocks_of, take_commit_callbacks
@@ -27,7 +26,7 @@ from django_ayework.store.connections import unwound
 from django_ayework.store.database import atomic, connection, is_contention, open_transactions
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import lock_rows
-from django_ayework.worker.handlers import require_plain_act, settlement_of
+from django_ayework.worker.handlers import in_thread, require_plain_act, settlement_of
 from django_ayework.worker.in_flight import Delivery, loss_of, warn_if_late
 from django_ayework.worker.interruption import forget_connection
 from django_ayework.worker.threads import Recovery
@@ -324,23 +323,3 @@ class OwnTransaction:
         return InvalidInstruction(
             f"{row.type}: expected the handler not to {act}.", id=row.id, code="transaction-left-open"
         )
-
-
-async def in_thread(act: Callable[[], T]) -> T:
-    """Run a part of an async handler in the work's thread.
-
-    An error is raised here, not passed on by a future: asyncio would close the whole attempt because of a
-    GeneratorExit.
-    """
-    returned, error = await sync_to_async(caught)(act)
-    if error is not None:
-        raise error
-    return returned  # type: ignore[return-value]
-
-
-def caught(act: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    """Return the result of a function, or its exception."""
-    try:
-        return act(), None
-    except BaseException as error:
-        return None, error

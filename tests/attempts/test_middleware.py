@@ -185,6 +185,22 @@ def test_one_that_raises_fails_the_attempt_as_a_handler_would(function, kind):
     assert "no tenant" in Attempt.objects.get().traceback
 
 
+@pytest.mark.django_db(transaction=True)
+@both
+@pytest.mark.parametrize("kind", [plain, awaited])
+@pytest.mark.parametrize("error", [StopIteration, GeneratorExit])
+def test_an_error_that_asyncio_does_not_pass_on_ends_the_attempt_too(configure, function, kind, error):
+    def raises(ctx: Context, call_next: Any) -> Any:
+        call_next()
+        raise error("no luck")
+
+    configure()
+    state = in_a_worker(function, middleware=[kind("outer"), raises])
+    assert (state.status, steps) == ("dead", ["outer before", "handler", "outer after"])
+    as_raised = f"{error.__name__}: no luck"
+    assert state.error in (as_raised, "RuntimeError: coroutine raised StopIteration")
+
+
 def fails(ctx: Context) -> Any:
     ctx.queue([add(a=1, b=2)])
     raise ValueError("no luck")

@@ -36,6 +36,22 @@ def test_what_a_function_returns_or_raises_is_the_callers(reported):
         doers.run(doer, 17)
 
 
+def test_a_function_that_raises_stop_iteration_keeps_no_caller_waiting():
+    """A future of asyncio refuses that error on older Pythons, and then never ends."""
+    doer = doers.balanced(1)
+
+    def first_of_none() -> str:
+        return next(iter([]))
+
+    async def run() -> str:
+        return await asyncio.wait_for(doers.arun(doer, first_of_none), PATIENCE)
+
+    with pytest.raises(StopIteration):
+        doers.run(doer, first_of_none)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(run())
+
+
 def test_the_limits_of_the_doer_hold_and_a_function_that_is_too_late_is_not_called(stage):
     doer = doers.balanced(1)
     ran: list[str] = []

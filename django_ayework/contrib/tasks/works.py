@@ -148,7 +148,7 @@ def run(function: Callable[..., Any], id: str, call: Call) -> Any:
 
 async def arun(function: Callable[..., Any], id: str, call: Call) -> Any:
     """Await an async function; see run()."""
-    from django_ayework.worker.transactions import in_thread
+    from django_ayework.worker.handlers import in_thread
 
     given = arguments(call, await in_thread(partial(started, id, call)))
     try:
