@@ -9,6 +9,7 @@ loop, code of the project's that may query (receivers, hooks) runs in the work's
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import traceback
@@ -44,6 +45,7 @@ from django_ayework.store.database import alias, clock
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.handlers import (
     Cancellation,
+    end_if_forked,
     in_thread,
     is_async,
     middlewares_of,
@@ -176,6 +178,7 @@ class HandlerCall:
         self.attempts = attempts
         self.attempt = attempts[0]
         self.work_type = self.attempt.work_type
+        self.process = os.getpid()
         self.middlewares = [] if self.is_batch else middlewares_of(self.work_type)
         self.context: Context | None = None  # this and the next are None if nothing would use them
         self.transactions: AttemptTransactions | None = None
@@ -215,7 +218,10 @@ class HandlerCall:
 
     def returned(self) -> Any:
         """Call the handler in this thread; an async one (of a test) on an event loop of its own."""
-        return async_to_sync(self.awaited)() if self.work_type.is_async else self.called()
+        try:
+            return async_to_sync(self.awaited)() if self.work_type.is_async else self.called()
+        finally:
+            end_if_forked(self.process, self.attempt.delivery)
 
     async def awaited(self) -> Any:
         """Await the handler; cancel it when its time is over or all its works are asked to stop."""
@@ -230,6 +236,8 @@ class HandlerCall:
             if not cancellation.was_requested or AbortReason.SHUTDOWN in self.reasons():
                 raise
             raise self.stop_error(timeout) from None
+        finally:
+            end_if_forked(self.process, deliveries[0])
 
     def reasons(self) -> set[AbortReason | None]:
         """Return why the works were asked to stop."""
