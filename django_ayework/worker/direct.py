@@ -161,6 +161,7 @@ class DirectPool(Engine):
             while not self._stopping and not self._given:
                 heartbeat.beat(rest=IDLE)
                 was_notified = self._changed.wait(IDLE)
+                self._executor.submit([])  # there may have been no thread for some works
                 if not was_notified and not self._taken and not self._in_flight.all():
                     break
             self.is_over = self._stopping or not self._given

@@ -341,6 +341,7 @@ class Dispatcher:
 
     def hand_out_due(self) -> float:
         """Start the batches whose first work has waited long enough; return when the next one is due."""
+        self.executor.submit([])  # there may have been no thread for some loads
         for batch in self.gathering.due():
             self._start_checked(batch)
         return self.gathering.pause()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ from django.db import connections
 
 from django_ayework.compat import has_thread
 from django_ayework.define.requests import watch
+from django_ayework.documentation import logged
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
@@ -23,6 +25,8 @@ from django_ayework.store.connections import keep_connections, tidy_connections
 from django_ayework.worker.attempt import Ended, arun, escaped, run
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.interruption import end_connections, leave_clean
+
+logger = logging.getLogger("django_ayework")
 
 #: A load takes a slot: one work, or a batch of works.
 Load: TypeAlias = Delivery | Batch
@@ -57,7 +61,11 @@ class EventLoopThread:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._loop.close()
+            raise
 
     def submit(self, load: Load, on_end: Callable[[], None]) -> None:
         """Hand over a load, from any thread; ``on_end`` is called on the loop."""
@@ -163,11 +171,12 @@ class Executor:
         self._lock = threading.Lock()
         self._ready: deque[Load] = deque()
         self._taken = 0  # slots in use
+        self._is_refused = False
         self._threads: list[SlotThread] = []
         self._idle: list[SlotThread] = []  # the last to become idle is the first to be woken
 
     def submit(self, loads: Iterable[Load]) -> None:
-        """Queue loads; each starts as soon as a slot is free."""
+        """Queue loads; each starts as soon as a slot is free. Without loads, try again to start those."""
         with self._lock:
             self._ready.extend(loads)
             self._fill()
@@ -180,8 +189,13 @@ class Executor:
             tend_connections(tidy_connections)
             return
         ended = threading.Event()
-        with self._lock:
-            self._event_loop().submit(load, ended.set)
+        try:
+            with self._lock:
+                self._event_loop().submit(load, ended.set)
+        except Exception as error:
+            report(error, "queue", f"{load} could not be started")
+            self.finished(load, without_outcome(load))
+            return
         ended.wait()
 
     @property
@@ -200,14 +214,29 @@ class Executor:
             self.loop.stop(timeout)
 
     def _fill(self) -> None:
-        """Start queued loads in free slots (under the lock)."""
+        """Start queued loads in free slots (under the lock).
+
+        If the system has no thread left, the next end of a load or the next ``submit`` tries again; only
+        the first refusal is logged.
+        """
         while self._ready and self._taken < self.concurrency:
-            load = self._ready.popleft()
+            load = self._ready[0]
+            try:
+                if is_async(load):
+                    self._event_loop().submit(load, self._free_slot)
+                else:
+                    self._idle_thread().inbox.put(partial(self._serve, load))
+            except Exception as refused:
+                if not self._is_refused:
+                    logger.error(
+                        "A slot could not start its thread; %s waits for another: %s %s",
+                        load, refused, logged("thread-not-started"),
+                    )  # fmt: skip
+                self._is_refused = True
+                return
+            self._is_refused = False
+            self._ready.popleft()
             self._taken += 1
-            if is_async(load):
-                self._event_loop().submit(load, self._free_slot)
-            else:
-                self._idle_thread().inbox.put(partial(self._serve, load))
 
     def _idle_thread(self) -> SlotThread:
         """Return a thread that has nothing to do, started now if need be (under the lock)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -21,7 +22,7 @@ from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.processes import eventually
 from tests.worker.kit import Flaky
-from tests.worker.works import notes_progress, quick
+from tests.worker.works import hold_async, notes_progress, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -70,6 +71,29 @@ def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypat
         Work.objects.filter(id=handle.id, status="running").update(leased_until="2020-01-01T00:00:00Z")
         handle.result(timeout=20)
     assert Work.objects.get(id=handle.id).attempt == 2
+
+
+@pytest.mark.parametrize(("kind", "name"), [(quick, "ayework-slot"), (hold_async, "ayework-async")])
+def test_a_worker_keeps_its_slots_while_the_system_starts_no_thread(stage, monkeypatch, caplog, kind, name):
+    """In a container whose limit of processes is reached, say."""
+    start = threading.Thread.start
+    refused: list[str] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith(name) and len(refused) < 6:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    handles = enqueue_many([kind(number=number) for number in range(4)])
+    stage.go.set()
+    with running_worker(concurrency=2) as worker:
+        for handle in handles:
+            handle.result(timeout=20)
+        eventually(lambda: worker._executor.free == 2)
+    assert len(refused) == 6
+    assert caplog.text.count("waits for another: can't start new thread") == 1
 
 
 def test_a_duty_that_fails_is_done_again(stage, monkeypatch):
