@@ -310,11 +310,10 @@ class Dispatcher:
     def room(self, doer: Doer) -> int:
         """Return how many more works a doer may be given now; none while it cannot say."""
         try:
-            welcome = doer.available()
+            return max(0, min(doer.available(), MOST_HELD - self.in_flight.in_doers))
         except BaseException as error:
             report(error, "queue", f"{doer!r} could not say how many works are welcome")
             return 0
-        return max(0, min(welcome, MOST_HELD - self.in_flight.in_doers))
 
     def doers_have_room(self) -> bool:
         """Tell whether any doer may be given works now."""

@@ -105,6 +105,22 @@ class Broken:
         self.inner.drained()
 
 
+class Unsure(Broken):
+    """One that answers no number."""
+
+    def available(self) -> Any:
+        return None
+
+
+def test_a_doer_that_answers_no_number_delays_no_other_type(stage, caplog):
+    enqueue(typed(note, Unsure())(label="x"))
+    with caplog.at_level(logging.ERROR, "django_ayework"), Worker():
+        for _ in range(3):
+            enqueue(plain(label="y")).result(timeout=20)
+    assert "could not say how many works are welcome" in caplog.text
+    assert "the claiming loop failed" not in caplog.text
+
+
 def test_a_doer_that_breaks_is_reported_and_loses_no_work(stage, caplog, monkeypatch):
     monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     handles = [enqueue(typed(note, Broken())(label="x"))]
