@@ -400,6 +400,16 @@ def test_22_a_receiver_that_raises_changes_nothing(name, error):
 # 23, 24
 
 
+def test_22_a_task_runs_whose_backend_the_settings_do_not_name_any_more(settings, sent):
+    """Its alias may have been renamed in a deployment, while the task waited."""
+    result = kit.add.using(backend="plain").enqueue(1)
+    settings.TASKS = {"default": settings.TASKS["default"]}
+    drain()
+    assert Work.objects.get(id=result.id).status == "success"
+    assert {each["sender"] for _, each in sent} == {AyeworkBackend}
+    assert [name for name, _ in sent] == ["task_enqueued", "task_started", "task_finished"]
+
+
 def test_23_a_higher_priority_comes_first():
     low, high = kit.add.using(priority=-100).enqueue(1), kit.add.using(priority=100).enqueue(1)
     drain(limit=1)

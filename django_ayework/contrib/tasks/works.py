@@ -10,13 +10,16 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, cast
 
+from django.core.exceptions import ImproperlyConfigured
 from django.dispatch import Signal
 
 from django_ayework.compat import after_fork_in_child
+from django_ayework.contrib.tasks.backend import AyeworkBackend
 from django_ayework.contrib.tasks.calls import Call, name_of, options_of, tasks
 from django_ayework.contrib.tasks.framework import (
     AnyResult,
     AnyTask,
+    BaseTaskBackend,
     TaskContext,
     normalize_json,
     task_backends,
@@ -231,8 +234,16 @@ def error_of(state: WorkState, kept: Kept | None) -> BaseException:
 
 def send(signal: Signal, result: AnyResult) -> None:
     """Send a signal of the framework; a receiver that raises changes nothing, whatever it raises."""
-    values: dict[str, Any] = {"sender": type(task_backends[result.backend]), "task_result": result}
+    values: dict[str, Any] = {"sender": sender_of(result), "task_result": result}
     try:
         signal.send_robust(**values)
     except BaseException:
         logger.exception("A receiver of a signal of tasks raised. %s", logged("task-receiver-raised"))
+
+
+def sender_of(result: AnyResult) -> type[BaseTaskBackend]:
+    """Return the class of the backend that has queued a task, which the settings may not name any more."""
+    try:
+        return type(task_backends[result.backend])
+    except ImproperlyConfigured:
+        return AyeworkBackend
