@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.contrib.auth import get_permission_codename
@@ -210,6 +211,12 @@ class LightChangeList(ChangeList):
     """A list without large columns; a link after its last page goes on by key."""
 
     paginator: Any
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        """Return the filters. Raises IncorrectLookupParameters for a text that no column can have."""
+        if any("\0" in value for values in self.filter_params.values() for value in values):
+            raise IncorrectLookupParameters
+        return super().get_filters(request)
 
     def get_queryset(
         self, request: HttpRequest, exclude_parameters: list[str | None] | None = None

@@ -96,6 +96,18 @@ def test_other_columns_cannot_be_looked_through(operator: Client, lookup: str) -
 
 
 @pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("work", "queue"), ("work", "unit"), ("deadletter", "cause"), ("deadletter", "type")],
+)
+def test_a_filter_by_a_text_that_no_column_can_have_is_refused(
+    operator: Client, name: str, parameter: str
+) -> None:
+    """PostgreSQL takes no text with a NUL."""
+    response = operator.get(address(f"{name}_changelist"), {parameter: "a\0b"})
+    assert (response.status_code, response["Location"]) == (302, f"{address(f'{name}_changelist')}?e=1")
+
+
+@pytest.mark.parametrize(
     ("page", "factory", "columns"),
     [
         (LIST, WorkFactory, {}),
