@@ -114,8 +114,9 @@ class Sender(ABC, Generic[N]):
                 return self._take(now)
             if self._thread is None:
                 self._is_stopping = False
-                self._thread = threading.Thread(target=self._serve, name=self.thread_name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, name=self.thread_name, daemon=True)
+                thread.start()  # it may be refused, and then the next message tries again
+                self._thread = thread
             elif was_empty:
                 self._changed.notify()
             return None

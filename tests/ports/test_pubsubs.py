@@ -353,6 +353,17 @@ def test_each_commit_to_the_file_is_a_message_and_a_rollback_is_none(listener):
     assert (due, ended) == ([""], [""])
 
 
+def test_a_thread_that_the_system_refused_is_started_for_the_next_subscription(listener, monkeypatch):
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            listener.subscribe("due", lambda message: None)
+    hear(listener)
+
+
 @on_sqlite
 def test_the_thread_ends_after_the_last_unsubscription(listener, monkeypatch):
     monkeypatch.setattr(listening, "LINGER", 0.05)

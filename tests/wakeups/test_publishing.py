@@ -50,6 +50,19 @@ def test_due_works_are_published_after_the_commit_by_queue_and_type(carrier):
     assert {channel for channel, _ in carrier.sent} == {"due"}
 
 
+def test_a_thread_that_the_system_refused_is_started_for_the_next_message(carrier, unhurried, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    carrier.is_quick = False
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        enqueue(add(a=1, b=2))
+    enqueue(pay(order_id=1), queue="mail")
+    eventually(lambda: carrier.received("due"))
+    assert carrier.received("due") == [Due(frozenset({("default", "shop.add"), ("mail", "shop.pay")}))]
+
+
 def test_a_rollback_publishes_nothing(carrier):
     with transaction.atomic():
         enqueue(add(a=1, b=2))

@@ -98,7 +98,11 @@ class Listening:
             self._is_closed = False
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=f"ayework-{self.name}", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except BaseException:
+                    self._thread = None  # the next subscription tries again
+                    raise
         self._interrupt()
 
         def unsubscribe() -> None:
