@@ -128,6 +128,6 @@ class StoreEntryAdmin(lists.PageAdmin):
         from django.contrib.admin.models import DELETION, LogEntry  # needs an installed admin
 
         user: AbstractBaseUser = request.user  # type: ignore[assignment]
-        for entry in queryset:
+        for entry in rows(StoreEntry).filter(key__in=[entry.pk for entry in queryset]):
             text = _("Deleted. Its value was: %(value)s") % {"value": pages.printable(entry.value)[:LOGGED]}
             LogEntry.objects.log_actions(user.pk, [entry], DELETION, text)

@@ -139,11 +139,16 @@ class ScheduleForm(Form):
         self.fields["tz"].initial = settings.TIME_ZONE
 
     def clean_name(self) -> str:
-        """Refuse a name that code has taken."""
+        """Refuse a name that is taken."""
         name: str = self.cleaned_data["name"]
         if schedules.find(name) is not None:
             raise forms.ValidationError(_("Code declares a schedule of this name."))
+        if rows(Schedule).filter(name=name).exclude(pk=self.instance.pk).exists():
+            raise self.instance.unique_error_message(Schedule, ("name",))
         return name
+
+    def validate_unique(self) -> None:
+        """Leave out Django's search for the name, which is where the routers say: see ``clean_name()``."""
 
     def clean_tz(self) -> str:
         """Refuse a zone that is not known."""
@@ -322,6 +327,16 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         """Save the form; the schedule goes on from now."""
         columns = {name: form.cleaned_data[name] for name in FILLED_IN}
         obj.pk = save_by_hand(obj.pk if change else None, columns).pk
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Return the schedules, and the number of the firings that go with them."""
+        firings = rows(Firing).filter(schedule__in=[obj.pk for obj in objs]).count()
+        counts = {Schedule._meta.verbose_name_plural: len(objs), Firing._meta.verbose_name_plural: firings}
+        return [str(obj) for obj in objs], counts, set(), []
+
+    def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
+        """Delete a schedule and its history where the queue is."""
+        rows(Schedule).filter(pk=obj.pk).delete()
 
     def offers(self, button: LoggedButton, obj: Schedule) -> bool:
         """Tell whether a schedule can be paused, or resumed; one can always be run."""
