@@ -293,7 +293,7 @@ class Timing:
     def first_after(self, moment: datetime) -> datetime | None:
         """Return the first occurrence strictly after a moment, in UTC; None when there is none any more."""
         if self.start is not None:
-            moment = max(moment, self.start - INSTANT)
+            moment = max(moment, before(self.start))
         try:
             found = self._cron_after(moment) if self.every is None else self._interval_after(moment)
         except OverflowError:  # beyond the last moment there is
@@ -330,7 +330,12 @@ class Timing:
             if len(found) >= number:
                 return found[-number:]
             window *= 2
-        return list(self.between(first - INSTANT, now))[-number:]
+        return list(self.between(before(first), now))[-number:]
+
+
+def before(moment: datetime) -> datetime:
+    """Return the latest moment before another, in UTC: clocks of a zone may leave it out."""
+    return moment.astimezone(UTC) - INSTANT
 
 
 CatchUp: TypeAlias = Literal["none", "last", "all"]

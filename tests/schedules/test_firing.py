@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import transaction
@@ -126,6 +127,11 @@ class TestFiring:
         assert row().next_at == first
         assert after(first - now()) == 1
         assert Firing.objects.get().occurrence == first
+
+    def test_a_schedule_begins_when_the_missing_hour_ends(self):
+        zone = ZoneInfo("America/New_York")
+        declare("*/10 * * * *", tz=zone.key, start=datetime(2100, 3, 14, 3, tzinfo=zone))
+        assert row().next_at == datetime(2100, 3, 14, 7, tzinfo=UTC)
 
     def test_a_clock_that_goes_back_fires_nothing_again(self):
         declare(catch_up="all")

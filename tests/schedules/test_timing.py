@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,14 @@ def test_every_occurrence_is_fired_or_missed_and_what_follows_is_later(timing, m
         assert decided.fire is None or now - decided.fire <= PUNCTUAL
     else:
         assert decided.fire is not None
+
+
+def test_an_occurrence_that_is_read_in_a_zone_is_found_at_the_end_of_the_missing_hour():
+    zone = ZoneInfo("America/New_York")  # as rows are read where a database has a TIME_ZONE
+    decided = plan(
+        Timing(cron="0 3 * * *", tz=zone.key), datetime(2026, 3, 8, 3, tzinfo=zone), NOON, "last", PUNCTUAL
+    )
+    assert (decided.fire, decided.missed) == (datetime(2026, 3, 8, 7, tzinfo=UTC), 0)
 
 
 def test_years_asleep_are_decided_at_once():
