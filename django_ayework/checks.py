@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -248,6 +249,30 @@ def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         )
         for module in unloaded_modules()
     ]
+
+
+@registered("ayework")
+def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """W009: moments are stored as clocks show them, and one of two that clocks show alike is lost."""
+    settings = usable_settings()
+    if settings is None or settings.database not in connections.settings:
+        return
+    connection = connections[settings.database]
+    if connection.features.supports_timezones or not changes_clocks(connection.timezone):
+        return
+    yield Warning(
+        f"The database {settings.database!r} stores moments in the zone {connection.timezone_name}: when "
+        "clocks go back, leases seem to have lapsed, and works run again while they run.",
+        hint="Remove TIME_ZONE from DATABASES[...] while no work is stored, or give the queue an alias of "
+        "its own and name it in AYEWORK['DATABASE'].",
+        id="ayework.W009",
+    )
+
+
+def changes_clocks(zone: tzinfo | None) -> bool:
+    """Tell whether clocks of a zone, if there is one, are changed in the course of this year."""
+    year = datetime.now(UTC).year
+    return zone is not None and len({zone.utcoffset(datetime(year, month, 1)) for month in range(1, 13)}) > 1
 
 
 @registered(Tags.database)

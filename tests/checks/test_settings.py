@@ -7,6 +7,7 @@ import pytest
 from django.core.checks import ERROR, WARNING, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
+from django.db import connections
 
 from django_ayework.checks import (
     check_durations,
@@ -23,10 +24,10 @@ from tests.checks.hints import hint_of
 def found(settings):
     """What the check says of these values, by id."""
 
-    def check(given):
+    def check(given, level=ERROR):
         settings.AYEWORK = given
         messages = run_checks(tags=["ayework"])
-        assert all(message.level == ERROR for message in messages)
+        assert all(message.level == level for message in messages)
         return {message.id.removeprefix("ayework."): message for message in messages}
 
     return check
@@ -138,6 +139,27 @@ def test_w008_a_statement_may_take_longer_than_a_lease(settings, given, advice):
     assert [(message.id, hint_of(message)) for message in found] == (
         [("ayework.W008", advice)] if advice else []
     )
+
+
+@pytest.mark.parametrize(
+    ("engine", "zone", "ids"),
+    [
+        ("sqlite3", None, []),
+        ("sqlite3", "Asia/Tokyo", []),
+        ("sqlite3", "Europe/Paris", ["W009"]),
+        ("sqlite3", "America/Santiago", ["W009"]),
+        ("postgresql", "Europe/Paris", []),
+    ],
+)
+def test_w009_moments_are_stored_in_a_zone_whose_clocks_are_changed(found, engine, zone, ids, monkeypatch):
+    if engine == "postgresql":
+        pytest.importorskip("psycopg")
+    stored = {"ENGINE": f"django.db.backends.{engine}", "NAME": "queue", "TIME_ZONE": zone}
+    monkeypatch.setitem(connections.settings, "queue", connections.settings["default"] | stored)
+    try:
+        assert list(found({"DATABASE": "queue"}, level=WARNING)) == ids
+    finally:
+        del connections["queue"]
 
 
 def test_w005_a_hook_that_is_never_called(settings):
