@@ -196,6 +196,19 @@ def test_an_index_that_is_missing_is_named_and_claims_without_it_are_a_problem(
     assert healed.of("indexes")[0] == healed.of("claims")[0] == "ok"
 
 
+@pytest.mark.vendors("postgresql")
+def test_tables_of_another_schema_are_not_judged(polling: None) -> None:
+    before = doctor()
+    run("CREATE SCHEMA other")
+    run("CREATE TABLE other.django_ayework_group (id integer) WITH (autovacuum_enabled = false)")
+    run("CREATE TABLE other.django_ayework_work (id integer) PARTITION BY LIST (id)")
+    run("CREATE TABLE other.part PARTITION OF other.django_ayework_work FOR VALUES IN (1)")
+    run("CREATE INDEX invalid_without_its_part ON ONLY other.django_ayework_work (id)")
+    after = doctor()
+    assert after.of("indexes") == before.of("indexes")
+    assert after.of("dead_rows")[0] == before.of("dead_rows")[0]
+
+
 class Deaf:
     """A PubSub that carries nothing."""
 

@@ -33,13 +33,14 @@ FROM pg_replication_slots ORDER BY slot_name LIMIT 100
 DEAD_ROWS = """
 SELECT relname, n_live_tup, n_dead_tup,
        EXTRACT(EPOCH FROM clock_timestamp() - GREATEST(last_vacuum, last_autovacuum))
-FROM pg_stat_user_tables WHERE relname = ANY(%s::text[]) AND schemaname = ANY(current_schemas(false))
+FROM pg_stat_user_tables WHERE relname = ANY(%s::text[]) AND pg_table_is_visible(relid)
 """
 #: Settings of a table win over those of the server.
 AUTOVACUUM = """
 SELECT current_setting('autovacuum') = 'on' AND NOT EXISTS (
     SELECT 1 FROM pg_class
-    WHERE relname = ANY(%s::text[]) AND 'autovacuum_enabled=false' = ANY(COALESCE(reloptions, '{}'))
+    WHERE relname = ANY(%s::text[]) AND pg_table_is_visible(oid)
+          AND 'autovacuum_enabled=false' = ANY(COALESCE(reloptions, '{}'))
 )
 """
 #: An entry of a B-tree takes 8 bytes for its header, 4 for its pointer, and its columns; leaves are filled
@@ -59,13 +60,14 @@ FROM (
     JOIN pg_class AS c ON c.oid = i.indexrelid
     JOIN pg_class AS t ON t.oid = i.indrelid
     JOIN pg_namespace AS n ON n.oid = t.relnamespace
-    WHERE t.relname = ANY(%s::text[]) AND n.nspname = ANY(current_schemas(false)) AND t.reltuples >= 0
+    WHERE t.relname = ANY(%s::text[]) AND pg_table_is_visible(t.oid) AND t.reltuples >= 0
 ) AS sizes
 """
 INVALID = """
 SELECT c.relname FROM pg_index AS i
 JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS t ON t.oid = i.indrelid
-WHERE t.relname = ANY(%s::text[]) AND NOT (i.indisvalid AND i.indisready) ORDER BY c.relname
+WHERE t.relname = ANY(%s::text[]) AND pg_table_is_visible(t.oid) AND NOT (i.indisvalid AND i.indisready)
+ORDER BY c.relname
 """
 CONNECTIONS = """
 SELECT (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
