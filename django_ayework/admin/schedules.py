@@ -324,7 +324,7 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         return obj.origin == "admin" and self.is_allowed(request, "change")
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
-        """Save the form; the schedule goes on from now."""
+        """Save the form; if its occurrences change, the schedule begins anew."""
         columns = {name: form.cleaned_data[name] for name in FILLED_IN}
         obj.pk = save_by_hand(obj.pk if change else None, columns).pk
 

@@ -249,15 +249,23 @@ def set_paused(id: int, paused: bool) -> bool:
 
 @own_transaction
 def save_by_hand(id: int | None, columns: Mapping[str, Any]) -> Schedule:
-    """Save a schedule that is made (``id`` None) or changed by hand; it goes on from now. Return its row.
+    """Save a schedule that is made (``id`` None) or changed by hand. Return its row.
 
-    The lock waits for a firing in progress. Only these columns are written: those that a tick keeps stay.
+    It begins anew, now, if its occurrences change. Otherwise it keeps the one that is due, which is tried at
+    once if it has failed. The lock waits for a firing in progress. Only these columns are written: those
+    that a tick keeps stay.
     """
     now = clock.now()
     stored = None if id is None else lock_schedule(id)
     row = stored or Schedule(origin="admin", last_at=now)
+    changes = {**columns, **NO_FAILURE}
+    begins = stored is None or any(columns[column] != getattr(row, column) for column in WHEN)
+    had_failed = row.failures > 0
     assign(row, columns)
-    changes = {**columns, **NO_FAILURE, **beginning(row, now)}
+    if begins:
+        changes |= beginning(row, now)
+    elif had_failed:
+        changes["due_at"] = now
     if stored is not None:
         change_schedule(row.pk, changes)
         return row

@@ -172,6 +172,22 @@ def test_it_is_changed_and_deleted(operator: Client) -> None:
     assert (Schedule.objects.count(), Firing.objects.count()) == (0, 0)
 
 
+def test_a_change_of_the_input_keeps_the_occurrence_that_is_due_and_tries_it_at_once(
+    operator: Client,
+) -> None:
+    add_schedule(operator)
+    first = row("weekly").next_at
+    Schedule.objects.update(input='{"day": 7}')  # as before a release that calls it days
+    time_travel(first - now())
+    assert (tick(), row("weekly").failures) == (0, 1)
+    page = address("schedule_change", str(row("weekly").pk))
+    assert operator.post(page, FORM).status_code == 302
+    assert (tick(), Firing.objects.get().occurrence, row("weekly").failures) == (1, first, 0)
+    time_travel(60)
+    operator.post(page, FORM | {"every": "90"})
+    assert (tick(), row("weekly").next_at > now()) == (0, True), "it begins anew"
+
+
 @pytest.mark.parametrize(
     ("given", "field", "message"),
     [
