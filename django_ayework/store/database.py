@@ -270,21 +270,27 @@ def run(sql: str) -> object:
 
 #: Seconds after which the database is asked again.
 REFRESH_AFTER = 60.0
+#: Seconds by which more or less time may have passed for the database than for this host. Beyond that, one of
+#: their clocks was set, or the host has slept.
+STEP = 2.0
 
 
 class Clock:
     """Tells the time. Once synchronised it runs on the monotonic clock, so a host's clock may be changed."""
 
     def __init__(self) -> None:
-        self._anchor: tuple[datetime, float] | None = None
+        #: A moment of the database, and when it was asked for and told.
+        self._anchor: tuple[datetime, float, float] | None = None
         self._shift = timedelta()
+        #: When the database's clock was last found to have been set, by the monotonic clock.
+        self.stepped_at = float("-inf")
 
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
         anchor = self._anchor
         if anchor is None:
             return datetime.now(UTC) + self._shift
-        moment, tick = anchor
+        moment, _, tick = anchor
         return moment + timedelta(seconds=time.monotonic() - tick) + self._shift
 
     def synchronise(self) -> None:
@@ -294,8 +300,18 @@ class Clock:
         their measurements will do.
         """
         anchor = self._anchor
-        if anchor is None or time.monotonic() - anchor[1] > REFRESH_AFTER:
-            self._anchor = (database_now(), time.monotonic())
+        if anchor is None or time.monotonic() - anchor[2] > REFRESH_AFTER:
+            self.measure()
+
+    def measure(self) -> None:
+        """Set the clock to the database's, and note it if that was set since the last time."""
+        former, asked = self._anchor, time.monotonic()
+        moment, told = database_now(), time.monotonic()
+        self._anchor = (moment, asked, told)
+        if former is not None:
+            passed = (moment - former[0]).total_seconds()
+            if not asked - former[2] - STEP <= passed <= told - former[1] + STEP:
+                self.stepped_at = told
 
     def shift(self, by: timedelta) -> None:
         """Move the clock (tests travel in time)."""
@@ -305,6 +321,7 @@ class Clock:
         """Forget every shift and the database's clock."""
         self._shift = timedelta()
         self._anchor = None
+        self.stepped_at = float("-inf")
 
 
 def database_now() -> datetime:

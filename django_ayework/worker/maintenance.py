@@ -29,7 +29,7 @@ from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import tidy_connections
-from django_ayework.store.database import clock, is_contention
+from django_ayework.store.database import REFRESH_AFTER, clock, is_contention
 from django_ayework.store.dependencies import Place
 from django_ayework.store.lanes import Poll
 from django_ayework.store.rows import WorkRow
@@ -198,7 +198,7 @@ class MaintenanceThread(LoopThread):
             Duty(self.release_waiting, 0.5),
             Duty(self.abort_revoked),
             Duty(self.abort_lost_works, 2.0),
-            Duty(clock.synchronise, 60.0, started + 60.0),
+            Duty(clock.measure, REFRESH_AFTER, started + REFRESH_AFTER),
             Duty(announce_starts, 1.0),  # those that no commit has followed yet
             Duty(self.report_throughput, REPORT_EVERY, started + REPORT_EVERY),
         ]
@@ -303,8 +303,14 @@ class MaintenanceThread(LoopThread):
         connections.close_all()
 
     def reclaim(self) -> None:
-        """Take back works of this scope whose leases have lapsed, unless the database was away."""
-        if time.monotonic() < self._reclaim_from:
+        """Take back works of this scope whose leases have lapsed, unless the database was away.
+
+        If its clock was set, other workers go on by the former time for a while: leases that they renew seem
+        to have lapsed. They have set their clocks within a minute, and renewed them by then.
+        """
+        clock.measure()
+        known_from = clock.stepped_at + REFRESH_AFTER + get_settings().lease
+        if time.monotonic() < max(self._reclaim_from, known_from):
             return
         self._lapsed.begin_check()
         reclaim(self.in_flight.ids(), self._lapsed.are_confirmed_by, self.scope)

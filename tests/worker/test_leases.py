@@ -14,7 +14,8 @@ from django_ayework.flow import maintenance
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
-from django_ayework.store.database import in_transaction
+from django_ayework.store import database
+from django_ayework.store.database import clock, in_transaction
 from django_ayework.testing import now, running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import claimer
@@ -280,3 +281,25 @@ def test_after_an_outage_holders_renew_their_leases_before_any_is_reclaimed(sett
         back_at = time.monotonic()
         eventually(lambda: Attempt.objects.filter(work_id=lapsed.id, outcome="lost").exists())
     assert min(reclaimed) > back_at
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(hours=-1)], ids=["ahead", "back"])
+def test_after_the_clock_was_set_holders_renew_their_leases_before_any_is_reclaimed(
+    settings, monkeypatch, step
+):
+    """The other worker goes on by the former time until it asks the database, too."""
+    settings.AYEWORK = {"LEASE": 0.5}
+    clock.synchronise()
+    former = database.database_now
+    monkeypatch.setattr(database, "database_now", lambda: former() + step)
+    monkeypatch.setattr(maintenance_module, "REFRESH_AFTER", 0.5)
+    lapsed = WorkFactory(status="running", worker="w", leased_until=now() - timedelta(hours=2))
+    tried: list[float] = []
+    monkeypatch.setattr(
+        maintenance_module, "reclaim", lambda *args: (tried.append(time.monotonic()), reclaim(*args))
+    )
+    began = time.monotonic()
+    with running_worker():
+        eventually(lambda: Attempt.objects.filter(work_id=lapsed.id, outcome="lost").exists())
+    clock.reset()
+    assert min(tried) > began + 1.0
