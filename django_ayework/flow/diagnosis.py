@@ -18,7 +18,7 @@ from django_ayework.define.types import registry
 from django_ayework.flow.explain import live_workers
 from django_ayework.flow.maintenance import overdue_types
 from django_ayework.flow.overview import overview
-from django_ayework.flow.startup_checks import in_one_line, project_version, text_of_missing, wrong_isolation
+from django_ayework.flow.startup_checks import in_one_line, project_version, text_of_lack, wrong_isolation
 from django_ayework.models import WorkerProcess
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import PubSub, connections_of, reaches_others
@@ -44,7 +44,6 @@ from django_ayework.store.diagnosis import mysql, postgresql, sqlite
 from django_ayework.store.lanes import Lane
 from django_ayework.store.sessions import (
     engine_session,
-    missing_migrations,
     name_of_server,
     pool_size,
 )
@@ -69,14 +68,14 @@ def diagnose() -> Iterator[Diagnosis]:
     """Yield the findings of all checks; only one if the database does not answer or lacks migrations."""
     try:
         answer = f"The database {alias()!r} answers: {name_of_server()}."
-        missing = missing_migrations()
+        lack = text_of_lack()
     except Error as error:
         text = f"The database {alias()!r} does not answer: {in_one_line(error)}."
         yield judge.judged("database", text, "Check its server, and DATABASES in the settings.", fails=True)
         return
-    text, command = text_of_missing(missing).split(". Run: ") if missing else (answer, "")
-    yield judge.judged("database", text, f"Run: {command}", fails=bool(missing))
-    if missing:
+    text, _, command = (lack or answer).partition(". Run: ")
+    yield judge.judged("database", text, f"Run: {command}", fails=bool(lack))
+    if lack:
         return
     clock.synchronise()
     for name, check in (*CHECKS.items(), *CHECKS_OF_SERVER[connection().vendor].items()):

@@ -29,6 +29,8 @@ from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias, connection, in_transaction
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.sessions import (
+    LABEL,
+    has_tables,
     isolation_levels,
     missing_migrations,
     most_connections,
@@ -71,12 +73,12 @@ def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Ite
     """Check everything that a worker of these queues and types needs; stop if the database is not ready."""
     try:
         yield Finding(Severity.OK, f"the database {alias()!r} answers: {name_of_server()}")
-        missing = missing_migrations()
+        lack = text_of_lack()
     except Error as error:
         yield Finding(Severity.PROBLEM, f"the database {alias()!r} does not answer: {in_one_line(error)}")
         return
-    if missing:
-        yield Finding(Severity.PROBLEM, text_of_missing(missing))
+    if lack:
+        yield Finding(Severity.PROBLEM, lack)
         return
     yield Finding(Severity.OK, "all migrations are applied")
     for module, why in registry.failed.items():
@@ -91,9 +93,17 @@ def in_one_line(error: Error) -> str:
     return " ".join(str(error).split())
 
 
-def text_of_missing(migrations: Sequence[str]) -> str:
-    """Return a sentence about migrations that were not applied."""
-    return f"migrations are missing: {', '.join(migrations)}. Run: manage.py migrate --database {alias()}"
+def text_of_lack() -> str:
+    """Return a sentence about migrations or tables that the database lacks; "" if it has them all."""
+    if missing := missing_migrations():
+        return f"migrations are missing: {', '.join(missing)}. Run: manage.py migrate --database {alias()}"
+    if has_tables():
+        return ""
+    return (
+        "migrations are recorded as applied, and their tables are missing: a router did not allow them. "
+        f"Correct its allow_migrate(), and apply them anew. Run: manage.py migrate {LABEL} zero --fake "
+        f"--database {alias()} && manage.py migrate --database {alias()}"
+    )
 
 
 class WrongIsolation(NamedTuple):
@@ -121,10 +131,9 @@ def require_usable_database() -> None:
 
     Raises the driver's error if the database does not answer.
     """
-    if missing := missing_migrations():
+    if lack := text_of_lack():
         raise documented(
-            ImproperlyConfigured(f"The database {alias()!r} is not ready: {text_of_missing(missing)}"),
-            "database-not-ready",
+            ImproperlyConfigured(f"The database {alias()!r} is not ready: {lack}"), "database-not-ready"
         )
     if (wrong := wrong_isolation(connection())) is not None:
         raise documented(
@@ -138,13 +147,13 @@ def text_of_trouble() -> str | None:
         return None
     connection().close()
     try:
-        missing = missing_migrations()
+        lack = text_of_lack()
     except (OperationalError, InterfaceError) as away:
         return (
             f"The database {alias()!r} does not answer: {in_one_line(away)}. "
             f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
         )
-    return f"The database {alias()!r} is not ready: {text_of_missing(missing)}" if missing else None
+    return f"The database {alias()!r} is not ready: {lack}" if lack else None
 
 
 def project_version() -> str:

@@ -38,6 +38,9 @@ LOCK_TIMEOUT = 0.25
 #: Seconds to open a session, unless the project says otherwise.
 CONNECT_TIMEOUT = 10
 
+#: The label of this app.
+LABEL = Work._meta.app_label
+
 #: Where a connection of the engine's own keeps its bounds.
 ATTRIBUTE = "_ayework_bounds"
 
@@ -188,9 +191,13 @@ def name_of_server() -> str:
 def missing_migrations() -> list[str]:
     """Return the migrations of this app that were not applied."""
     executor = MigrationExecutor(connection())
-    label = Work._meta.app_label
-    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == label]
-    return [step.name for step, _ in executor.migration_plan(targets) if step.app_label == label]
+    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == LABEL]
+    return [step.name for step, _ in executor.migration_plan(targets) if step.app_label == LABEL]
+
+
+def has_tables() -> bool:
+    """Tell whether works have a table. A migration that a router refuses is recorded, and makes none."""
+    return Work._meta.db_table in connection().introspection.table_names()
 
 
 def most_connections() -> int | None:

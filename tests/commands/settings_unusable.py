@@ -20,3 +20,12 @@ match os.environ["TEST_DATABASE"]:
         database["NAME"] = "/nowhere/queue.sqlite3"
     case "away":
         database |= {"HOST": "127.0.0.1", "PORT": 1}
+    case "without tables":
+        DATABASE_ROUTERS = ["tests.commands.settings_unusable.NoTables"]
+
+
+class NoTables:
+    """Allows no table of this app."""
+
+    def allow_migrate(self, db: str, app_label: str, **hints: object) -> bool | None:
+        return False if app_label == "django_ayework" else None

@@ -17,7 +17,7 @@ from django.db import OperationalError, connection
 
 from django_ayework import enqueue
 from django_ayework.documentation import entry_url, with_entry
-from django_ayework.flow import diagnosis
+from django_ayework.flow import diagnosis, startup_checks
 from django_ayework.management.commands.ayework_doctor import lines_of
 from django_ayework.models import Work
 from django_ayework.rules.diagnosis import judged
@@ -369,7 +369,7 @@ def test_a_database_that_is_away_or_not_migrated_is_the_only_finding(monkeypatch
     report = doctor()
     assert (list(report), report.status) == (["database"], 1)
     monkeypatch.undo()
-    monkeypatch.setattr(diagnosis, "missing_migrations", lambda: ["0011_next"])
+    monkeypatch.setattr(startup_checks, "missing_migrations", lambda: ["0011_next"])
     assert "manage.py migrate --database default" in doctor().of("database")[1]
 
 

@@ -112,6 +112,17 @@ def test_missing_migrations_are_reported_in_a_sentence(empty: dict[str, str]) ->
         assert "Run: manage.py migrate --database default" in said
 
 
+@pytest.mark.vendors("sqlite")
+def test_tables_that_a_router_does_not_allow_are_reported_in_a_sentence(empty: dict[str, str]) -> None:
+    env = empty | {"TEST_DATABASE": "without tables"}
+    status, printed = python(env, "-m", "django", "migrate", "--verbosity", "0")
+    assert status == 0, printed
+    for said in (*refused(env, *COMMANDS, *WORKERS), refused_by_a_supervisor(env)):
+        assert (
+            "Correct its allow_migrate(), and apply them anew. Run: manage.py migrate django_ayework" in said
+        )
+
+
 @pytest.mark.vendors("postgresql", "mysql")
 def test_a_worker_refuses_transactions_that_see_snapshots(unusable: Any) -> None:
     level = "serializable" if connection.vendor == "postgresql" else "repeatable read"
