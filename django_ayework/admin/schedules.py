@@ -21,7 +21,7 @@ from django_ayework.define.types import registry
 from django_ayework.errors import AyeworkError, CronError
 from django_ayework.flow.payloads import encoded_input
 from django_ayework.flow.scheduler import run_now
-from django_ayework.flow.schedules import State, save_by_hand, set_paused, state_of, upcoming
+from django_ayework.flow.schedules import State, delete_by_hand, save_by_hand, set_paused, state_of, upcoming
 from django_ayework.models import Firing, Schedule
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.schedules import parse_cron, zone_of
@@ -336,7 +336,7 @@ class ScheduleAdmin(LoggedButtonsAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
         """Delete a schedule and its history where the queue is."""
-        rows(Schedule).filter(pk=obj.pk).delete()
+        delete_by_hand(obj.pk)
 
     def offers(self, button: LoggedButton, obj: Schedule) -> bool:
         """Tell whether a schedule can be paused, or resumed; one can always be run."""

@@ -22,6 +22,7 @@ from django_ayework.store.schedules import (
     all_declared,
     all_schedules,
     change_schedule,
+    delete_schedule,
     disabled_names,
     insert_missing,
     insert_schedule,
@@ -271,6 +272,13 @@ def save_by_hand(id: int | None, columns: Mapping[str, Any]) -> Schedule:
         return row
     assign(row, changes)
     return insert_schedule(row)
+
+
+@own_transaction
+def delete_by_hand(id: int) -> None:
+    """Delete a schedule with its history, that of a firing in progress too: the lock waits for it."""
+    if lock_schedule(id) is not None:
+        delete_schedule(id)
 
 
 # Showing schedules

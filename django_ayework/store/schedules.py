@@ -87,6 +87,11 @@ def change_schedule(id: int, changes: Mapping[str, Any]) -> None:
     rows(Schedule).filter(id=id).update(**changes)
 
 
+def delete_schedule(id: int) -> None:
+    """Delete a schedule whose row the caller has locked, and its firings."""
+    rows(Schedule).filter(id=id).delete()
+
+
 def move_schedule(row: Schedule, changes: Mapping[str, Any]) -> bool:
     """Move a schedule on if it is still where the row says; return False if it is not."""
     unmoved = rows(Schedule).filter(id=row.pk, next_at=row.next_at, last_at=row.last_at)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
 from django.test import Client
 
 from django_ayework import schedule
 from django_ayework.admin import schedules as admin_of_schedules
 from django_ayework.define.schedules import schedules
+from django_ayework.flow import scheduler
 from django_ayework.models import Firing, Schedule, Work
+from django_ayework.store.connections import read_and_close
 from django_ayework.testing import drain, now, tick, time_travel
 from tests.admin.conftest import Page
 from tests.admin.kit import address, assert_shows
 from tests.app.works import add
+from tests.processes import eventually
 from tests.schedules.works import note, offered
 
 pytestmark = pytest.mark.django_db
@@ -186,6 +192,40 @@ def test_a_change_of_the_input_keeps_the_occurrence_that_is_due_and_tries_it_at_
     time_travel(60)
     operator.post(page, FORM | {"every": "90"})
     assert (tick(), row("weekly").next_at > now()) == (0, True), "it begins anew"
+
+
+@pytest.mark.vendors("postgresql")
+@pytest.mark.django_db(transaction=True)
+def test_a_schedule_is_deleted_after_a_firing_in_progress(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_schedule(operator)
+    has_begun = threading.Event()
+    enqueue_one = scheduler.enqueue_one
+
+    def enqueue_late(*args: Any) -> Any:
+        has_begun.set()
+        eventually(somebody_waits)
+        return enqueue_one(*args)
+
+    monkeypatch.setattr(scheduler, "enqueue_one", enqueue_late)
+    pk = row("weekly").pk
+    with ThreadPoolExecutor(1) as pool:
+        firing = pool.submit(read_and_close, lambda: scheduler.run_now(pk))
+        assert has_begun.wait(10)
+        response = operator.post(address("schedule_delete", str(pk)), {"post": "yes"})
+        firing.result()
+    assert response.status_code == 302
+    assert (Schedule.objects.count(), Firing.objects.count(), Work.objects.count()) == (0, 0, 1)
+
+
+def somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT COUNT(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE NOT granted AND datname = current_database()"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.parametrize(
