@@ -158,7 +158,7 @@ def broken_decisions(work: Work, waiter: Waiter, counted) -> Iterator[str]:
         yield f"{work} is blocked although its edges say {decision}"
     if work.reason == "unsatisfiable" and (decision is not Decision.NEVER or waits_on):
         yield f"{work} is dead as unsatisfiable although its edges say {decision}, unmet {waiter.on_unmet}"
-    if work.status in LIVE - {Status.BLOCKED} and decision is not Decision.FIRE:
+    if work.status in LIVE - {Status.BLOCKED} and decision is not Decision.MET:
         yield f"{work} is {work.status} although its edges say {decision}"
 
 

@@ -86,7 +86,7 @@ def enqueue_requests(
 
 
 def insert(new_works: Sequence[NewWork], together: bool, own_id: str | None) -> list[Handle[Any, Any]]:
-    """Insert new works, those that wait for nothing and are found by their ids alone without any locks."""
+    """Insert new works; one that waits for nothing and has no key or unit takes no locks."""
     if not new_works:
         return []
     if len(new_works) == 1 and new_works[0].is_plain:

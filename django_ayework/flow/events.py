@@ -23,7 +23,7 @@ from django_ayework.flow.notify import (
     sender,
     settled_groups,
 )
-from django_ayework.flow.sending import id_sender, is_delivered
+from django_ayework.flow.sending import id_sender, is_pushed
 from django_ayework.flow.states import WaitingState, looked_up, state_of
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.rules.states import Outcome, Status
@@ -202,8 +202,8 @@ class Effects:
         self._is_carried_out = False
         #: Where works became due, how many, and when the first of the others will be.
         self.places: set[Place] = set()
-        #: The ids of works that are delivered instead, by queue.
-        self.delivered: dict[str, list[str]] = {}
+        #: The ids of works that are pushed through a Queue instead, by queue.
+        self.pushed: dict[str, list[str]] = {}
         self.due_works = 0
         self.start: datetime | None = None
         #: Works, groups and chains that have ended.
@@ -222,8 +222,8 @@ class Effects:
 
     def awaits_worker(self, row: WorkRow) -> None:
         """Record a work that workers may claim now, or later."""
-        if row.status == Status.PENDING and get_settings().queues and is_delivered(row.queue, row.type):
-            self.delivered.setdefault(row.queue, []).append(row.id)
+        if row.status == Status.PENDING and get_settings().queues and is_pushed(row.queue, row.type):
+            self.pushed.setdefault(row.queue, []).append(row.id)
         elif row.status == Status.PENDING:
             self.places.add((row.queue, row.type))
             self.due_works += 1
@@ -258,7 +258,7 @@ class Effects:
 
     def release_on_commit(self) -> None:
         """Carry everything out after the commit; a rollback (of a savepoint too) drops it."""
-        notifies = self.places or self.start or self.ended or self.delivered
+        notifies = self.places or self.start or self.ended or self.pushed
         events = self.batches or self.group_events
         if notifies or events or self.after or self.revoked:
             on_commit(self.carry_out)
@@ -294,5 +294,5 @@ class Effects:
             ended_works.publish(self.ended)
         if not in_transaction():
             sender.publish(Notification(due, self.ended, self.revoked))
-            if self.delivered:
-                id_sender.push(self.delivered)
+            if self.pushed:
+                id_sender.push(self.pushed)

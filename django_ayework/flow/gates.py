@@ -143,8 +143,8 @@ def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
     A waiter that can never be met dies, and the works that it would have released count as cancelled. One
     that died so, and may be met again, goes back to waiting.
     """
-    if row.status == Status.BLOCKED and decision is Decision.FIRE:
-        return fire(row, now) if row.type == GATE_TYPE else unblock(row, now)
+    if row.status == Status.BLOCKED and decision is Decision.MET:
+        return open_gate(row, now) if row.type == GATE_TYPE else unblock(row, now)
     if row.status == Status.BLOCKED and decision is Decision.NEVER:
         return dying(row, now, Reason.UNSATISFIABLE, unmet_text(row.id))
     if row.reason == Reason.UNSATISFIABLE and decision is not Decision.NEVER:
@@ -152,7 +152,7 @@ def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
     return None
 
 
-def fire(row: WorkRow, now: datetime) -> Move:
+def open_gate(row: WorkRow, now: datetime) -> Move:
     """Open a gate: it succeeds, and its works are queued into its group, with its headers.
 
     A gate whose works cannot be read dies: the error must not fail the settlement of the work that it

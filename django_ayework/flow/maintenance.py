@@ -109,8 +109,8 @@ def reclaim_batch(
 ) -> list[WorkRow]:
     """Lock lapsed works that no transaction is settling, and settle them for their lost workers."""
     now = clock.now()
-    forsaken = now - timedelta(seconds=get_settings().unknown_type_grace)
-    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), forsaken, scope)))
+    any_type_before = now - timedelta(seconds=get_settings().unknown_type_grace)
+    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), any_type_before, scope)))
     settle_here([Settlement(row, decide_lost(retry_input_of(row, now))) for row in lapsed])
     return lapsed
 

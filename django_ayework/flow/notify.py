@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias
 from django_ayework.compat import after_fork_in_child
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.hooks import report
-from django_ayework.flow.sending import Sender, push_staged
+from django_ayework.flow.sending import Sender, push_pending
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others
@@ -231,7 +231,7 @@ def publish_released(works: Iterable[WorkRow]) -> None:
     Their ids are pushed again, as the claim has dropped those that were delivered.
     """
     released = [(row.id, row.queue, row.type) for row in works]
-    push_staged(released)
+    push_pending(released)
     places = frozenset((queue, type) for _, queue, type in released)
     sender.publish(Notification(Due(places, works=len(released))))
 

@@ -229,7 +229,7 @@ def unknown_text(type: str) -> str:
     )
 
 
-def is_parked(row: WorkRow) -> bool:
+def is_to_be_parked(row: WorkRow) -> bool:
     """Tell whether a work of a type unknown here should be offered to other workers before it dies."""
     if registry.find(row.type) is not None:
         return False

@@ -39,7 +39,7 @@ from django_ayework.store.schedules import all_schedules
 from django_ayework.store.selection import StoredWork, stored_works
 
 #: Running works are among them: a deployment stops their workers, and the new code runs them again.
-WAITING = (Status.SCHEDULED, Status.PENDING, Status.BLOCKED, Status.RUNNING)
+NOT_ENDED = (Status.SCHEDULED, Status.PENDING, Status.BLOCKED, Status.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def check_fit(
     for row in schedules_there:
         count(counts, schedule_misfits(row), row.name)
     works, is_complete = 0, True
-    for some in stored_works((*WAITING, Status.DEAD) if dead else WAITING, now):
+    for some in stored_works((*NOT_ENDED, Status.DEAD) if dead else NOT_ENDED, now):
         passed = time.monotonic() - started
         if is_over(works, most, passed, seconds):
             is_complete = False

@@ -65,7 +65,7 @@ def retry(id: str, input: Any = None, again: bool = False, by: str = "") -> Hand
         return run_again(unit_of_work, row, input)
     if input is not None:
         replace_input(row, new_input(row, input), unit_of_work.now, by)
-    if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.FIRE):
+    if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.MET):
         wait_again(unit_of_work, row, waiter)
     else:
         start_over(unit_of_work, row)

@@ -29,7 +29,7 @@ from django_ayework.heartbeat import project_code
 from django_ayework.models import Schedule
 from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_text
-from django_ayework.rules.schedules import BOUND, PUNCTUAL, TRIES, Plan, backoff, plan, zone_of
+from django_ayework.rules.schedules import BOUND, PUNCTUAL, TRIES, Plan, pause_after_failures, plan, zone_of
 from django_ayework.store.database import atomic, clock, own_transaction
 from django_ayework.store.rows import find_row
 from django_ayework.store.schedules import (
@@ -242,7 +242,7 @@ def note_failure(id: int, error: BaseException) -> str:
     failures = row.failures + 1
     row.error = error_text(error)
     if failures < TRIES or not gives_up(row, now):
-        due_at = later(now, backoff(failures))
+        due_at = later(now, pause_after_failures(failures))
         change_schedule(row.pk, {"failures": failures, "error": row.error, "due_at": due_at})
     return str(row.name)
 

@@ -200,7 +200,7 @@ def is_limited(control: TypeControl) -> bool:
     return bool(control.max_running or control.max_claimed) or control.is_ranked
 
 
-def is_delivered(queue: str, type: str) -> bool:
+def is_pushed(queue: str, type: str) -> bool:
     """Tell whether the ids of these works are pushed."""
     return queue in get_settings().queues and may_be_delivered(type)
 
@@ -244,11 +244,11 @@ class IdSender(Sender[Ids]):
 id_sender = IdSender()
 
 
-def push_staged(staged: Iterable[tuple[str, str, str]]) -> None:
+def push_pending(works: Iterable[tuple[str, str, str]]) -> None:
     """Push the ids of works that have become due, each given with its queue and its type."""
     ids: dict[str, list[str]] = {}
-    for id, queue, type in staged:
-        if is_delivered(queue, type):
+    for id, queue, type in works:
+        if is_pushed(queue, type):
             ids.setdefault(queue, []).append(id)
     if ids:
         id_sender.push(ids)

@@ -18,7 +18,7 @@ from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE, WorkRequest
 from django_ayework.errors import AlreadyCompleted, BlockerReference, WorkNotFound
 from django_ayework.flow.context_services import EngineServices, assignment_of
-from django_ayework.flow.gates import fire, flush, make_moves, unreleased_ids
+from django_ayework.flow.gates import flush, make_moves, open_gate, unreleased_ids
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
@@ -275,7 +275,7 @@ def end_with_success(row: WorkRow, plan: Plan) -> None:
     unit_of_work = UnitOfWork(clock.now())
     record_revoked(unit_of_work, row, "the work was completed without its worker")
     if row.type == GATE_TYPE:
-        make_moves(unit_of_work, [fire(row, unit_of_work.now)])
+        make_moves(unit_of_work, [open_gate(row, unit_of_work.now)])
     else:
         success = success_from(plan, row)
         unaided = row._replace(worker=None)

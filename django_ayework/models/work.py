@@ -125,7 +125,7 @@ OUTCOME_CHOICES = [(str(outcome), label) for outcome, label in OUTCOME_LABELS.it
 
 
 class Work(models.Model):
-    """A unit of background work. ``status`` is written by ``store.transitions`` alone."""
+    """A unit of background work. Only ``store.transitions`` and ``store.claims`` write ``status``."""
 
     id = IdentifierField(max_length=64, primary_key=True)
     type = IdentifierField(max_length=128)

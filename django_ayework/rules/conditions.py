@@ -1,4 +1,4 @@
-"""When a gate opens, and the value of a group, folded from the contributions of its members."""
+"""Conditions of gates and whether they hold, and the value of a group, folded from its contributions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMED_CONDITIONS = ("all-success", "all-done")
 class Decision(Enum):
     """The decision about a waiter."""
 
-    FIRE = "fire"  # the condition holds
+    MET = "met"  # the condition holds
     WAIT = "wait"  # it may hold later
     NEVER = "never"  # it can no longer hold
 
@@ -69,7 +69,7 @@ def condition_met(condition: Condition, statuses: Iterable[Status | str | None])
     >>> condition_met(Count(1), [])
     False
     """
-    return decide(condition, tally(statuses)) is Decision.FIRE
+    return decide(condition, tally(statuses)) is Decision.MET
 
 
 def tally(statuses: Iterable[Status | str | None]) -> Tally:
@@ -95,7 +95,7 @@ def decide(condition: Condition, tally: Tally) -> Decision:
     needed, counts_success = requirement(condition, tally.total)
     reached = tally.succeeded if counts_success else tally.done
     if reached >= needed:
-        return Decision.FIRE
+        return Decision.MET
     reachable = tally.total - tally.missed if counts_success else tally.total
     return Decision.WAIT if reachable >= needed else Decision.NEVER
 

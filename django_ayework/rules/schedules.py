@@ -391,10 +391,10 @@ def counted(timing: Timing | None, first: datetime, before: datetime) -> int:
     return 1 + sum(1 for found in islice(later, BOUND - 1) if found < before)
 
 
-def backoff(failures: int) -> float:
+def pause_after_failures(failures: int) -> float:
     """Return the seconds until the next try, after so many failures in a row.
 
-    >>> [backoff(failures) for failures in (1, 2, 3, 20)]
+    >>> [pause_after_failures(failures) for failures in (1, 2, 3, 20)]
     [5.0, 10.0, 20.0, 300.0]
     """
     return float(min(5 * 2 ** min(failures - 1, 10), 300))

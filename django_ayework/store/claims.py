@@ -1,7 +1,7 @@
 """Claiming: the next due works of a queue become running, leased to one worker.
 
 There are three ways. PostgreSQL picks, locks and writes in one statement. SQLite needs no locks: one UPDATE
-for each lane returns the works. Any other database locks the works of a lane, and then writes their lease.
+for each lane returns the works. MariaDB and MySQL lock the works of a lane, and then write their lease.
 """
 
 from __future__ import annotations

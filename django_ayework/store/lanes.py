@@ -1,4 +1,4 @@
-"""The order of claims: lanes of one queue, type and priority; the turns of fairness labels inside a lane."""
+"""The order of claims: lanes, each of one queue and type; the turns of fairness labels inside a lane."""
 
 from __future__ import annotations
 

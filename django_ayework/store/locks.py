@@ -63,17 +63,17 @@ def lock_lapsed(
     limit: int,
     sparing: Collection[str],
     types: Collection[str],
-    forsaken: datetime,
+    any_type_before: datetime,
     scope: Scope = EVERYTHING,
 ) -> list[WorkRow]:
     """Lock running works of this scope and these types whose lease has lapsed, the longest first.
 
-    Those that others have locked, or that are spared, are left out; so that they keep nobody from those
-    behind them, they do not count for ``limit``. A lease that lapsed before ``forsaken`` may be of any type
-    of the scope.
+    Works that other transactions have locked, and those in ``sparing``, are skipped. They do not count for
+    ``limit``, so they do not hold up the works behind them. A work whose lease lapsed before
+    ``any_type_before`` is taken even if its type is not in ``types``.
     """
     lapsed = rows(Work).filter(status=Status.RUNNING, leased_until__lt=now).order_by("leased_until")
-    lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=forsaken), within(scope))
+    lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=any_type_before), within(scope))
     if sparing:
         lapsed = lapsed.exclude(id__in=sparing)
     return rows_of(lapsed.select_for_update(skip_locked=True)[:limit])

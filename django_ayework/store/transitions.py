@@ -247,14 +247,14 @@ def relocate(works: Sequence[tuple[WorkRow, WorkRow]], now: datetime) -> None:
     )
 
 
-# Staging: scheduled works whose moment has come become pending, so that claiming never walks over others.
+# Scheduled works whose moment has come become pending, so that claiming never walks over others.
 
 
 #: The columns that tell whether a work takes turns, and where.
 COLUMNS = ("id", *Place._fields, "sort_key", "unit")
 
 
-def stage(now: datetime, limit: int) -> list[tuple[str, str, str]]:
+def make_pending(now: datetime, limit: int) -> list[tuple[str, str, str]]:
     """Make up to ``limit`` due works pending, the longest due first; return their ids, queues and types."""
     with atomic():
         due = rows(Work).filter(status=Status.SCHEDULED, run_at__lte=now).order_by("run_at")

@@ -34,7 +34,7 @@ from django_ayework.flow.hooks import report_all_unhandled
 from django_ayework.flow.maintenance import expire_gates
 from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.notify import settled_groups
-from django_ayework.flow.outcomes import as_failure, is_parked
+from django_ayework.flow.outcomes import as_failure, is_to_be_parked
 from django_ayework.flow.scheduler import fire_due
 from django_ayework.flow.schedules import sync
 from django_ayework.flow.settle import Settlement, Success, settle
@@ -60,7 +60,7 @@ logger = logging.getLogger("django_ayework")
 
 WORKER = "drain"
 #: Scheduled works that become pending in one statement.
-STAGE_BATCH = 500
+DUE_BATCH = 500
 
 
 @dataclass(slots=True)
@@ -172,13 +172,13 @@ def count(report: DrainReport, settlement: Settlement | None) -> None:
 def next_due(most: int | None) -> list[Delivery]:
     """Claim the next due work of any queue, or the next batch of ``most`` works; none when nothing is due."""
     while True:
-        stage_due()
+        do_duties()
         groups = claim_groups_of(lanes_with_work(), current_controls())
         if not groups:
             return []
         due = claim_due(groups[0].queue, groups[0].types, 1)
         for row in due:
-            if not is_parked(row):
+            if not is_to_be_parked(row):
                 size = size_of(row.type) if most is None else min(most, size_of(row.type))
                 return deliveries_of(due + claim_due(row.queue, [row.type], size - 1))
             now = clock.now()
@@ -193,9 +193,9 @@ def claim_due(queue: str, types: Sequence[str], number: int) -> list[WorkRow]:
     return claims.claim(queue, dict.fromkeys(types, number), number, WORKER, now, lease)
 
 
-def stage_due() -> None:
+def do_duties() -> None:
     """Do the duties that workers do between works."""
-    while transitions.stage(clock.now(), STAGE_BATCH):
+    while transitions.make_pending(clock.now(), DUE_BATCH):
         continue
     expire_gates()
     recheck_leftovers()

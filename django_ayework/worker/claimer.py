@@ -22,7 +22,7 @@ from django_ayework.define.types import registry
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import receives_remote
-from django_ayework.flow.sending import push_staged
+from django_ayework.flow.sending import push_pending
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.store import attempts, transitions
@@ -31,14 +31,14 @@ from django_ayework.store.lanes import Lane, Poll, lanes_of, pages_of_lanes, pol
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.arrivals import Arrivals
 from django_ayework.worker.dispatch import (
-    NO_ROOM,
+    NO_BATCH_ROOM,
     Capacity,
     Claim,
     ClaimGroup,
-    Room,
+    DoerRoom,
     claim_groups_of,
     claim_of,
-    no_room,
+    no_doer_room,
     slots_for,
 )
 from django_ayework.worker.health import WorkerRegistration
@@ -52,8 +52,8 @@ logger = logging.getLogger("django_ayework")
 #: Seconds of work to hold ready. Long works are never held back from idle workers for longer than this.
 READY_FOR = 0.1
 MOST_READY = 500
-#: How much of a new measurement counts: one that is higher much, so that the first thousand of a flood are
-#: not claimed by the dozen, one that is lower little, as that may be a moment's rest.
+#: The weight of a new measurement in the average. A higher rate counts a lot, so that the worker soon claims
+#: many works at once when a flood begins. A lower rate counts little, as it may be a short pause.
 RISING, FALLING = 0.5, 0.1
 MEASURE_EVERY = 0.01
 
@@ -126,8 +126,8 @@ class Commands:
             logger.info("Worker %s was told: %s.", worker_id, command)
 
 
-STAGE_BATCH = 500
-#: Polls' intervals between two polls of a worker that has nothing to do, and receives messages of others.
+DUE_BATCH = 500
+#: An idle worker that receives notifications of others polls once in so many ``POLL_INTERVAL``.
 LONG_REST = 3
 #: Seconds between two polls for something that no message could name, while there are works to claim.
 POLL_AGAIN_AFTER = 0.05
@@ -144,7 +144,7 @@ class Claimer:
     scope: Scope
     #: Set when messages say that works are due.
     wake: threading.Event = field(default_factory=threading.Event)
-    room_of_doer: Room = no_room
+    room_of_doer: DoerRoom = no_doer_room
     maintenance: MaintenanceThread | None = None
     scheduler: Scheduler | None = None
     commands: Commands | None = None
@@ -178,7 +178,7 @@ class Claimer:
         self.wake_ups = WakeUps(self.worker_id, self.scope, self.wake)
 
     def claim(
-        self, wanted: int, room: Mapping[str, int] = NO_ROOM, most: int = sys.maxsize
+        self, wanted: int, room: Mapping[str, int] = NO_BATCH_ROOM, most: int = sys.maxsize
     ) -> list[Delivery]:
         """Lease works for ``wanted`` slots, and as many as doers have room for.
 
@@ -199,7 +199,7 @@ class Claimer:
             if not claimed:
                 raise
             report(error, "queue", "not all works could be claimed")
-        return delivered(claimed, self.worker_id)
+        return as_deliveries(claimed, self.worker_id)
 
     def _claim_from_table(
         self, claimed: list[WorkRow], wanted: int, room: Mapping[str, int], most: int
@@ -316,13 +316,13 @@ class Claimer:
         return self._room_made or time.monotonic() - self._polled_at >= get_settings().poll_interval
 
     def poll(self) -> None:
-        """Poll; stage works that have become due, and hand chores to other threads."""
+        """Poll; make due works pending, and hand chores to other threads."""
         now = clock.now()
         self._polled_at = time.monotonic()
         self._room_made = self._anything_due = self._is_contended = False
         view = self._look(now)
         if view.next_start is not None and view.next_start <= now:
-            push_staged(transitions.stage(now, STAGE_BATCH))
+            push_pending(transitions.make_pending(now, DUE_BATCH))
             view = poll(now, self.scope, self.worker_id)
         controls_changed = view.controls != self._controls_version
         if controls_changed:
@@ -411,7 +411,7 @@ class Claimer:
         return pause
 
 
-def delivered(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
+def as_deliveries(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
     """Return claimed rows that are accepted here as deliveries; when that fails, they go back."""
     try:
         return accepted(deliveries_of(claimed), worker_id)

@@ -31,11 +31,12 @@ from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended
-from django_ayework.worker.claimer import delivered
+from django_ayework.worker.claimer import as_deliveries
 from django_ayework.worker.executor import Load
 from django_ayework.worker.health import CHECK_EVERY
-from django_ayework.worker.in_flight import Delivery, ends_in_time
+from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.shutdown import ends_in_time
 from django_ayework.worker.worker import Engine
 
 logger = logging.getLogger("django_ayework")
@@ -50,7 +51,7 @@ def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
     permitted = [row for row in works if controls.permits(row.queue, row.type)]
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
     claim = partial(claim_within, permitted, limited, controls, worker, now)
-    return delivered(in_own_transaction(claim) if limited else claim(), worker)
+    return as_deliveries(in_own_transaction(claim) if limited else claim(), worker)
 
 
 def claim_within(

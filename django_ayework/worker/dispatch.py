@@ -28,7 +28,7 @@ from django_ayework.worker.in_flight import Batch, Delivery, InFlight, abort_los
 #: Works of a type in one claim, unless a single batch is larger.
 MOST_AT_ONCE = 1000
 #: By type, how many more works the batch takes that gathers at the moment; it has its slot. Here: none.
-NO_ROOM: Mapping[str, int] = {}
+NO_BATCH_ROOM: Mapping[str, int] = {}
 
 
 def size_of(type: str) -> int:
@@ -85,8 +85,9 @@ def doer_of(work_type: AnyWorkType | None) -> Doer | None:
 def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGroup]:
     """Return the claim groups of lanes that are not paused.
 
-    A queue is one, and so is each of its types that is ordered by units or runs in batches. Where types have
-    weights or priorities of their own, those decide among all types of the queue, those of each doer apart.
+    Types of one queue that have the same doer, or none, form one group. If one of them has a weight or
+    priority of its own, the group is ranked. Otherwise each type that is ordered by units or runs in batches
+    gets a group of its own.
 
     >>> claim_groups_of([Lane("mail", "shop.send"), Lane("mail", "shop.warn")], Controls())
     [ClaimGroup(queue='mail', types=('shop.send', 'shop.warn'), ranked=False)]
@@ -109,10 +110,10 @@ def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGrou
 
 
 #: Returns how many more works a doer may be given.
-Room = Callable[[Doer], int]
+DoerRoom = Callable[[Doer], int]
 
 
-def no_room(doer: Doer) -> int:
+def no_doer_room(doer: Doer) -> int:
     """Give no work to any doer."""
     return 0
 
@@ -122,7 +123,7 @@ class Capacity:
     """Free slots, and the room of each doer, divided evenly among the claim groups that want them."""
 
     slots: int
-    room: Room = no_room
+    room: DoerRoom = no_doer_room
     _all: dict[int, int] = field(default_factory=dict)
     _left: dict[int, int] = field(default_factory=dict)
 
@@ -223,7 +224,7 @@ def caps_by_weight(
 ) -> dict[str, int]:
     """Divide the slots among the types; return how many works of each these take, within the caps."""
     wanted = {type: slots_of(type, cap, claim.room) for type, cap in caps.items()}
-    taken = {type: slots_of(type, works, NO_ROOM) for type, works in running.items()}
+    taken = {type: slots_of(type, works, NO_BATCH_ROOM) for type, works in running.items()}
     slots = allocated(wanted, claim.slots, controls, taken, chance)
     works = {type: works_in(type, slots.get(type, 0), claim.room) for type in caps}
     return {type: min(caps[type], number) for type, number in works.items() if number > 0}

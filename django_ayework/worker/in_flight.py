@@ -1,4 +1,4 @@
-"""Works that this process has claimed and not yet settled: their states, leases, losses, and their return."""
+"""Works that this process has claimed and not yet settled: their states, leases and losses."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ from django_ayework.documentation import logged
 from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.hooks import report
-from django_ayework.flow.notify import publish_released
 from django_ayework.flow.payloads import StoredOptions, decode_options
 from django_ayework.rules.durations import later
-from django_ayework.rules.formatting import counted
 from django_ayework.rules.states import Status
-from django_ayework.store import locks, transitions
+from django_ayework.store import locks
 from django_ayework.store.database import clock, is_contention
 from django_ayework.store.locks import Holder, holders_of
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker import bounds
 from django_ayework.worker.interruption import Interruption
-from django_ayework.worker.threads import LoopThread, Recovery, twice
+from django_ayework.worker.threads import LoopThread, Recovery
 
 logger = logging.getLogger("django_ayework")
 
@@ -384,65 +381,3 @@ class LeaseThread(LoopThread):
 def deliveries_by_id(deliveries: list[Delivery]) -> dict[str, int]:
     """Return the delivery number of each work, which fences writes to its row."""
     return {delivery.row.id: delivery.row.delivery for delivery in deliveries}
-
-
-#: Seconds between two checks whether running attempts have ended.
-CHECK_EVERY = 0.02
-#: How often a handler is interrupted that cannot be at the moment, before it is left to itself.
-INTERRUPTIONS = 10
-
-
-def wind_down(worker_id: str, in_flight: InFlight, until: float) -> int:
-    """Release works that have not started, and at the moment ``until`` those that still run.
-
-    No attempt is spent by it. The outcome of a handler that ends after all is refused, as its work no longer
-    belongs to this worker. Return how many works could not be given back: those are left to their leases.
-    """
-    waiting = [delivery for delivery in in_flight.all() if delivery.withdraw()]
-    kept = [] if give_back(worker_id, waiting) else waiting
-    in_flight.give_back(waiting)
-    while in_flight.running() and time.monotonic() < until:
-        time.sleep(CHECK_EVERY)
-    left = in_flight.running()
-    abort_for_shutdown(left)
-    given_back = give_back(worker_id, [*kept, *left])
-    in_flight.settle(left)
-    return 0 if given_back else len(kept) + len(left)
-
-
-def abort_for_shutdown(deliveries: list[Delivery]) -> None:
-    """Abort attempts as the worker stops, and interrupt those that may be; there is no time to insist."""
-    for delivery in deliveries:
-        delivery.abort(AbortReason.SHUTDOWN)
-    for _ in range(INTERRUPTIONS):
-        interrupted = [delivery.interrupt() for delivery in deliveries if not delivery.ended]
-        if not any(interrupted):
-            break
-        time.sleep(CHECK_EVERY)
-
-
-def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
-    """Release works; return False when the database does not answer."""
-    if not deliveries:
-        return True
-    try:
-        released = twice(lambda: transitions.release(deliveries_by_id(deliveries), worker_id))
-    except Exception as error:
-        report(error, "queue", f"{len(deliveries)} works could not be given back")
-        return False
-    publish_released(delivery.row for delivery in deliveries)
-    logger.info("Worker %s released %s.", worker_id, counted(released, "work"))
-    return True
-
-
-def ends_in_time(thread: threading.Thread, worker_id: str) -> bool:
-    """Wait for the end of a worker that was asked to stop; return False when a silent database keeps it."""
-    patience = get_settings().shutdown_grace + bounds.FAREWELL
-    thread.join(patience)
-    if thread.is_alive():
-        logger.error(
-            "Worker %s has not stopped within %.0f s, as the database does not answer: "
-            "its works run again once their leases have lapsed. %s",
-            worker_id, patience, logged("left-to-leases"),
-        )  # fmt: skip
-    return not thread.is_alive()

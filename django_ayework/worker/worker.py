@@ -23,7 +23,7 @@ from django_ayework.documentation import documented, logged
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import close_idle, listening_thread, revoked_works
-from django_ayework.flow.outcomes import is_parked
+from django_ayework.flow.outcomes import is_to_be_parked
 from django_ayework.flow.startup_checks import text_of_small_pool
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope, several
@@ -44,10 +44,11 @@ from django_ayework.worker.health import (
     WorkerRegistration,
     active_works,
 )
-from django_ayework.worker.in_flight import Delivery, InFlight, LeaseThread, ends_in_time, wind_down
+from django_ayework.worker.in_flight import Delivery, InFlight, LeaseThread
 from django_ayework.worker.limits import BacklogMonitor, Backpressure, Limits, park
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
+from django_ayework.worker.shutdown import ends_in_time, wind_down
 from django_ayework.worker.threads import EngineThread, Recovery
 
 logger = logging.getLogger("django_ayework")
@@ -391,7 +392,7 @@ class Worker(Engine):
     def _claim(self, wanted: int, room: Mapping[str, int]) -> float:
         """Claim works and hand them out; return how long there is nothing to do, 0 if more can be claimed."""
         claimed = self._claimer.claim(wanted, room, self._limits.attempts_left(self._in_flight.attempts))
-        unknown = [delivery for delivery in claimed if is_parked(delivery.row)]
+        unknown = [delivery for delivery in claimed if is_to_be_parked(delivery.row)]
         if claimed:
             self._dispatcher.hand_out([delivery for delivery in claimed if delivery not in unknown])
         goes_on = bool(self._claimer.claim_groups) and self._claimer.may_claim_more(self._wanted())

@@ -19,7 +19,7 @@ from django_ayework.testing import running_worker, time_travel
 from django_ayework.worker import claimer
 from django_ayework.worker.arrivals import Receiver
 from django_ayework.worker.claimer import deliveries_of
-from django_ayework.worker.in_flight import give_back
+from django_ayework.worker.shutdown import give_back
 from tests.app.works import add
 from tests.delivery.kit import Carrier
 from tests.delivery.works import batch, count, hold, limited

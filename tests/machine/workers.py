@@ -14,7 +14,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.database import clock
 from django_ayework.store.locks import holders_of
-from django_ayework.testing.running import run_here, stage_due
+from django_ayework.testing.running import do_duties, run_here
 from django_ayework.worker.claimer import deliveries_of
 from tests.races.rivals import claim
 
@@ -46,7 +46,7 @@ class Worker:
 
     def outcomes(self, limit: int) -> list[Settlement]:
         """Run what is due; works that settle in their own transaction have done so."""
-        stage_due()
+        do_duties()
         now = clock.now()
         found = []
         for delivery in deliveries_of(claim(limit, NAME, now, later(now, LEASE))):

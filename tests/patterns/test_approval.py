@@ -119,7 +119,7 @@ def test_a_decision_at_the_last_second_and_the_clock_agree_on_one_answer(shop, m
     for order in orders:
         shop.works.ask_for_approval(order.pk)
     time_travel(TWO_DAYS)
-    transitions.stage(now(), len(orders))
+    transitions.make_pending(now(), len(orders))
     due = {delivery.row.id: delivery for delivery in deliveries_of(list(claim_all().values()))}
     counted: dict[int, bool] = {}
 

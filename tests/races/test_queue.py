@@ -162,10 +162,10 @@ def test_staging_and_claiming_at_once_start_each_work_once(time_travel):
     claimed: dict[str, list[str]] = {"w": []}
 
     def stage(number: int) -> None:
-        transitions.stage(clock.now(), 3)
+        transitions.make_pending(clock.now(), 3)
 
     race(ROUNDS, stage, lambda number: stage(number), claiming(claimed, "w", 5))
-    while transitions.stage(clock.now(), 500):
+    while transitions.make_pending(clock.now(), 500):
         continue
     claimed["w"] += claim_all()
     claimed_once(ROUNDS * 3, {"w": claimed["w"]})

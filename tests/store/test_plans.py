@@ -70,7 +70,7 @@ COLUMNS = (
 )
 #: By statement: its index, the status of the works that it finds, and how it is run.
 READERS = {
-    "staging": ("ayework_due", "scheduled", lambda: transitions.stage(clock.now(), 100)),
+    "staging": ("ayework_due", "scheduled", lambda: transitions.make_pending(clock.now(), 100)),
     "expiring": ("ayework_blocked", "blocked", lambda: lock_overdue(clock.now(), 100)),
     "polling": ("ayework_blocked", "blocked", lambda: poll(clock.now())),
     "dead letters": ("ayework_dead", "dead", lambda: backlog.dead_letters(10)),
@@ -255,7 +255,7 @@ class TestPlans:
         assert [type for type, _ in deletion.types_ended("success")] == ["shop.add", "shop.tick"]
 
     def test_the_far_future_is_left_alone(self):
-        assert transitions.stage(clock.now(), 100) == []
+        assert transitions.make_pending(clock.now(), 100) == []
         assert Work.objects.filter(status="pending").count() == 0
         index = "ayework_lane" if connection.vendor == "mysql" else "ayework_due"
         assert_reads_through(index, plans_of(lambda: backlog.depths_at(Status.SCHEDULED, 100)))

@@ -20,8 +20,9 @@ from django_ayework.rules.notifications import ANYTHING, Due
 from django_ayework.store import claims
 from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
-from django_ayework.worker.in_flight import InFlight, give_back
+from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.shutdown import give_back
 from tests.app.works import add, fail, pay
 from tests.processes import eventually
 

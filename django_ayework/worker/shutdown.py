@@ -1,0 +1,81 @@
+"""The end of a worker: works are released before it stops, and running handlers get a last grace."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from django_ayework.conf import get_settings
+from django_ayework.define.context import AbortReason
+from django_ayework.documentation import logged
+from django_ayework.flow.hooks import report
+from django_ayework.flow.notify import publish_released
+from django_ayework.rules.formatting import counted
+from django_ayework.store import transitions
+from django_ayework.worker import bounds
+from django_ayework.worker.in_flight import Delivery, InFlight, deliveries_by_id
+from django_ayework.worker.threads import twice
+
+logger = logging.getLogger("django_ayework")
+
+#: Seconds between two checks whether running attempts have ended.
+CHECK_EVERY = 0.02
+#: How often a handler is interrupted that cannot be at the moment, before it is left to itself.
+INTERRUPTIONS = 10
+
+
+def wind_down(worker_id: str, in_flight: InFlight, until: float) -> int:
+    """Release works that have not started, and at the moment ``until`` those that still run.
+
+    No attempt is spent by it. The outcome of a handler that ends after all is refused, as its work no longer
+    belongs to this worker. Return how many works could not be given back: those are left to their leases.
+    """
+    waiting = [delivery for delivery in in_flight.all() if delivery.withdraw()]
+    kept = [] if give_back(worker_id, waiting) else waiting
+    in_flight.give_back(waiting)
+    while in_flight.running() and time.monotonic() < until:
+        time.sleep(CHECK_EVERY)
+    left = in_flight.running()
+    abort_for_shutdown(left)
+    given_back = give_back(worker_id, [*kept, *left])
+    in_flight.settle(left)
+    return 0 if given_back else len(kept) + len(left)
+
+
+def abort_for_shutdown(deliveries: list[Delivery]) -> None:
+    """Abort attempts as the worker stops, and interrupt those that may be; there is no time to insist."""
+    for delivery in deliveries:
+        delivery.abort(AbortReason.SHUTDOWN)
+    for _ in range(INTERRUPTIONS):
+        interrupted = [delivery.interrupt() for delivery in deliveries if not delivery.ended]
+        if not any(interrupted):
+            break
+        time.sleep(CHECK_EVERY)
+
+
+def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
+    """Release works; return False when the database does not answer."""
+    if not deliveries:
+        return True
+    try:
+        released = twice(lambda: transitions.release(deliveries_by_id(deliveries), worker_id))
+    except Exception as error:
+        report(error, "queue", f"{len(deliveries)} works could not be given back")
+        return False
+    publish_released(delivery.row for delivery in deliveries)
+    logger.info("Worker %s released %s.", worker_id, counted(released, "work"))
+    return True
+
+
+def ends_in_time(thread: threading.Thread, worker_id: str) -> bool:
+    """Wait for the end of a worker that was asked to stop; return False when a silent database keeps it."""
+    patience = get_settings().shutdown_grace + bounds.FAREWELL
+    thread.join(patience)
+    if thread.is_alive():
+        logger.error(
+            "Worker %s has not stopped within %.0f s, as the database does not answer: "
+            "its works run again once their leases have lapsed. %s",
+            worker_id, patience, logged("left-to-leases"),
+        )  # fmt: skip
+    return not thread.is_alive()
