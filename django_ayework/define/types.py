@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
@@ -132,22 +132,6 @@ def named_arguments(signature: Signature, kwargs: Mapping[str, Any]) -> dict[str
     return arguments if len(arguments) == len(kwargs) else None
 
 
-def argument_differences(signature: Signature, names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the required parameters that are not among these names, and the names that are no parameters.
-
-    Both are empty exactly when :func:`bind` takes arguments of these names.
-
-    >>> argument_differences(inspect.signature(lambda a, b=1: None), ["b", "c"])
-    (['a'], ['c'])
-    >>> argument_differences(inspect.signature(lambda a, **more: None), ["a", "c"])
-    ([], [])
-    """
-    missing = [name for name in required_inputs(signature) if name not in names]
-    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
-        return missing, []
-    return missing, [name for name in names if name not in signature.parameters]
-
-
 def call_text(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Return which arguments a call has, without their values, which may be long or secret.
 
@@ -210,6 +194,16 @@ class WorkType(Generic[P, R_co, G_co, C_co]):
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by name, checked. Raises TypeError when they do not fit."""
         return bind(self.signature, self.name, (), given)
+
+    def differences(self, given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        """Return the required inputs that are not given, and what is given that is no input.
+
+        Both are empty exactly when ``arguments()`` takes what is given.
+        """
+        missing = [name for name in required_inputs(self.signature) if name not in given]
+        if any(each.kind is Parameter.VAR_KEYWORD for each in self.signature.parameters.values()):
+            return missing, []
+        return missing, [name for name in given if name not in self.signature.parameters]
 
     def computed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what the type's ``options=`` computes from an input, defaults included."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
 from django_ayework.define.schedules import schedules
-from django_ayework.define.types import AnyWorkType, BatchType, argument_differences, registry
+from django_ayework.define.types import AnyWorkType, BatchType, registry
 from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import condition_of, live_workers
 from django_ayework.flow.payloads import decode_releases, encoded_input, read_input
@@ -170,12 +170,7 @@ def input_misfits(type: str, text: str, subject: Subject = Subject.WORK) -> list
 
 def binding_misfits(subject: Subject, work_type: AnyWorkType, arguments: Mapping[str, Any]) -> list[Misfit]:
     """Return which arguments are missing or unexpected."""
-    try:
-        work_type.arguments(arguments)
-    except TypeError:
-        differences = argument_differences(work_type.signature, arguments)
-        return list(argument_misfits(subject, work_type.name, *differences))
-    return []
+    return list(argument_misfits(subject, work_type.name, *work_type.differences(arguments)))
 
 
 def gate_misfits(gate: StoredWork) -> list[Misfit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property, partial
@@ -12,11 +12,18 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error
 
-from django_ayework.contrib.tasks.calls import Call, name_of, options_of, task_with, tasks
+from django_ayework.contrib.tasks.calls import (
+    Call,
+    call_differences,
+    name_of,
+    options_of,
+    task_with,
+    tasks,
+)
 from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskBackend, InvalidTask
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import registered
-from django_ayework.define.types import AnyWorkType, WorkType, registry
+from django_ayework.define.types import WorkType, registry
 from django_ayework.documentation import refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.retry import Retry, retry_of
@@ -128,15 +135,25 @@ def register(task: AnyTask) -> None:
             code="task-name-taken",
         )
     if found is None or tasks[name].func is not function:
-        work_type = type_of(function, name)
+        work_type = TaskType(function, name)
         tasks[name] = task  # first: another thread that finds the type looks for the task
         registered(work_type)
 
 
-def type_of(function: Callable[..., Any], name: str) -> AnyWorkType:
-    """Return the type of work that calls this function."""
-    settings = replace(options_of(function).settings, on_event=ON_EVENT)
-    return WorkType(handler_of(function), name, settings)
+class TaskType(WorkType[..., Any, Any]):
+    """The type of work that calls a task's function."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        settings = replace(options_of(function).settings, on_event=ON_EVENT)
+        super().__init__(handler_of(function), name, settings)
+        self.function = function
+
+    def differences(self, given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        """Compare what is stored with a call, and its arguments with the parameters of the function."""
+        missing, unexpected = super().differences(given)
+        if missing or unexpected:
+            return missing, unexpected
+        return call_differences(self.function, Call(**given))
 
 
 def handler_of(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from inspect import Parameter
 from typing import Any, TypeVar
 
 from django_ayework.contrib.tasks.framework import AnyTask
 from django_ayework.define.decorators import require_plain
 from django_ayework.define.options import WorkSettings, checked_settings
+from django_ayework.define.types import POSITIONAL_KINDS, required_inputs, signature_of
 from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidOption, did_you_mean
 from django_ayework.rules.identity import Dedup
+
+#: Parameters that can be given by name.
+NAMED_KINDS = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 #: The first task that was built of each function, by the name of its type.
 tasks: dict[str, AnyTask] = {}
@@ -27,6 +32,38 @@ class Call:
     alias: str
     takes_context: bool
     run_after: str | None = None  # in ISO format
+
+
+def call_differences(function: Callable[..., Any], call: Call) -> tuple[list[str], list[str]]:
+    """Return the required parameters that a call does not fill, and what it gives that is not taken.
+
+    An argument by position that is too many is named by its number.
+
+    >>> def pay(order, currency): ...
+    >>> call_differences(pay, Call([1], {"note": ""}, "default", takes_context=False))
+    (['currency'], ['note'])
+    >>> call_differences(pay, Call([1, "EUR", ""], {"order": 2}, "default", takes_context=False))
+    ([], ['no. 3', 'order'])
+    """
+    signature = signature_of(function)
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+    by_place = [name for name, kind in kinds.items() if kind in POSITIONAL_KINDS]
+    by_name = [name for name, kind in kinds.items() if kind in NAMED_KINDS]
+    number = len(call.args) + call.takes_context
+    filled = by_place[:number]
+    free = [name for name in by_name if name not in filled]
+    missing = [
+        name
+        for name in required_inputs(signature)
+        if name not in filled and not (name in free and name in call.kwargs)
+    ]
+    takes_more = Parameter.VAR_POSITIONAL in kinds.values()
+    excess = () if takes_more else range(len(by_place), number)
+    refused = by_name if Parameter.VAR_KEYWORD in kinds.values() else call.kwargs
+    return missing, [
+        *(f"no. {place + 1 - call.takes_context}" for place in excess),
+        *(name for name in call.kwargs if name in refused and name not in free),
+    ]
 
 
 def name_of(function: Callable[..., Any]) -> str:
