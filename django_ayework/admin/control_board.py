@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+from django.forms import HiddenInput
 from django.utils.translation import gettext as _
 
 from django_ayework.admin import pages
@@ -152,6 +154,7 @@ def labelled(form: Any, target: Target, form_id: str, names: Sequence[str]) -> l
         field = form.fields[name]
         label = _("%(field)s of %(type)s") % {"field": field.label, "type": target.name}
         field.widget.attrs |= {"form": form_id, "aria-label": label}
+        field.hidden_widget = partial(HiddenInput, attrs={"form": form_id})
         cells.append(form[name])
     return cells
 

@@ -64,6 +64,8 @@ class WorkControlForm(Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in NOTHING.keys() & self.fields.keys():
+            self.fields[name].show_hidden_initial = True  # what has changed since the page was opened
         if "continuous" in self.fields:
             choices = [("unknown", _("as declared")), ("true", _("yes")), ("false", _("no"))]
             self.fields["continuous"].widget.choices = choices
@@ -194,7 +196,7 @@ class WorkControlAdmin(QueueAdmin):
             form = InPlaceForm(request.POST, target=target)
             if not form.is_valid():
                 return self.board(request, found, target, form)
-            self.decide(request, target, {name: form.cleaned_data[name] for name in form.fields})
+            self.decide(request, target, {name: form.cleaned_data[name] for name in form.changed_data})
         return HttpResponseRedirect(self.address("changelist"))
 
     def decide(self, request: HttpRequest, target: Target, values: dict[str, Any]) -> None:
@@ -291,12 +293,14 @@ class WorkControlAdmin(QueueAdmin):
         return form
 
     def save_model(self, request: HttpRequest, obj: WorkControl, form: Any, change: bool) -> None:
-        """Write the control, so that workers read it.
+        """Write the control, so that workers read it. What was not changed in the form stays.
 
         The form for another control keeps what a control that is there says in fields that were left empty.
         """
         values = {name: form.cleaned_data[name] for name in NOTHING}
-        if not change:
+        if change:
+            values = {name: values[name] for name in NOTHING if name in form.changed_data}
+        else:
             values = {name: value for name, value in values.items() if value not in (None, False)}
         write(scope_of(obj), obj.name, **values)
         obj.pk = self.get_queryset(request).get(scope=obj.scope, name=obj.name).pk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_ayework import enqueue
+from django_ayework import enqueue, limit, pause
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory
@@ -36,6 +37,17 @@ def add_control(client: Client, **given: Any) -> Any:
 def in_place(client: Client, act: str, name: str = declared.name, scope: str = "type", **given: Any) -> str:
     data = EMPTY | {"act": act, "scope": scope, "name": name} | given
     return client.post(address(CONTROLS), data, follow=True).content.decode()
+
+
+def filled(text: str) -> dict[str, str]:
+    """Return what a browser sends of the inputs in a page."""
+    tags = re.findall("<input ([^>]*)>", text)
+    inputs = [dict(re.findall(r'([a-z]+)(?:="([^"]*)")?', tag)) for tag in tags]
+    return {
+        each["name"]: each.get("value", "")
+        for each in inputs
+        if "name" in each and (each["type"] != "checkbox" or "checked" in each) and each["type"] != "submit"
+    }
 
 
 def row_of(text: str, name: str) -> str:
@@ -94,6 +106,15 @@ def test_a_change_in_place_keeps_a_pause(operator: Client) -> None:
     assert "there was nothing to change" in in_place(operator, "save", weight="30")
 
 
+def test_a_change_in_place_keeps_what_was_changed_since_the_page_was_opened(operator: Client) -> None:
+    limit(declared.name, weight=30)
+    opened = filled(row_of(operator.get(address(CONTROLS)).content.decode(), declared.name))
+    limit(declared.name, max_running=1)
+    in_place(operator, "save", **opened | {"weight": ""})
+    control = current_controls().of(declared.name)
+    assert (control.weight, control.max_running) == (20, 1)
+
+
 def test_a_value_that_cannot_be_is_refused_in_its_row(operator: Client) -> None:
     text = in_place(operator, "save", weight="0", max_running="x")
     shown = row_of(text, declared.name)
@@ -138,12 +159,26 @@ def test_a_type_is_paused_and_limited(operator: Client) -> None:
     row = WorkControl.objects.get()
     assert LogEntry.objects.get().object_id == str(row.pk)
     change = address("workcontrol_change", str(row.pk))
-    assert operator.post(change, EMPTY | {"max_running": "0"}).status_code == 302
+    shown = filled(operator.get(change).content.decode())
+    del shown["paused"]
+    assert operator.post(change, EMPTY | shown | {"max_running": "0"}).status_code == 302
     control = current_controls().of(declared.name)
     assert (control.paused, control.max_running) == (False, 0)
     assert WorkControl.objects.get().version > row.version, "workers must notice"
     message = LogEntry.objects.latest("id").change_message
     assert_shows(message, "Paused: yes → no.", "Running at most: 5 → 0.")
+
+
+def test_a_pause_since_the_form_was_opened_stays(operator: Client) -> None:
+    limit(declared.name, weight=30)
+    change = address("workcontrol_change", str(WorkControl.objects.get().pk))
+    opened = filled(operator.get(change).content.decode())
+    pause(type=declared.name)
+    limit(declared.name, max_running=1)
+    assert operator.post(change, EMPTY | opened | {"weight": "40"}).status_code == 302
+    control = current_controls().of(declared.name)
+    assert (control.paused, control.weight, control.max_running) == (True, 40, 1)
+    assert LogEntry.objects.latest("id").change_message == "Weight: 30 → 40."
 
 
 def test_a_control_that_is_there_is_changed_by_the_form_for_another_one(operator: Client) -> None:
