@@ -38,6 +38,8 @@ from django_ayework.store.database import (
     on_commit,
     own_transaction,
 )
+from django_ayework.store.deletion import lock_steps
+from django_ayework.store.dependencies import read_waiters
 from django_ayework.store.selection import COUNTED, Page, Place, Selection, selection_of
 
 logger = logging.getLogger("django_ayework")
@@ -232,13 +234,25 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
         return False
     tried.id = row.id
     pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
-    page = selected(row).page(place_of(row.cursor), min(most, pace))
-    if are_held or not page.ids:
-        done = ActReport(refused=dict.fromkeys(page.ids, HELD))
-    else:
-        done = ACTS[row.action].run(page.ids, json.loads(row.parameters))
+    selection = selected(row)
+    page = selection.page(place_of(row.cursor), min(most, pace))
+    done = ActReport()
+    if are_held:
+        done.refused.update(dict.fromkeys(page.ids, HELD))
+    elif ids := still_matching(selection, page.ids):
+        done = ACTS[row.action].run(ids, json.loads(row.parameters))
     advance(row, page, done, now)
     return True
+
+
+def still_matching(selection: Selection, ids: list[str]) -> list[str]:
+    """Lock works, and return those that match now: others may have acted on them since they were read.
+
+    Those that wait for others, or did, are not locked here: an act locks their waiters before them.
+    """
+    waiters = read_waiters(ids)
+    lock_steps(id for id in ids if id not in waiters)
+    return selection.among(ids)
 
 
 def advance(row: BulkAction, page: Page, done: ActReport, now: datetime) -> None:

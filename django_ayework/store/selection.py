@@ -118,6 +118,11 @@ class Selection:
             found = [Place(*row) for row in within.filter(self.rest).values_list(self.moment, "id")[:most]]
         return Page([place.id for place in found], found[-1] if len(found) == most else end)
 
+    def among(self, ids: Sequence[str]) -> list[str]:
+        """Return those of these ids whose works match, in their order."""
+        found = {id for (id,) in matching(self.works, "pk", ids, "pk")}
+        return [id for id in ids if id in found]
+
     def count(self) -> int | None:
         """Count the works, up to one more than ``COUNTED``; None when that would take too long."""
         with by_index():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from django_ayework import cancel, dependency, enqueue, enqueue_many, pause, work
+from django_ayework import cancel, dependency, enqueue, enqueue_many, pause, retry, work
 from django_ayework.flow import acts, bulk
 from django_ayework.flow.acts import Act, ActReport
 from django_ayework.flow.bulk import create, resume, run_bulk_actions, step, stop
@@ -24,7 +24,8 @@ from django_ayework.store.sessions import own_connection
 from django_ayework.testing import drain, now, running_worker, time_travel
 from tests.app.works import add, fail, notify
 from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
-from tests.processes import eventually
+from tests.processes import PATIENCE, eventually
+from tests.races.holding import at_once, in_thread, somebody_waits
 
 pytestmark = pytest.mark.django_db
 
@@ -249,6 +250,30 @@ def test_a_work_that_others_hold_is_refused_and_keeps_back_no_other(held: str):
     assert (row.status, row.done, row.refused) == ("done", 2, 1)
     assert json.loads(row.report) == [[held, bulk.HELD]]
     assert list(Work.objects.filter(status="dead").values_list("id", flat=True)) == [held]
+
+
+@pytest.mark.vendors("postgresql")
+@pytest.mark.django_db(transaction=True)
+def test_a_work_that_dies_again_after_its_page_was_read_is_left_alone():
+    first, second = sorted(dead_works(2))
+    row, is_locked = retry_all(), threading.Event()
+
+    def carry_out() -> None:
+        assert is_locked.wait(PATIENCE)
+        run_bulk_actions()
+
+    def die_again() -> None:
+        retry(second)
+        drain(raises=False)
+
+    with in_thread(carry_out), transaction.atomic():
+        Work.objects.select_for_update().get(id=first)
+        is_locked.set()
+        eventually(somebody_waits)
+        at_once(die_again)
+    row = now_of(row)
+    assert (row.status, row.done, row.refused) == ("done", 1, 0)
+    assert {work.id: work.status for work in Work.objects.all()} == {first: "pending", second: "dead"}
 
 
 def test_an_act_that_this_version_does_not_know_is_left_to_others():
