@@ -119,8 +119,8 @@ def is_over(works: int, most: int | None, passed: float, seconds: float | None) 
 
 
 def count(counts: MisfitCounts, misfits: Iterable[Misfit], example: str) -> None:
-    """Count the misfits of one work or schedule, each once."""
-    for misfit in dict.fromkeys(misfits):
+    """Count the misfits of one work or schedule, or of the works of one gate."""
+    for misfit in misfits:
         counts.add(misfit, example)
 
 
@@ -148,7 +148,7 @@ def misfits_of(works: list[StoredWork], known: KnownQueues) -> Iterator[tuple[St
         found = [] if work.queue in known else [Misfit(Subject.WORK, Cause.UNKNOWN_QUEUE, work.queue)]
         if work.id in waiters and condition_of(waiters[work.id]) is None:
             found.append(unreadable_gate("condition"))
-        found += gate_misfits(work) if work.type == GATE_TYPE else input_misfits(work.type, work.input)
+        found += gate_misfits(work, known) if work.type == GATE_TYPE else input_misfits(work.type, work.input)
         if found:
             yield work, found
 
@@ -173,20 +173,24 @@ def binding_misfits(subject: Subject, work_type: AnyWorkType, arguments: Mapping
     return list(argument_misfits(subject, work_type.name, *work_type.differences(arguments)))
 
 
-def gate_misfits(gate: StoredWork) -> list[Misfit]:
+def gate_misfits(gate: StoredWork, known: KnownQueues) -> list[Misfit]:
     """Return why the works that a gate releases do not fit."""
     try:
         releases = decode_releases(gate.input)
     except NotDecodable as error:
         return [unreadable_gate(normalised(error_text(error)))]
-    return [misfit for request in releases for misfit in release_misfits(request)]
+    return [misfit for request in releases for misfit in release_misfits(request, known)]
 
 
-def release_misfits(request: WorkRequest[Any, Any]) -> list[Misfit]:
+def release_misfits(request: WorkRequest[Any, Any], known: KnownQueues) -> list[Misfit]:
     """Return why a stored request does not fit; of a gate among them, its own releases."""
     if isinstance(request, GateRequest):
-        return [misfit for each in request.releases for misfit in release_misfits(each)]
-    return input_misfits(request.type, encoded_input(request), Subject.RELEASE)
+        return [misfit for each in request.releases for misfit in release_misfits(each, known)]
+    queue = request.options.get("queue")
+    found = input_misfits(request.type, encoded_input(request), Subject.RELEASE)
+    if queue is not None and queue not in known:
+        found.append(Misfit(Subject.RELEASE, Cause.UNKNOWN_QUEUE, queue))
+    return found
 
 
 def unreadable_gate(detail: str) -> Misfit:

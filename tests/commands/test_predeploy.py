@@ -136,6 +136,20 @@ def test_values_and_inputs_that_cannot_be_read(redefined: Any) -> None:
     assert ("work", "unknown_value", "shop.sell", "money", 1) in predeploy().found
 
 
+def test_each_work_of_a_gate_counts_and_its_queue_is_checked(redefined: Any) -> None:
+    redefined("shop.ship", lambda order: None, options=lambda order: {"queue": "gone"})
+    wrong = [pay(1), pay(2), registry.get("shop.ship").build({"order": 1})]
+    gate = enqueue(dependency(on=[enqueue(add(a=1, b=2)).id], queue=wrong))
+    redefined("shop.pay", None)
+    checked = predeploy()
+    assert checked.found == {
+        ("release", "unknown_type", "shop.pay", "", 2),
+        ("release", "unknown_queue", "gone", "", 1),
+    }
+    assert [group["examples"] for group in checked.answer["groups"]] == [[gate.id]] * 2
+    assert predeploy("--queues", "default,gone").found == {("release", "unknown_type", "shop.pay", "", 2)}
+
+
 def test_works_of_gates_are_checked_at_any_depth(redefined: Any) -> None:
     inner = dependency(on=[enqueue(add(a=1, b=2)).id], queue=[pay(1)])
     gate = enqueue(dependency(on=[enqueue(add(a=1, b=2)).id], queue=[inner, pay(2)]))
@@ -143,8 +157,8 @@ def test_works_of_gates_are_checked_at_any_depth(redefined: Any) -> None:
     redefined("shop.pay", lambda order: None)
     checked = predeploy()
     assert checked.found == {
-        ("release", "missing_argument", "shop.pay", "order", 1),
-        ("release", "unexpected_argument", "shop.pay", "order_id", 1),
+        ("release", "missing_argument", "shop.pay", "order", 2),
+        ("release", "unexpected_argument", "shop.pay", "order_id", 2),
     }
     assert checked.answer["groups"][0]["examples"] == [gate.id]
     with connection.cursor() as cursor:
