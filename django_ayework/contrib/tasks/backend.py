@@ -15,6 +15,7 @@ from django.core.checks import CheckMessage, Error
 from django_ayework.contrib.tasks.calls import (
     Call,
     call_differences,
+    call_of,
     name_of,
     options_of,
     task_with,
@@ -153,7 +154,7 @@ class TaskType(WorkType[..., Any, Any]):
         missing, unexpected = super().differences(given)
         if missing or unexpected:
             return missing, unexpected
-        return call_differences(self.function, Call(**given))
+        return call_differences(self.function, call_of(self.function, given))
 
 
 def handler_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,11 +173,11 @@ def call(function: Callable[..., Any], ctx: Context, **stored: Any) -> Any:
     """Run a plain function with a stored call."""
     from django_ayework.contrib.tasks import works
 
-    return works.run(function, ctx.id, Call(**stored))
+    return works.run(function, ctx.id, call_of(function, stored))
 
 
 async def acall(function: Callable[..., Any], ctx: Context, **stored: Any) -> Any:
     """Run an async function with a stored call."""
     from django_ayework.contrib.tasks import works
 
-    return await works.arun(function, ctx.id, Call(**stored))
+    return await works.arun(function, ctx.id, call_of(function, stored))

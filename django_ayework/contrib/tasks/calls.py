@@ -34,6 +34,11 @@ class Call:
     run_after: str | None = None  # in ISO format
 
 
+def call_of(function: Callable[..., Any], stored: Mapping[str, Any]) -> Call:
+    """Return a stored call. The code, which may be newer, says whether the function takes the context."""
+    return Call(**{**stored, "takes_context": tasks[name_of(function)].takes_context})
+
+
 def call_differences(function: Callable[..., Any], call: Call) -> tuple[list[str], list[str]]:
     """Return the required parameters that a call does not fill, and what it gives that is not taken.
 

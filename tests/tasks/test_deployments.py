@@ -1,4 +1,4 @@
-"""``ayework_predeploy`` with tasks whose functions have changed since they were enqueued."""
+"""Tasks whose functions have changed since they were enqueued: what is found before, and what runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.core.management import call_command
 
 from django_ayework import registry
 from django_ayework.contrib.tasks.calls import tasks
+from django_ayework.testing import drain
 from tests.tasks.kit import task
 
 pytestmark = pytest.mark.django_db
@@ -70,3 +71,19 @@ def test_a_task_that_takes_the_context_is_given_it_first() -> None:
     assert misfits() == set()
     release(lambda context, order, currency: None, takes_context=True)
     assert misfits() == {("missing_argument", NAME, "currency", 2)}
+
+
+def test_a_task_that_begins_or_ceases_to_take_the_context_runs_with_the_arguments_that_it_was_given() -> None:
+    ceases = release(lambda context, order: None, takes_context=True).enqueue(1)
+    assert misfits() == set()
+    release(lambda order, note="": [order, note])
+    assert misfits() == set()
+    drain()
+    ceases.refresh()
+    assert ceases.return_value == [1, ""]
+    begins = release(lambda order: None).enqueue(2)
+    release(lambda context, order: [context.attempt, order], takes_context=True)
+    assert misfits() == set()
+    drain()
+    begins.refresh()
+    assert begins.return_value == [1, 2]
