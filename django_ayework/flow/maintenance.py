@@ -164,20 +164,25 @@ def sweep_page(after: Place | None = None) -> Sweep:
 
 
 def prune(limit: int = PRUNE_BATCH) -> int:
-    """Delete a batch per status of works kept as long as their type, or ``RETENTION``, says; return how many.
+    """Delete a batch per status of works whose retention, by type or setting, is over; return how many."""
+    now, kept_for = clock.now(), get_settings().retention.items()
+    return sum(prune_by_type(status, kept, now, limit) for status, kept in kept_for)
 
-    Also expired store entries, workers unseen for a day, firings and bulk actions older than a month, and old
-    figures.
+
+def prune_others(limit: int = PRUNE_BATCH) -> int:
+    """Delete a batch of each other kind of row whose time is over; return how many, of the kind with most.
+
+    These are expired store entries, workers unseen for a day, firings and bulk actions older than a month,
+    and old figures.
     """
-    now, deleted = clock.now(), 0
-    for status, kept in get_settings().retention.items():
-        deleted += prune_by_type(status, kept, now, limit)
-    locks.delete_expired(now, limit)
+    now = clock.now()
     attempts.delete_unseen(now - UNSEEN_WORKERS_KEPT)
-    delete_firings(now - FIRINGS_KEPT, limit)
-    bulk.prune(now, limit)
     throughput.prune(now)
-    return deleted
+    return max(
+        locks.delete_expired(now, limit),
+        delete_firings(now - FIRINGS_KEPT, limit),
+        bulk.prune(now, limit),
+    )
 
 
 def prune_by_type(status: str, usual: float | None, now: datetime, limit: int) -> int:

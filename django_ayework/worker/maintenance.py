@@ -20,7 +20,14 @@ from django_ayework.flow.controls import queue_continuous
 from django_ayework.flow.events import announce_starts
 from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.hooks import report, report_unhandled
-from django_ayework.flow.maintenance import PRUNE_BATCH, expire_gates, prune, reclaim, sweep_page
+from django_ayework.flow.maintenance import (
+    PRUNE_BATCH,
+    expire_gates,
+    prune,
+    prune_others,
+    reclaim,
+    sweep_page,
+)
 from django_ayework.flow.notify import publish_released, settled_groups
 from django_ayework.flow.scheduler import IDLE, fire_due
 from django_ayework.flow.schedules import restore, sync
@@ -373,7 +380,7 @@ class MaintenanceThread(LoopThread):
 
     def prune(self) -> None:
         """Delete one page of expired rows; the next page follows at once while many are left."""
-        if prune() >= PRUNE_BATCH:
+        if max(prune(), prune_others()) >= PRUNE_BATCH:
             self._pruning.due_at = 0.0
 
     def sweep(self) -> None:

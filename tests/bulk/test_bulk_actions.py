@@ -15,7 +15,7 @@ from django_ayework import cancel, dependency, enqueue, enqueue_many, pause, ret
 from django_ayework.flow import acts, bulk
 from django_ayework.flow.acts import Act, ActReport
 from django_ayework.flow.bulk import create, resume, run_bulk_actions, step, stop
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import prune_others
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.states import Status
 from django_ayework.store import selection
@@ -325,10 +325,10 @@ def test_ended_ones_are_deleted_after_a_month():
     stop(rows[2].id)
     waits = retry_all()
     time_travel(timedelta(days=29).total_seconds())
-    prune()
+    prune_others()
     assert BulkAction.objects.count() == 4
     time_travel(timedelta(days=2).total_seconds())
-    prune()
+    prune_others()
     assert list(BulkAction.objects.values_list("id", flat=True)) == [waits.id]
 
 

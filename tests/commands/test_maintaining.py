@@ -12,7 +12,8 @@ from django_ayework import enqueue, schedule
 from django_ayework.documentation import entry_url
 from django_ayework.flow import maintenance
 from django_ayework.management.commands import ayework_prune
-from django_ayework.models import Schedule, Work
+from django_ayework.models import Schedule, StoreEntry, Work
+from django_ayework.ports.kv.database import DatabaseStore
 from django_ayework.testing import now, time_travel
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.app.works import add
@@ -71,6 +72,16 @@ def test_prune_works_in_batches(call_json: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ayework_prune, "prune", prune)
     assert call_json("ayework_prune", "--batch", "3") == {"deleted": 7}
     assert batches == [3, 3, 1, 0]
+
+
+def test_prune_deletes_every_expired_store_entry(call: Any) -> None:
+    store = DatabaseStore()
+    for number in range(5):
+        store.set(f"old {number}", "", ttl=1)
+    store.set("new", "", ttl=3600)
+    time_travel(2)
+    assert call("ayework_prune", "--batch", "2") == "Deleted 0 works.\n"
+    assert StoreEntry.objects.count() == 1
 
 
 @pytest.mark.usefixtures("prunable")

@@ -299,9 +299,8 @@ def days(span: timedelta) -> str:
 
 
 def test_how_much_is_pruned_and_what_may_be_stored():
-    assert f"up to {maintenance.PRUNE_BATCH:,} of each status every 30 seconds" in plain(
-        "operations/capacity.md"
-    )
+    capacity = plain("operations/capacity.md")
+    assert f"each worker up to {maintenance.PRUNE_BATCH:,} of each status every minute" in capacity
     security = plain("operations/security.md")
     assert f"{conf.Settings().max_payload:,} characters by default" in security
     assert f"deeper than {MAX_DEPTH} levels" in security

@@ -21,7 +21,7 @@ from django_ayework import (
     work,
 )
 from django_ayework.errors import InvalidOption
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import prune_others
 from django_ayework.models import Group, StoreEntry, Work
 from django_ayework.rules.states import LIVE, Status
 from django_ayework.store.database import clock
@@ -155,10 +155,10 @@ def test_the_key_is_locked_before_it_is_looked_for():
 
 def test_locks_are_pruned_a_day_later():
     enqueue(add(a=1, b=2), dedup=KEY)
-    prune()
+    prune_others()
     assert StoreEntry.objects.count() == 1
     time_travel(timedelta(days=1, seconds=1))
-    prune()
+    prune_others()
     assert StoreEntry.objects.count() == 0
     assert enqueue(add(a=1, b=2), dedup=KEY).deduplicated
 

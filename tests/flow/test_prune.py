@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ayework import Retry, dependency, enqueue, enqueue_many, work
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import prune, prune_others
 from django_ayework.models import Attempt, Edge, Group, StoreEntry, Waiter, Work, WorkerProcess
 from django_ayework.store.locks import set_if_absent
 from django_ayework.testing import drain, now, running_worker, time_travel
@@ -144,7 +144,7 @@ def test_expired_claims_and_workers_that_are_long_gone_are_deleted():
     set_if_absent("claim:new", "", now(), now() + timedelta(seconds=60))
     WorkerProcessFactory(seen_at=now() - timedelta(hours=25))
     kept = WorkerProcessFactory(seen_at=now() - timedelta(hours=23))
-    prune()
+    prune_others()
     assert list(StoreEntry.objects.values_list("key", flat=True)) == ["claim:new"]
     assert list(WorkerProcess.objects.values_list("id", flat=True)) == [kept.id]
 

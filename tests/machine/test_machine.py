@@ -42,7 +42,7 @@ from django_ayework import (
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.gates import recheck_leftovers
-from django_ayework.flow.maintenance import prune, reclaim
+from django_ayework.flow.maintenance import prune, prune_others, reclaim
 from django_ayework.models import Work
 from django_ayework.rules.states import LIVE, RETRYABLE, Status
 from django_ayework.store.database import clock
@@ -178,6 +178,7 @@ class Workflow(RuleBasedStateMachine):
         time_travel(seconds)
         if seconds > DAY:
             prune()
+            prune_others()
             self.history.pruned()
 
     # --- acting by hand -----------------------------------------------------------------------------------

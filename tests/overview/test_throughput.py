@@ -15,7 +15,7 @@ from django.db import OperationalError, connection
 
 from django_ayework import Abort, Context, Defer, Retry, enqueue, enqueue_many, work
 from django_ayework.flow import enqueue as queueing
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import prune_others
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Throughput, WorkerProcess
 from django_ayework.rules.states import TERMINAL
@@ -104,7 +104,7 @@ def test_spans_are_deleted_once_they_are_old_each_length_at_its_own_time() -> No
         for age in hours:
             start = span_start(now() - timedelta(hours=age), seconds)
             Throughput.objects.create(seconds=seconds, start=start, type="a", queue="b", succeeded=age)
-    prune()
+    prune_others()
     assert set(Throughput.objects.values_list("seconds", "succeeded")) == {(MINUTE, 1), (QUARTER, 47)}
 
 

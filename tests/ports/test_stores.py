@@ -16,7 +16,7 @@ from django.db import transaction
 
 from django_ayework.doers import Allowed, Denied, FixedWindow, SlidingWindow, TokenBucket
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import prune_others
 from django_ayework.models import StoreEntry
 from django_ayework.ports import kv
 from django_ayework.ports.kv import Store, get_store
@@ -112,7 +112,7 @@ def test_expired_entries_of_the_database_store_are_pruned_and_its_keys_are_not_t
     store.set("new", "", ttl=120)
     store.set("claim:report", "")
     time_travel(61)
-    prune()
+    prune_others()
     assert StoreEntry.objects.count() == 2
     assert [store.get(key) for key in ("old", "new", "claim:report")] == [None, "", ""]
     assert EngineServices().claim("report")

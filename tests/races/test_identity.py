@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError, transaction
 
 from django_ayework import Dedup, enqueue, enqueue_many, work
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import prune_others
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_work
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import StoreEntry, Work
@@ -121,7 +121,7 @@ def test_pruning_locks_meanwhile_lets_no_second_work_through():
     def expire(number: int) -> None:
         try:
             StoreEntry.objects.filter(key__startswith="dedup:").update(expires_at=clock.now())
-            prune()
+            prune_others()
         except OperationalError as error:
             assert is_contention(error), error
 

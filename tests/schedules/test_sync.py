@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from django_ayework import schedule
-from django_ayework.flow.maintenance import FIRINGS_KEPT, prune
+from django_ayework.flow.maintenance import FIRINGS_KEPT, prune_others
 from django_ayework.flow.schedules import restore, sync
 from django_ayework.models import Firing, Schedule
 from django_ayework.store.schedules import soonest
@@ -147,5 +147,5 @@ def test_old_firings_are_pruned_and_those_that_wait_are_not():
     waits = FiringFactory(status="queued")
     time_travel(FIRINGS_KEPT + timedelta(minutes=1))
     young = FiringFactory(status="missed")
-    prune()
+    prune_others()
     assert set(Firing.objects.values_list("pk", flat=True)) == {waits.pk, young.pk} != {old.pk}

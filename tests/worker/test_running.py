@@ -155,10 +155,11 @@ def test_a_worker_keeps_to_its_types(stage):
     assert [handle.state().status for handle in handles] == ["success", "success", "pending"]
 
 
-def test_pruning_a_lot_takes_turns_with_other_maintenance(monkeypatch):
+@pytest.mark.parametrize("kind", ["prune", "prune_others"])
+def test_pruning_a_lot_takes_turns_with_other_maintenance(monkeypatch, kind):
     """A million rows to prune may not keep the thread from its other duties."""
     calls = []
-    monkeypatch.setattr(maintenance, "prune", lambda: calls.append(1) or 1000)
+    monkeypatch.setattr(maintenance, kind, lambda: calls.append(1) or 1000)
     worker = Worker()
     worker._maintenance._pruning.due_at = 99.0
     worker._maintenance.prune()

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import prune, prune_others
 from django_ayework.management.base import JSONCommand, refused
 from django_ayework.rules.formatting import counted
 
@@ -31,4 +31,6 @@ class Command(JSONCommand):
         deleted = 0
         while batch := prune(options["batch"]):
             deleted += batch
+        while prune_others(options["batch"]) >= options["batch"]:
+            continue
         self.answer({"deleted": deleted}, f"Deleted {counted(deleted, 'work')}.", options)
