@@ -33,6 +33,8 @@ def elsewhere(django_db_setup: None) -> Iterator[None]:
     empty = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": {}}
     connections.settings[ELSEWHERE] = connections.settings["default"] | empty
     yield
+    if (session := connections[ELSEWHERE].connection) is not None:
+        session.close()  # Django keeps those of databases in memory open
     del connections[ELSEWHERE], connections.settings[ELSEWHERE]
 
 
