@@ -75,13 +75,13 @@ def test_the_options_are_the_settings_of_the_type():
     [{"expires": 60}, {"interrupt": True}, {"weight": 5}, {"retention": {"success": 60}}, {"retry": Retry()}],
 )
 def test_an_option_reaches_the_settings_of_the_type(option):
-    from django_ayework.contrib.tasks.backend import type_of
+    from django_ayework.contrib.tasks.backend import TaskType
 
     @task_options(**option)
     def function() -> None: ...
 
     [(key, value)] = option.items()
-    assert getattr(type_of(function, "t.options").settings, key) == value
+    assert getattr(TaskType(function, "t.options").settings, key) == value
 
 
 def test_options_that_cannot_be_used_are_refused():
