@@ -50,7 +50,6 @@ class Interruption:
         self._signal = signal
         self._error = error
         self._lock = threading.Lock()  # of those that interrupt; the handler's thread must not take it
-        self._is_setting = False
         self._thread: int | None = None  # of the handler, while it runs
         self._interrupted_at = float("-inf")
         self._delicate_since: float | None = None
@@ -89,11 +88,11 @@ class Interruption:
     def _close(self) -> None:
         """End the time in which an exception may be set; take back one that was set and has not come.
 
-        An exception that comes while a lock is taken may leave it taken, so this waits without one: who sets
-        an exception says so first, and then looks whether there still is a thread.
+        An exception that comes while a lock is taken may leave it taken, so this takes none: an interrupting
+        thread takes its lock first, and then looks whether there still is a thread.
         """
         self._thread = None
-        while self._is_setting:
+        while self._lock.locked():
             time.sleep(PAUSE)
         set_async_exception(threading.get_ident(), None)
 
@@ -103,11 +102,7 @@ class Interruption:
         The watchdog repeats this until the handler ends.
         """
         with self._lock:
-            self._is_setting = True
-            try:
-                self._set_exception(time.monotonic())
-            finally:
-                self._is_setting = False
+            self._set_exception(time.monotonic())
 
     def _set_exception(self, now: float) -> None:
         thread = self._thread
