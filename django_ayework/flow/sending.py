@@ -182,7 +182,7 @@ QUICK = 100
 MOST_PENDING = 100_000
 
 
-def may_be_delivered(type: str) -> bool:
+def may_be_pushed(type: str) -> bool:
     """Tell whether workers may claim works of a type by their ids, as far as its code says.
 
     What takes a decision at the claim is claimed from the table: limits, weights, units, batches, doers.
@@ -202,7 +202,7 @@ def is_limited(control: TypeControl) -> bool:
 
 def is_pushed(queue: str, type: str) -> bool:
     """Tell whether the ids of these works are pushed."""
-    return queue in get_settings().queues and may_be_delivered(type)
+    return queue in get_settings().queues and may_be_pushed(type)
 
 
 class IdBatch:

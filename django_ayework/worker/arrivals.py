@@ -16,7 +16,7 @@ from datetime import datetime
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.flow.hooks import report
-from django_ayework.flow.sending import is_limited, may_be_delivered
+from django_ayework.flow.sending import is_limited, may_be_pushed
 from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.durations import later
@@ -200,21 +200,21 @@ class Arrivals:
                 receiver.arrived_until[name] = max(receiver.arrived_until.get(name, moments[0]), *moments)
         return rows
 
-    def without_delivered(self, lanes: Iterable[Lane], controls: Controls) -> list[Lane]:
+    def without_pushed(self, lanes: Iterable[Lane], controls: Controls) -> list[Lane]:
         """Return the lanes that are claimed from the table now.
 
         These are the lanes that are not delivered, those of a Queue that is away, and those with works that
         should have arrived.
         """
-        delivered = defaultdict[str, list[str]](list)
+        pushed = defaultdict[str, list[str]](list)
         others: list[Lane] = []
         for lane in lanes:
             receiver = self._receiver_of.get(lane.queue)
             if receiver is None or receiver.is_away or lane.type not in self._claimable(controls):
                 others.append(lane)
             else:
-                delivered[lane.queue].append(lane.type)
-        return others + [lane for each in delivered.items() for lane in self._overdue(*each)]
+                pushed[lane.queue].append(lane.type)
+        return others + [lane for each in pushed.items() for lane in self._overdue(*each)]
 
     def _overdue(self, queue: str, types: Sequence[str]) -> Iterator[Lane]:
         """Yield the lanes of a queue with works that are due for longer than ids take, but did not arrive."""
@@ -242,7 +242,7 @@ class Arrivals:
         """Return the types whose works are claimed by their ids now."""
         known, of, types = self._types
         if known != registry.version or of is not controls:
-            served = {type: controls.of(type) for type in registry.names() if may_be_delivered(type)}
+            served = {type: controls.of(type) for type in registry.names() if may_be_pushed(type)}
             types = frozenset(
                 type for type, control in served.items() if not (control.paused or is_limited(control))
             )

@@ -349,7 +349,7 @@ class Claimer:
         has_works = view.first_queue is not None and not self.is_quiet
         lanes = self._find_lanes() if has_works else []
         if self.arrivals is not None:
-            lanes = self.arrivals.without_delivered(lanes, self.controls)
+            lanes = self.arrivals.without_pushed(lanes, self.controls)
         self._had_lanes = bool(lanes)
         self.claim_groups = claim_groups_of(lanes, self.controls)
         self.wake_ups.read_others()

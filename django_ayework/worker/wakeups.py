@@ -116,8 +116,8 @@ class WakeUps:
         """
         if not self.taken:
             return
-        delivered = get_settings().queues  # no message names their works
-        found = [(each.row.queue, each.type) for each in claimed if each.row.queue not in delivered]
+        pushed = get_settings().queues  # no message names their works
+        found = [(each.row.queue, each.type) for each in claimed if each.row.queue not in pushed]
         number, places, rest, answered = len(found), set(found), left(), []
         for message in self.taken:
             named = message.due.places or frozenset()
