@@ -152,6 +152,7 @@ class Settler(LoopThread):
         Outcomes that wait for the database are tried again at once: a pause may be as long as that.
         """
         self._database_recovery.succeed()
+        self._set_aside.due_at = 0.0
         self.request_stop()
         self.join(timeout)
         self._gives_up.set()
@@ -174,14 +175,14 @@ class Settler(LoopThread):
 
         Those that have waited are tried by themselves: if they must wait again, no other waits with them.
         """
-        batch: list[Unwritten] = []
         try:
-            batch += self._set_aside.take_due()
+            if due := self._set_aside.take_due():
+                return due
         except Error as error:  # they stay where they are
             report(error, "commit", f"{len(self._set_aside)} outcomes wait for the database", brief=True)
             connections.close_all()
-        if batch:
-            return batch
+            self._set_aside.due_at = time.monotonic() + self._database_recovery.fail()
+        batch: list[Unwritten] = []
         with suppress(IndexError):
             while len(batch) < MAX_BATCH:
                 batch.append(self._ready.popleft())
@@ -288,7 +289,7 @@ class Settler(LoopThread):
         """Keep outcomes that the database did not take; pause before the next try.
 
         It is away, or it answers and refuses: read-only during a failover, a full disk, no more connections.
-        It may also refuse one outcome of many: so one is tried by itself, and is set aside if it fails.
+        It may also refuse one outcome of many: so one is tried by itself, and if it fails, all are set aside.
         """
         ids = {delivery.row.id for delivery, _ in batch}
         if not ids <= self._waiting:  # in full the first time, in brief when others come to wait with them
@@ -297,21 +298,21 @@ class Settler(LoopThread):
             self._waiting |= ids
         connections.close_all()
         if answers() and not self._gives_up.is_set():
-            batch = self._after_one(batch)
+            self._settle_after_one(batch)
+            return
         self._ready.extendleft(reversed(batch))
         ends_pause = self._gives_up if self._stopping.is_set() else self._stopping
         ends_pause.wait(self._database_recovery.fail())
 
-    def _after_one(self, batch: list[Unwritten]) -> list[Unwritten]:
-        """Settle the first outcome by itself, or set it aside; return the outcomes that are left."""
+    def _settle_after_one(self, batch: list[Unwritten]) -> None:
+        """Settle the first outcome by itself, then the others; or set all aside, with another one first."""
         first, *rest = batch
         try:
             self._write([first])
         except BaseException:
-            self._set_aside.add([first])
-            return rest
-        self._settle_halves(rest)
-        return []
+            self._set_aside.add([*rest, first])
+        else:
+            self._settle_halves(rest)
 
 
 class SetAside:
@@ -320,7 +321,7 @@ class SetAside:
     def __init__(self) -> None:
         self._outcomes: list[Unwritten] = []
         self._locked = Locked()
-        self._due_at = 0.0
+        self.due_at = 0.0
         self._pause = FIRST_LOCKED_PAUSE
 
     def __len__(self) -> int:
@@ -329,18 +330,18 @@ class SetAside:
     @property
     def pause(self) -> float:
         """In how many seconds to try again; infinity when nothing waits."""
-        return max(0.0, self._due_at - time.monotonic()) if self._outcomes else float("inf")
+        return max(0.0, self.due_at - time.monotonic()) if self._outcomes else float("inf")
 
     def add(self, outcomes: Sequence[Unwritten], locked: Locked | None = None) -> None:
         """Let outcomes wait, and later ones that would meet the same locked rows with them."""
-        if not self._outcomes and time.monotonic() - self._due_at > LONGEST_LOCKED_PAUSE:
+        if not self._outcomes and time.monotonic() - self.due_at > LONGEST_LOCKED_PAUSE:
             self._pause = FIRST_LOCKED_PAUSE
         self._outcomes += outcomes
         if locked is not None:
             self._locked.works |= locked.works
             self._locked.groups |= locked.groups
             self._locked.units |= locked.units
-        self._due_at = time.monotonic() + self._pause
+        self.due_at = time.monotonic() + self._pause
 
     def take_due(self) -> list[Unwritten]:
         """Return the outcomes to try again; those still locked wait, for longer each time.
@@ -351,7 +352,7 @@ class SetAside:
         if self.pause > 0:
             return []
         self._pause = min(self._pause * 2, LONGEST_LOCKED_PAUSE)
-        self._due_at = time.monotonic() + self._pause
+        self.due_at = time.monotonic() + self._pause
         locked = locked_for([settlement for _, settlement in self._outcomes])
         tried, kept, is_unit_tried = list[Unwritten](), list[Unwritten](), False
         for each in self._outcomes:
@@ -368,7 +369,7 @@ class SetAside:
         units = self._locked.units
         if units and not all(units.isdisjoint(units_of_outputs(settlement)) for _, settlement in batch):
             units.clear()
-            self._due_at = 0.0
+            self.due_at = 0.0
 
     def without_locked(self, batch: list[Unwritten]) -> list[Unwritten]:
         """Return the outcomes that are not kept by rows known to be locked; the others wait."""

@@ -185,6 +185,50 @@ def all_end(number: int = 20) -> None:
         handle.result(timeout=PATIENCE)
 
 
+#: By vendor: a trigger that refuses the success of a type, and what removes it.
+TRIGGERS = {
+    "postgresql": (
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'refused by a trigger'; END $$; "
+        "CREATE TRIGGER refuses BEFORE UPDATE ON {table} FOR EACH ROW "
+        "WHEN (NEW.status = 'success' AND NEW.type = '{type}') EXECUTE FUNCTION refuse()",
+        "DROP FUNCTION refuse CASCADE",
+    ),
+    "mysql": (
+        "CREATE TRIGGER refuses BEFORE UPDATE ON {table} FOR EACH ROW "
+        "IF NEW.status = 'success' AND NEW.type = '{type}' THEN "
+        "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by a trigger'; END IF",
+        "DROP TRIGGER refuses",
+    ),
+}
+
+
+@contextmanager
+def trigger_against(type: str) -> Iterator[None]:
+    """Let a trigger of the project refuse the successes of a type."""
+    create, drop = TRIGGERS[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(create.format(table=Work._meta.db_table, type=type))
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(drop)
+
+
+@servers
+def test_outcomes_that_the_database_refuses_delay_no_others():
+    with running_worker(concurrency=3) as worker:
+        with trigger_against(gathers.name):
+            refused = enqueue_many([gathers() for _ in range(5)])
+            eventually(lambda: len(worker._settler._waiting) == len(refused))
+            all_end()
+            all_end()
+        for handle in refused:
+            handle.result(timeout=PATIENCE)
+    assert not Attempt.objects.exists()
+
+
 @servers
 @pytest.mark.parametrize("kind", ["cancelled", "rolled back", "gate"])
 def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, kind):
