@@ -17,14 +17,14 @@ from functools import partial
 from math import isinf
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import DataError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.executor import MigrationExecutor
 
 from django_ayework.compat import blocks_of, statement_wrappers
 from django_ayework.conf import get_settings
-from django_ayework.documentation import logged
+from django_ayework.documentation import documented, logged
 from django_ayework.heartbeat import beat_before, current_heartbeat
 from django_ayework.models import Work
 from django_ayework.store.connections import left_behind, note_own_session, session_of, unwound
@@ -37,6 +37,9 @@ from django_ayework.store.dialects import Bounds, dialect_of, in_ms
 LOCK_TIMEOUT = 0.25
 #: Seconds to open a session, unless the project says otherwise.
 CONNECT_TIMEOUT = 10
+
+#: Characters of the texts of a statement that is not too large for any server.
+SMALL = 100_000
 
 #: The label of this app.
 LABEL = Work._meta.app_label
@@ -107,8 +110,32 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
     if own.vendor in ("postgresql", "mysql"):  # SQLite connects to no server
         options.setdefault("connect_timeout", CONNECT_TIMEOUT)
     statement_wrappers(own).append(beat_before)
+    if own.vendor == "mysql":
+        statement_wrappers(own).append(refuse_too_large)
     setattr(own, ATTRIBUTE, bounds)
     return own
+
+
+def refuse_too_large(run: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    """Raise DataError for a statement that is larger than the server takes, which would end the session.
+
+    The driver often reports that as it reports a server that has gone away.
+    """
+    texts = [each for each in params or () if isinstance(each, str)]
+    if sum(map(len, texts)) > SMALL:
+        server = context["connection"].connection
+        with server.cursor() as cursor:
+            cursor.execute("SELECT @@max_allowed_packet")
+            [most] = cursor.fetchone()
+        if (size := sum(len(server.literal(text)) for text in texts)) > most:
+            raise documented(
+                DataError(
+                    f"expected a statement of at most {most} bytes (max_allowed_packet), got: {size} bytes; "
+                    "raise max_allowed_packet, or lower AYEWORK['MAX_PAYLOAD']."
+                ),
+                "packet-too-large",
+            )
+    return run(sql, params, many, context)
 
 
 def set_up_session(sender: object, connection: Any, **kwargs: object) -> None:

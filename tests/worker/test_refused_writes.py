@@ -14,6 +14,7 @@ from django.db.backends.signals import connection_created
 from django_ayework import (
     Context,
     Retry,
+    WorkFailed,
     cancel,
     completing,
     dependency,
@@ -41,6 +42,11 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 def returns_much() -> str:
     works.stage.go.wait(PATIENCE)
     return "x" * 500_000
+
+
+@work(name="worker.returns_characters", retry=Retry(attempts=1))
+def returns_characters(number: int) -> str:
+    return "x" * number
 
 
 @work(name="worker.counts_works", retry=Retry(attempts=1))
@@ -182,6 +188,18 @@ servers = pytest.mark.vendors("postgresql", "mysql")
 def all_end(number: int = 20) -> None:
     """Queue works that have nothing to do with anything, and wait for them."""
     for handle in enqueue_many([quick(number=100 + each) for each in range(number)]):
+        handle.result(timeout=PATIENCE)
+
+
+@pytest.mark.vendors("mysql")
+def test_a_result_that_is_larger_than_a_packet_fails_its_attempt(settings):
+    """The server ends the session while it is sent: the driver reports that the server has gone away."""
+    settings.AYEWORK = {"MAX_PAYLOAD": 10**9, "POLL_INTERVAL": 0.05}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@max_allowed_packet")
+        [most] = cursor.fetchone()
+    handle = enqueue(returns_characters(number=3 * most))
+    with running_worker(), pytest.raises(WorkFailed, match="max_allowed_packet"):
         handle.result(timeout=PATIENCE)
 
 
