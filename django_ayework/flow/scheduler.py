@@ -48,6 +48,8 @@ from django_ayework.store.schedules import (
 #: Schedules that one tick looks at, and steps that it takes with one of them: others get their turn too.
 SCHEDULES = 100
 FIRINGS = 100
+#: Schedules that a tick looks at which no other tick follows.
+ALL = 2**31 - 1
 #: Seconds to the next tick when there was something to do, and when another process had a schedule locked.
 AT_ONCE, SOON = 0.0, 0.1
 #: Seconds to the next tick while there are no schedules at all.
@@ -65,14 +67,16 @@ class Tick(NamedTuple):
     busy: bool = False
 
 
-def fire_due(most: int = FIRINGS, is_over: Callable[[], bool] = lambda: False) -> Tick:
-    """Fire the schedules that are due, each up to ``most`` times; stop early once ``is_over`` says so.
+def fire_due(
+    most: int = FIRINGS, is_over: Callable[[], bool] = lambda: False, limit: int = SCHEDULES
+) -> Tick:
+    """Fire up to ``limit`` schedules that are due, each up to ``most`` times, until ``is_over`` says so.
 
     One statement when nothing is due.
     """
     clock.synchronise()
     now = clock.now()
-    waiting = soonest(schedules.names(), registry.names(), SCHEDULES)
+    waiting = soonest(schedules.names(), registry.names(), limit)
     due = [id for id, due_at in waiting if due_at <= now]
     if not due:
         return Tick(0, min(TICK, (waiting[0][1] - now).total_seconds()) if waiting else IDLE)

@@ -35,7 +35,7 @@ from django_ayework.flow.maintenance import expire_gates
 from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.notify import settled_groups
 from django_ayework.flow.outcomes import as_failure, is_to_be_parked
-from django_ayework.flow.scheduler import fire_due
+from django_ayework.flow.scheduler import ALL, fire_due
 from django_ayework.flow.schedules import sync
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
@@ -376,7 +376,7 @@ def tick() -> int:
         assert tick() == 1
     """
     sync()
-    return fire_due(most=2 * BOUND).fired
+    return fire_due(most=2 * BOUND, limit=ALL).fired
 
 
 class time_travel:  # noqa: N801  # used as a function, and as a context manager

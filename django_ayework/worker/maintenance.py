@@ -29,7 +29,7 @@ from django_ayework.flow.maintenance import (
     sweep_page,
 )
 from django_ayework.flow.notify import publish_released, settled_groups
-from django_ayework.flow.scheduler import IDLE, fire_due
+from django_ayework.flow.scheduler import ALL, IDLE, SCHEDULES, fire_due
 from django_ayework.flow.schedules import restore, sync
 from django_ayework.heartbeat import project_code
 from django_ayework.rules.controls import EVERYTHING, Scope
@@ -404,11 +404,12 @@ class Scheduler(LoopThread):
     failure = "the scheduler failed and carries on"
     closes_for = IDLE
 
-    def __init__(self) -> None:
+    def __init__(self, turns_once: bool = False) -> None:
         super().__init__("scheduler", Recovery(FIRST_PAUSE, LONGEST_PAUSE), waits_for_locks=True)
         self._are_schedules = True
         self._synced: int | None = None
         self._restore_at = 0.0
+        self._limit = ALL if turns_once else SCHEDULES
 
     def note(self, are_schedules: bool) -> None:
         """Note whether the database has schedules that are to fire. The first one ends a rest."""
@@ -419,7 +420,7 @@ class Scheduler(LoopThread):
     def turn(self) -> float:
         """Sync changed declarations, then fire due schedules; return the seconds until the next."""
         self._sync_declared()
-        ticked = fire_due(is_over=self.is_over)
+        ticked = fire_due(is_over=self.is_over, limit=self._limit)
         if ticked.busy:
             tidy_connections()  # code of the project may have left any behind
         return ticked.pause if ticked.pause < IDLE or self._are_schedules else NO_SCHEDULES

@@ -179,7 +179,7 @@ class Worker(Engine):
         self._maintenance = MaintenanceThread(
             self.id, self._in_flight, self._services, self._registration, scope, self._settler.tally
         )
-        self._scheduler = Scheduler()
+        self._scheduler = Scheduler(turns_once=self.burst)
         self._dispatcher = Dispatcher(self._in_flight, self._executor)
         self._commands = Commands(self._registration, self._maintenance, self.request_stop)
         self._arrivals = None if self.burst else arrivals_for(scope, self._wake.set)

@@ -11,12 +11,16 @@ from django.core.management.base import CommandError
 from django_ayework import enqueue, schedule
 from django_ayework.documentation import entry_url
 from django_ayework.flow import maintenance
+from django_ayework.flow.scheduler import SCHEDULES
+from django_ayework.flow.schedules import sync
 from django_ayework.management.commands import ayework_prune
 from django_ayework.models import Schedule, StoreEntry, Work
 from django_ayework.ports.kv.database import DatabaseStore
-from django_ayework.testing import now, time_travel
+from django_ayework.testing import now, running_worker, time_travel
+from django_ayework.testing import tick as fire_in_test
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.app.works import add
+from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -105,3 +109,28 @@ def test_the_scheduler_syncs_and_fires_what_is_due(call: Any, call_json: Any, ti
     time_travel(60)
     assert call_json("ayework_scheduler", "--once") == {"fired": 1}
     assert Work.objects.count() == 1
+
+
+@pytest.fixture()
+def many_due() -> Any:
+    declared = [schedule(name=f"tick{each}", every=60, run=add(a=1, b=2)) for each in range(SCHEDULES + 1)]
+    sync()
+    time_travel(60)
+    yield len(declared)
+    for each in declared:
+        each.cancel()
+
+
+def test_the_scheduler_fires_all_schedules_that_are_due(call: Any, many_due: int) -> None:
+    assert call("ayework_scheduler", "--once") == f"Fired {many_due} schedules.\n"
+    assert Work.objects.count() == many_due
+
+
+def test_a_tick_fires_all_schedules_that_are_due(many_due: int) -> None:
+    assert fire_in_test() == many_due
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_burst_fires_all_schedules_that_are_due(many_due: int) -> None:
+    with running_worker(burst=True):
+        eventually(lambda: Work.objects.filter(status="success").count() == many_due)

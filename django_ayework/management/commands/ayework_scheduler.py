@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from django.db import Error
 
 from django_ayework.define.schedules import schedules
-from django_ayework.flow.scheduler import fire_due
+from django_ayework.flow.scheduler import ALL, fire_due
 from django_ayework.flow.schedules import sync
 from django_ayework.flow.startup_checks import require_usable_database
 from django_ayework.management.base import JSONCommand, show_engine_log
@@ -32,7 +32,7 @@ class Command(JSONCommand):
         show_engine_log(options["verbosity"])
         if options["once"]:
             sync()
-            fired = fire_due().fired
+            fired = fire_due(limit=ALL).fired
             return self.answer({"fired": fired}, f"Fired {fired} schedules.", options)
         names = schedules.names()
         text = f"Scheduler of {len(names)} schedules in code, and those of the admin. Stop with Ctrl-C."
