@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_ayework.admin import charts, pages
 from django_ayework.admin.pages import Links, badge, in_words
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.overview import Overview
 from django_ayework.models import DeadLetter, Schedule, WorkControl, WorkerProcess
 from django_ayework.rules.figures import (
@@ -46,6 +47,7 @@ ANNOUNCED = {
     ProblemCode.WORKER_SILENT: gettext_lazy("A worker sends no heartbeat."),
     ProblemCode.ALL_WELL: gettext_lazy("All is well."),
 }
+SOME_ARE_DEAD = gettext_lazy("No problem was found, but works are dead.")
 #: Problems about a queue or a type that pausing, or resuming, it in place mends.
 MENDED_IN_PLACE = {ProblemCode.QUEUE_PAUSED, ProblemCode.TYPE_PAUSED, ProblemCode.TYPE_FLOODS}
 
@@ -172,9 +174,8 @@ class Board:
 
 def board(seen: Overview, links: Links, control: Controls) -> Board:
     """Return what the page shows for one user."""
-    is_well = seen.headline.code is ProblemCode.ALL_WELL
     return Board(
-        is_well=is_well,
+        is_well=seen.headline.code is ProblemCode.ALL_WELL and not seen.dead,
         announced=announced(seen.headline),
         headline=statement(seen.headline, links, control),
         others=[statement(problem, links, control) for problem in seen.problems[1:]],
@@ -196,15 +197,20 @@ def board(seen: Overview, links: Links, control: Controls) -> Board:
 def announced(problem: Problem) -> str:
     """Return the text for screen readers, which does not change with the figures."""
     is_named = problem.kind in ("queue", "type", "schedule") and problem.code is not ProblemCode.DEATHS_RISE
-    text = str(ANNOUNCED[problem.code])
+    text = str(SOME_ARE_DEAD if is_of_the_dead(problem) else ANNOUNCED[problem.code])
     return f"{text} {problem.name}" if is_named else text
+
+
+def is_of_the_dead(problem: Problem) -> bool:
+    """Tell whether nothing is wrong but that works are dead, which has a remedy."""
+    return problem.code is ProblemCode.ALL_WELL and bool(problem.remedy)
 
 
 def statement(problem: Problem, links: Links, control: Controls) -> Statement:
     """Return a problem as it is shown."""
     return Statement(
         code=problem.code.value,
-        text=in_words(problem.text),
+        text=in_words(problem.text).replace(GATE_TYPE, pages.type_name(GATE_TYPE)),
         remedy=in_words(problem.remedy),
         link=link_of(problem, links, control),
         control=control(problem.kind, problem.name) if problem.code in MENDED_IN_PLACE else None,
@@ -213,7 +219,7 @@ def statement(problem: Problem, links: Links, control: Controls) -> Statement:
 
 def link_of(problem: Problem, links: Links, control: Controls) -> str:
     """Return where to look, as HTML; nothing where there is no page."""
-    if problem.code is ProblemCode.DEATHS_RISE:
+    if problem.code is ProblemCode.DEATHS_RISE or is_of_the_dead(problem):
         return optional_link(links.address(DeadLetter, "changelist"), _("Dead letters"))
     if problem.kind in ("queue", "type"):
         return optional_link(f"#{control(problem.kind, problem.name).key}", _("Its row"))

@@ -101,6 +101,8 @@ def overview() -> Overview:
         types=types,
         parked=parked(now),
         failing=[schedule_figures(row) for row in backlog.schedules_failing(MOST_SCHEDULES)],
+        dead=min(dead, MOST_COUNTED),
+        dead_capped=dead > MOST_COUNTED,
         **deaths(now),
     )
     found = problems(observed)
@@ -113,8 +115,8 @@ def overview() -> Overview:
         types=with_history(types[:MOST_TYPES], counts),
         more_queues=len(queues) > MOST_QUEUES or counts.are_more,
         more_types=len(types) > MOST_TYPES or counts.are_more,
-        dead=min(dead, MOST_COUNTED),
-        dead_capped=dead > MOST_COUNTED,
+        dead=observed.dead,
+        dead_capped=observed.dead_capped,
         schedules=[schedule_figures(row) for row in backlog.schedules_due(MOST_SCHEDULES)],
         hour=filled_in(counts.minutes, MINUTE, HOUR, now),
         day=filled_in(throughput.quarters(first_start(QUARTER, DAY, now)), QUARTER, DAY, now),

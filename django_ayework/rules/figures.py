@@ -123,7 +123,8 @@ class Observed:
     """Everything that is known of the fleet at one moment.
 
     ``died_lately`` counts, by type, the works that died during the last ``lately`` seconds, ``died_before``
-    those of the rest of the hour. ``died_capped`` tells whether there may be more than were counted.
+    those of the rest of the hour. ``died_capped`` tells whether there may be more than were counted. ``dead``
+    and ``dead_capped`` are the same for all dead works that are kept.
     """
 
     at: datetime
@@ -136,6 +137,8 @@ class Observed:
     died_before: int = 0
     died_capped: bool = False
     lately: float = 600.0
+    dead: int = 0
+    dead_capped: bool = False
 
     @property
     def live(self) -> list[WorkerFigures]:

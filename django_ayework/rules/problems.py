@@ -41,6 +41,7 @@ RISE, RISE_FACTOR = 5, 2.0
 #: Problems of one kind that are listed.
 MOST_OF_A_KIND = 5
 START = "manage.py ayework_worker"
+MEND_AND_RETRY = phrase("Open the dead letters by cause. Mend the cause, then retry them.")
 
 
 class ProblemCode(StrEnum):
@@ -59,7 +60,7 @@ class ProblemCode(StrEnum):
     TYPE_PAUSED = "type_paused"  # works of a paused type wait
     SCHEDULE_FAILS = "schedule_fails"  # a schedule cannot be fired
     WORKER_SILENT = "worker_silent"  # a worker sends no heartbeats, and did not say that it stops
-    ALL_WELL = "all_well"  # none of these
+    ALL_WELL = "all_well"  # none of these; works may be dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +81,27 @@ def problems(seen: Observed) -> list[Problem]:
 
 
 def headline(found: list[Problem], seen: Observed) -> Problem:
-    """Return the most severe problem; without any, that all is well."""
+    """Return the most severe problem; without any, that there is none."""
     return found[0] if found else all_well(seen)
 
 
 def all_well(seen: Observed) -> Problem:
-    """Return that nothing is wrong, with figures."""
-    running = sum(worker.running for worker in seen.live)
-    rate = sum(queue.rate for queue in seen.queues)
+    """Return that nothing is wrong, with figures; dead works need an operator."""
+    state, running = phrase("All is well"), sum(worker.running for worker in seen.live)
+    if seen.dead:
+        number = bounded(seen.dead, seen.dead_capped)
+        dead = phrases("%(number)s work is dead", "%(number)s works are dead", seen.dead, number=number)
+        state = phrase("No problem was found, but %(dead)s", dead=dead)
     text = phrases(
-        "All is well: %(count)d worker runs %(works)s, %(waiting)s, %(rate)s ended per minute.",
-        "All is well: %(count)d workers run %(works)s, %(waiting)s, %(rate)s ended per minute.",
+        "%(state)s: %(count)d worker runs %(works)s, %(waiting)s, %(rate)s ended per minute.",
+        "%(state)s: %(count)d workers run %(works)s, %(waiting)s, %(rate)s ended per minute.",
         len(seen.live),
+        state=state,
         works=phrases("%(count)d work", "%(count)d works", running),
         waiting=waiting_text(seen),
-        rate=f"{rate:.0f}",
+        rate=f"{sum(queue.rate for queue in seen.queues):.0f}",
     )
-    return Problem(ProblemCode.ALL_WELL, text)
+    return Problem(ProblemCode.ALL_WELL, text, MEND_AND_RETRY if seen.dead else "")
 
 
 def waiting_text(seen: Observed) -> Phrase:
@@ -394,8 +399,7 @@ def deaths_rise(seen: Observed) -> Iterable[Problem]:
         lately=duration(seen.lately),
         types=named,
     )
-    remedy = phrase("Open the dead letters by cause. Mend the cause, then retry them.")
-    yield Problem(ProblemCode.DEATHS_RISE, text, remedy, "type", by_number[0][0])
+    yield Problem(ProblemCode.DEATHS_RISE, text, MEND_AND_RETRY, "type", by_number[0][0])
 
 
 def schedules_failing(seen: Observed) -> Iterable[Problem]:

@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import path
 
 from django_ayework import enqueue_many
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow import overview as reading
 from django_ayework.flow.overview import overview
 from django_ayework.models import Overview, Work, WorkControl, WorkerProcess
@@ -69,6 +70,24 @@ def test_a_type_that_floods_comes_first_with_its_share(operator: Client) -> None
     assert_shows(waiting, ">1,200<", "98%")
     assert response.context["board"].headline.code == "type_floods"
     assert "Pause shop.flood" in response.content.decode()
+
+
+def test_all_is_not_said_to_be_well_while_works_are_dead(page: Callable[..., str]) -> None:
+    WorkerProcessFactory()
+    assert "ayework-well" in page("overview_changelist")
+    DeadLetterFactory.create_batch(2)
+    text = page("overview_changelist")
+    headline = text.partition("<h2")[2].partition("</div>")[0]
+    assert_shows(headline, "2 works are dead", "Mend the cause", f'href="{address("deadletter_changelist")}"')
+    assert_hides(text, "All is well", "ayework-well")
+
+
+def test_gates_that_died_have_the_name_of_all_pages(page: Callable[..., str]) -> None:
+    WorkerProcessFactory()
+    DeadLetterFactory.create_batch(5, type=GATE_TYPE, ended_at=now())
+    text = page("overview_changelist")
+    assert "5 works died during the last 10 min: gate (5)." in text
+    assert GATE_TYPE not in text
 
 
 def test_works_whose_type_no_worker_knows_are_a_problem_after_a_minute() -> None:

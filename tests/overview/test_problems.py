@@ -184,6 +184,17 @@ STALE = worker(stale=True, silent=120.0)
             "",
         ),
         (seen(queue(pending=1)), "All is well: 1 worker runs 1 work, 1 waits, 0 ended per minute.", ""),
+        (
+            seen(queue(pending=1), dead=1),
+            "No problem was found, but 1 work is dead: 1 worker runs 1 work, 1 waits, 0 ended per minute.",
+            "Open the dead letters by cause. Mend the cause, then retry them.",
+        ),
+        (
+            seen(dead=10_000, dead_capped=True),
+            "No problem was found, but 10,000+ works are dead: 1 worker runs 1 work, 0 wait, 0 ended per "
+            "minute.",
+            "Open the dead letters by cause. Mend the cause, then retry them.",
+        ),
     ],
 )
 def test_the_headline_says_what_is_wrong_and_what_to_do(observed: Observed, text: str, remedy: str) -> None:
