@@ -15,6 +15,7 @@ from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model, Q, QuerySet
+from django.forms.widgets import Script
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -263,9 +264,10 @@ class QueueAdmin(BaseAdmin):
     """Rows of the queue's database, whatever the routers say."""
 
     class Media:
-        """Colours, for light and dark themes."""
+        """Colours, for light and dark themes; the script that sends a form once."""
 
         css = {"all": ("django_ayework/admin.css",)}  # noqa: RUF012  # as Django spells it
+        js = (Script("django_ayework/once.js", type="module"),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows of the queue's database."""

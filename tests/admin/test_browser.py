@@ -8,6 +8,8 @@ import pytest
 
 from django_ayework import Retry, Worker, dependency, enqueue, work
 from django_ayework.models import Work
+from django_ayework.testing import drain
+from django_ayework.testing.factories import ScheduleFactory
 from tests.admin.kit import address, die
 from tests.app.works import add
 from tests.browser import complaints
@@ -101,3 +103,29 @@ def test_an_operator_corrects_a_bad_argument_and_the_workflow_goes_on(browser: A
     browser.refresh()
     assert "Former inputs" in browser.find_element("id", "content").text
     assert not complaints(browser)
+
+
+#: Sends the form of a button twice and stops both; returns which of them a script of the page had stopped.
+SEND_TWICE = """
+const stopped = [];
+addEventListener("submit", (event) => { stopped.push(event.defaultPrevented); event.preventDefault(); });
+for (const _ of "12") arguments[0].form.requestSubmit(arguments[0]);
+return stopped;
+"""
+
+
+def test_a_second_press_of_a_button_does_not_act_twice(browser: Any, live_server: Any) -> None:
+    done = enqueue(add(a=1, b=2))
+    drain()
+    schedule = ScheduleFactory()
+    pages = {
+        address("work_change", done.id): ".ayework-run_again button",
+        address("work_edit", done.id): ".submit-row [type=submit]",
+        address("work_changelist"): "#changelist-form button[name=index]",
+        address("bulkaction_new", action="run_again", status="success"): ".submit-row [type=submit]",
+        address("schedule_change", str(schedule.pk)): "form[action$='/run/'] button",
+    }
+    for page, button in pages.items():
+        browser.get(live_server.url + page)
+        found = browser.find_element("css selector", button)
+        assert browser.execute_script(SEND_TWICE, found) == [False, True], page
