@@ -115,6 +115,10 @@ def test_the_alert_for_unknown_types_reads_the_gauge_that_shows_parked_works() -
     assert f'{gauge}{{type="unknown"}}' in dict(expressions())["AyeworkUnknownTypes"]
 
 
+def test_the_alert_for_workers_fires_when_no_worker_is_left_to_serve_the_gauge() -> None:
+    assert "or absent(ayework_live_workers)" in dict(expressions())["AyeworkNoWorkers"]
+
+
 def test_the_dashboard_shows_every_series() -> None:
     shown = " ".join(expression for _, expression in expressions())
     assert [name for name in documented() if name not in shown] == []
