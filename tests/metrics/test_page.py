@@ -13,13 +13,17 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connections
 from django.test import Client
 
+from django_ayework import dependency, enqueue
 from django_ayework.contrib.prometheus import apps, series
 from django_ayework.contrib.prometheus.page import exporter
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Work
 from django_ayework.store import backlog
 from django_ayework.store.database import clock
+from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
 from django_ayework.worker.http import MetricsServer
+from tests.app.works import add
 from tests.metrics.kit import Counted, page, samples_of, value
 
 pytestmark = pytest.mark.django_db
@@ -101,6 +105,22 @@ def test_a_worker_starts_the_counters_of_failures_at_0(counted: Counted) -> None
     zeros = [labels for (name, labels), number in page().items() if name == "ayework_works_dead_total"]
     assert {("type", "shop.notify"), ("queue", "mail"), ("reason", "exhausted")} in zeros
     assert counted("workers_started") == 1
+
+
+def test_the_first_death_of_a_gate_or_of_an_unknown_type_is_an_increase(counted: Counted) -> None:
+    series.DEAD.clear()
+    series.begin()
+    before = {labels for name, labels in page() if name == "ayework_works_dead_total"}
+    enqueue(dependency(on=["gone"], queue=[add(a=1, b=2)], timeout=60))
+    WorkFactory(type="shop.gone", queue="mail")
+    for _ in range(2):
+        time_travel(timedelta(days=7))
+        drain(raises=False)
+    dead = {
+        labels for (name, labels), number in page().items() if name == "ayework_works_dead_total" and number
+    }
+    assert {dict(labels)["type"] for labels in dead} == {GATE_TYPE, "unknown"}
+    assert dead <= before
 
 
 @pytest.fixture

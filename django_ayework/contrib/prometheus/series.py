@@ -124,13 +124,14 @@ FAILURES = (Outcome.FAILED, Outcome.DIED, Outcome.LOST)
 
 
 def begin() -> None:
-    """Count a worker that starts, and show a 0 for each failure that may come of the known types.
+    """Count a worker that starts, and show a 0 for each failure that may come: of known types, gates, others.
 
     A counter that appears with its first failure would show no increase by it.
     """
     WORKERS_STARTED.inc()
-    for work_type in registry:
-        type, queue = place_labels(work_type.name, work_type.settings.queue or DEFAULT_QUEUE)
+    known = [(work_type.name, work_type.settings.queue or DEFAULT_QUEUE) for work_type in registry]
+    for place in (*known, (GATE_TYPE, DEFAULT_QUEUE), (UNKNOWN, OTHER)):
+        type, queue = place_labels(*place)
         for outcome in FAILURES:
             FAILED.labels(type, queue, str(outcome))
         for reason in Reason:
