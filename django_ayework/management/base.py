@@ -103,7 +103,16 @@ class WorksCommand(JSONCommand):
             raise refused("works-refused", text)
 
     def require_choice(self, options: dict[str, Any]) -> None:
-        """Raise CommandError unless works are chosen in one way: ids, --group, or the other options."""
+        """Raise CommandError unless works are chosen in one way: ids, --group, or the other options.
+
+        An unset variable of a shell must not choose more works.
+        """
+        for name in ("group", "type"):
+            if options[name] == "":
+                raise refused(
+                    "names-missing",
+                    f"expected --{name} to have a value, got an empty text; leave it out, or set it.",
+                )
         flags = [f"--{name}" for name in self.matching]
         matching = any(options[name] for name in self.matching)
         if options["ids"] and matching:

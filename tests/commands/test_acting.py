@@ -168,6 +168,9 @@ def test_a_refused_retry_does_not_undo_the_others(dead: dict[str, Any]) -> None:
         ("retry --group g --type shop.add", "expected --group alone"),
         ("retry --group nowhere", "no group has the id 'nowhere', so nothing was retried"),
         ("retry --all --again", "expected ids with --again"),
+        ("retry --type= --reason aborted", "expected --type to have a value, got an empty text"),
+        ("cancel --type= --all", "expected --type to have a value, got an empty text"),
+        ("cancel --group= --type shop.add", "expected --group to have a value, got an empty text"),
         ("retry --reason tired", "invalid choice: 'tired'"),
     ],
 )
