@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any, Literal, NamedTuple
 
 from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
@@ -98,6 +98,10 @@ class Selection:
     covered: QuerySet[Work]
     moment: str
     rest: Q = field(default_factory=Q)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that a column cannot have."""
+        self.covered.filter(self.rest)
 
     @property
     def works(self) -> QuerySet[Work]:
@@ -191,7 +195,7 @@ def statuses_of(filters: Filters, statuses: Collection[Status]) -> frozenset[Sta
 def day_of(text: str) -> dict[str, datetime]:
     """Return the condition that a work was queued on a day of the current time zone."""
     day = parse_date(str(text))
-    if day is None:
+    if day is None or not date.min.year < day.year < date.max.year:  # in UTC it may be another day
         raise value_error("bulk-action-arguments", f"expected day= as YYYY-MM-DD, got: {text!r}.")
     start = datetime.combine(day, time())
     zone = get_current_timezone()

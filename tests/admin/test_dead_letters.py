@@ -181,7 +181,8 @@ def test_the_works_of_a_cause_are_exported_as_lines_of_json(operator: Client, mo
     assert sorted(line["input"]["message"] for line in found) == [f"no order {number}" for number in range(5)]
     assert found[0]["error"].startswith("RuntimeError: no order")
     assert len(lines(operator.get(address("deadletter_export")))) == 6
-    assert operator.get(address("deadletter_export", colour="red")).status_code == 400
+    for wrong in ({"colour": "red"}, {"priority": "high"}, {"day": "9999-12-31"}):
+        assert operator.get(address("deadletter_export", **wrong)).status_code == 400
 
 
 def test_an_export_hides_what_is_redacted(operator: Client) -> None:

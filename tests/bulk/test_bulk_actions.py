@@ -122,6 +122,8 @@ def test_filters_are_those_of_the_list_and_ids(act):
         ("retry", {"colour": "red"}, {}),
         ("retry", {"status": "unwell"}, {}),
         ("retry", {"day": "someday"}, {}),
+        ("retry", {"day": "9999-12-31"}, {}),
+        ("retry", {"day": "0001-01-01"}, {}),
         ("retry", {"priority": "high"}, {}),
         ("retry", {}, {"per_minute": 0}),
         ("retry", {"ids": [str(n) for n in range(501)]}, {}),
