@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from selenium_axe_python import Axe
 
+from django_ayework.testing.factories import ScheduleFactory, StoreEntryFactory
+from tests.admin import kit
 from tests.browser import complaints, resize
 from tests.desk.population import pages, populate
 
@@ -91,3 +93,11 @@ def test_every_page_is_accessible_in_both_themes_fits_and_is_safe(
         if width == 420 and (pixels := overflow(browser)) > 0:
             found.append(f"{name}: {pixels} pixels too wide")
     assert not found, "\n".join(found)
+
+
+def test_a_long_name_without_a_space_fits(browser: Any, live_server: Any) -> None:
+    schedule, entry = ScheduleFactory(name="n" * 128), StoreEntryFactory(key="k" * 190)
+    resize(browser, 420)
+    for name, key in (("schedule_change", str(schedule.pk)), ("storeentry_change", entry.key)):
+        browser.get(live_server.url + kit.address(name, key))
+        assert overflow(browser) <= 0, name
