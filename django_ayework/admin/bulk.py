@@ -195,9 +195,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def refused(self, request: HttpRequest, sentence: str) -> HttpResponse:
         """Show why a filter cannot be used."""
-        return self.framed(
-            request, "bulk_refused.html", {"title": _("Not possible"), "sentence": sentence}, 400
-        )
+        return self.framed(request, "refused.html", {"title": _("Not possible"), "sentence": sentence}, 400)
 
     # The page of one
 

@@ -8,13 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from django.contrib import admin, messages
-from django.http import (
-    HttpRequest,
-    HttpResponse,
-    HttpResponseBase,
-    HttpResponseNotAllowed,
-    HttpResponseRedirect,
-)
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.translation import gettext as _
 
@@ -77,7 +71,7 @@ class ButtonsAdmin(lists.PageAdmin):
     def button_view(self, button: Any, request: HttpRequest, object_id: str) -> HttpResponseBase:
         """Act on a row that the user may see and act on; then show its page."""
         if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
+            return self.not_pressed(request)
         obj = self.row_for(request, object_id, partial(self.may_press, button, request))
         return self.press(button, request, obj) or HttpResponseRedirect(self.address_after(request, obj))
 

@@ -288,6 +288,17 @@ class QueueAdmin(BaseAdmin):
         shared |= {"subtitle": None, "opts": self.opts, "media": self.media, **context}
         return TemplateResponse(request, f"admin/django_ayework/{template}", shared, status=status)
 
+    def not_pressed(self, request: HttpRequest) -> HttpResponse:
+        """Return the page for the address of a button that was opened, as after signing in again."""
+        sentence = _(
+            "The address of a button was opened, as happens when you sign in again after pressing it. Go "
+            "back to the page, and press the button again."
+        )
+        context = {"title": _("Nothing was done"), "sentence": sentence}
+        response = self.framed(request, "refused.html", context, 405)
+        response["Allow"] = "POST"
+        return response
+
     def page_name(self, page: str) -> str:
         """Return the name of the address of one of this admin's pages."""
         return f"{self.opts.app_label}_{self.opts.model_name}_{page}"

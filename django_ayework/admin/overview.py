@@ -9,7 +9,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import transaction
-from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -103,7 +103,7 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
     def control_view(self, request: HttpRequest) -> HttpResponseBase:
         """Pause, resume or limit a type or a queue, and return to the page."""
         if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
+            return self.not_pressed(request)
         scope, name, act = (request.GET.get(key, "") for key in ("scope", "name", "act"))
         row = rows(WorkControl).filter(scope=scope, name=name).first()
         if not self.may_control(request, row):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
+from django.contrib.auth import get_user_model
 from django.test import Client
 
 from django_ayework import Retry, dependency, enqueue, enqueue_many
@@ -18,7 +19,7 @@ from django_ayework.rules.states import Status
 from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.admin.conftest import Page
-from tests.admin.kit import address, assert_hides, die, hide, ids_on, messages_of, refuse
+from tests.admin.kit import address, assert_hides, assert_shows, die, hide, ids_on, messages_of, refuse
 from tests.app.works import add, fail
 
 pytestmark = pytest.mark.django_db
@@ -319,3 +320,14 @@ def test_the_permission_is_asked_for_each_work_of_a_group(
         f"expected a permission to {act} the work {other.id} ({type}), and you have none for it."
     )
     assert status(other) == before
+
+
+def test_a_button_that_was_pressed_after_the_session_had_ended_is_not_pressed_by_signing_in(db: None) -> None:
+    dead, client = die(), Client()
+    get_user_model().objects.create_superuser("late", password="late")
+    login = client.post(address("work_retry", dead.id))["Location"]
+    response = client.post(login, {"username": "late", "password": "late"}, follow=True)
+    assert (response.status_code, response["Allow"]) == (405, "POST")
+    assert_shows(response.content.decode(), "Nothing was done", "press the button again")
+    dead.refresh_from_db()
+    assert dead.status == "dead"
