@@ -16,6 +16,7 @@ from django_ayework.errors import AyeworkError, NotTriggerable, NotWaiting, Work
 from django_ayework.flow.gates import flush
 from django_ayework.flow.states import state_of
 from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.rules.identity import require_text
 from django_ayework.rules.states import WAITING, Status
 from django_ayework.store import transitions
 from django_ayework.store.database import clock, own_transaction
@@ -63,7 +64,7 @@ def refusal_of(id: str, status: str | None, act: str) -> AyeworkError:
 @own_transaction
 def change_each(ids: Sequence[str], act: str, columns: dict[str, Any]) -> ChangeReport:
     """Give works that wait another priority or queue; ``act`` is the word for that in refusals."""
-    ids = list(dict.fromkeys(ids))
+    ids = list(dict.fromkeys(map(require_text, ids)))
     report = ChangeReport()
     locked = lock_waiting(ids)
     others = statuses_of(id for id in ids if id not in locked)
@@ -102,7 +103,7 @@ def change_queue(ids: Sequence[str], queue: str) -> ChangeReport:
 @own_transaction
 def trigger(ids: Sequence[str]) -> ChangeReport:
     """Make those of these works due now that are scheduled. A missing work is refused first."""
-    ids = list(dict.fromkeys(ids))
+    ids = list(dict.fromkeys(map(require_text, ids)))
     locked = lock_rows(ids)
     report = ChangeReport()
     for id in ids:

@@ -35,6 +35,7 @@ from django_ayework.rules.explain import (
 from django_ayework.rules.explain_blocked import blocked, no_waiter
 from django_ayework.rules.explain_ended import cancelled, dead, succeeded, unsatisfiable
 from django_ayework.rules.formatting import if_renamed, is_parked, phrase
+from django_ayework.rules.identity import require_text
 from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
@@ -215,7 +216,7 @@ def explain(id: str) -> Explanation:
 
         print(explain(handle.id))
     """
-    row = find_row(id)
+    row = find_row(require_text(id))
     if row is None:
         raise WorkNotFound(
             f"no work has the id {id!r}: it was never queued, the transaction that queues it is not "

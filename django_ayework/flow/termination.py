@@ -25,7 +25,7 @@ from django_ayework.flow.settle import Settlement, attempt_row, record_all, succ
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
 from django_ayework.rules.formatting import counted
-from django_ayework.rules.identity import require_work_id
+from django_ayework.rules.identity import require_text, require_work_id
 from django_ayework.rules.states import LIVE, Outcome, Status, is_terminal
 from django_ayework.store import deletion, transitions
 from django_ayework.store.database import atomic, chunked, clock, own_transaction, rows, sync_only
@@ -53,7 +53,7 @@ def lock_if_there(id: str) -> tuple[WorkRow | None, WaiterRow | None]:
     two cannot deadlock. The waiters that watch the work are locked later, when its end is written: a
     settlement of that work has locked the work before them.
     """
-    waiter = lock_waiters([id]).get(id)
+    waiter = lock_waiters([require_text(id)]).get(id)
     return lock_rows([id]).get(id), waiter
 
 

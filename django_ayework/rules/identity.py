@@ -43,6 +43,20 @@ def require_work_id(value: object) -> str:
     )
 
 
+def require_text(id: object) -> str:
+    """Return the id that a call names a work by; raise InvalidWorkId unless it is a text.
+
+    >>> require_text("order-17")
+    'order-17'
+    """
+    if isinstance(id, str):
+        return id
+    raise InvalidWorkId(
+        f"expected the id of a work as a text, got: {id!r}. Pass .id of a handle, or str(…) of a UUID.",
+        code="id-not-a-text",
+    )
+
+
 MAX_UNIT_LENGTH = 190
 
 

@@ -7,15 +7,19 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 
 from django_ayework import (
+    InvalidWorkId,
     NotEncodable,
     PayloadTooLarge,
     UnknownWorkType,
     cancel,
+    change_priority,
+    change_queue,
     complete,
     delete_chains,
     dependency,
@@ -145,6 +149,27 @@ def test_an_input_that_is_too_large(configure):
     )
     assert isinstance(raised.value, ValueError)
     assert enqueue(keep(order="x" * 18)).state() is not None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(cancel, complete, explain, retry, trigger),
+        *(partial(change_priority, priority=1), partial(change_queue, queue="mail")),
+    ],
+)
+@pytest.mark.parametrize(
+    "form", [lambda handle: handle, lambda handle: UUID(handle.id), lambda handle: [handle.id]]
+)
+def test_a_work_that_is_not_named_by_its_id(call, form):
+    handle = enqueue(add(a=1, b=2))
+    named = form(handle)
+    with pytest.raises(InvalidWorkId) as refusal:
+        call(named)
+    assert str(refusal.value) == (
+        f"expected the id of a work as a text, got: {named!r}. Pass .id of a handle, or str(…) of a UUID."
+    )
+    assert handle.state().status == "pending"
 
 
 # --- async callers --------------------------------------------------------------------------------------
