@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models.fields import IdentifierField, PartialIndex, PartialUnique, PayloadField
 from django_ayework.rules.states import Outcome, Reason, Status
 
@@ -260,8 +261,22 @@ class Work(models.Model):
         return str(self.chain_id or self.id)
 
 
+class Selected(models.Manager[Any]):
+    """The works that have these values: those of a proxy."""
+
+    def __init__(self, **values: str) -> None:
+        super().__init__()
+        self.values_of_all = values
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        """Leave out all other works."""
+        return super().get_queryset().filter(**self.values_of_all)
+
+
 class DeadLetter(Work):
     """A dead work, kept until an operator decides about it."""
+
+    objects: ClassVar[Any] = Selected(status=Status.DEAD)
 
     class Meta:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Meta of its own, as Django has it
         """A page of its own in the admin."""
@@ -276,6 +291,8 @@ class DeadLetter(Work):
 
 class Gate(Work):
     """A gate: the work that waits for others, and releases works when its condition is met."""
+
+    objects: ClassVar[Any] = Selected(type=GATE_TYPE)
 
     class Meta:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Meta of its own, as Django has it
         """A page of its own in the admin."""

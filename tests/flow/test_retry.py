@@ -21,7 +21,7 @@ from django_ayework import (
     retry,
     work,
 )
-from django_ayework.models import Work
+from django_ayework.models import DeadLetter, Gate, Work
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
@@ -54,6 +54,16 @@ def dead():
     handle = enqueue(once(n=1))
     drain(raises=False)
     return handle
+
+
+def test_dead_letters_are_dead_works_alone_and_gates_are_gates_alone(dead):
+    live, gate = enqueue(once(n=7)), enqueue(dependency(on=["unknown"], queue=[once(n=8)]))
+    assert [letter.pk for letter in DeadLetter.objects.filter(type="t.bad.once")] == [dead.id]
+    assert [each.pk for each in Gate.objects.all()] == [gate.id]
+    for letter in DeadLetter.objects.all():
+        retry(letter.pk)
+    assert (dead.state().status, live.state().status) == ("pending", "pending")
+    assert not DeadLetter.objects.exists()
 
 
 @pytest.mark.parametrize("again", [False, True])
