@@ -127,7 +127,7 @@ def check_about(value: Any, name: str) -> tuple[str, str]:
     if isinstance(value, tuple) and len(value) == 2:  # checked before
         return cast(tuple[str, str], value)
     key, meta = getattr(value, "pk", None), getattr(value, "_meta", None)
-    if key is None or meta is None:
+    if key is None or meta is None or isinstance(value, type):
         raise InvalidOption(
             f"expected {name} to be a saved model object, got: {value!r}.", code="about-not-saved"
         )

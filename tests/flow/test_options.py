@@ -128,6 +128,7 @@ REFUSED = [
     ("deadline", datetime(2030, 1, 1), NAIVE),
     ("about", 7, "to be a saved model object, got: 7."),
     ("about", Order(reference="A1"), "to be a saved model object, got: <Order: A1>."),
+    ("about", Order, f"to be a saved model object, got: {Order!r}."),
     ("about", Order(pk="x" * 65, reference="A1"), f"{ABOUT_KEY}, got: {'x' * 65!r}."),
     ("about", Order(pk="a\x00b", reference="A1"), rf"{ABOUT_KEY}, got: 'a\x00b'."),
 ]
