@@ -16,7 +16,7 @@ from django_ayework.define.handles import C, T, in_thread
 from django_ayework.define.instructions import Continue, Instruction, Queue, Result, Void
 from django_ayework.define.options import QueueOptions, checked, combined, refuse_of_enqueue
 from django_ayework.define.requests import Queueable, WorkRequest, require_step
-from django_ayework.documentation import logged
+from django_ayework.documentation import logged, type_error
 from django_ayework.errors import Aborted, AttemptTimeout, InvalidInstruction, by_other_name, no_attribute
 from django_ayework.rules.identity import Output
 from django_ayework.rules.states import Status
@@ -341,7 +341,16 @@ class Context:
         return await in_thread(self._services.states, ids)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Record how far this work is. Calls are cheap: the last one is written from time to time."""
+        """Record how far this work is. Calls are cheap: the last one is written from time to time.
+
+        Raises TypeError unless ``done`` and ``total`` are numbers.
+        """
+        for name, value in (("done", done), ("total", total or 0)):
+            if not hasattr(value, "__float__"):
+                raise type_error(
+                    "progress-not-usable",
+                    f"expected ctx.progress(done, total) with {name} as a number, got: {value!r}.",
+                )
         self._services.progress(self.id, {"done": done, "total": total, "note": note})
 
     @property

@@ -102,6 +102,14 @@ def test_progress_shows_in_the_state():
     assert state.progress == {"done": 3, "total": 10, "note": "third page"}
 
 
+@pytest.mark.parametrize(("given", "name"), [(("3/4",), "done"), ((None,), "done"), ((3, "4"), "total")])
+def test_progress_that_is_no_number_fails_the_attempt(given, name):
+    handle = enqueue(work(name="t.context.progress_text")(lambda ctx: ctx.progress(*given))())
+    with pytest.raises(TypeError, match=f"with {name} as a number, got: {given[-1]!r}"):
+        drain()
+    assert handle.state().progress is None
+
+
 @pytest.mark.django_db(transaction=True)
 def test_progress_shows_while_the_work_runs():
     seen = threading.Event()
