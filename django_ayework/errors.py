@@ -8,11 +8,14 @@ the documentation, and ``docs_url`` its address, which a traceback shows below t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, ParamSpec
 
 from django_ayework.documentation import documented, entry_url, type_error
+
+P = ParamSpec("P")
 
 
 class AyeworkError(Exception):
@@ -207,6 +210,27 @@ class Aborted(AyeworkError):
         self.reason = reason
 
 
+def by_name(init: Callable[P, None]) -> Callable[P, None]:
+    """Let the constructor of an exception say which arguments it has when it is given others."""
+    known = list(init.__kwdefaults__ or ())
+
+    @functools.wraps(init)
+    def call(*given: P.args, **named: P.kwargs) -> None:
+        others = [
+            *map(repr, given[1:]),
+            *(f"{name}={value!r}" for name, value in named.items() if name not in known),
+        ]
+        if others:
+            raise type_error(
+                "one-moment-expected",
+                f"expected the arguments of {type(given[0]).__name__} to be of {', '.join(known)}, by name, "
+                f"got: {', '.join(others)}.",
+            )
+        init(*given, **named)
+
+    return call
+
+
 class Defer(AyeworkError):
     """Raised by a handler: come back later, without using an attempt.
 
@@ -217,6 +241,7 @@ class Defer(AyeworkError):
     30
     """
 
+    @by_name
     def __init__(self, *, delay: float | timedelta | None = None, run_at: datetime | None = None) -> None:
         require_one_moment(type(self).__name__, delay, run_at)
         super().__init__("Deferred by its handler.")
@@ -231,6 +256,7 @@ class Reschedule(AyeworkError):
     recorded as the attempt's error.
     """
 
+    @by_name
     def __init__(
         self,
         *,
