@@ -59,15 +59,13 @@ class Retry:
     max: Seconds | None = None
     jitter: float | None = None
 
-    def __new__(cls, **given: object) -> Self:
-        """Raise TypeError for an unknown field, suggesting the nearest."""
+    def __new__(cls, *unnamed: object, **given: object) -> Self:
+        """Raise TypeError for an unknown field, suggesting the nearest, and for a value without a name."""
         known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise type_error(
-                    "retry-not-usable",
-                    f"{name!r} is not an option of Retry.{did_you_mean(name, known, MEANINGS)}",
-                )
+        wrong = [(value, f" Did you mean attempts={value!r}?") for value in unnamed]
+        wrong += [(name, did_you_mean(name, known, MEANINGS)) for name in given if name not in known]
+        for what, hint in wrong:
+            raise type_error("retry-not-usable", f"{what!r} is not an option of Retry.{hint}")
         return object.__new__(cls)
 
     def __post_init__(self) -> None:

@@ -76,6 +76,11 @@ def test_a_number_instead_of_a_retry_policy_is_refused_with_an_example():
         checked({"retry": 5})
 
 
+def test_a_number_of_attempts_without_its_name_is_refused_with_the_name():
+    with pytest.raises(TypeError, match=r"^5 is not an option of Retry\. Did you mean attempts=5\?"):
+        Retry(5)  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
+
+
 def test_a_retry_policy_is_copied_and_pickled():
     policy = Retry(attempts=5, base=timedelta(minutes=1))
     assert copy.deepcopy(policy) == pickle.loads(pickle.dumps(policy)) == policy
