@@ -158,11 +158,15 @@ def input_misfits(type: str, text: str, subject: Subject = Subject.WORK) -> list
     work_type = registry.find(type)
     if work_type is None:
         return [Misfit(subject, Cause.UNKNOWN_TYPE, type)]
+    then = work_type.settings.then
+    is_lost = then is not None and registry.find(then) is None
+    found = [Misfit(subject, Cause.UNKNOWN_TARGET, type, str(then))] if is_lost else []
     try:
         arguments = read_input(text, work_type)
     except Exception as error:  # a codec of the project's own may raise anything
-        return [Misfit(subject, Cause.UNREADABLE_INPUT, type, normalised(error_text(error)))]
+        return [*found, Misfit(subject, Cause.UNREADABLE_INPUT, type, normalised(error_text(error)))]
     return [
+        *found,
         *binding_misfits(subject, work_type, arguments),
         *(Misfit(subject, Cause.UNKNOWN_VALUE, type, tag) for tag in unknown_tags(arguments)),
     ]

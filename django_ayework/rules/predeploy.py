@@ -27,6 +27,7 @@ class Cause(StrEnum):
     UNEXPECTED_ARGUMENT = "unexpected_argument"  # the handler has no such parameter
     UNREADABLE_INPUT = "unreadable_input"  # the codec of the type cannot read the stored text
     UNKNOWN_VALUE = "unknown_value"  # a value was stored by a CustomType that the codec does not have
+    UNKNOWN_TARGET = "unknown_target"  # no type of work has the name that the type gives as then=
     UNREADABLE_GATE = "unreadable_gate"  # the condition of a gate, or the works that it releases
     UNKNOWN_QUEUE = "unknown_queue"  # no type uses the queue, and no worker serves it
     UNDECLARED_SCHEDULE = "undeclared_schedule"  # no code declares it, so it will be disabled
@@ -149,6 +150,7 @@ TEXTS = {
     Cause.UNEXPECTED_ARGUMENT: "{name}: {number} with the argument {detail!r}, which it does not take.",
     Cause.UNREADABLE_INPUT: "{name}: {number} with an input that the codec cannot read: {detail}",
     Cause.UNKNOWN_VALUE: "{name}: {number} with a value tagged {detail!r}, which the codec does not know.",
+    Cause.UNKNOWN_TARGET: "{name}: {number} whose output is for the type {detail!r}, which is not defined.",
     Cause.UNREADABLE_GATE: "{number} that cannot be read: {detail}",
     Cause.UNKNOWN_QUEUE: "{name}: {number} in this queue, which no type of work uses and no worker serves.",
     Cause.UNDECLARED_SCHEDULE: "{name}: no code declares this schedule, so it will be disabled.",
@@ -158,6 +160,7 @@ REMEDIES = {
     Cause.UNEXPECTED_ARGUMENT: "Keep the parameter {detail!r}, with a default, until these works have ended.",
     Cause.UNREADABLE_INPUT: "Keep the codec that has stored the inputs, or edit the inputs in the admin.",
     Cause.UNKNOWN_VALUE: "Keep the CustomType of the tag {detail!r} until these works have ended.",
+    Cause.UNKNOWN_TARGET: "Correct then= of {name!r}, or the output of these works is dropped.",
     Cause.UNREADABLE_GATE: "Cancel the gates, and queue what they were to release.",
     Cause.UNDECLARED_SCHEDULE: "Nothing, if that is meant; otherwise import the module that declares it.",
 }
@@ -183,4 +186,4 @@ def remedy_of(misfit: Misfit, types: Collection[str], queues: Collection[str]) -
     if misfit.cause is Cause.UNKNOWN_QUEUE:
         hint = did_you_mean(misfit.name, queues)
         return f"Name the queues of your workers with --queues, or move the works to another queue.{hint}"
-    return REMEDIES[misfit.cause].format(detail=misfit.detail)
+    return REMEDIES[misfit.cause].format(name=misfit.name, detail=misfit.detail)

@@ -119,6 +119,24 @@ class Money:
 MONEY = CustomType(tag="money", type=Money, to_plain=lambda money: 1, from_plain=lambda plain: Money())
 
 
+def test_works_whose_output_is_for_a_type_that_is_gone(redefined: Any) -> None:
+    redefined("t.fetched", lambda size: None)
+    redefined("t.crawl", lambda: None, then="t.fetched")
+    handle = enqueue("t.crawl", {})
+    assert predeploy().found == set()
+    redefined("t.fetched", None)
+    checked = predeploy()
+    assert (checked.status, checked.found) == (1, {("work", "unknown_target", "t.crawl", "t.fetched", 1)})
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("ayework_predeploy", stdout=out)
+    assert out.getvalue().splitlines()[:3] == [
+        "t.crawl: 1 work whose output is for the type 't.fetched', which is not defined.",
+        "  Correct then= of 't.crawl', or the output of these works is dropped.",
+        f"  Here: {handle.id}",
+    ]
+
+
 def test_values_and_inputs_that_cannot_be_read(redefined: Any) -> None:
     def sell(price: Any) -> None: ...
 
