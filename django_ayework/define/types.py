@@ -399,7 +399,7 @@ class Registry(Declared[AnyWorkType]):
             found = self.find(name)
         if found is None:
             raise UnknownWorkType(
-                f"no work is named {name!r}.{did_you_mean(name, self._declared)} "
+                f"no work is named {name!r}.{did_you_mean(str(name), self._declared)} "
                 "A work is known once its app is in INSTALLED_APPS and its works.py defines it, or imports "
                 f"the module that does. {self.loaded()}"
             )

@@ -94,6 +94,7 @@ def test_a_queue_that_is_nearly_one_of_a_types_is_told(act, caplog):
         (partial(resume, type="controls.plain", queue="default"), TypeError, "either type= or queue="),
         (partial(pause, type="controls.plane"), UnknownWorkType, r"Did you mean 'controls\.plain'"),
         (partial(limit, "controls.plane", weight=1), UnknownWorkType, "controls.plane"),
+        (partial(pause, type=plain), UnknownWorkType, r"<WorkType .*Did you mean 'controls\.plain'"),
         (limited(), TypeError, "at least one of max_running=, weight= and priority="),
         (
             limited(max_running=-1),
