@@ -120,7 +120,7 @@ def has_input(row: WorkRow, input: dict[str, Any]) -> bool:
 
 def name_of(type: AnyWorkType | str) -> str:
     """Return the name of a type given by itself or by its name."""
-    return type if isinstance(type, str) else type.name
+    return type if isinstance(type, str) else known_type(type).name
 
 
 def described(type: AnyWorkType | str | None, input: dict[str, Any]) -> str:

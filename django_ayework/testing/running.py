@@ -23,7 +23,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ayework.compat import take_commit_callbacks
 from django_ayework.conf import get_settings
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.requests import WorkRequest
+from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
@@ -275,6 +275,7 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
 
         assert perform(add(a=1, b=2)).result == 3
     """
+    [request] = require_requests([request], "perform(work)")
     row = build_new_work(request, {}, Lineage(), clock.now()).row._replace(attempt=attempt, worker="perform")
     delivery = Delivery(row, lease=30.0)
     load = Batch([delivery]) if registry.batch(row.type) else delivery

@@ -86,6 +86,13 @@ def test_assertions_refuse_what_no_work_can_be(name: str, request: Any, monkeypa
         assertion(add(a=1, b=2))
 
 
+def test_a_built_work_is_no_type_to_look_for(enqueued: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"^expected a type of work or its name.*got: <WorkRequest shop\.add "
+    ):
+        enqueued(add(a=1, b=2))
+
+
 def test_a_type_that_takes_any_input_has_no_unknown_one(assert_enqueued: Any) -> None:
     @work(name="testing.anything")
     def anything(**values: int) -> None: ...

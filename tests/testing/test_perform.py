@@ -55,6 +55,14 @@ def test_the_result_and_the_instruction_of_an_input_that_is_stored_and_read_back
         perform(plain(items=[object()]))  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"), [(add, "Call the type: add"), (add.handler, "Write @work above add")]
+)
+def test_a_type_or_its_function_is_refused_as_by_enqueue(perform: Any, given: Any, hint: str) -> None:
+    with pytest.raises(TypeError, match=rf"^expected perform\(work\) to have works built .*{hint}"):
+        perform(given)
+
+
 def test_children_are_built_and_not_queued(perform: Any) -> None:
     @work(name="testing.void")
     def void(ctx: Context):
