@@ -45,6 +45,13 @@ def unchecked(value: Any, name: str) -> Any:
 # Checks of values
 
 
+def check_function(value: Any, name: str) -> Any:
+    """Return a function of the input; None stays None."""
+    if value is None or callable(value):
+        return value
+    raise InvalidOption(f"expected {name} to be a function of the input, got: {value!r}.")
+
+
 def instance_of(kind: type, expected: str) -> Check:
     """Return a check for objects of one class."""
 
@@ -361,7 +368,7 @@ class WorkSettings:
     interval: Annotated[float | None, seconds] = None
     strict_return: Annotated[bool | None, check_flag] = None
     codec: Annotated[Codec | None, unchecked] = None
-    options: Annotated[Callable[..., Mapping[str, Any]] | None, unchecked] = None
+    options: Annotated[Callable[..., Mapping[str, Any]] | None, check_function] = None
     on_event: Annotated[Callable[[Any], object] | str | None, unchecked] = None
     on_failure: Annotated[Callable[[Exception, Any], object] | str | None, unchecked] = None
     log_context: Annotated[Callable[[Mapping[str, Any], str], object] | str | None, unchecked] = None

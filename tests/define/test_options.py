@@ -142,6 +142,11 @@ MAPPING = "retention to be a mapping of success, cancelled, dead to seconds (a n
         ("middleware", "shop.tenancy", f"expected {LIST}, got: 'shop.tenancy'."),
         ("middleware", [print, 5], f"expected middleware[1] {PATH}, got: 5."),
         ("middleware", ["tenancy"], f"expected middleware[0] {PATH}, got: 'tenancy'."),
+        (
+            "options",
+            {"queue": "mail"},
+            "expected options to be a function of the input, got: {'queue': 'mail'}.",
+        ),
         ("redact", "n", "expected redact to be a list of names such as 'card.number', got: 'n'."),
         ("redact", [5], f"expected {NAMES}, got: 5."),
         ("redact", ["n."], f"expected {NAMES}, got: 'n.'."),
