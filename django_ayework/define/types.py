@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 from django_ayework.compat import calling_frame
 from django_ayework.define.context import Context
 from django_ayework.define.handles import C_co, G_co, Handle, P, R_co
-from django_ayework.define.options import QueueOptions, WorkSettings, checked
+from django_ayework.define.options import ENQUEUE_OPTIONS, QueueOptions, WorkSettings, checked
 from django_ayework.define.requests import WorkRequest, providers, watch
 from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, UnknownWorkType, by_other_name, did_you_mean, no_attribute
@@ -111,8 +111,10 @@ def bind(signature: Signature, name: str, args: tuple[Any, ...], kwargs: Mapping
         bound = signature.bind(*args, **kwargs)
     except TypeError as misfit:
         expected, got = f"{name}{signature_text(signature)}", f"{name}{call_text(args, kwargs)}"
+        options = (each for each in kwargs if each in ENQUEUE_OPTIONS and each not in signature.parameters)
+        hint = next((f". Did you mean enqueue(…, {each}=…)?" for each in options), "")
         raise type_error(
-            "arguments-do-not-fit", f"{name}: {misfit}; expected {expected}, got {got}"
+            "arguments-do-not-fit", f"{name}: {misfit}; expected {expected}, got {got}{hint}"
         ) from None
     arguments = dict(bound.arguments)
     for parameter in signature.parameters.values():

@@ -55,6 +55,11 @@ MISFITS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: enqueue("shop.add", {"a": 1}),
         "shop.add: missing a required argument: 'b'; expected shop.add(a, b)",
     ),
+    "options at the type": (
+        lambda: add.enqueue(a=1, b=2, delay=5),  # type: ignore[call-arg]
+        "shop.add: got an unexpected keyword argument 'delay'; expected shop.add(a, b), "
+        "got shop.add(a=…, b=…, delay=…). Did you mean enqueue(…, delay=…)?",
+    ),
     "among options": (
         lambda: enqueue("shop.add", a=1, b=2),
         "expected the input of 'shop.add' as a mapping, such as enqueue('shop.add', {'a': …}), got a, b",
