@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Unpack, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import markcoroutinefunction, sync_to_async
 from django.dispatch import Signal
 
+from django_ayework.compat import calling_frame
 from django_ayework.define.handles import C, G, Handle, P, R, T, WorkState
 from django_ayework.define.options import EnqueueOptions
-from django_ayework.define.requests import WorkRequest
+from django_ayework.define.requests import WorkRequest, watch
 from django_ayework.documentation import type_error
 from django_ayework.flow import acts, changing, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing
@@ -20,6 +21,8 @@ from django_ayework.flow import retry as retrying
 from django_ayework.flow.enqueue import refuse_arguments, request_of
 from django_ayework.rules.identity import require_work_id
 from django_ayework.store.database import sync_only
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def awaitable(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -32,6 +35,19 @@ def awaitable(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     call.__name__ = call.__qualname__ = f"a{function.__name__}"
     call.__doc__ = f"See {function.__name__}()."
     return call
+
+
+def watched(call: F) -> F:
+    """Let a request count as dropped if the coroutine that is to queue it is discarded without ``await``."""
+
+    @markcoroutinefunction
+    @functools.wraps(call)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        if watch.on and args and isinstance(args[0], WorkRequest):
+            watch.note(args[0], calling_frame(1))
+        return call(*args, **kwargs)
+
+    return cast(F, noted)
 
 
 @overload
@@ -244,7 +260,8 @@ pause = controls.pause
 resume = controls.resume
 work_counts = counts.work_counts
 
-aenqueue = awaitable(enqueue)
+enqueue_in_thread = awaitable(enqueue)
+aenqueue = watched(enqueue_in_thread)
 aenqueue_many = awaitable(enqueue_many)
 acancel = awaitable(cancel)
 achange_priority = awaitable(change_priority)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import isfunction
 from types import FrameType
@@ -47,7 +47,7 @@ class Providers:
     #: Returns the function of ``AYEWORK["ID"]``, or None.
     id_maker: Callable[[], Callable[[], str] | None] = staticmethod(lambda: None)
     enqueue: Callable[[WorkRequest[Any, Any]], Any]
-    aenqueue: Callable[[WorkRequest[Any, Any]], Awaitable[Any]]
+    aenqueue: Callable[[WorkRequest[Any, Any]], Coroutine[Any, Any, Any]]
 
 
 providers = Providers()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
@@ -179,10 +179,9 @@ class WorkType(Generic[P, R_co, G_co, C_co]):
         handle: Handle[R_co, G_co, C_co] = providers.enqueue(self(*args, **kwargs))
         return handle
 
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co, G_co, C_co]:
+    def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R_co, G_co, C_co]]:
         """See enqueue()."""
-        handle: Handle[R_co, G_co, C_co] = await providers.aenqueue(self(*args, **kwargs))
-        return handle
+        return providers.aenqueue(self(*args, **kwargs))
 
     def request(self, arguments: Mapping[str, Any]) -> WorkRequest[R_co, G_co, C_co]:
         """Build a request from arguments by name, which must have been checked."""

@@ -133,7 +133,7 @@ def settlement_of(
     if watch.dropped and (dropped := watch.dropped.pop(row.id, None)) and is_strict:
         raise InvalidInstruction(
             f"the handler of {work_type.name!r} built {dropped[0]} that was not queued; write enqueue(…) "
-            "around it, or put it into the list of a returned ctx.queue(…).",
+            "or await aenqueue(…) around it, or put it into the list of a returned ctx.queue(…).",
             id=row.id,
             code="work-not-queued",
         )

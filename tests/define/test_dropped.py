@@ -11,8 +11,9 @@ import warnings
 import pytest
 from django.db import transaction
 
-from django_ayework import NeverEnqueued, dependency, enqueue, enqueue_many, schedule, work
+from django_ayework import NeverEnqueued, aenqueue, dependency, enqueue, enqueue_many, schedule, work
 from django_ayework.define.requests import watch
+from django_ayework.errors import InvalidInstruction
 from django_ayework.models import Work
 from django_ayework.testing import perform
 from tests.app.works import add
@@ -150,12 +151,31 @@ def test_a_handler_that_drops_a_work_fails_its_attempt(drain, warned, kind, stri
     if strict:
         assert handle.state().last_error == (
             f"InvalidInstruction: the handler of {kind.name!r} built the work 'shop.add' ({__name__}, line "
-            f"{line_of(handler, 1)}) that was not queued; write enqueue(…) around it, or put it into the "
-            "list of a returned ctx.queue(…)."
+            f"{line_of(handler, 1)}) that was not queued; write enqueue(…) or await aenqueue(…) around it, "
+            "or put it into the list of a returned ctx.queue(…)."
         )
     else:
         assert handle.state().status == "success"
     assert watch.dropped == {}
+
+
+async def forgets_to_await():
+    aenqueue(add(a=1, b=2))
+
+
+async def forgets_to_await_the_call_of_a_type():
+    add.aenqueue(a=1, b=2)
+
+
+@pytest.mark.django_db
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("handler", [forgets_to_await, forgets_to_await_the_call_of_a_type])
+def test_a_handler_that_does_not_await_the_enqueuing_fails_its_attempt(drain, handler):
+    handle = enqueue(work(name="t.dropped.awaited")(handler)())
+    with pytest.raises(InvalidInstruction, match=r"built the work 'shop.add' .* not queued"):
+        drain(limit=1)
+    assert handle.state().status == "scheduled"
+    assert not Work.objects.filter(type="shop.add").exists()
 
 
 @pytest.mark.django_db
