@@ -296,11 +296,13 @@ class Clock:
     def synchronise(self) -> None:
         """Set the clock to the database's, unless that was done within the last minute.
 
+        A monotonic clock that went back, or far ahead, was frozen by a test.
+
         Threads that measure at the same time do not wait for each other: each sets one attribute, and any of
         their measurements will do.
         """
         anchor = self._anchor
-        if anchor is None or time.monotonic() - anchor[2] > REFRESH_AFTER:
+        if anchor is None or not 0 <= time.monotonic() - anchor[2] <= REFRESH_AFTER:
             self.measure()
 
     def measure(self) -> None:

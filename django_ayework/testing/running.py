@@ -119,6 +119,7 @@ async def adrain(limit: int | None = None, *, raises: bool = True) -> DrainRepor
 
 def run_due(limit: int | None) -> tuple[DrainReport, dict[str, BaseException]]:
     """Run everything due; return the report, and the errors of failed works by their ids."""
+    clock.synchronise()
     report, ids, services = DrainReport(), dict[str, None](), DrainServices()
     settled_groups.subscribe(report_all_unhandled)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import django.test
@@ -15,6 +16,7 @@ from django.db import transaction
 from django_ayework import Status, UnknownWorkType, dependency, enqueue, get_handle, registry, work
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Work
+from django_ayework.store import database
 from django_ayework.testing import factories, now, time_travel
 from django_ayework.testing.factories import (
     DeadLetterFactory,
@@ -173,6 +175,18 @@ def test_a_block_is_undone_at_its_end_and_by_an_error() -> None:
     handle = enqueue(add(a=1, b=2))
     assert abs((Work.objects.get(id=handle.id).queued_at - now()).total_seconds()) < 5
     assert ahead() == 3600 - 400 * 86_400
+
+
+def test_a_clock_that_was_set_while_a_test_had_frozen_the_time_is_set_again(
+    drain: Any, monkeypatch: Any
+) -> None:
+    with monkeypatch.context() as frozen:
+        frozen.setattr(database, "time", SimpleNamespace(monotonic=lambda: 2e9))
+        enqueue(add(a=1, b=2), delay=60)
+    handle = enqueue(add(a=3, b=4), run_at=datetime.now(UTC))
+    assert drain().succeeded == 1
+    assert handle.state().status == "success"
+    assert ahead() == 0
 
 
 @pytest.mark.parametrize("base", [unittest.TestCase, django.test.SimpleTestCase])
