@@ -11,9 +11,11 @@ from typing import Any
 
 from django_ayework.define.context import Assignment
 from django_ayework.define.types import registry
+from django_ayework.documentation import type_error
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import blocker_ids_of, dependents_of
 from django_ayework.rules.formatting import error_before
+from django_ayework.rules.identity import require_text
 from django_ayework.rules.states import Status
 from django_ayework.store import locks
 from django_ayework.store.connections import read
@@ -60,7 +62,7 @@ class EngineServices:
 
     def states(self, ids: Iterable[str]) -> list[Status | None]:
         """Return the status of each work, in order; None for an unknown one."""
-        wanted = list(ids)
+        wanted = [*map(require_text, ids)]
         found = statuses_of(wanted)
         return [found.get(id) for id in wanted]
 
@@ -91,10 +93,14 @@ class EngineServices:
 
 
 def claim_key(key: str) -> str:
-    """Return the stored key, hashed where needed so that any text will do.
+    """Return the stored key, hashed where needed so that any text will do. Raises TypeError for all else.
 
     MySQL compares without trailing spaces, and no database takes every character.
     """
+    if not isinstance(key, str):
+        raise type_error(
+            "claim-key-not-a-text", f"expected ctx.claim(key) with a text as the key, got: {key!r}."
+        )
     if len(key) > MAX_KEY_LENGTH or not key.isprintable() or key.endswith(" "):
         key = f"sha256:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
     return f"claim:{key}"

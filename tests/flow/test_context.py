@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_ayework import Context, Defer, Retry, enqueue, work
+from django_ayework import Context, Defer, InvalidWorkId, Retry, enqueue, get_handle, work
 from django_ayework.models import Work
 from django_ayework.testing import drain, now, perform, running_worker, time_travel
 from tests.app.works import add, fail
@@ -86,6 +86,19 @@ def test_states_come_in_the_order_asked_and_none_for_the_unknown():
     drain()
     assert handle.result(timeout=0) == ["scheduled", None, "dead", "success", "running", "success"]
     assert twin.result(timeout=0) == [True, False, ["success", None]]
+
+
+@pytest.mark.parametrize(
+    ("asks", "message"),
+    [
+        (lambda ctx: ctx.claim(7), "with a text as the key, got: 7"),
+        (lambda ctx: ctx.states([get_handle("a")]), "the id of a work as a text, got: <Handle a>"),
+    ],
+)
+def test_a_key_or_an_id_that_is_no_text_fails_the_attempt(asks, message):
+    enqueue(work(name="t.context.no_text")(lambda ctx: asks(ctx))())
+    with pytest.raises((TypeError, InvalidWorkId), match=message):
+        drain()
 
 
 def test_progress_shows_in_the_state():
