@@ -97,6 +97,9 @@ REMEDIES = (
     ),
     Remedy(lambda v: isinstance(v, Enum), "an enum member", "pass its .value"),
     Remedy(
+        lambda v: hasattr(v, "input") and hasattr(v, "options"), "a built work", "queue it and pass its id"
+    ),
+    Remedy(
         lambda v: dataclasses.is_dataclass(type(v)),
         "a dataclass",
         "pass dataclasses.asdict(…) of it, or describe it in a CustomType",

@@ -18,6 +18,7 @@ from django.utils.functional import SimpleLazyObject
 from django_ayework import get_handle
 from django_ayework.errors import AyeworkError, NotDecodable, NotEncodable
 from django_ayework.rules.codec import CustomType, RichJSON, encode
+from tests.app.works import add
 
 
 class Product:
@@ -139,6 +140,10 @@ def test_the_message_names_a_remedy(value, got, remedy):
 
 def test_a_handle_is_refused():
     assert "(a handle) at input; pass its id (.id)" in str(refused(get_handle("some-id")))
+
+
+def test_a_built_work_is_refused():
+    assert "WorkRequest (a built work) at input; queue it and pass its id" in str(refused(add(a=1, b=2)))
 
 
 def test_an_awaitable_is_refused():
