@@ -1,7 +1,7 @@
 """Claiming: the next due works of a queue become running, leased to one worker.
 
 There are three ways. PostgreSQL picks, locks and writes in one statement. SQLite needs no locks: one UPDATE
-for each lane returns the works. MariaDB and MySQL lock the works of a lane, and then write their lease.
+for each lane returns the works. MariaDB and MySQL lock the works of the lanes, and then write their lease.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from django_ayework.rules.states import Status
 from django_ayework.store.bulk import update_by_column, write
 from django_ayework.store.database import atomic, connection, dialect, fetch, rows
 from django_ayework.store.dialects import array_text
-from django_ayework.store.lanes import FIRST_OF_LANE, IN_LANE, ORDER_IN_LANE, allocate, as_moment, heads_of
+from django_ayework.store.lanes import (
+    FIRST_OF_LANE,
+    IN_LANE,
+    ORDER_IN_LANE,
+    allocate,
+    as_moment,
+    fetch_each,
+    heads_of,
+)
 from django_ayework.store.rows import EMPTY, READ, WorkRow, rows_of
 
 WORK = Work._meta.db_table
@@ -157,16 +165,22 @@ def rows_leased(found: Iterable[tuple[Any, ...]], lease: Lease) -> list[WorkRow]
     return [WorkRow._make(values + written) for values in found]
 
 
-# Lane by lane.
+# Lane by lane. MariaDB and MySQL lock the works of many lanes by one statement: with two for each lane, a
+# worker of 50 types ran a tenth of the works.
+
+LOCK_LANE = f"SELECT id {FIRST_OF_LANE} FOR UPDATE SKIP LOCKED"
 
 
 def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
-    """Lease the first works of some lanes, a lane at a time; see ``claim()``."""
+    """Lease the first works of some lanes, after their heads were read; see ``claim()``."""
     if len(caps) == 1:
         return claim_lane(queue, *next(iter(caps.items())), lease)
     with atomic():
         allocation = allocate(heads_of(queue, caps), limit)
-        return [row for lane in allocation.items() for row in claim_lane(queue, *lane, lease)]
+        if not connection().features.has_select_for_update:
+            return [row for lane in allocation.items() for row in claim_lane(queue, *lane, lease)]
+        locked = fetch_each(LOCK_LANE, [(queue, *lane) for lane in allocation.items()])
+        return lock_and_lease(rows(Work).filter(id__in=[id for [id] in locked]), lease)
 
 
 def claim_lane(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_ayework import enqueue, enqueue_many, retry
 from django_ayework.models import Work
@@ -60,6 +61,18 @@ def test_no_more_of_a_type_are_taken_than_its_cap():
     assert claimed({"t.a": 0, "t.b": 0}, 5) == []
     assert claimed({}, 5) == []
     assert claimed({"t.a": 5}, 0) == []
+
+
+@pytest.mark.vendors("postgresql", "mysql")
+def test_a_claim_of_many_types_takes_as_many_statements_as_one_of_two():
+    statements = []
+    for types in (["t.a", "t.b"], [f"t.{number:02}" for number in range(20)]):
+        for type in types:
+            pending(type, type)
+        with CaptureQueriesContext(connection) as queries:
+            assert claimed(dict.fromkeys(types, 1), len(types)) == types
+        statements.append(len(queries))
+    assert statements[0] == statements[1]
 
 
 def test_units_of_a_type_go_by_name_within_a_priority():
