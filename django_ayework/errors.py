@@ -223,7 +223,7 @@ def by_name(init: Callable[P, None]) -> Callable[P, None]:
         if others:
             raise type_error(
                 "one-moment-expected",
-                f"expected the arguments of {type(given[0]).__name__} to be of {', '.join(known)}, by name, "
+                f"expected {type(given[0]).__name__} with arguments of these names: {', '.join(known)}; "
                 f"got: {', '.join(others)}.",
             )
         init(*given, **named)

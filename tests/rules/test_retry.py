@@ -184,7 +184,7 @@ def test_a_rescheduling_past_the_deadline_expires():
         ({"delay": "soon"}, TypeError, r"expected {}\(delay=\) to be seconds"),
         ({}, TypeError, "{} expects exactly one of delay= .* and run_at="),
         ({"delay": 1, "run_at": NOON}, TypeError, "{} expects exactly one of delay= .* and run_at="),
-        ({"countdown": 5}, TypeError, r"the arguments of {} to be of delay, run_at.* got: countdown=5\."),
+        ({"countdown": 5}, TypeError, r"{} with arguments of these names: .* got: countdown=5\."),
     ],
 )
 def test_an_instruction_without_one_usable_moment_is_refused_by_name(word, arguments, error, message):
@@ -196,7 +196,7 @@ def test_an_instruction_without_one_usable_moment_is_refused_by_name(word, argum
 def test_a_moment_without_its_name_is_refused_with_the_names(word, names):
     with pytest.raises(TypeError) as refusal:
         word(5)
-    expected = f"expected the arguments of {word.__name__} to be of {names}, by name, got: 5."
+    expected = f"expected {word.__name__} with arguments of these names: {names}; got: 5."
     assert str(refusal.value) == expected
 
 
