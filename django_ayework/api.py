@@ -260,7 +260,7 @@ pause = controls.pause
 resume = controls.resume
 work_counts = counts.work_counts
 
-enqueue_in_thread = awaitable(enqueue)
+enqueue_in_thread = awaitable(enqueue)  # pyright infers the overloads of a name, and not of a nested call
 aenqueue = watched(enqueue_in_thread)
 aenqueue_many = awaitable(enqueue_many)
 acancel = awaitable(cancel)

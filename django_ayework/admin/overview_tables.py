@@ -175,7 +175,7 @@ class Board:
 def board(seen: Overview, links: Links, control: Controls) -> Board:
     """Return what the page shows for one user."""
     return Board(
-        is_well=seen.headline.code is ProblemCode.ALL_WELL and not seen.dead,
+        is_well=seen.headline.code is ProblemCode.ALL_WELL and not is_of_the_dead(seen.headline),
         announced=announced(seen.headline),
         headline=statement(seen.headline, links, control),
         others=[statement(problem, links, control) for problem in seen.problems[1:]],

@@ -118,7 +118,8 @@ CLAIM_DELIVERED = CLAIM.format(
     )
 )
 
-CLAIM_LANE = CLAIM.format(picked=f"SELECT id {FIRST_OF_LANE} FOR UPDATE SKIP LOCKED")
+LOCK_LANE = f"SELECT id {FIRST_OF_LANE} FOR UPDATE SKIP LOCKED"
+CLAIM_LANE = CLAIM.format(picked=LOCK_LANE)
 
 #: The heads of the lanes are merged without locks, which allocates works to each lane; a lane whose head is
 #: taken by a rival meanwhile gives the works behind it.
@@ -167,8 +168,6 @@ def rows_leased(found: Iterable[tuple[Any, ...]], lease: Lease) -> list[WorkRow]
 
 # Lane by lane. MariaDB and MySQL lock the works of many lanes by one statement: with two for each lane, a
 # worker of 50 types ran a tenth of the works.
-
-LOCK_LANE = f"SELECT id {FIRST_OF_LANE} FOR UPDATE SKIP LOCKED"
 
 
 def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:

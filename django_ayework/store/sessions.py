@@ -119,7 +119,7 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
 def refuse_too_large(run: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
     """Raise DataError for a statement that is larger than the server takes, which would end the session.
 
-    The driver often reports that as it reports a server that has gone away.
+    The driver often reports error 2006 for it, as for a server that is away.
     """
     texts = [each for each in params or () if isinstance(each, str)]
     if sum(map(len, texts)) > SMALL:

@@ -193,7 +193,7 @@ def all_end(number: int = 20) -> None:
 
 @pytest.mark.vendors("mysql")
 def test_a_result_that_is_larger_than_a_packet_fails_its_attempt(settings):
-    """The server ends the session while it is sent: the driver reports that the server has gone away."""
+    """The server ends the session, and the driver reports error 2006, as for a server that is away."""
     settings.AYEWORK = {"MAX_PAYLOAD": 10**9, "POLL_INTERVAL": 0.05}
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@max_allowed_packet")
