@@ -14,7 +14,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.dispatch import Signal
 
 from django_ayework.compat import after_fork_in_child
-from django_ayework.contrib.tasks.backend import AyeworkBackend
 from django_ayework.contrib.tasks.calls import Call, name_of, options_of, tasks
 from django_ayework.contrib.tasks.framework import (
     AnyResult,
@@ -242,8 +241,8 @@ def send(signal: Signal, result: AnyResult) -> None:
 
 
 def sender_of(result: AnyResult) -> type[BaseTaskBackend]:
-    """Return the class of the backend that has queued a task, which the settings may not name any more."""
+    """Return the class of the backend that has queued a task, else of the one that the task is declared for."""
     try:
         return type(task_backends[result.backend])
-    except ImproperlyConfigured:
-        return AyeworkBackend
+    except ImproperlyConfigured:  # the settings do not name it any more
+        return type(tasks[name_of(result.task.func)].get_backend())
