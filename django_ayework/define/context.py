@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -296,9 +296,9 @@ class Context:
         """
         return self._transactions.prepare()
 
-    async def aprepare(self, act: Callable[[], T]) -> T:
+    def aprepare(self, act: Callable[[], T]) -> Coroutine[Any, Any, T]:
         """Run the plain function ``act`` in a transaction of its own; see prepare()."""
-        return await self._transactions.aprepare(act)
+        return self._transactions.aprepare(act)
 
     def complete(self) -> AbstractContextManager[None]:
         """Open the transaction in which this work ends, and check that this worker still has the work.
@@ -316,13 +316,13 @@ class Context:
         """
         return self._transactions.complete(self)
 
-    async def acomplete(self, act: Callable[[], T]) -> T:
+    def acomplete(self, act: Callable[[], T]) -> Coroutine[Any, Any, T]:
         """Run the plain function ``act`` and end this work in one transaction; return what ``act`` returned.
 
         The return value is the outcome, or if it is None the one instruction that ``act`` built. See
         complete().
         """
-        return await self._transactions.acomplete(self, act)
+        return self._transactions.acomplete(self, act)
 
     def claim(self, key: str) -> bool:
         """Take a key: return True for the first caller in 24 hours across all workers, else False."""

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
 
 from django.db import Error, InterfaceError, OperationalError
 
@@ -32,11 +32,23 @@ from django_ayework.worker.interruption import forget_connection
 from django_ayework.worker.threads import Recovery
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 logger = logging.getLogger("django_ayework")
 
 #: Seconds between two looks at a work whose commit got no answer: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+
+
+def noted(method: F) -> F:
+    """Note the call of a method until the block or the coroutine that it returns begins."""
+
+    @wraps(method)
+    def call(self: AttemptTransactions, *given: Any) -> Any:
+        self.not_begun.add(method.__name__)
+        return method(self, *given)
+
+    return cast(F, call)
 
 
 class AttemptTransactions:
@@ -64,6 +76,8 @@ class AttemptTransactions:
         self._surrounding: OwnTransaction | None = None
         self._outcome: object = None  # given in the block of complete
         self._used: tuple[str, ...] = ()
+        #: The stages that were called, and whose block was not entered or whose coroutine was not awaited.
+        self.not_begun: set[str] = set()
         self._preparing = False
 
     def __enter__(self) -> None:
@@ -81,6 +95,7 @@ class AttemptTransactions:
         """Return the settlement of a handler that returned, written already if a transaction is open."""
         if self.delivery.lost is not None:
             raise Aborted(str(self.delivery.lost), id=context.id)
+        self._require_begun()
         if self.settlement is not None:
             if returned is not None and returned is not self._outcome:
                 raise self._contradiction(returned)
@@ -105,6 +120,7 @@ class AttemptTransactions:
             code="outcome-given-twice",
         )
 
+    @noted
     @contextmanager
     def prepare(self) -> Generator[None]:
         """Open a transaction that commits at the end of the block."""
@@ -116,6 +132,7 @@ class AttemptTransactions:
         finally:
             self._preparing = False
 
+    @noted
     @contextmanager
     def complete(self, context: Context) -> Generator[None]:
         """Open a transaction and see that the work is ours; it commits when the handler has returned.
@@ -133,6 +150,7 @@ class AttemptTransactions:
                 self._outcome = root_of(context, since=before)
             on_error.pop_all()
 
+    @noted
     async def aprepare(self, act: Callable[[], T]) -> T:
         """Run ``act`` in a transaction."""
         self._require("prepare", is_async=True)
@@ -142,6 +160,7 @@ class AttemptTransactions:
         finally:
             self._preparing = False
 
+    @noted
     async def acomplete(self, context: Context, act: Callable[[], T]) -> T:
         """Run ``act`` and settle the work in one transaction, which has committed when this returns.
 
@@ -197,8 +216,21 @@ class AttemptTransactions:
         self.delivery.abort(self.delivery.lost)
         return Aborted(str(self.delivery.lost), id=self.delivery.row.id)
 
+    def _require_begun(self) -> None:
+        """Raise when the handler called a stage and did nothing with what it got: nothing of it has run."""
+        for stage in self.not_begun:
+            word = "await" if stage.startswith("a") else "with"
+            raise InvalidInstruction(
+                f"{self._work_type.name}: ctx.{stage} was called without {word}, so nothing of it has run; "
+                f"write {word} ctx.{stage}({'a_function' if word == 'await' else ''}).",
+                id=self.delivery.row.id,
+                code="stage-not-begun",
+            )
+
     def _require(self, stage: str, is_async: bool = False) -> None:
         """Raise when this is not the moment for a stage."""
+        self.not_begun.discard(f"a{stage}" if is_async else stage)
+        self._require_begun()
         problem = self._misplaced(stage, is_async) or self._out_of_order(stage)
         if problem:
             raise InvalidInstruction(

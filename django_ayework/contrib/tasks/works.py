@@ -241,7 +241,7 @@ def send(signal: Signal, result: AnyResult) -> None:
 
 
 def sender_of(result: AnyResult) -> type[BaseTaskBackend]:
-    """Return the class of the backend that has queued a task, else of the one that the task is declared for."""
+    """Return the class of the backend that has queued a task, else of the one that the task names."""
     try:
         return type(task_backends[result.backend])
     except ImproperlyConfigured:  # the settings do not name it any more
