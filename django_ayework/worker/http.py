@@ -24,6 +24,8 @@ logger = logging.getLogger("django_ayework")
 #: other tasks.
 QUICK = 0.5
 LONGEST_REQUEST = 65_536
+#: Seconds for which the system keeps a client that has sent nothing yet, where it can (Linux): see tcp(7).
+SILENT = 60
 
 
 class Response(NamedTuple):
@@ -51,8 +53,10 @@ class HttpServer(ABC):
 
     def __init__(self, host: str, port: int) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=16)
+        self._socket = socket.create_server((host, port), family=family, backlog=128)
         self._socket.setblocking(False)
+        if hasattr(socket, "TCP_DEFER_ACCEPT"):  # silent clients hold up no others
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT)
         #: The host and the port at which it listens.
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
 
