@@ -17,7 +17,7 @@ from django.db.models.functions import Concat
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import update_by_column, write
-from django_ayework.store.database import atomic, connection, dialect, fetch, rows
+from django_ayework.store.database import connection, dialect, fetch, own_transaction, rows
 from django_ayework.store.dialects import array_text
 from django_ayework.store.lanes import (
     FIRST_OF_LANE,
@@ -174,12 +174,17 @@ def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: L
     """Lease the first works of some lanes, after their heads were read; see ``claim()``."""
     if len(caps) == 1:
         return claim_lane(queue, *next(iter(caps.items())), lease)
-    with atomic():
-        allocation = allocate(heads_of(queue, caps), limit)
-        if not connection().features.has_select_for_update:
-            return [row for lane in allocation.items() for row in claim_lane(queue, *lane, lease)]
-        locked = fetch_each(LOCK_LANE, [(queue, *lane) for lane in allocation.items()])
-        return lock_and_lease(rows(Work).filter(id__in=[id for [id] in locked]), lease)
+    return claim_lanes(queue, caps, limit, lease)
+
+
+@own_transaction
+def claim_lanes(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
+    """Lease the first works of some lanes in one transaction; see ``claim()``."""
+    allocation = allocate(heads_of(queue, caps), limit)
+    if not connection().features.has_select_for_update:
+        return [row for lane in allocation.items() for row in claim_lane(queue, *lane, lease)]
+    locked = fetch_each(LOCK_LANE, [(queue, *lane) for lane in allocation.items()])
+    return lock_and_lease(rows(Work).filter(id__in=[id for [id] in locked]), lease)
 
 
 def claim_lane(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow]:
@@ -203,20 +208,17 @@ def claim_lane(queue: str, type: str, number: int, lease: Lease) -> list[WorkRow
     ]
 
 
+@own_transaction
 def lock_and_lease(works: QuerySet[Work], lease: Lease) -> list[WorkRow]:
     """Lock works that no other transaction has locked, and write their lease."""
-    with atomic():
-        leased = [
-            row._replace(
-                status=str(Status.RUNNING),
-                attempt=row.attempt + 1,
-                delivery=row.delivery + 1,
-                **lease._asdict(),
-            )
-            for row in rows_of(works.select_for_update(skip_locked=True))
-        ]
-        if leased:
-            names = ("status", "attempt", "delivery", *Lease._fields)
-            written = {name: [getattr(row, name) for row in leased] for name in names}
-            write(Work, update_by_column([row.id for row in leased], written))
+    leased = [
+        row._replace(
+            status=str(Status.RUNNING), attempt=row.attempt + 1, delivery=row.delivery + 1, **lease._asdict()
+        )
+        for row in rows_of(works.select_for_update(skip_locked=True))
+    ]
+    if leased:
+        names = ("status", "attempt", "delivery", *Lease._fields)
+        written = {name: [getattr(row, name) for row in leased] for name in names}
+        write(Work, update_by_column([row.id for row in leased], written))
     return leased
