@@ -31,7 +31,7 @@ from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status
 from django_ayework.store.causes import MOST, Cause, causes
 from django_ayework.store.database import clock
-from django_ayework.store.selection import Place, Selection, selection_of
+from django_ayework.store.selection import Cursor, Selection, selection_of
 
 #: Works of one page of an export: one query, and so much memory.
 EXPORT_PAGE = 500
@@ -184,7 +184,7 @@ class DeadLetterAdmin(WorkAdmin):
 
     def exported(self, request: HttpRequest, chosen: Selection) -> Iterator[str]:
         """Yield a line for each work that the user's list shows, page by page."""
-        after: Place | None = None
+        after: Cursor | None = None
         is_first = True
         while is_first or after is not None:
             page = chosen.page(after, EXPORT_PAGE)

@@ -31,12 +31,12 @@ from django_ayework.store.database import dialect, rows
 from django_ayework.store.lanes import ORDER_IN_LANE
 from django_ayework.store.rows import with_status
 from django_ayework.store.selection import (
-    Place,
+    Cursor,
     compared,
+    cursor_after,
     ids_in_order,
     named_by,
     pending_names,
-    place_after,
 )
 
 SEARCH_HELP = gettext_lazy(
@@ -47,7 +47,7 @@ SEARCH_HELP = gettext_lazy(
 LOOKED_AT = 10_000
 #: Queues in which pending works of a type are looked for.
 QUEUES = 100
-#: The parameter of the place from which a list goes on.
+#: The parameter of the cursor from which a list goes on.
 OLDER = "older"
 #: Filters that a walk may have to look for.
 FILTERS = ("status", "type", "queue", "reason", "worker", "fairness")
@@ -205,7 +205,7 @@ class WorkChangeList(lists.LightChangeList):
 
     walk: Walk = NEWEST
     #: The last work that was looked at; None when all were.
-    oldest: Place | None = None
+    oldest: Cursor | None = None
 
     def get_queryset(
         self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
@@ -216,12 +216,12 @@ class WorkChangeList(lists.LightChangeList):
         found = in_lanes(found, self.params, self.walk).order_by(*self.order())
         if not self.walk.column:
             return found
-        start = place_from(self.params.get(OLDER))
+        start = cursor_from(self.params.get(OLDER))
         if start is not None:
             found = found.filter(compared(self.walk.column, "<", start))
         if not self.walk.bounded:
             return found
-        self.oldest = place_after(self.base(start), self.walk.column, LOOKED_AT)
+        self.oldest = cursor_after(self.base(start), self.walk.column, LOOKED_AT)
         if self.oldest is not None:
             found = found.filter(compared(self.walk.column, ">=", self.oldest))
         note_found(request, ids_in_order(found, lists.COUNTED + 1))
@@ -242,7 +242,7 @@ class WorkChangeList(lists.LightChangeList):
             number = self.page_num if self.multi_page and not self.show_all else 1
             self.result_list = self.paginator.page(number).object_list
 
-    def base(self, start: Place | None) -> QuerySet[Work]:
+    def base(self, start: Cursor | None) -> QuerySet[Work]:
         """Return the works that are looked at, in whatever number."""
         works = rows(Work).filter(**queued_on(self.params.get("day", "")))
         if self.walk.base:
@@ -268,12 +268,12 @@ class WorkChangeList(lists.LightChangeList):
             return None
         if self.paginator.is_capped:
             last = self.result_list[len(self.result_list) - 1]
-            return self.from_here(Place(getattr(last, self.walk.column), last.pk))
+            return self.from_here(Cursor(getattr(last, self.walk.column), last.pk))
         return None if self.oldest is None else self.from_here(self.oldest)
 
-    def from_here(self, place: Place) -> str:
-        """Return the address of this list from a place on."""
-        return self.get_query_string({OLDER: text_of(place)}, remove=[PAGE_VAR])
+    def from_here(self, cursor: Cursor) -> str:
+        """Return the address of this list from a cursor on."""
+        return self.get_query_string({OLDER: text_of(cursor)}, remove=[PAGE_VAR])
 
 
 def in_lanes(works: QuerySet[Any], params: Mapping[str, str], walk: Walk) -> QuerySet[Any]:
@@ -285,15 +285,15 @@ def in_lanes(works: QuerySet[Any], params: Mapping[str, str], walk: Walk) -> Que
     return works.filter(queue__in=queues) if len(queues) < QUEUES else works
 
 
-def text_of(place: Place) -> str:
-    """Return a place as a parameter."""
-    return f"{place.moment.isoformat()}~{place.id}"
+def text_of(cursor: Cursor) -> str:
+    """Return a cursor as a parameter."""
+    return f"{cursor.moment.isoformat()}~{cursor.id}"
 
 
-def place_from(text: str | None) -> Place | None:
+def cursor_from(text: str | None) -> Cursor | None:
     """Read a place; None for a missing or unreadable text."""
     moment, _, id = (text or "").partition("~")
     try:
-        return Place(datetime.fromisoformat(moment), id)
+        return Cursor(datetime.fromisoformat(moment), id)
     except ValueError:
         return None

@@ -40,7 +40,7 @@ from django_ayework.store.database import (
 )
 from django_ayework.store.deletion import lock_steps
 from django_ayework.store.dependencies import read_waiters
-from django_ayework.store.selection import COUNTED, Page, Place, Selection, selection_of
+from django_ayework.store.selection import COUNTED, Cursor, Page, Selection, selection_of
 
 logger = logging.getLogger("django_ayework")
 
@@ -235,7 +235,7 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
     tried.id = row.id
     pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
     selection = selected(row)
-    page = selection.page(place_of(row.cursor), min(most, pace))
+    page = selection.page(cursor_from(row.cursor), min(most, pace))
     done = ActReport()
     if are_held:
         done.refused.update(dict.fromkeys(page.ids, HELD))
@@ -279,12 +279,12 @@ def next_moment(row: BulkAction, works: int, now: datetime) -> datetime:
     return later(max(row.next_at, later(now, -SLACK)), works * 60 / row.per_minute)
 
 
-def place_of(cursor: str) -> Place | None:
+def cursor_from(text: str) -> Cursor | None:
     """Return where the next page begins; None for the first one."""
-    if not cursor:
+    if not text:
         return None
-    moment, id = json.loads(cursor)
-    return Place(datetime.fromisoformat(moment), id)
+    moment, id = json.loads(text)
+    return Cursor(datetime.fromisoformat(moment), id)
 
 
 @own_transaction

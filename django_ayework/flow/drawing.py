@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.graph import Standing, Workflow
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
-from django_ayework.rules.graph import Layout, Place, Size, layout
+from django_ayework.rules.graph import Box, Layout, Size, layout
 from django_ayework.rules.states import Status
 from django_ayework.rules.workflow import NEVER, PLANNED, UNKNOWN, Folded, Kind, Member, Node
 
@@ -84,7 +84,7 @@ class Unfolding:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One member of an unfolded node; its place is that within the node."""
+    """One member of an unfolded node; its box is that within the node."""
 
     id: str
     anchor: str
@@ -111,7 +111,7 @@ class DrawnNode:
 
     id: str
     anchor: str
-    place: Place
+    box: Box
     kind: str
     status: str
     shape: str
@@ -174,7 +174,7 @@ class Artist:
         """Return the picture."""
         picture = layout({node.id: self.size(node) for node in self.folded.nodes}, self.folded.edges)
         titles = {node.id: self.heading(node) for node in self.folded.nodes}
-        ordered = sorted(self.folded.nodes, key=lambda node: place_key(picture.places[node.id]))
+        ordered = sorted(self.folded.nodes, key=lambda node: box_key(picture.boxes[node.id]))
         return Drawing(
             width=ceil(picture.width),
             height=ceil(picture.height),
@@ -211,28 +211,28 @@ class Artist:
 
     def node(self, node: Node, picture: Layout, titles: Mapping[str, str]) -> DrawnNode:
         """Return a node with all that is drawn of it."""
-        place, first, second = picture.places[node.id], self.heading(node), self.standing(node)
+        box, first, second = picture.boxes[node.id], self.heading(node), self.standing(node)
         return DrawnNode(
             id=node.id,
             anchor=anchor(node.id),
-            place=place,
+            box=box,
             kind=str(node.kind),
             status=node.status if node.status in SHAPES else UNKNOWN,
             shape=SHAPES.get(node.status, SHAPES[UNKNOWN]),
-            first=fitting(first, int((place.width - BEHIND_SHAPE - 6) / FIRST_CHARACTER), keep_end=True),
-            second=fitting(self.brief(node) or second, int((place.width - 2 * INSET) / SECOND_CHARACTER)),
+            first=fitting(first, int((box.width - BEHIND_SHAPE - 6) / FIRST_CHARACTER), keep_end=True),
+            second=fitting(self.brief(node) or second, int((box.width - 2 * INSET) / SECOND_CHARACTER)),
             heading=first,
             standing=second,
             title=f"{first}: {second}",
-            outline=outline(node, place),
+            outline=outline(node, box),
             address=self.address(node),
             many=len(node.members) > 1,
             critical=any(member.id in self.path for member in node.members),
-            parts=tuple(parts(node, place.width)),
+            parts=tuple(parts(node, box.width)),
             bar=HEIGHT - 9,
-            foot=place.height - 8,
-            middle=place.width / 2,
-            right=place.width - INSET,
+            foot=box.height - 8,
+            middle=box.width / 2,
+            right=box.width - INSET,
             cells=tuple(self.cells(node)),
             earlier=self.page_address(node, -1),
             later=self.page_address(node, 1),
@@ -329,9 +329,9 @@ def number_text(value: int) -> str:
     return number_format(value, use_l10n=True, force_grouping=True)
 
 
-def place_key(place: Place) -> tuple[int, float]:
+def box_key(box: Box) -> tuple[int, float]:
     """Return what puts nodes in the order in which they are read: by layer, from top to bottom."""
-    return place.layer, place.y
+    return box.layer, box.y
 
 
 def anchor(id: str) -> str:
@@ -377,9 +377,9 @@ def fitting(text: str, length: int, keep_end: bool = False) -> str:
     return f"…{text[1 - length :]}" if keep_end else f"{text[: length - 1]}…"
 
 
-def outline(node: Node, place: Place) -> str:
+def outline(node: Node, box: Box) -> str:
     """Return the outline of a node as a path: a gate has pointed ends, all others round corners."""
-    right, bottom = place.width, place.height
+    right, bottom = box.width, box.height
     if node.kind is Kind.GATE or node.type == GATE_TYPE:
         return f"M12 0H{right - 12:g}L{right:g} {bottom / 2:g}L{right - 12:g} {bottom:g}H12L0 {bottom / 2:g}z"
     return f"M6 0H{right - 6:g}q6 0 6 6V{bottom - 6:g}q0 6 -6 6H6q-6 0 -6 -6V6q0 -6 6 -6z"

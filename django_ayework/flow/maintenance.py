@@ -24,7 +24,7 @@ from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason
 from django_ayework.store import attempts, deletion, locks, throughput
 from django_ayework.store.database import clock, is_contention, is_refused_data, own_transaction
-from django_ayework.store.dependencies import Place, blocked_page, stranded_among
+from django_ayework.store.dependencies import BlockedCursor, blocked_page, stranded_among
 from django_ayework.store.locks import lock_lapsed, lock_overdue
 from django_ayework.store.rows import WorkRow
 from django_ayework.store.schedules import delete_firings
@@ -131,7 +131,7 @@ class Sweep(NamedTuple):
     """One page of the sweep: the number of stranded waiters, and where the next page begins."""
 
     found: int
-    next: Place | None
+    next: BlockedCursor | None
 
 
 def sweep() -> int:
@@ -144,7 +144,7 @@ def sweep() -> int:
     return found
 
 
-def sweep_page(after: Place | None = None) -> Sweep:
+def sweep_page(after: BlockedCursor | None = None) -> Sweep:
     """Sweep one page of the blocked works, the first page unless ``after`` is given.
 
     A stranded waiter has an open edge to a work that has ended, and no recheck flag; a correct run has none.

@@ -198,7 +198,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DIGITS = 16
 
 
-class Place(NamedTuple):
+class FairnessKey(NamedTuple):
     """Where works take turns with those of other labels."""
 
     queue: str

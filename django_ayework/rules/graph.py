@@ -33,7 +33,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Box:
     """Where a node is: its layer, counted from 0, and its rectangle."""
 
     layer: int
@@ -50,11 +50,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A picture: its size, the places of the nodes, and the points of each edge that is drawn."""
+    """A picture: its size, the boxes of the nodes, and the points of each edge that is drawn."""
 
     width: float
     height: float
-    places: Mapping[str, Place]
+    boxes: Mapping[str, Box]
     routes: Mapping[Edge, tuple[tuple[float, float], ...]]
 
 
@@ -62,7 +62,7 @@ def layout(sizes: Mapping[str, Size], edges: Iterable[Edge]) -> Layout:
     """Place the nodes. Edges between unknown nodes and those that close a cycle are left out.
 
     >>> picture = layout({"a": Size(10, 10), "b": Size(10, 10)}, [("a", "b")])
-    >>> [picture.places[name].layer for name in "ab"]
+    >>> [picture.boxes[name].layer for name in "ab"]
     [0, 1]
     """
     if not sizes:
@@ -258,8 +258,8 @@ def pictured(
     lefts = [MARGIN + sum(widths[:number]) + number * LAYER_GAP for number in range(len(ranks))]
     top = min(middle[node] - size.height / 2 for node, size in sizes.items())
     top = min([top, *(middle[spot] for spots in paths.values() for spot in spots)]) - MARGIN
-    places = {
-        node: Place(
+    boxes = {
+        node: Box(
             layer_of[node],
             lefts[layer_of[node]],
             round(middle[node] - size.height / 2 - top, 1),
@@ -270,12 +270,12 @@ def pictured(
     }
     routes = {}
     for (source, target), spots in paths.items():
-        start, end = places[source], places[target]
+        start, end = boxes[source], boxes[target]
         points = [(start.x + start.width, start.middle)]
         for number, spot in enumerate(spots, layer_of[source] + 1):
             height = round(middle[spot] - top, 1)
             points += [(lefts[number], height), (lefts[number] + widths[number], height)]
         routes[source, target] = (*points, (end.x, end.middle))
-    bottoms = [place.y + place.height for place in places.values()]
+    bottoms = [box.y + box.height for box in boxes.values()]
     bottoms += [height for route in routes.values() for _, height in route]
-    return Layout(lefts[-1] + widths[-1] + MARGIN, max(bottoms) + MARGIN, places, routes)
+    return Layout(lefts[-1] + widths[-1] + MARGIN, max(bottoms) + MARGIN, boxes, routes)

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeGuard
 
-from django_ayework.rules.controls import Place
+from django_ayework.rules.controls import FairnessKey
 
 
 class Status(StrEnum):
@@ -126,7 +126,7 @@ class Transition:
     #: The columns among ``LASTING`` that do not stay as they were.
     renews: tuple[str, ...] = LASTING
     #: Where the work takes turns with those of other labels, if it goes back there; gives it a ``sort_key``.
-    place: Place | None = None
+    fairness_key: FairnessKey | None = None
     sort_key: str = ""
 
     def __post_init__(self) -> None:

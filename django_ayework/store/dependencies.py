@@ -371,7 +371,7 @@ def ends_of_blockers(chain_ids: Iterable[str]) -> dict[str, Status]:
 WAITERS, EDGES = 1000, 20_000
 
 
-class Place(NamedTuple):
+class BlockedCursor(NamedTuple):
     """Where a blocked work stands among all of them: by its deadline, those without one first, then by id."""
 
     deadline: datetime | None
@@ -379,35 +379,35 @@ class Place(NamedTuple):
 
 
 class BlockedPage(NamedTuple):
-    """Blocked works, and the place behind which the next page begins; None behind the last one."""
+    """Blocked works, and the cursor behind which the next page begins; None behind the last one."""
 
     ids: list[str]
-    next: Place | None
+    next: BlockedCursor | None
 
 
-def blocked_page(after: Place | None) -> BlockedPage:
+def blocked_page(after: BlockedCursor | None) -> BlockedPage:
     """Return the next blocked works: as many as watch no more than ``EDGES`` others, and at least one."""
-    places = blocked_after(after or Place(None, ""), WAITERS)
-    ids = [place.id for place in places]
+    cursors = blocked_after(after or BlockedCursor(None, ""), WAITERS)
+    ids = [cursor.id for cursor in cursors]
     totals = dict(rows(Waiter).filter(work_id__in=ids).values_list("work_id", "total"))
     edges = list(accumulate(totals.get(id, 0) for id in ids))
     taken = max(1, bisect_right(edges, EDGES))
-    is_last = len(places) < WAITERS and taken >= len(places)
-    return BlockedPage(ids[:taken], None if is_last else places[min(taken, len(places)) - 1])
+    is_last = len(cursors) < WAITERS and taken >= len(cursors)
+    return BlockedPage(ids[:taken], None if is_last else cursors[min(taken, len(cursors)) - 1])
 
 
-def blocked_after(place: Place, limit: int) -> list[Place]:
-    """Return the places of the blocked works behind a place, from their index alone and in its order.
+def blocked_after(cursor: BlockedCursor, limit: int) -> list[BlockedCursor]:
+    """Return the cursors of the blocked works behind a cursor, from their index alone and in its order.
 
     PostgreSQL sorts works without a deadline, unless it is to come by deadline first; MariaDB sorts it if so.
     """
     blocked = rows(Work).filter(status=Status.BLOCKED).values_list("deadline", "id")
-    same = Q(deadline__isnull=True) if place.deadline is None else Q(deadline=place.deadline)
-    later = Q(deadline__isnull=False) if place.deadline is None else Q(deadline__gt=place.deadline)
-    found = list(blocked.filter(same, id__gt=place.id).order_by(*dialect().order_of_blocked)[:limit])
+    same = Q(deadline__isnull=True) if cursor.deadline is None else Q(deadline=cursor.deadline)
+    later = Q(deadline__isnull=False) if cursor.deadline is None else Q(deadline__gt=cursor.deadline)
+    found = list(blocked.filter(same, id__gt=cursor.id).order_by(*dialect().order_of_blocked)[:limit])
     if len(found) < limit:
         found += blocked.filter(later).order_by("deadline", "id")[: limit - len(found)]
-    return list(map(Place._make, found))
+    return list(map(BlockedCursor._make, found))
 
 
 def stranded_among(waiters: Sequence[str]) -> list[str]:

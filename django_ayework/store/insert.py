@@ -22,7 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_ayework.models import Work
-from django_ayework.rules.controls import Place
+from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import Status
 from django_ayework.store.bulk import adapted, adapted_values, portions
 from django_ayework.store.connections import BACKEND, asks_for_backend, note_backend, run_prepared
@@ -73,16 +73,16 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
 
 def with_turns(works: Sequence[WorkRow]) -> Sequence[WorkRow]:
     """Return works with the turns of those that are to wait in turn."""
-    places = {work.id: place for work in works if (place := place_of(work))}
-    if not places:
+    keys = {work.id: key for work in works if (key := fairness_key_of(work))}
+    if not keys:
         return works
-    turns = turns_of(places, clock.now())
+    turns = turns_of(keys, clock.now())
     return [work._replace(sort_key=turns.get(work.id, work.sort_key)) for work in works]
 
 
-def place_of(work: WorkRow) -> Place | None:
+def fairness_key_of(work: WorkRow) -> FairnessKey | None:
     """Return where a new work is to wait in turn; None for one that does not."""
-    return work.place if work.fairness and work.status == Status.PENDING else None
+    return work.fairness_key if work.fairness and work.status == Status.PENDING else None
 
 
 def insert_rows(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
@@ -101,13 +101,13 @@ def insert_one(work: WorkRow) -> int:
     """Insert a work; return how many rows that made, which is 0 when the id is taken."""
     session, database = connection(), dialect()
     adapt = session.ops.adapt_datetimefield_value
-    place = place_of(work)
-    values = work._replace(sort_key="") if place else work
+    key = fairness_key_of(work)
+    values = work._replace(sort_key="") if key else work
     params: list[Any] = [adapt(v) if isinstance(v, datetime) else v for v in values if v]
-    params += params_of(place, int(work.sort_key)) if place else ()
+    params += params_of(key, int(work.sort_key)) if key else ()
     filled = tuple([True if value else value for value in values])
-    sql = statement(database, filled, bool(place))
-    return rows_made(session, database, sql, params, needs_plan=bool(place))
+    sql = statement(database, filled, bool(key))
+    return rows_made(session, database, sql, params, needs_plan=bool(key))
 
 
 @lru_cache(maxsize=256)

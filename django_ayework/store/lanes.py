@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count
 
 from django_ayework.models import BulkAction, Schedule, Waiter, Work, WorkControl, WorkerProcess
-from django_ayework.rules.controls import EVERYTHING, Place, Scope, first_turn, turn_text
+from django_ayework.rules.controls import EVERYTHING, FairnessKey, Scope, first_turn, turn_text
 from django_ayework.store.database import chunked, connection, dialect, fetch, rows, stored_moment
 from django_ayework.store.dialects import Dialect
 from django_ayework.store.rows import WorkRow
@@ -277,35 +277,35 @@ FIRST_OF_TURNS = (
 
 @cache
 def next_turn(dialect: Dialect) -> str:
-    """Return the next turn in a place as the expression of a sort key; its parameters are :func:`params_of`.
+    """Return the next turn of a fairness key as an expression; its parameters are :func:`params_of`.
 
-    Any other sort key than a turn is a unit, of a work whose type went by unit. Places are parameters: MySQL
-    and MariaDB would scan the lane for a place that another row gives.
+    Any other sort key than a turn is a unit, of a work whose type went by unit. Keys are parameters: MySQL
+    and MariaDB would scan the lane for a key that another row gives.
     """
     last = dialect.turn_number.format(key=LAST_OF_LABEL.format(by_turn=dialect.by_turn))
     lowest = dialect.turn_number.format(key=FIRST_OF_TURNS)
     return dialect.turn_text.format(turn=f"COALESCE({last} + 1, {lowest}, %s)")
 
 
-def params_of(place: Place, first: int) -> tuple[object, ...]:
+def params_of(key: FairnessKey, first: int) -> tuple[object, ...]:
     """Return the parameters of :func:`next_turn`; ``first`` is the turn in a lane without any."""
-    lane = (place.queue, place.type, place.priority)
-    return (place.fairness, *lane, *lane, first)
+    lane = (key.queue, key.type, key.priority)
+    return (key.fairness, *lane, *lane, first)
 
 
-def turns_of(places: Mapping[str, Place], now: datetime) -> dict[str, str]:
-    """Return sort keys, by id, for works that are to wait in these places, in this order."""
-    turns = next_turns([*dict.fromkeys(places.values())], first_turn(now))
-    counts = defaultdict[Place, Iterator[int]](count)
-    return {id: turn_text(turns[place] + next(counts[place])) for id, place in places.items()}
+def turns_of(keys: Mapping[str, FairnessKey], now: datetime) -> dict[str, str]:
+    """Return sort keys, by id, for works that are to wait with these fairness keys, in this order."""
+    turns = next_turns([*dict.fromkeys(keys.values())], first_turn(now))
+    counts = defaultdict[FairnessKey, Iterator[int]](count)
+    return {id: turn_text(turns[key] + next(counts[key])) for id, key in keys.items()}
 
 
-def next_turns(places: Sequence[Place], first: int) -> dict[Place, int]:
-    """Read the next turn in each of some places; ``first`` is that of a lane without any."""
-    found: dict[Place, int] = {}
+def next_turns(keys: Sequence[FairnessKey], first: int) -> dict[FairnessKey, int]:
+    """Read the next turn for each of some fairness keys; ``first`` is that of a lane without any."""
+    found: dict[FairnessKey, int] = {}
     turn = next_turn(dialect())
-    for some in chunked(places, LANES):
-        params = [param for place in some for param in params_of(place, first)]
+    for some in chunked(keys, LANES):
+        params = [param for key in some for param in params_of(key, first)]
         sql = " UNION ALL ".join(f"SELECT {number}, {turn}" for number in range(len(some)))
-        found.update((some[number], int(key)) for number, key in fetch(sql, params))
+        found.update((some[number], int(text)) for number, text in fetch(sql, params))
     return found

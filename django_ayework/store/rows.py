@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django.db.models import Exists, OuterRef, QuerySet
 
 from django_ayework.models import Group, Work
-from django_ayework.rules.controls import Place
+from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import LASTING, Status, Transition, is_terminal
 from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import chunked, matching, rows
@@ -69,7 +69,7 @@ class WorkRow(NamedTuple):
             leaves=frozenset({Status(self.status)}),
             status=status,
             renews=tuple(name for name in LASTING if name in changes),
-            place=self.place if status is Status.PENDING else None,
+            fairness_key=self.fairness_key if status is Status.PENDING else None,
             **stays,
             **changes,
         )
@@ -93,11 +93,11 @@ class WorkRow(NamedTuple):
         )
 
     @property
-    def place(self) -> Place | None:
+    def fairness_key(self) -> FairnessKey | None:
         """Where the work takes turns with those of other labels; None if it goes by unit, or by age alone."""
         if not self.fairness or self.sort_key in ("", self.unit):
             return None
-        return Place(self.queue, self.type, self.priority, self.fairness)
+        return FairnessKey(self.queue, self.type, self.priority, self.fairness)
 
     @property
     def chain(self) -> str:

@@ -43,39 +43,39 @@ LEADING = frozenset({"group_id", "chain_id"})
 Filters = Mapping[str, Any]
 
 WORK = Work._meta.db_table
-#: The lookups of the operators that compare a row with a place.
+#: The lookups of the operators that compare a row with a cursor.
 LOOKUPS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 
 
-class Place(NamedTuple):
-    """A place in the order of a moment and the id."""
+class Cursor(NamedTuple):
+    """The end of a page in the order of a moment and the id; the next page begins behind it."""
 
     moment: Any
     id: str
 
 
-def compared(column: str, operator: Literal["<", "<=", ">", ">="], place: Place) -> Any:
+def compared(column: str, operator: Literal["<", "<=", ">", ">="], cursor: Cursor) -> Any:
     """Return the condition that a row compares so with a place; an index is searched for it."""
     if not dialect().compares_rows:
-        beyond = Q(**{f"{column}__{LOOKUPS[operator[0]]}": place.moment})
-        return beyond | Q(**{column: place.moment, f"id__{LOOKUPS[operator]}": place.id})
+        beyond = Q(**{f"{column}__{LOOKUPS[operator[0]]}": cursor.moment})
+        return beyond | Q(**{column: cursor.moment, f"id__{LOOKUPS[operator]}": cursor.id})
     moment: Any = Work._meta.get_field(column)
     here = Func(F(column), F("id"), function="", output_field=BooleanField())
-    values = Value(place.moment, output_field=moment), Value(place.id)
+    values = Value(cursor.moment, output_field=moment), Value(cursor.id)
     there = Func(*values, function="", output_field=BooleanField())
     joiner = f" {operator} "
     return Func(here, there, template="%(expressions)s", arg_joiner=joiner, output_field=BooleanField())
 
 
-def place_after(works: QuerySet[Any], column: str, count: int) -> Place | None:
-    """Return the place of the last of so many works, the latest first; None when there are fewer."""
-    return place_at(works.order_by(f"-{column}", "-id").values_list(column, "id"), count)
+def cursor_after(works: QuerySet[Any], column: str, count: int) -> Cursor | None:
+    """Return the cursor of the last of so many works, the latest first; None when there are fewer."""
+    return cursor_at(works.order_by(f"-{column}", "-id").values_list(column, "id"), count)
 
 
-def place_at(places: QuerySet[Any, Any], count: int) -> Place | None:
-    """Return the last of so many places; None when there are fewer."""
-    found = places[count - 1 : count].first()
-    return found and Place._make(found)
+def cursor_at(cursors: QuerySet[Any, Any], count: int) -> Cursor | None:
+    """Return the last of so many cursors; None when there are fewer."""
+    found = cursors[count - 1 : count].first()
+    return found and Cursor._make(found)
 
 
 def ids_in_order(works: QuerySet[Any], most: int) -> list[str]:
@@ -88,7 +88,7 @@ class Page(NamedTuple):
     """A page of works: their ids, and where the next page begins; None after the last one."""
 
     ids: list[str]
-    next: Place | None
+    next: Cursor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Selection:
         """All of the works, without an order."""
         return self.covered.filter(self.rest)
 
-    def page(self, after: Place | None, most: int) -> Page:
+    def page(self, after: Cursor | None, most: int) -> Page:
         """Return the next works, at most so many; there may be none, and pages behind it.
 
         At most ``WINDOW`` works of the index are looked at. Reads in a transaction of its own.
@@ -117,10 +117,10 @@ class Selection:
             works = self.covered.order_by(self.moment, "id")
             if after is not None:
                 works = works.filter(compared(self.moment, ">", after))
-            end = place_at(works.values_list(self.moment, "id"), WINDOW) if self.rest else None
+            end = cursor_at(works.values_list(self.moment, "id"), WINDOW) if self.rest else None
             within = works if end is None else works.filter(compared(self.moment, "<=", end))
-            found = [Place(*row) for row in within.filter(self.rest).values_list(self.moment, "id")[:most]]
-        return Page([place.id for place in found], found[-1] if len(found) == most else end)
+            found = [Cursor(*row) for row in within.filter(self.rest).values_list(self.moment, "id")[:most]]
+        return Page([cursor.id for cursor in found], found[-1] if len(found) == most else end)
 
     def among(self, ids: Sequence[str]) -> list[str]:
         """Return those of these ids whose works match, in their order."""
@@ -233,17 +233,17 @@ def stored_works(statuses: Collection[Status], until: datetime) -> Iterator[list
     Each statement reads at most ``WINDOW`` entries of an index. A list may be empty: other works were passed
     over. Works that have changed their status meanwhile are left out.
     """
-    selection, place = selection_of({}, statuses, until), None
+    selection, cursor = selection_of({}, statuses, until), None
     allowed = frozenset(map(str, statuses))
     while True:
-        page = selection.page(place, WINDOW)
+        page = selection.page(cursor, WINDOW)
         for ids in chunked(page.ids, INPUTS):
             stored = matching(rows(Work).all(), "id", ids, *StoredWork._fields)
             found = {work.id: work for work in map(StoredWork._make, stored)}
             yield [found[id] for id in ids if id in found and found[id].status in allowed]
         if not page.ids:
             yield []
-        if (place := page.next) is None:
+        if (cursor := page.next) is None:
             return
 
 

@@ -33,7 +33,7 @@ KEY = ("seconds", "start", "type", "queue")
 COUNTS = ("succeeded", "failed", "dead", "duration")
 
 
-class Place(NamedTuple):
+class Bucket(NamedTuple):
     """A minute, and the type and the queue of works."""
 
     minute: datetime
@@ -71,7 +71,7 @@ def span_start(moment: datetime, seconds: int) -> datetime:
 # Workers add
 
 
-def add(counts: Mapping[Place, Ended]) -> None:
+def add(counts: Mapping[Bucket, Ended]) -> None:
     """Add the counts of minutes to the spans of a minute, and to those of a quarter of an hour.
 
     Statements name spans in the order of their keys: two workers that add to the same spans lock them in one
@@ -81,12 +81,12 @@ def add(counts: Mapping[Place, Ended]) -> None:
         add_spans(some)
 
 
-def spans_of(counts: Mapping[Place, Ended]) -> Iterable[tuple[Any, ...]]:
+def spans_of(counts: Mapping[Bucket, Ended]) -> Iterable[tuple[Any, ...]]:
     """Yield the key and the counts of each span."""
     for seconds in KEPT:
-        spans: dict[Place, Ended] = {}
-        for place, ended in counts.items():
-            span = place._replace(minute=span_start(place.minute, seconds))
+        spans: dict[Bucket, Ended] = {}
+        for bucket, ended in counts.items():
+            span = bucket._replace(minute=span_start(bucket.minute, seconds))
             spans.setdefault(span, Ended()).add(ended)
         for span, ended in spans.items():
             yield (seconds, *span, *(getattr(ended, name) for name in COUNTS))

@@ -17,7 +17,7 @@ from django.db.models import F
 
 from django_ayework.models import InputRevision, Work
 from django_ayework.rules.causes import fingerprint
-from django_ayework.rules.controls import Place
+from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import Status, Transition
 from django_ayework.store.bulk import (
     Update,
@@ -66,13 +66,13 @@ def apply(transitions: Sequence[Transition]) -> set[str]:
 
 def in_turn(transitions: Sequence[Transition]) -> Sequence[Transition]:
     """Add the sort keys of their turns to transitions that put works back among those that take turns."""
-    places = {transition.id: transition.place for transition in transitions if transition.place is not None}
-    if not places:
+    keys = {transition.id: key for transition in transitions if (key := transition.fairness_key)}
+    if not keys:
         return transitions
-    turns = turns_of(places, clock.now())
+    turns = turns_of(keys, clock.now())
     return [
         replace(transition, sort_key=turns[transition.id], renews=(*transition.renews, "sort_key"))
-        if transition.place
+        if transition.fairness_key
         else transition
         for transition in transitions
     ]
@@ -232,8 +232,8 @@ def relocate(works: Sequence[tuple[WorkRow, WorkRow]], now: datetime) -> None:
     A pending work that takes turns gets the next turn of where it goes.
     """
     moved = [new for old, new in works if (old.queue, old.priority) != (new.queue, new.priority)]
-    places = {new.id: new.place for new in moved if new.status == Status.PENDING and new.place is not None}
-    turns = turns_of(places, now)
+    keys = {new.id: key for new in moved if new.status == Status.PENDING and (key := new.fairness_key)}
+    turns = turns_of(keys, now)
     update_rows(
         Work,
         {
@@ -251,7 +251,7 @@ def relocate(works: Sequence[tuple[WorkRow, WorkRow]], now: datetime) -> None:
 
 
 #: The columns that tell whether a work takes turns, and where.
-COLUMNS = ("id", *Place._fields, "sort_key", "unit")
+COLUMNS = ("id", *FairnessKey._fields, "sort_key", "unit")
 
 
 def make_pending(now: datetime, limit: int) -> list[tuple[str, str, str]]:
@@ -259,13 +259,17 @@ def make_pending(now: datetime, limit: int) -> list[tuple[str, str, str]]:
     with atomic():
         due = rows(Work).filter(status=Status.SCHEDULED, run_at__lte=now).order_by("run_at")
         found = list(due.select_for_update(skip_locked=True).values_list(*COLUMNS)[:limit])
-        places = {id: Place(*place) for id, *place, key, unit in found if place[-1] and key not in ("", unit)}
-        ids = [id for id, *_ in found if id not in places]
+        keys = {
+            id: FairnessKey(*key)
+            for id, *key, sort_key, unit in found
+            if key[-1] and sort_key not in ("", unit)
+        }
+        ids = [id for id, *_ in found if id not in keys]
         if ids:
             rows(Work).filter(id__in=ids).update(status=Status.PENDING)
-        if places:  # each has its turn behind those that wait
-            turns = list(turns_of(places, now).values())
-            write(Work, update_by_column(list(places), {"sort_key": turns}, {"status": str(Status.PENDING)}))
+        if keys:  # each has its turn behind those that wait
+            turns = list(turns_of(keys, now).values())
+            write(Work, update_by_column(list(keys), {"sort_key": turns}, {"status": str(Status.PENDING)}))
         return [(id, queue, type) for id, queue, type, *_ in found]
 
 

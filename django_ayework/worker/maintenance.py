@@ -37,7 +37,7 @@ from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import tidy_connections
 from django_ayework.store.database import REFRESH_AFTER, clock, is_contention
-from django_ayework.store.dependencies import Place
+from django_ayework.store.dependencies import BlockedCursor
 from django_ayework.store.lanes import Poll
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.health import WorkerRegistration
@@ -188,7 +188,7 @@ class MaintenanceThread(LoopThread):
         self._revoked: frozenset[str] | None = frozenset()
         self._is_at_work = False
         self._reclaim_from = float("-inf")
-        self._swept_until: Place | None = None
+        self._swept_until: BlockedCursor | None = None
         started = time.monotonic()
         #: Duties for the fleet, by the finding of a poll that asks for them.
         self._demands = {

@@ -58,7 +58,7 @@ FIRST_LOCKED_PAUSE, LONGEST_LOCKED_PAUSE = 0.05, 1.0
 #: Seconds between two reports of ended attempts.
 REPORT_EVERY = 10.0
 #: Types, queues and minutes that one report has by name. Others of a minute have one count without a name.
-MOST_PLACES = 500
+MOST_BUCKETS = 500
 
 
 class Tally:
@@ -70,7 +70,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[throughput.Place, throughput.Ended] = {}
+        self._counts: dict[throughput.Bucket, throughput.Ended] = {}
 
     def count(self, settlements: Iterable[Settlement]) -> None:
         """Count attempts that were settled."""
@@ -80,7 +80,7 @@ class Tally:
                 row, ending = settlement.row, settlement.ending
                 if not isinstance(ending, Success) and ending.outcome is Outcome.DEFERRED:
                     continue
-                counts = self._counts_of(throughput.Place(minute, row.type, row.queue))
+                counts = self._counts_of(throughput.Bucket(minute, row.type, row.queue))
                 counts.duration += settlement.seconds or 0.0
                 if isinstance(ending, Success):
                     counts.succeeded += 1
@@ -89,13 +89,13 @@ class Tally:
                 else:
                     counts.dead += 1
 
-    def _counts_of(self, place: throughput.Place) -> throughput.Ended:
-        """Return the counts of a place (under the lock); of one too many, those of all such places."""
-        found = self._counts.get(place)
+    def _counts_of(self, bucket: throughput.Bucket) -> throughput.Ended:
+        """Return the counts of a bucket (under the lock); of one too many, those of all such buckets."""
+        found = self._counts.get(bucket)
         if found is None:
-            if len(self._counts) >= MOST_PLACES:
-                place = throughput.Place(place.minute, "", "")
-            found = self._counts.setdefault(place, throughput.Ended())
+            if len(self._counts) >= MOST_BUCKETS:
+                bucket = throughput.Bucket(bucket.minute, "", "")
+            found = self._counts.setdefault(bucket, throughput.Ended())
         return found
 
     def report(self) -> None:
@@ -108,8 +108,8 @@ class Tally:
             throughput.add(counts)
         except BaseException:
             with self._lock:
-                for place, ended in counts.items():
-                    self._counts_of(place).add(ended)
+                for bucket, ended in counts.items():
+                    self._counts_of(bucket).add(ended)
             raise
 
 

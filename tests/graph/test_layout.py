@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ayework.rules.graph import Place, Size, layout, without_cycles
+from django_ayework.rules.graph import Box, Size, layout, without_cycles
 
 NAMES = [f"n{number}" for number in range(14)]
 SIZES = st.dictionaries(
@@ -16,7 +16,7 @@ SIZES = st.dictionaries(
 EDGES = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=40)
 
 
-def overlap(one: Place, other: Place) -> bool:
+def overlap(one: Box, other: Box) -> bool:
     """Tell whether two rectangles have more than an edge in common."""
     apart_in_x = one.x + one.width <= other.x + 0.2 or other.x + other.width <= one.x + 0.2
     apart_in_y = one.y + one.height <= other.y + 0.2 or other.y + other.height <= one.y + 0.2
@@ -26,10 +26,10 @@ def overlap(one: Place, other: Place) -> bool:
 @given(SIZES, EDGES)
 def test_nothing_overlaps_edges_lead_on_all_is_within_the_picture_and_it_is_the_same_each_time(sizes, edges):
     picture = layout(sizes, edges)
-    places = picture.places.values()
+    places = picture.boxes.values()
     assert [(one, other) for one, other in combinations(places, 2) if overlap(one, other)] == []
     for source, target in picture.routes:
-        assert picture.places[source].layer < picture.places[target].layer
+        assert picture.boxes[source].layer < picture.boxes[target].layer
     for place in places:
         assert place.x >= 0 and place.x + place.width <= picture.width
         assert place.y >= 0 and place.y + place.height <= picture.height
@@ -48,14 +48,14 @@ def test_only_edges_that_close_a_cycle_are_left_out(sizes, edges):
 
 def test_an_edge_over_several_layers_passes_beside_the_nodes_between() -> None:
     picture = layout({name: Size(50, 20) for name in "abc"}, [("a", "b"), ("b", "c"), ("a", "c")])
-    between = picture.places["b"]
+    between = picture.boxes["b"]
     [(_, height), _] = picture.routes["a", "c"][1:3]
     assert height < between.y or height > between.y + between.height
 
 
 def test_a_node_that_nothing_precedes_stands_beside_what_follows_it() -> None:
     picture = layout({name: Size(9, 9) for name in "abcd"}, [("a", "b"), ("b", "c"), ("d", "c")])
-    assert picture.places["d"].layer == picture.places["b"].layer
+    assert picture.boxes["d"].layer == picture.boxes["b"].layer
 
 
 def test_a_ladder_has_no_crossings() -> None:
@@ -63,7 +63,7 @@ def test_a_ladder_has_no_crossings() -> None:
     edges = [("root", f"a{number}") for number in (1, 2, 3)]
     edges += [(f"a{number}", f"b{number}") for number in (1, 2, 3)]
     picture = layout({name: Size(20, 20) for name in names}, edges)
-    heights = [sorted((picture.places[f"{kind}{number}"].y, number) for number in (1, 2, 3)) for kind in "ab"]
+    heights = [sorted((picture.boxes[f"{kind}{number}"].y, number) for number in (1, 2, 3)) for kind in "ab"]
     assert [number for _, number in heights[0]] == [number for _, number in heights[1]]
 
 
@@ -71,9 +71,9 @@ def test_a_long_path_and_a_dense_graph_are_laid_out() -> None:
     path = [f"{number:03}" for number in range(150)]
     dense = [(one, other) for one, other in combinations(path, 2)]
     picture = layout({name: Size(10, 10) for name in path}, dense)
-    assert [picture.places[name].layer for name in path] == list(range(150))
+    assert [picture.boxes[name].layer for name in path] == list(range(150))
     assert len(picture.routes) == len(dense)
 
 
 def test_nothing_is_laid_out_without_nodes() -> None:
-    assert layout({}, [("a", "b")]).places == {}
+    assert layout({}, [("a", "b")]).boxes == {}

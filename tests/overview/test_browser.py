@@ -9,7 +9,7 @@ import pytest
 
 from django_ayework.models import Work, WorkControl
 from django_ayework.store import throughput
-from django_ayework.store.throughput import Ended, Place, span_start
+from django_ayework.store.throughput import Bucket, Ended, span_start
 from django_ayework.testing import now
 from django_ayework.testing.factories import (
     DeadLetterFactory,
@@ -118,7 +118,9 @@ def test_a_window_of_middle_width_shows_the_page_and_wide_tables_scroll_by_thems
 ) -> None:
     WorkerProcessFactory(running=1)
     WorkFactory.create_batch(3, type="shop.reserve")
-    throughput.add({Place(span_start(now(), 60), "shop.reserve", "q"): Ended(succeeded=5, failed=2, dead=11)})
+    throughput.add(
+        {Bucket(span_start(now(), 60), "shop.reserve", "q"): Ended(succeeded=5, failed=2, dead=11)}
+    )
     resize(browser, width)
     browser.get(live_server.url + address("overview_changelist"))
     assert overflow(browser) == 0
@@ -134,7 +136,7 @@ def test_the_page_is_accessible_in_both_themes_and_nothing_overflows_it(
     WorkerProcessFactory(name="worker-" + "x" * 50, host="host-" + "y" * 60, running=1)
     WorkFactory.create_batch(3, type="shop." + "long_name" * 12, queue="q" * 60)
     WorkControlFactory(scope="queue", name="q" * 60)
-    ended = {Place(span_start(now(), 60), "shop.a", "q"): Ended(succeeded=5, failed=2, dead=1)}
+    ended = {Bucket(span_start(now(), 60), "shop.a", "q"): Ended(succeeded=5, failed=2, dead=1)}
     throughput.add(ended)
     DeadLetterFactory.create_batch(6)
     resize(browser, width)

@@ -17,7 +17,7 @@ from django_ayework.flow import overview as reading
 from django_ayework.flow.overview import overview
 from django_ayework.models import Overview, Work, WorkControl, WorkerProcess
 from django_ayework.store import backlog, throughput
-from django_ayework.store.throughput import Ended, Place, span_start
+from django_ayework.store.throughput import Bucket, Ended, span_start
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import (
     DeadLetterFactory,
@@ -37,7 +37,7 @@ def minute(back: int = 0) -> Any:
 
 
 def ended(type: str, *, back: int = 0, queue: str = "default", **counts: int) -> None:
-    throughput.add({Place(minute(back), type, queue): Ended(**counts)})
+    throughput.add({Bucket(minute(back), type, queue): Ended(**counts)})
 
 
 # What is shown

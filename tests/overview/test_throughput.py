@@ -20,7 +20,7 @@ from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Throughput, WorkerProcess
 from django_ayework.rules.states import TERMINAL
 from django_ayework.store import throughput
-from django_ayework.store.throughput import MINUTE, QUARTER, Ended, Place, span_start
+from django_ayework.store.throughput import MINUTE, QUARTER, Bucket, Ended, span_start
 from django_ayework.testing import drain, now, running_worker
 from django_ayework.worker import direct, maintenance
 from django_ayework.worker import settler as reporting
@@ -66,8 +66,8 @@ def counted(seconds: int = MINUTE) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def place(minute: int = 0, type: str = "shop.add", queue: str = "default") -> Place:
-    return Place(NOON + timedelta(minutes=minute), type, queue)
+def place(minute: int = 0, type: str = "shop.add", queue: str = "default") -> Bucket:
+    return Bucket(NOON + timedelta(minutes=minute), type, queue)
 
 
 # The table
@@ -136,7 +136,7 @@ sys.stdin.readline()
 minute = datetime(2026, 1, 1, 12, tzinfo=UTC)
 for _ in range(10):
     types = [f"t{number}" for number in range(100)][:: int(sys.argv[1])]
-    throughput.add({throughput.Place(minute, type, "q"): throughput.Ended(1) for type in types})
+    throughput.add({throughput.Bucket(minute, type, "q"): throughput.Ended(1) for type in types})
 """
 
 
@@ -237,7 +237,7 @@ def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(
 def test_one_report_tells_so_many_types_apart_and_counts_the_rest_without_a_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reporting, "MOST_PLACES", 2)
+    monkeypatch.setattr(reporting, "MOST_BUCKETS", 2)
     tally = reporting.Tally()
     for type in ("a", "b", "c", "d", "a"):
         tally.count([settlement(type)])

@@ -13,7 +13,7 @@ from django_ayework.models import Work
 from django_ayework.rules.states import RETRYABLE, Status
 from django_ayework.store.causes import causes
 from django_ayework.store.database import atomic, by_index, clock, run
-from django_ayework.store.selection import Place, selection_of
+from django_ayework.store.selection import Cursor, selection_of
 from django_ayework.testing.factories import WorkFactory
 from tests.store.plans import analyse, assert_reads_through, entries_read, plans_of
 
@@ -77,7 +77,7 @@ class TestAmongManyDead:
         if connection.vendor == "sqlite" and index == "ayework_queued":
             pytest.skip("SQLite reads a table this small as it likes")
         chosen = selection_of(filter, statuses, clock.now())
-        after = Place(clock.now() - timedelta(seconds=3000), "")
+        after = Cursor(clock.now() - timedelta(seconds=3000), "")
         assert_reads_through(index, plans_of(lambda: chosen.page(after, 25)))
 
 

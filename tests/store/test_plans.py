@@ -10,14 +10,13 @@ from django.db import connection
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Edge, Group, Waiter, Work, WorkerProcess
-from django_ayework.rules.controls import Place as TurnPlace
-from django_ayework.rules.controls import Scope
+from django_ayework.rules.controls import FairnessKey, Scope
 from django_ayework.rules.states import Status
 from django_ayework.store import backlog, claims, deletion, dependencies, lanes, rows, transitions
 from django_ayework.store.database import atomic, clock
 from django_ayework.store.dependencies import (
+    BlockedCursor,
     Outcomes,
-    Place,
     WaiterRow,
     Watch,
     blocked_after,
@@ -138,7 +137,7 @@ class TestPlans:
         make_works(200, status="blocked")
         make_works(200, status="blocked", deadline=soon)
         analyse("django_ayework_work")
-        for place in (Place(None, ""), Place(None, "w"), Place(soon, "w")):
+        for place in (BlockedCursor(None, ""), BlockedCursor(None, "w"), BlockedCursor(soon, "w")):
             plans = plans_of(lambda place=place: blocked_after(place, 5))
             assert_reads_in_order("ayework_blocked", plans)
 
@@ -232,7 +231,7 @@ class TestPlans:
         let_thousands_wait("flood")
         make_works(60)
         labels = ("flood", "another", "third")
-        places = {label: TurnPlace("default", "shop.add", 0, label) for label in labels}
+        places = {label: FairnessKey("default", "shop.add", 0, label) for label in labels}
         assert_finds_turns(plans_of(lambda: turns_of(places, clock.now())))
         if connection.vendor == "mysql":
             assert entries_read(lambda: turns_of(places, clock.now())) < 40
