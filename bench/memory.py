@@ -12,7 +12,7 @@ STEP = 20_000
 
 def main() -> None:
     """Print the resident memory after the warm-up, and by how much it has grown in the end."""
-    from django_ayework.worker.limits import resident_bytes
+    from django_ayework.worker.admission import resident_bytes
 
     with scratch_database() as vendor:
         rounds(WARM_UP)

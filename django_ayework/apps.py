@@ -101,7 +101,7 @@ def connect_intake() -> None:
     from django_ayework.store.rows import WorkRow
 
     def offer(works: Sequence[WorkRow]) -> None:
-        from django_ayework.worker.direct import intake
+        from django_ayework.worker.skip_queue import intake
 
         intake.offer(works)
 

@@ -29,7 +29,7 @@ class Heartbeat:
         self._moved_at = math.inf
 
     def beat(self, rest: float = 0.0) -> None:
-        """Note progress, and that none is to be expected for so many seconds; infinity until woken."""
+        """Note progress. ``rest`` is how many seconds the thread rests now; infinity: until it is woken."""
         self._moved_at = time.monotonic() + rest
 
     def silence(self) -> float:

@@ -1,6 +1,6 @@
 """The admin: works, groups, schedules and workers to look at, to act on, and types to control."""
 
-from django_ayework.admin.bulk import BulkActionAdmin
+from django_ayework.admin.bulk_actions import BulkActionAdmin
 from django_ayework.admin.controls import WorkControlAdmin
 from django_ayework.admin.dead_letters import DeadLetterAdmin
 from django_ayework.admin.entries import StoreEntryAdmin

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django_ayework.admin import filters, lists, pages
 from django_ayework.admin.action_execution import SELECTED
 from django_ayework.admin.actions import ACTS
-from django_ayework.admin.bulk import BulkActionAdmin
+from django_ayework.admin.bulk_actions import BulkActionAdmin
 from django_ayework.admin.filters import bulk_address, plain_filter
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.works import WorkAdmin

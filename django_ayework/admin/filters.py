@@ -25,7 +25,7 @@ from django_ayework.admin.lists import declared_queues
 from django_ayework.admin.pages import Links, found_address
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
-from django_ayework.flow import bulk
+from django_ayework.flow import bulk_actions
 from django_ayework.flow.drawing import number_text
 from django_ayework.models import BulkAction, WorkerProcess
 from django_ayework.models.work import REASON_CHOICES, STATUS_CHOICES
@@ -237,7 +237,7 @@ def value_in_words(name: str, filter: Mapping[str, Any], links: Links | None) ->
 
 def number_of(count: int | None) -> str:
     """Return a number of works, as far as it is known."""
-    if count is None or count == bulk.UNKNOWN:
+    if count is None or count == bulk_actions.UNKNOWN:
         return _("all matching works")
     if count > COUNTED:
         return _("more than %(count)s works") % {"count": number_text(COUNTED)}

@@ -24,7 +24,7 @@ from django_ayework.admin.pages import Fact, Links, Page, Section, Table, admin_
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.conf import get_settings
 from django_ayework.flow.graph import Workflow, read_workflow
-from django_ayework.live import SCRIPT
+from django_ayework.fragments import SCRIPT
 from django_ayework.models import Group, Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows

@@ -27,7 +27,7 @@ from django_ayework.admin import pages
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.flow.payloads import DEFAULT_QUEUE, decode_options
-from django_ayework.live import fragment
+from django_ayework.fragments import fragment
 from django_ayework.models import Group, Work
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.states import Status
@@ -389,7 +389,7 @@ class PageAdmin(ReadOnlyAdmin):
 
 
 class LiveAdmin(PageAdmin):
-    """Rows whose page has a part that refreshes itself: see ``django_ayework.live``."""
+    """Rows whose page has a part that refreshes itself: see ``django_ayework.fragments``."""
 
     #: The template of the part.
     live_template = "admin/django_ayework/sections.html"

@@ -14,7 +14,7 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ayework import live
+from django_ayework import fragments
 from django_ayework.admin import lists
 from django_ayework.admin.overview_tables import Board, Control, board
 from django_ayework.admin.pages import Links, admin_of
@@ -52,7 +52,7 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
         """The look of this page; the refresher."""
 
         css = {"all": ("django_ayework/overview.css",)}  # noqa: RUF012  # as Django spells it
-        js = (live.SCRIPT,)
+        js = (fragments.SCRIPT,)
 
     def get_urls(self) -> list[URLPattern]:
         """Return the two addresses."""
@@ -70,7 +70,7 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
             raise PermissionDenied
         context: dict[str, Any] = {"board": self.board(request)}
         if "fragment" in request.GET:
-            return live.fragment(request, "admin/django_ayework/overview_fragment.html", context)
+            return fragments.fragment(request, "admin/django_ayework/overview_fragment.html", context)
         context |= {
             "title": _("Overview"),
             "is_list": True,

@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
-from django_ayework import live
+from django_ayework import fragments
 from django_ayework.admin import lists, pages
 from django_ayework.admin.buttons import LoggedButton, LoggedButtonsAdmin, selection_of
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table
@@ -193,7 +193,7 @@ class WorkerProcessAdmin(LoggedButtonsAdmin, lists.LiveAdmin):
         """Colours of these pages, and the script that refreshes the page of a worker."""
 
         css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
-        js = (live.SCRIPT,)
+        js = (fragments.SCRIPT,)
 
     buttons = (QUIET, RESUME, STOP)
     actions: Any = tuple(map(selection_of, buttons))

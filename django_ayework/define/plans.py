@@ -53,7 +53,7 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     return plan if context.given_output is NOTHING else plan._replace(output=context.given_output)
 
 
-def is_all_it_says(returned: object, context: Context | None) -> bool:
+def is_only_a_value(returned: object, context: Context | None) -> bool:
     """Tell whether the plain value that a handler returned, if any, is its only outcome."""
     if context is not None and (context.built or context.given_output is not NOTHING):
         return False

@@ -44,7 +44,7 @@ def no_store(rate: Rate, name: Name) -> HitResult:
 
 
 class Providers:
-    """The functions provided so far. Without Django errors are logged, and no backlog is reported."""
+    """Functions that Django's side sets. Without them errors are logged, and no backlog is reported."""
 
     now: Callable[[], datetime] = staticmethod(lambda: datetime.now(UTC))
     report: Callable[[BaseException, str, str], None] = staticmethod(log)

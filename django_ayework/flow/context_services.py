@@ -17,7 +17,7 @@ from django_ayework.flow.states import blocker_ids_of, dependents_of
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.identity import require_text
 from django_ayework.rules.states import Status
-from django_ayework.store import locks
+from django_ayework.store import entries
 from django_ayework.store.connections import read
 from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow, last_steps, statuses_of
@@ -58,7 +58,7 @@ class EngineServices:
     def claim(self, key: str) -> bool:
         """Take a key once across the fleet, for 24 hours."""
         now = clock.now()
-        return locks.set_if_absent(claim_key(key), "", now, now + CLAIM_LIFE)
+        return entries.set_if_absent(claim_key(key), "", now, now + CLAIM_LIFE)
 
     def states(self, ids: Iterable[str]) -> list[Status | None]:
         """Return the status of each work, in order; None for an unknown one."""

@@ -23,7 +23,7 @@ from django_ayework.heartbeat import project_code
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
-from django_ayework.store import attempts
+from django_ayework.store import worker_processes
 from django_ayework.store.controls import (
     Scope,
     all_controls,
@@ -228,6 +228,6 @@ def command_worker(id: str, command: Command) -> None:
     if command not in get_args(Command):
         raise InvalidOption(f"expected 'quiet', 'resume' or 'stop', got: {command!r}.", code="act-arguments")
     with atomic():
-        if not attempts.command_process(id, command):
+        if not worker_processes.command_process(id, command):
             raise WorkerNotFound(f"no running worker has the id {id!r}, so none was told to {command}.")
         on_commit(wake_workers)  # so that it is obeyed at once

@@ -23,7 +23,7 @@ from django_ayework.heartbeat import project_code
 from django_ayework.logs import AttemptFacts
 from django_ayework.models import Work
 from django_ayework.signals import RobustSignal
-from django_ayework.store import locks
+from django_ayework.store import entries
 from django_ayework.store.database import clock, in_transaction, rows
 from django_ayework.store.rows import WorkRow, find_group, rows_of
 
@@ -145,7 +145,7 @@ def note_waiting(group_id: str) -> bool:
         return False
     if get_settings().unhandled_group is not None:
         now = clock.now()
-        locks.set_if_absent(f"wait:{group_id}", "", now, now + WAITING_LIFE)
+        entries.set_if_absent(f"wait:{group_id}", "", now, now + WAITING_LIFE)
     return True
 
 
@@ -158,9 +158,9 @@ def report_all_unhandled(group_ids: Iterable[str]) -> None:
 def report_unhandled(group_id: str) -> None:
     """Call the hook for a settled group unless a caller waited for it; once across the fleet."""
     hook, now = get_settings().unhandled_group, clock.now()
-    if hook is None or locks.is_set(f"wait:{group_id}", now):
+    if hook is None or entries.is_set(f"wait:{group_id}", now):
         return
-    if locks.set_if_absent(f"group-handled:{group_id}", "", now, now + HANDLED_LIFE):
+    if entries.set_if_absent(f"group-handled:{group_id}", "", now, now + HANDLED_LIFE):
         guarded(hook, settled_group(group_id))
 
 

@@ -12,7 +12,7 @@ from django.db import Error
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
-from django_ayework.flow import bulk
+from django_ayework.flow import bulk_actions
 from django_ayework.flow.gates import dying, flush, make_moves, recheck_isolated
 from django_ayework.flow.hooks import report
 from django_ayework.flow.outcomes import retry_input_of
@@ -22,7 +22,7 @@ from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason
-from django_ayework.store import attempts, deletion, locks, throughput
+from django_ayework.store import deletion, entries, throughput, worker_processes
 from django_ayework.store.database import clock, is_contention, is_refused_data, own_transaction
 from django_ayework.store.dependencies import BlockedCursor, blocked_page, stranded_among
 from django_ayework.store.locks import lock_lapsed, lock_overdue
@@ -45,10 +45,10 @@ def reclaim(
     """Reclaim works whose lease has lapsed: pending again, or dead as "worker lost"; return how many.
 
     Works outside of ``scope`` are left to workers that serve them. So are works of types that are not
-    registered here, for as long as ``UNKNOWN_TYPE_GRACE``. ``sparing`` are works that run in this very
-    process, which is alive; ``is_lost`` decides on each of the others, whose row is locked then. If another
-    transaction holds a further row that is needed, such as a group's, or if one of the works fails, each work
-    is reclaimed by itself.
+    registered here, for as long as ``UNKNOWN_TYPE_GRACE``. Works in ``sparing`` run in this process and are
+    left out. For each other work ``is_lost`` is asked while its row is locked. If another transaction holds
+    a further row that is needed, such as a group's, or if one of the works fails, each work is reclaimed by
+    itself.
 
     The works are logged after the commit: a slow log keeps no work locked.
     """
@@ -176,12 +176,12 @@ def prune_others(limit: int = PRUNE_BATCH) -> int:
     and old figures.
     """
     now = clock.now()
-    attempts.delete_unseen(now - UNSEEN_WORKERS_KEPT)
+    worker_processes.delete_unseen(now - UNSEEN_WORKERS_KEPT)
     throughput.prune(now)
     return max(
-        locks.delete_expired(now, limit),
+        entries.delete_expired(now, limit),
         delete_firings(now - FIRINGS_KEPT, limit),
-        bulk.prune(now, limit),
+        bulk_actions.prune(now, limit),
     )
 
 
@@ -210,7 +210,7 @@ def overdue_of_status(
 
 
 def overdue_types(now: datetime) -> Iterator[tuple[str, str, datetime, datetime]]:
-    """Yield the same for each status, which comes first."""
+    """Yield the status, type, oldest end and limit of what is overdue, for every status."""
     for status, usual in get_settings().retention.items():
         for overdue in overdue_of_status(status, usual, now):
             yield status, *overdue

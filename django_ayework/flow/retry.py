@@ -51,8 +51,8 @@ def retry(id: str, input: Any = None, again: bool = False, by: str = "") -> Hand
 
     Its group re-opens, and waiters that died because of it wait again. ``expires`` counts anew, an explicit
     ``deadline`` stays. ``input`` replaces the stored input, which is kept as a revision that names ``by``, a
-    user. A waiter is decided anew from the works it waits
-    for. With ``again`` a success is run again: as a new work, whose parent it is.
+    user. A waiter is decided anew from the works for which it waits. With ``again`` a success is run again as
+    a new work; the old work is its parent.
 
     Raises WorkNotFound, and NotRetryable for a work in any other status, or for a waiter that still cannot be
     met, naming the members to retry first.

@@ -29,7 +29,15 @@ from django_ayework.heartbeat import project_code
 from django_ayework.models import Schedule
 from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_text
-from django_ayework.rules.schedules import BOUND, PUNCTUAL, TRIES, Plan, pause_after_failures, plan, zone_of
+from django_ayework.rules.schedules import (
+    BOUND,
+    PUNCTUAL,
+    TRIES,
+    FiringPlan,
+    pause_after_failures,
+    plan,
+    zone_of,
+)
 from django_ayework.store.database import atomic, clock, own_transaction
 from django_ayework.store.rows import find_row
 from django_ayework.store.schedules import (
@@ -174,7 +182,7 @@ def fire_occurrence(row: Schedule, first: datetime, now: datetime) -> Did:
     return did
 
 
-def plan_of(row: Schedule, first: datetime, now: datetime) -> Plan:
+def plan_of(row: Schedule, first: datetime, now: datetime) -> FiringPlan:
     """Decide which occurrence is to be fired now."""
     catch_up: Any = row.catch_up
     return plan(timing_of(row), first, now, catch_up, PUNCTUAL + timedelta(seconds=row.jitter))

@@ -142,12 +142,12 @@ def move(settlements: Iterable[Settlement], now: datetime) -> set[str]:
 
     Successes, which most are, differ in a few columns only and are written by column.
     """
-    successes: dict[str | None, list[transitions.Won]] = defaultdict(list)
+    successes: dict[str | None, list[transitions.Succeeded]] = defaultdict(list)
     others: list[Transition] = []
     for row, ending, *_ in settlements:
         if isinstance(ending, Success):
             founded = founded_by(row, ending)
-            successes[row.worker].append(transitions.Won(row.id, row.delivery, ending.result, founded))
+            successes[row.worker].append(transitions.Succeeded(row.id, row.delivery, ending.result, founded))
         else:
             others.append(transition_by(row, ending, now))
     moved = transitions.apply(others)

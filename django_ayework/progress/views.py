@@ -9,7 +9,7 @@ from django.template.response import TemplateResponse
 from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
-from django_ayework.live import fragment
+from django_ayework.fragments import fragment
 from django_ayework.progress import part_url, watched_by
 from django_ayework.progress.figures import figures_of
 

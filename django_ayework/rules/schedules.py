@@ -348,7 +348,7 @@ PUNCTUAL = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FiringPlan:
     """The decision of a tick: the occurrence to fire, or None, and the number missed from ``missed_from`` on.
 
     ``last`` is the last occurrence that is dealt with; the next one is the first after it.
@@ -360,7 +360,9 @@ class Plan:
     missed: int = 0
 
 
-def plan(timing: Timing | None, first: datetime, now: datetime, catch_up: CatchUp, slack: timedelta) -> Plan:
+def plan(
+    timing: Timing | None, first: datetime, now: datetime, catch_up: CatchUp, slack: timedelta
+) -> FiringPlan:
     """Decide about the occurrences from ``first`` until ``now``.
 
     Without a timing ``first`` is the only one. ``slack`` is how much later than planned one may be fired and
@@ -375,12 +377,12 @@ def plan(timing: Timing | None, first: datetime, now: datetime, catch_up: CatchU
     """
     due = [first] if timing is None else timing.latest(first, now, BOUND if catch_up == "all" else 1)
     if not due:  # it has been changed meanwhile
-        return Plan(last=first, missed_from=first, missed=1)
+        return FiringPlan(last=first, missed_from=first, missed=1)
     fire = due[0]
     if catch_up == "none" and now - fire > slack:
-        return Plan(last=fire, missed_from=first, missed=counted(timing, first, fire) + 1)
+        return FiringPlan(last=fire, missed_from=first, missed=counted(timing, first, fire) + 1)
     missed = counted(timing, first, fire)
-    return Plan(last=fire, fire=fire, missed_from=first if missed else None, missed=missed)
+    return FiringPlan(last=fire, fire=fire, missed_from=first if missed else None, missed=missed)
 
 
 def counted(timing: Timing | None, first: datetime, before: datetime) -> int:

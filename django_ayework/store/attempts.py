@@ -1,16 +1,14 @@
-"""Recorded attempts, progress, and worker processes."""
+"""Recorded attempts, and the progress of running works."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.models import Attempt, Work
 from django_ayework.rules.states import Outcome, Status
-from django_ayework.store.bulk import portions
 from django_ayework.store.database import CHUNK, atomic, matching, rows
-
-# Attempts.
+from django_ayework.store.many_rows import portions
 
 
 def insert_attempts(attempts: Sequence[Attempt]) -> None:
@@ -54,48 +52,3 @@ def write_progress(progress: Mapping[str, tuple[int, str]]) -> None:
         for id, (delivery, encoded) in progress.items():
             if (id, delivery) in held:
                 rows(Work).filter(id=id).update(progress=encoded)
-
-
-# Worker processes and their heartbeats.
-
-
-def register(process: WorkerProcess) -> None:
-    """Insert the row of a worker that starts."""
-    rows(WorkerProcess).bulk_create([process])
-
-
-def heartbeat(id: str, now: datetime, running: int, trouble: str) -> bool:
-    """Note that a worker is alive, and how it is; return False when its row is gone."""
-    alive = rows(WorkerProcess).filter(id=id)
-    return bool(alive.update(seen_at=now, running=running, trouble=trouble))
-
-
-def stopped(id: str, now: datetime) -> None:
-    """Note that a worker stopped."""
-    rows(WorkerProcess).filter(id=id).update(seen_at=now, stopped_at=now, running=0, command="")
-
-
-def command_process(id: str, command: str) -> bool:
-    """Write what a worker is to do; return False for one that is not there, or has stopped."""
-    return bool(rows(WorkerProcess).filter(id=id, stopped_at=None).update(command=command))
-
-
-def note_obeyed(id: str, command: str, quiet: bool) -> None:
-    """Note that a worker has obeyed a command; one that was given meanwhile stays."""
-    rows(WorkerProcess).filter(id=id, command=command).update(command="", quiet=quiet)
-
-
-def living(since: datetime) -> list[tuple[str, str]]:
-    """Return the ids of the workers that were seen since and claim works, with their queues."""
-    claiming = rows(WorkerProcess).filter(stopped_at=None, seen_at__gte=since, quiet=False)
-    return list(claiming.values_list("id", "queues"))
-
-
-def find_process(id: str) -> WorkerProcess | None:
-    """Read one worker, alive or not."""
-    return rows(WorkerProcess).filter(id=id).first()
-
-
-def delete_unseen(before: datetime) -> None:
-    """Delete workers not seen since; their works' leases lapsed long ago."""
-    rows(WorkerProcess).filter(seen_at__lt=before).delete()

@@ -16,7 +16,6 @@ from django.db.models.functions import Concat
 
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
-from django_ayework.store.bulk import update_by_column, write
 from django_ayework.store.database import connection, dialect, fetch, own_transaction, rows
 from django_ayework.store.dialects import array_text
 from django_ayework.store.lanes import (
@@ -28,6 +27,7 @@ from django_ayework.store.lanes import (
     fetch_each,
     heads_of,
 )
+from django_ayework.store.many_rows import update_by_column, write
 from django_ayework.store.rows import EMPTY, READ, WorkRow, rows_of
 
 WORK = Work._meta.db_table
@@ -35,7 +35,7 @@ NOTHING = (None,) * len(EMPTY)
 
 
 class Lease(NamedTuple):
-    """The holder of works, until when, and since when; in the order of LEASE and of a row's last columns."""
+    """Who holds works, until when and since when. The fields are in the order of LEASE, and end a WorkRow."""
 
     worker: str
     leased_until: datetime

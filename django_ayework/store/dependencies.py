@@ -20,11 +20,11 @@ from django.db.models import Exists, OuterRef, Q
 from django_ayework.models import Edge, Waiter, Work
 from django_ayework.rules.conditions import Tally
 from django_ayework.rules.states import LIVE, Status, is_terminal
-from django_ayework.store.bulk import rows_with, update_rows
 from django_ayework.store.connections import keeps_plans
 from django_ayework.store.database import atomic, chunked, connection, dialect, fetch, matching, rows
 from django_ayework.store.dialects import array_text
 from django_ayework.store.insert import insert_rows
+from django_ayework.store.many_rows import rows_with, update_rows
 from django_ayework.store.rows import chain_ends, chains_of_steps, statuses_of
 
 WAITER = Waiter._meta.db_table
@@ -175,7 +175,7 @@ def resolve_waiters(undecided: Collection[str], outcomes: Outcomes) -> dict[str,
 #: another one once it is locked (``fresh``): every transaction that writes edges writes their waiter's row,
 #: too, so if no row has changed, no edge has. The locks are taken, in id order, before the first edge is
 #: written, as that needs ``fresh``. Under the locks nobody moves edges and waiters, so they are found by
-#: their places (ctid), and no plan reads all of them. OFFSET 0: see ``LATERAL`` in ``store.bulk``. An
+#: their places (ctid), and no plan reads all of them. OFFSET 0: see ``LATERAL`` in ``store.many_rows``. An
 #: outcome that is NULL is not known.
 RESOLVE = f"""
 WITH known AS MATERIALIZED (

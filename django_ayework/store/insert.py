@@ -24,11 +24,11 @@ from django.db.models import Model
 from django_ayework.models import Work
 from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import Status
-from django_ayework.store.bulk import adapted, adapted_values, portions
 from django_ayework.store.connections import BACKEND, asks_for_backend, note_backend, run_prepared
 from django_ayework.store.database import CHUNK, atomic, chunked, clock, code_of, connection, dialect
 from django_ayework.store.dialects import Dialect
 from django_ayework.store.lanes import next_turn, params_of, turns_of
+from django_ayework.store.many_rows import adapted, adapted_values, portions
 from django_ayework.store.rows import COLUMNS, WorkRow, statuses_of
 
 #: Rows of one statement that reads them from parameters.

@@ -257,11 +257,6 @@ def pending_by_queue() -> dict[str, int]:
     return dict(pending.values_list("queue").annotate(Count("id")))
 
 
-def processes_seen_since(moment: datetime) -> list[WorkerProcess]:
-    """Return the workers that were alive after this moment and have not stopped."""
-    return list(rows(WorkerProcess).filter(seen_at__gte=moment, stopped_at=None).order_by("started_at"))
-
-
 # Turns of fairness labels.
 
 LANE = "queue = %s AND type = %s AND priority = %s"

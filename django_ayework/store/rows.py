@@ -11,8 +11,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django_ayework.models import Group, Work
 from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import LASTING, Status, Transition, is_terminal
-from django_ayework.store.bulk import update_rows
 from django_ayework.store.database import chunked, matching, rows
+from django_ayework.store.many_rows import update_rows
 
 # Works
 

@@ -19,7 +19,9 @@ from django_ayework.models import InputRevision, Work
 from django_ayework.rules.causes import fingerprint
 from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import Status, Transition
-from django_ayework.store.bulk import (
+from django_ayework.store.database import atomic, clock, dialect, own_transaction, rows
+from django_ayework.store.lanes import turns_of
+from django_ayework.store.many_rows import (
     Update,
     move,
     parts_of,
@@ -28,15 +30,13 @@ from django_ayework.store.bulk import (
     update_rows,
     write,
 )
-from django_ayework.store.database import atomic, clock, dialect, own_transaction, rows
-from django_ayework.store.lanes import turns_of
 from django_ayework.store.rows import WorkRow
 
 #: The columns of a work that no worker holds, in any status.
 UNHELD = {"worker": None, "leased_until": None}
 
 
-class Won(NamedTuple):
+class Succeeded(NamedTuple):
     """The success of a work that its worker holds at this delivery; ``result`` is encoded.
 
     ``founded`` are the ids of a group and a chain that the work founds, by column.
@@ -78,7 +78,7 @@ def in_turn(transitions: Sequence[Transition]) -> Sequence[Transition]:
     ]
 
 
-def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]:
+def succeed(works: Sequence[Succeeded], worker: str | None, now: datetime) -> set[str]:
     """Let works that this worker runs become successful; return the ids that moved, as :func:`apply` does.
 
     One statement writes all works that start no group and no chain: only their results differ.
@@ -91,7 +91,7 @@ def succeed(works: Sequence[Won], worker: str | None, now: datetime) -> set[str]
         "completed_by": worker,
         **UNHELD,
     }
-    alike: dict[tuple[str, ...], list[Won]] = defaultdict(list)
+    alike: dict[tuple[str, ...], list[Succeeded]] = defaultdict(list)
     for work in sorted(works, key=attrgetter("id")):
         alike[tuple(work.founded)].append(work)
     moved: set[str] = set()

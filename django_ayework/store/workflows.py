@@ -13,8 +13,8 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Edge, Work
 from django_ayework.rules.states import Status
 from django_ayework.rules.workflow import Kind, Member
-from django_ayework.store.bulk import rows_with
 from django_ayework.store.database import chunked, rows
+from django_ayework.store.many_rows import rows_with
 
 #: Ids in one statement: a workflow of some thousand works is read by few statements.
 IDS = 2500

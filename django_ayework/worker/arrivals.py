@@ -28,7 +28,7 @@ from django_ayework.worker.threads import LoopThread, Recovery
 
 #: Seconds for which a thread waits for ids at a time, as nothing can interrupt it.
 WAIT = 0.5
-#: Seconds until a Queue that failed is asked again, growing to the second figure.
+#: Seconds until a Queue that failed is asked again, growing up to LONGEST_PAUSE.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 #: Seconds between two acknowledgements while ids keep arriving.
 ACKNOWLEDGE_EVERY = 0.1

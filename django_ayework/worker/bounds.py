@@ -4,12 +4,12 @@ from __future__ import annotations
 
 #: After the grace: ended works are settled, threads end, the row of the worker is written.
 FAREWELL = 10.0
-#: Of these, for outcomes that are in hand when the grace is over.
+#: Part of FAREWELL: outcomes that are in hand when the grace is over are written.
 LAST_OUTCOMES = 4.0
-#: Of these, for the last turn of each thread that keeps leases, does maintenance or fires schedules.
+#: Part of FAREWELL: the threads of leases, maintenance and schedules end their last turns.
 LAST_DUTIES = 2.0
 #: The time that a supervisor gives its children beyond their grace and farewell.
-PATIENCE = 5.0
+CHILDREN = 5.0
 #: A process whose worker has ended may take that long to end itself, such as for ``atexit``.
 EXIT = 5.0
 #: A thread of the engine without progress for that long, and not at rest, is stuck.

@@ -25,10 +25,11 @@ from django_ayework.flow.notify import receives_remote
 from django_ayework.flow.sending import push_pending
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.notifications import Due, Place
-from django_ayework.store import attempts, transitions
+from django_ayework.store import transitions, worker_processes
 from django_ayework.store.database import clock
 from django_ayework.store.lanes import Lane, Poll, lanes_of, pages_of_lanes, poll
 from django_ayework.store.rows import WorkRow
+from django_ayework.worker.admission import accepted
 from django_ayework.worker.arrivals import Arrivals
 from django_ayework.worker.dispatch import (
     NO_BATCH_ROOM,
@@ -43,7 +44,6 @@ from django_ayework.worker.dispatch import (
 )
 from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import Delivery
-from django_ayework.worker.limits import accepted
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.wakeups import WakeUps
 
@@ -122,7 +122,7 @@ class Commands:
             self.registration.quiet = command == "quiet"
             if self.registration.quiet:
                 self.maintenance.release_unstarted()
-            attempts.note_obeyed(worker_id, command, self.registration.quiet)
+            worker_processes.note_obeyed(worker_id, command, self.registration.quiet)
             logger.info("Worker %s was told: %s.", worker_id, command)
 
 
@@ -187,7 +187,7 @@ class Claimer:
         works. Claimed works run: an error at a later claim may not strand them until their leases lapse.
         """
         if self.is_quiet:
-            self.look()
+            self.poll_if_due()
             return []
         claimed: list[WorkRow] = []
         try:
@@ -299,7 +299,7 @@ class Claimer:
         """Whether the worker was told to claim nothing."""
         return self.commands is not None and self.commands.registration.quiet
 
-    def look(self) -> None:
+    def poll_if_due(self) -> None:
         """Poll without claiming, if that is due, or of a quiet worker if a message asks all workers to.
 
         Gates expire and works are rescued, however busy the slots are.
@@ -320,7 +320,7 @@ class Claimer:
         now = clock.now()
         self._polled_at = time.monotonic()
         self._room_made = self._anything_due = self._is_contended = False
-        view = self._look(now)
+        view = self._read(now)
         if view.next_start is not None and view.next_start <= now:
             push_pending(transitions.make_pending(now, DUE_BATCH))
             view = poll(now, self.scope, self.worker_id)
@@ -354,7 +354,7 @@ class Claimer:
         self.claim_groups = claim_groups_of(lanes, self.controls)
         self.wake_ups.read_others()
 
-    def _look(self, now: datetime) -> Poll:
+    def _read(self, now: datetime) -> Poll:
         """Query; after a time without the database, other workers get a moment to renew their leases."""
         try:
             view = poll(now, self.scope, self.worker_id)

@@ -18,7 +18,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django_ayework.conf import get_settings, imported
 from django_ayework.define.context import AbortReason, Context, enrich
 from django_ayework.define.options import Middleware
-from django_ayework.define.plans import forgetting, is_all_it_says, plan_of
+from django_ayework.define.plans import forgetting, is_only_a_value, plan_of
 from django_ayework.define.requests import watch
 from django_ayework.define.types import AnyWorkType
 from django_ayework.documentation import logged
@@ -137,7 +137,7 @@ def settlement_of(
             id=row.id,
             code="work-not-queued",
         )
-    if work_type.settings.then is None and is_all_it_says(returned, context):
+    if work_type.settings.then is None and is_only_a_value(returned, context):
         return Settlement(row, success_of_value(returned, row, work_type), seconds=delivery.seconds)
     context = context or Context(assignment_of(row), EngineServices())
     success = success_from(plan_of(returned, context, is_strict), row)

@@ -1,4 +1,4 @@
-"""The health of a worker: the watchdog over its threads, its state over HTTP, and its row in the database."""
+"""The health of a worker: its state over HTTP, and its row in the database."""
 
 from __future__ import annotations
 
@@ -6,135 +6,28 @@ import logging
 import os
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple, Protocol
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
-from django_ayework.conf import get_settings
-from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
 from django_ayework.flow.hooks import report
 from django_ayework.flow.startup_checks import project_version, require_usable_database
-from django_ayework.heartbeat import Heartbeat
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
-from django_ayework.store import attempts
+from django_ayework.store import worker_processes
 from django_ayework.store.database import clock
-from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
+from django_ayework.worker.admission import resident_bytes
 from django_ayework.worker.http import HttpServer, Response, json_response
-from django_ayework.worker.in_flight import InFlight
-from django_ayework.worker.limits import resident_bytes
 from django_ayework.worker.threads import Recovery, twice
+from django_ayework.worker.watchdog import Watchdog
 
 logger = logging.getLogger("django_ayework")
 
-
-#: Seconds between two checks of the watchdog.
-CHECK_EVERY = 0.25
-
-
-class WatchedThread(Protocol):
-    """A thread that was started: its heartbeat, and whether it has ended before its time."""
-
-    heartbeat: Heartbeat
-
-    @property
-    def is_gone(self) -> bool: ...
-
-
-@dataclass(eq=False)
-class Watchdog:
-    """Watches the time of attempts, and the threads of the engine.
-
-    The thread that calls :meth:`check` again and again must not wait for the database itself. A thread whose
-    statement gets no answer is given a new connection: the old one is cut, so that the driver raises in that
-    thread. A thread that does not come back by that is lost.
-    """
-
-    in_flight: InFlight
-    threads: Callable[[], Iterable[WatchedThread]]
-    #: Which thread cannot be brought back, and why; empty while there is none.
-    lost: str = ""
-    _cut_at: dict[WatchedThread, float] = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Check everything once."""
-        now = time.monotonic()
-        for delivery in self.in_flight.all():
-            if delivery.is_overtime(now):
-                delivery.abort(AbortReason.TIMEOUT)
-            delivery.interrupt()
-        for thread in self.threads():
-            self._check_thread(thread)
-
-    def _check_thread(self, thread: WatchedThread) -> None:
-        """Cut the connection of a thread that has been silent for longer than a statement may take."""
-        name, silence = thread.heartbeat.name, thread.heartbeat.silence()
-        timeout = get_settings().statement_timeout
-        if thread.is_gone:
-            self._lose(f"the thread {name!r} has ended")
-        if timeout is None or silence < timeout + bounds.ANSWER or thread.heartbeat.is_in_project_code:
-            self._cut_at.pop(thread, None)
-            return
-        if thread in self._cut_at:
-            if time.monotonic() - self._cut_at[thread] > bounds.STALL:
-                self._lose(f"the thread {name!r} has not come back for {silence:.0f} s")
-            return
-        self._cut_at[thread] = time.monotonic()
-        if cut(thread.heartbeat.socket):
-            logger.error(
-                "The database has not answered the thread %r for %.0f s; the connection is replaced. %s",
-                name, silence, logged("database-silent"),
-            )  # fmt: skip
-
-    def _lose(self, why: str) -> None:
-        if not self.lost:
-            self.lost = why
-            logger.critical(
-                "%s, so this worker cannot go on. Start it again. %s",
-                why.capitalize(),
-                logged("thread-stuck"),
-            )
-
-
 HealthReport = tuple[Health, Sequence[Signs]]
-
-
-class ActiveWork(NamedTuple):
-    """A work that this process has claimed and whose attempt has not ended.
-
-    ``attempt`` counts from 1. ``claimed_for`` and ``running_for`` are seconds; the second is None while the
-    work waits for a slot, for its batch, or in a doer.
-    """
-
-    id: str
-    type: str
-    queue: str
-    attempt: int
-    claimed_for: float
-    running_for: float | None
-
-
-def active_works(in_flight: InFlight) -> list[ActiveWork]:
-    """Return the claimed works whose attempts have not ended, the first claimed first."""
-    now = time.monotonic()
-    running = sorted(in_flight.running(), key=lambda delivery: delivery.claimed_at)
-    return [
-        ActiveWork(
-            delivery.row.id,
-            delivery.type,
-            delivery.row.queue,
-            delivery.row.attempt,
-            now - delivery.claimed_at,
-            None if delivery.started_at is None else now - delivery.started_at,
-        )
-        for delivery in running
-    ]
 
 
 @dataclass(eq=False)
@@ -212,7 +105,7 @@ class HealthServer(HttpServer):
         )
 
 
-#: Seconds to wait for a database that is away when the worker starts, growing to the second figure.
+#: Seconds to wait for a database that is away when the worker starts, growing up to LONGEST_PAUSE.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 
 
@@ -269,18 +162,18 @@ class WorkerRegistration:
             quiet=self.quiet,
             version=project_version(),
         )
-        attempts.register(process)
+        worker_processes.register(process)
 
     def beat(self, running: int) -> None:
         """Write that the worker is alive; insert the row again if it was pruned after a long silence."""
         trouble = self.trouble()[:500]  # the length of its column
-        if not attempts.heartbeat(self.worker_id, clock.now(), running, trouble):
+        if not worker_processes.heartbeat(self.worker_id, clock.now(), running, trouble):
             self.register(running)
 
     def sign_off(self, left: int) -> None:
         """Note the end, if the database is there; log how many works are left to their leases."""
         try:
-            twice(lambda: attempts.stopped(self.worker_id, clock.now()))
+            twice(lambda: worker_processes.stopped(self.worker_id, clock.now()))
         except Exception as error:
             report(error, "queue", "the worker could not note that it stopped")
         connections.close_all()

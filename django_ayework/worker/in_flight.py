@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.db import Error, connections
 
@@ -319,6 +320,38 @@ class InFlight:
                 self.unfinished += sign
             elif not delivery.in_batch:
                 self.in_doers += sign
+
+
+class ActiveWork(NamedTuple):
+    """A work that this process has claimed and whose attempt has not ended.
+
+    ``attempt`` counts from 1. ``claimed_for`` and ``running_for`` are seconds; the second is None while the
+    work waits for a slot, for its batch, or in a doer.
+    """
+
+    id: str
+    type: str
+    queue: str
+    attempt: int
+    claimed_for: float
+    running_for: float | None
+
+
+def active_works(in_flight: InFlight) -> list[ActiveWork]:
+    """Return the claimed works whose attempts have not ended, the first claimed first."""
+    now = time.monotonic()
+    running = sorted(in_flight.running(), key=lambda delivery: delivery.claimed_at)
+    return [
+        ActiveWork(
+            delivery.row.id,
+            delivery.type,
+            delivery.row.queue,
+            delivery.row.attempt,
+            now - delivery.claimed_at,
+            None if delivery.started_at is None else now - delivery.started_at,
+        )
+        for delivery in running
+    ]
 
 
 #: Seconds between two turns of the thread that renews leases.

@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_ayework.conf import get_settings
 from django_ayework.define.schedules import schedules
-from django_ayework.flow.bulk import carry_out
+from django_ayework.flow.bulk_actions import carry_out
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.controls import queue_continuous
 from django_ayework.flow.events import announce_starts
@@ -49,7 +49,7 @@ from django_ayework.worker.in_flight import (
     deliveries_by_id,
     recovery_within_lease,
 )
-from django_ayework.worker.settler import REPORT_EVERY, Tally
+from django_ayework.worker.settler import REPORT_EVERY, AttemptCounts
 from django_ayework.worker.threads import LoopThread, Recovery
 
 #: Seconds between two turns while no work is held and nothing wakes the thread.
@@ -171,7 +171,7 @@ class MaintenanceThread(LoopThread):
         services: EngineServices,
         registration: WorkerRegistration | None = None,
         scope: Scope = EVERYTHING,
-        tally: Tally | None = None,
+        tally: AttemptCounts | None = None,
     ) -> None:
         super().__init__("maintenance", recovery_within_lease())
         self.worker_id = worker_id
@@ -179,7 +179,7 @@ class MaintenanceThread(LoopThread):
         self.services = services
         self.registration = registration
         self.scope = scope
-        self._tally = tally or Tally()
+        self._tally = tally or AttemptCounts()
         self._has_reported_all = False
         self.hooks = UnhandledGroups()
         self._lapsed = LapsedLeases()
@@ -390,7 +390,7 @@ class MaintenanceThread(LoopThread):
             self._sweeping.due_at = 0.0
 
 
-#: Seconds to wait after the database could not be asked, growing to the second figure.
+#: Seconds to wait after the database could not be asked, growing up to LONGEST_PAUSE.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 #: Seconds between two checks for schedules that another process has disabled and this one declares.
 RESTORE_EVERY = 30.0

@@ -22,7 +22,7 @@ from django_ayework.compat import CHANGED, environment_of_reloaded, run_until_ch
 from django_ayework.documentation import logged
 from django_ayework.rules.health import ALIVE, Signs
 from django_ayework.worker import bounds
-from django_ayework.worker.direct import intake
+from django_ayework.worker.skip_queue import intake
 from django_ayework.worker.worker import Worker
 
 logger = logging.getLogger("django_ayework")

@@ -51,7 +51,7 @@ Unwritten = tuple[Delivery, Settlement]
 
 #: Outcomes in one transaction. It writes a gate and a group once, however many of their works have ended.
 MAX_BATCH = 2000
-#: Seconds until outcomes are tried again that the database did not take, growing to the second figure.
+#: Seconds until outcomes are tried again that the database did not take, growing up to LONGEST_PAUSE.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 #: The same for outcomes whose rows another transaction has locked.
 FIRST_LOCKED_PAUSE, LONGEST_LOCKED_PAUSE = 0.05, 1.0
@@ -61,7 +61,7 @@ REPORT_EVERY = 10.0
 MOST_BUCKETS = 500
 
 
-class Tally:
+class AttemptCounts:
     """Counts ended attempts by minute, type and queue until they are reported. Safe in any thread.
 
     A deferral is no end. Counts that could not be reported are kept for the next report; a report whose
@@ -122,7 +122,7 @@ class Settler(LoopThread):
         super().__init__("settling", Recovery(FIRST_PAUSE, LONGEST_PAUSE))
         self._services = services
         self._settled = settled
-        self.tally = Tally()
+        self.tally = AttemptCounts()
         self._ready: deque[Unwritten] = deque()
         self._set_aside = SetAside()
         self._database_recovery = Recovery(FIRST_PAUSE, LONGEST_PAUSE)

@@ -366,7 +366,7 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Ask all children to stop in order."""
-        grace = get_settings().shutdown_grace + bounds.FAREWELL + bounds.PATIENCE
+        grace = get_settings().shutdown_grace + bounds.FAREWELL + bounds.CHILDREN
         self._stop_by = time.monotonic() + grace
         logger.info("The supervisor stops %d processes.", len(self._children()))
         for child in self._children():

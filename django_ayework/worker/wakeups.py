@@ -27,8 +27,8 @@ from django_ayework.flow.notify import (
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import MOST_NAMED, Due, Place, delay_of, number_of
-from django_ayework.store.attempts import living
 from django_ayework.store.database import clock
+from django_ayework.store.worker_processes import live_processes
 from django_ayework.worker.in_flight import Delivery
 
 #: Seconds between two reads of the live workers, and since the last heartbeat of a live worker (they write
@@ -139,7 +139,7 @@ class WakeUps:
         self._read_at = now
         self._others = [
             (number_of(id), frozenset(filter(None, queues.split(","))))
-            for id, queues in living(later(clock.now(), -SEEN_WITHIN))
+            for id, queues in live_processes(later(clock.now(), -SEEN_WITHIN))
             if id != self._worker_id
         ]
 

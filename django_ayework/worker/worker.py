@@ -30,30 +30,26 @@ from django_ayework.rules.controls import Scope, several
 from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
+from django_ayework.worker.admission import BacklogMonitor, Backpressure, Limits, park
 from django_ayework.worker.arrivals import arrivals_for
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load
 from django_ayework.worker.health import (
-    CHECK_EVERY,
-    ActiveWork,
-    Watchdog,
-    WatchedThread,
     WorkerHealth,
     WorkerRegistration,
-    active_works,
 )
-from django_ayework.worker.in_flight import Delivery, InFlight, LeaseThread
-from django_ayework.worker.limits import BacklogMonitor, Backpressure, Limits, park
+from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, LeaseThread, active_works
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.shutdown import ends_in_time, wind_down
 from django_ayework.worker.threads import EngineThread, Recovery
+from django_ayework.worker.watchdog import CHECK_EVERY, Watchdog, WatchedThread
 
 logger = logging.getLogger("django_ayework")
 
-#: Seconds to wait after the loop met an error, growing to the second figure while errors go on.
+#: Seconds to wait after the loop met an error, growing up to LONGEST_RECOVERY while errors go on.
 FIRST_RECOVERY, LONGEST_RECOVERY = 0.2, 10.0
 #: Seconds that another thread takes to begin, or several.
 A_MOMENT = 0.0005
@@ -382,7 +378,7 @@ class Worker(Engine):
             has_room = True
             pause = self._claim(wanted, room)
         else:
-            self._claimer.look()
+            self._claimer.poll_if_due()
             self._claimer.ask_for_ids(0)
             pause = held_for or get_settings().poll_interval
         behind = not self._claimer.is_quiet and (not has_room or bool(self._claimer.claim_groups))

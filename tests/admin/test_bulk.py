@@ -14,8 +14,8 @@ from django_ayework import enqueue_many
 from django_ayework.admin.dead_letters import DeadLetterAdmin
 from django_ayework.admin.gates import GateAdmin
 from django_ayework.admin.works import WorkAdmin
-from django_ayework.flow import bulk
-from django_ayework.flow.bulk import create, run_bulk_actions, step
+from django_ayework.flow import bulk_actions
+from django_ayework.flow.bulk_actions import create, run_bulk_actions, step
 from django_ayework.models import BulkAction, Work
 from django_ayework.store.database import clock
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
@@ -152,7 +152,7 @@ def test_refusals_and_errors_stay_text(operator: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "title"), [(10_001, "more than 10,000 works"), (bulk.UNKNOWN, "all matching")]
+    ("expected", "title"), [(10_001, "more than 10,000 works"), (bulk_actions.UNKNOWN, "all matching")]
 )
 def test_a_total_that_is_not_known_is_not_shown(operator: Client, expected: int, title: str) -> None:
     row = retry_all()

@@ -27,7 +27,7 @@ enqueue enqueue_many enqueue_on explain get_handle limit next_after parse_cron p
 schedule trigger work work_counts
 """
 WRITING = {"update", "aupdate", "create", "acreate", "get_or_create", "update_or_create", "bulk_update"}
-IN_BULK = {"update_rows", "move", "write"}  # of store.bulk: any column
+IN_BULK = {"update_rows", "move", "write"}  # of store.many_rows: any column
 SETS_STATUS = re.compile(r"\bSET\b(?:(?!\bWHERE\b).)*\bstatus\b\s*=", re.DOTALL | re.IGNORECASE)
 SQL = {"cursor", "execute", "executemany", "callproc", "RawSQL", "raw", "extra"}
 #: The one place outside the store: a PRAGMA tells a system check how SQLite is set up.

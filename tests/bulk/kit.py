@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_ayework import Retry, enqueue_many
-from django_ayework.flow.bulk import create
+from django_ayework.flow.bulk_actions import create
 from django_ayework.models import BulkAction
 from django_ayework.testing import drain
 from tests.app.works import fail

@@ -12,9 +12,9 @@ import pytest
 from django.db import connection, transaction
 
 from django_ayework import cancel, dependency, enqueue, enqueue_many, pause, retry, work
-from django_ayework.flow import acts, bulk
+from django_ayework.flow import acts, bulk_actions
 from django_ayework.flow.acts import Act, ActReport
-from django_ayework.flow.bulk import create, resume, run_bulk_actions, step, stop
+from django_ayework.flow.bulk_actions import create, resume, run_bulk_actions, step, stop
 from django_ayework.flow.maintenance import prune_others
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.states import Status
@@ -164,7 +164,7 @@ def test_a_page_looks_at_a_bounded_number_of_works(window, monkeypatch):
 def test_too_many_to_count_are_not_counted(monkeypatch):
     monkeypatch.setattr(selection, "COUNTED_AMONG", 3)
     enqueue_many([add(a=1, b=2) for _ in range(10)])
-    assert create("cancel", {"queue": "mail"}).expected == bulk.UNKNOWN
+    assert create("cancel", {"queue": "mail"}).expected == bulk_actions.UNKNOWN
 
 
 def test_to_create_one_takes_a_few_queries_however_many_match(django_assert_max_num_queries):
@@ -186,7 +186,7 @@ def test_refusals_are_counted_and_the_first_ones_kept():
     row = now_of(row)
     assert (row.status, row.done, row.refused) == ("done", 0, 30)
     kept = json.loads(row.report)
-    assert len(kept) == bulk.KEPT
+    assert len(kept) == bulk_actions.KEPT
     assert kept[0][0] in gates
     assert "still cannot open" in kept[0][1]
 
@@ -250,7 +250,7 @@ def test_a_work_that_others_hold_is_refused_and_keeps_back_no_other(held: str):
     run_bulk_actions()
     row = now_of(row)
     assert (row.status, row.done, row.refused) == ("done", 2, 1)
-    assert json.loads(row.report) == [[held, bulk.HELD]]
+    assert json.loads(row.report) == [[held, bulk_actions.HELD]]
     assert list(Work.objects.filter(status="dead").values_list("id", flat=True)) == [held]
 
 

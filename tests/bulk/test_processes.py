@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from django_ayework.flow.bulk import stop
+from django_ayework.flow.bulk_actions import stop
 from django_ayework.models import BulkAction, DeadLetter, Work
 from django_ayework.testing.factories import DeadLetterFactory
 from tests.bulk.kit import now_of, retry_all

@@ -23,7 +23,7 @@ def intake(
 ) -> Iterator[Any]:
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
     from django_ayework.flow import enqueue as queueing
-    from django_ayework.worker import direct as module
+    from django_ayework.worker import skip_queue as module
 
     fresh = module.Intake()
     monkeypatch.setattr(module, "intake", fresh)

@@ -14,7 +14,7 @@ from django_ayework.define.context import AbortReason
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import direct, executor, maintenance
+from django_ayework.worker import executor, maintenance, skip_queue
 from tests.direct.works import quick, stops
 from tests.processes import eventually
 from tests.worker import works
@@ -77,7 +77,7 @@ def test_one_past_its_deadline_never_starts(stage):
 @pytest.mark.parametrize("is_local", [True, False], ids=["this process", "another process"])
 def test_a_handler_learns_of_its_cancellation(configure, stage, monkeypatch, is_local):
     if not is_local:
-        monkeypatch.setattr(direct.revoked_works, "subscribe", lambda listener: None)
+        monkeypatch.setattr(skip_queue.revoked_works, "subscribe", lambda listener: None)
     monkeypatch.setattr(maintenance, "NOTICED_AFTER", 3600.0 if is_local else 0.0)
     configure(LEASE=3600)  # whose renewal would notice it as well
     handle = enqueue(works.until_aborted(), skip_queue=True)
@@ -134,7 +134,7 @@ def test_a_process_may_let_none_skip(configure, stage):
 
 
 def test_threads_end_when_nothing_comes_and_others_start_when_something_does(monkeypatch):
-    monkeypatch.setattr(direct, "IDLE", 0.05)
+    monkeypatch.setattr(skip_queue, "IDLE", 0.05)
     others = set(threads("ayework-"))  # of tests before this one, which linger
     for _ in range(2):
         enqueue(quick()).result(WAIT)
@@ -190,13 +190,13 @@ def test_what_is_declined_waits(configure, stage):
 
 def test_when_it_cannot_be_claimed_workers_have_it(configure, reported, monkeypatch):
     configure()
-    claim = direct.claims.claim_new
+    claim = skip_queue.claims.claim_new
 
     def fail(*arguments):
-        monkeypatch.setattr(direct.claims, "claim_new", claim)
+        monkeypatch.setattr(skip_queue.claims, "claim_new", claim)
         raise OperationalError("gone away")
 
-    monkeypatch.setattr(direct.claims, "claim_new", fail)
+    monkeypatch.setattr(skip_queue.claims, "claim_new", fail)
     lost = enqueue(quick(number=1))
     eventually(lambda: reported == [("gone away", "queue")])
     assert enqueue(quick(number=2)).result(WAIT)

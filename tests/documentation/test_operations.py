@@ -20,7 +20,7 @@ from django.core.management import load_command_class
 
 from bench.selection import select
 from django_ayework import conf
-from django_ayework.flow import bulk, maintenance
+from django_ayework.flow import bulk_actions, maintenance
 from django_ayework.ports.pubsub.base import connections_of
 from django_ayework.ports.pubsub.databases import PostgresPubSub
 from django_ayework.rules.codec.richjson import MAX_DEPTH
@@ -34,7 +34,7 @@ from tests.documentation.test_reference import COMMANDS
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: What a process may take beyond the grace until it has ended, alone and with a supervisor.
 ALONE = bounds.FAREWELL + bounds.EXIT
-SUPERVISED = bounds.FAREWELL + bounds.PATIENCE + bounds.EXIT
+SUPERVISED = bounds.FAREWELL + bounds.CHILDREN + bounds.EXIT
 GRACE = conf.Settings().shutdown_grace
 
 
@@ -236,7 +236,7 @@ def test_the_time_to_stop_is_said_as_it_is():
     assert f"{ALONE:.0f} seconds more are enough" in systemd
     symptom = " ".join(section("operations/symptoms.md", "A worker does not stop").split())
     assert f"at most {bounds.FAREWELL:.0f} seconds after `SHUTDOWN_GRACE`" in symptom
-    assert f"waits {bounds.PATIENCE:.0f} seconds longer" in symptom
+    assert f"waits {bounds.CHILDREN:.0f} seconds longer" in symptom
 
 
 def test_the_time_to_stop_on_platforms():
@@ -284,7 +284,7 @@ def test_how_many_connections_a_command_line_has():
 def test_how_long_rows_are_kept():
     rows = {row[0]: row[1] for row in table("operations/capacity.md", "Rows")}
     assert f"for {days(maintenance.FIRINGS_KEPT)}" in rows["an occurrence of a schedule"]
-    assert f"for {days(bulk.KEPT_FOR)}" in rows["a bulk action"]
+    assert f"for {days(bulk_actions.KEPT_FOR)}" in rows["a bulk action"]
     assert timedelta(days=1) == maintenance.UNSEEN_WORKERS_KEPT
     assert "for a day" in rows["a start of a worker"]
     kept = [throughput.KEPT[each] for each in (throughput.MINUTE, throughput.QUARTER)]

@@ -10,7 +10,7 @@ import pytest
 from django_ayework import Retry, dependency, enqueue, enqueue_many, work
 from django_ayework.flow.maintenance import prune, prune_others
 from django_ayework.models import Attempt, Edge, Group, StoreEntry, Waiter, Work, WorkerProcess
-from django_ayework.store.locks import set_if_absent
+from django_ayework.store.entries import set_if_absent
 from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import AttemptFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, fail

@@ -22,7 +22,7 @@ from django_ayework.rules.states import TERMINAL
 from django_ayework.store import throughput
 from django_ayework.store.throughput import MINUTE, QUARTER, Bucket, Ended, span_start
 from django_ayework.testing import drain, now, running_worker
-from django_ayework.worker import direct, maintenance
+from django_ayework.worker import maintenance, skip_queue
 from django_ayework.worker import settler as reporting
 from tests.app.works import add
 from tests.processes import ROOT, eventually
@@ -180,16 +180,16 @@ def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_i
 
 
 @pytest.fixture
-def intake(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[direct.Intake]:
+def intake(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[skip_queue.Intake]:
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
-    fresh = direct.Intake()
-    monkeypatch.setattr(direct, "intake", fresh)
+    fresh = skip_queue.Intake()
+    monkeypatch.setattr(skip_queue, "intake", fresh)
     monkeypatch.setattr(queueing.providers, "held_back", False)
     yield fresh
     assert fresh.stop()
 
 
-def test_works_that_skip_the_queue_are_counted(intake: direct.Intake) -> None:
+def test_works_that_skip_the_queue_are_counted(intake: skip_queue.Intake) -> None:
     enqueue(hurry()).result(timeout=20)
     assert intake.stop()
     assert counted() == {hurry.name: (1, 0, 0)}
@@ -238,7 +238,7 @@ def test_one_report_tells_so_many_types_apart_and_counts_the_rest_without_a_name
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reporting, "MOST_BUCKETS", 2)
-    tally = reporting.Tally()
+    tally = reporting.AttemptCounts()
     for type in ("a", "b", "c", "d", "a"):
         tally.count([settlement(type)])
     tally.report()

@@ -17,7 +17,7 @@ from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, is_live
 from django_ayework.ports.pubsub.databases import MariadbPubSub, PostgresPubSub, SqlitePubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
 from django_ayework.rules.notifications import due_from_text
-from django_ayework.store import receivers
+from django_ayework.store import notifications
 from django_ayework.testing.conformance import PubSubConformance
 from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order
@@ -167,13 +167,13 @@ def listener(request: Any) -> Iterator[Any]:
 @pytest.fixture
 def lent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions are lent by a pooler."""
-    monkeypatch.setattr(receivers.NotificationReceiver, "_is_lent", lambda self: True)
+    monkeypatch.setattr(notifications.NotificationReceiver, "_is_lent", lambda self: True)
 
 
 @pytest.fixture
 def silent(lent: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions are lent by a pooler, and receive nothing."""
-    monkeypatch.setattr(receivers.NotificationReceiver, "_take_in", lambda self: None)
+    monkeypatch.setattr(notifications.NotificationReceiver, "_take_in", lambda self: None)
 
 
 def threads(name: str) -> list[threading.Thread]:
@@ -209,11 +209,11 @@ def test_a_listener_reconnects_when_its_session_has_ended_and_asks_for_a_poll(li
 @on_postgres
 def test_a_session_without_an_echo_is_replaced(listener, monkeypatch):
     """As a network does that swallows everything: the test of the session has no echo."""
-    monkeypatch.setattr(receivers, "TEST_EVERY", 0.05)
-    monkeypatch.setattr(receivers, "ECHO_WITHIN", 0.05)
+    monkeypatch.setattr(notifications, "TEST_EVERY", 0.05)
+    monkeypatch.setattr(notifications, "ECHO_WITHIN", 0.05)
     monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
     heard = hear(listener)
-    monkeypatch.setattr(receivers.NotificationReceiver, "_take_in", lambda self: None)
+    monkeypatch.setattr(notifications.NotificationReceiver, "_take_in", lambda self: None)
     eventually(lambda: not listener.is_live)
     monkeypatch.undo()
     heard.clear()
@@ -222,11 +222,11 @@ def test_a_session_without_an_echo_is_replaced(listener, monkeypatch):
 
 @on_postgres
 def test_a_session_tests_itself_and_is_kept_while_it_hears(listener, monkeypatch):
-    monkeypatch.setattr(receivers, "TEST_EVERY", 0.02)
+    monkeypatch.setattr(notifications, "TEST_EVERY", 0.02)
     echoes: list[str] = []
-    note = receivers.NotificationReceiver._note
+    note = notifications.NotificationReceiver._note
     monkeypatch.setattr(
-        receivers.NotificationReceiver,
+        notifications.NotificationReceiver,
         "_note",
         lambda self, name, text: (echoes.append(name), note(self, name, text)),
     )
@@ -240,7 +240,7 @@ def test_a_session_tests_itself_and_is_kept_while_it_hears(listener, monkeypatch
 def test_behind_a_pooler_that_lends_sessions_a_warning_names_the_setting(
     listener, silent, monkeypatch, caplog
 ):
-    monkeypatch.setattr(receivers, "PROOF_WITHIN", 0.05)
+    monkeypatch.setattr(notifications, "PROOF_WITHIN", 0.05)
     heard: list[str] = []
     listener.subscribe("due", heard.append)
     eventually(lambda: "PUBSUB_DATABASE" in caplog.text)
@@ -250,7 +250,7 @@ def test_behind_a_pooler_that_lends_sessions_a_warning_names_the_setting(
 
 @on_postgres
 def test_behind_a_pooler_an_unsubscription_does_not_wait_for_the_proof(listener, silent, monkeypatch, caplog):
-    monkeypatch.setattr(receivers, "PROOF_WITHIN", 1000.0)
+    monkeypatch.setattr(notifications, "PROOF_WITHIN", 1000.0)
     unsubscribe = listener.subscribe("due", lambda message: None)
     eventually(lambda: listener._receiver)
     unsubscribe()
@@ -271,7 +271,7 @@ def test_without_psycopg_3_it_says_so_and_hears_nothing(listener, monkeypatch, c
     class Session:
         def close(self) -> None: ...
 
-    monkeypatch.setattr(receivers, "own_session", lambda alias: Session())
+    monkeypatch.setattr(notifications, "own_session", lambda alias: Session())
     listener.subscribe("due", lambda message: None)
     eventually(lambda: "psycopg 3" in caplog.text)
     assert not listener.is_live
@@ -280,9 +280,9 @@ def test_without_psycopg_3_it_says_so_and_hears_nothing(listener, monkeypatch, c
 @on_postgres
 def test_it_listens_by_the_alias_of_the_settings(listener, settings, monkeypatch):
     asked: list[str] = []
-    own_session = receivers.own_session
+    own_session = notifications.own_session
     monkeypatch.setattr(
-        receivers, "own_session", lambda alias: (asked.append(alias), own_session("default"))[1]
+        notifications, "own_session", lambda alias: (asked.append(alias), own_session("default"))[1]
     )
     settings.AYEWORK = {"PUBSUB_DATABASE": "direct"}
     hear(listener)

@@ -18,7 +18,7 @@ from django_ayework.store import claims, transitions
 from django_ayework.store.database import clock
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import direct as module
+from django_ayework.worker import skip_queue as module
 from tests.processes import eventually
 from tests.races import rivals
 from tests.races.conftest import ROUNDS

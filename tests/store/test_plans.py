@@ -34,12 +34,12 @@ from django_ayework.store.lanes import (
     lanes_of,
     pending_by_queue,
     poll,
-    processes_seen_since,
     turns_of,
     works_ahead,
 )
 from django_ayework.store.locks import lock_lapsed, lock_overdue, renew
 from django_ayework.store.rows import GroupRow, delete_emptied, find_row, insert_groups, lock_groups
+from django_ayework.store.worker_processes import processes_seen_since
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add
 from tests.store.plans import (
@@ -166,7 +166,7 @@ class TestPlans:
 
     def test_a_success_writes_the_works_held(self):
         works = make_works(40, status="running", worker="w")
-        won = [transitions.Won(work.id, 0, f'"{work.id}"') for work in works]
+        won = [transitions.Succeeded(work.id, 0, f'"{work.id}"') for work in works]
         [plan] = plans_of(lambda: transitions.succeed(won, "w", clock.now()))
         assert not scans_table(plan), plan
 

@@ -7,10 +7,10 @@ import pytest
 from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
-from django_ayework.store.bulk import Update, update_of, update_rows
 from django_ayework.store.database import clock
+from django_ayework.store.many_rows import Update, update_of, update_rows
 from django_ayework.store.rows import find_row
-from django_ayework.store.transitions import Won
+from django_ayework.store.transitions import Succeeded
 from django_ayework.testing.factories import WorkFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
@@ -38,7 +38,9 @@ def test_different_and_shared_values_are_written():
 
 
 def won(*works: Work, delivery: int = 0) -> set[str]:
-    return transitions.succeed([Won(work.id, delivery, f'"{work.id}"') for work in works], "w", clock.now())
+    return transitions.succeed(
+        [Succeeded(work.id, delivery, f'"{work.id}"') for work in works], "w", clock.now()
+    )
 
 
 def test_works_that_succeed_keep_the_columns_that_a_success_does_not_change():

@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 
 from django_ayework.rules.notifications import due_from_text
-from django_ayework.store import receivers
-from django_ayework.store.receivers import (
+from django_ayework.store import notifications
+from django_ayework.store.notifications import (
     BUSY_FOR,
     COUNT_EVERY,
     FEW,
@@ -47,7 +47,7 @@ class ThreadClock(Clock):
 
 @pytest.fixture
 def clock(monkeypatch) -> ThreadClock:
-    return put_in_place(ThreadClock(), receivers, monkeypatch)
+    return put_in_place(ThreadClock(), notifications, monkeypatch)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ class TestArrivals:
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE TABLE django_ayework_work")
             cursor.fetchall()
-        plan = explained(receivers.FIRST_FEW, None)
+        plan = explained(notifications.FIRST_FEW, None)
         assert "ayework_lane" in plan
         assert "Using index" in plan
         assert "filesort" not in plan

@@ -14,7 +14,7 @@ AYEWORK = {
     "SHUTDOWN_GRACE": float(os.environ.get("TEST_GRACE", "60")),
 }
 bounds.FAREWELL = 1.0
-bounds.PATIENCE = 0.5
+bounds.CHILDREN = 0.5
 bounds.BEAT = 0.1
 bounds.STALL = float(os.environ.get("TEST_STALL", "60"))
 

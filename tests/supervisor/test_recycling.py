@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
-from django_ayework.worker.limits import resident_bytes
+from django_ayework.worker.admission import resident_bytes
 from tests.processes import ended_well, eventually, stopped
 from tests.supervisor.kit import at_work, supervisor
 from tests.supervisor.works import grow, where

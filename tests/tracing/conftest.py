@@ -32,10 +32,10 @@ def registered() -> Iterator[Callable[[Any], Any]]:
 def intake(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
     from django_ayework.flow import enqueue as queueing
-    from django_ayework.worker import direct
+    from django_ayework.worker import skip_queue
 
-    fresh = direct.Intake()
-    monkeypatch.setattr(direct, "intake", fresh)
+    fresh = skip_queue.Intake()
+    monkeypatch.setattr(skip_queue, "intake", fresh)
     monkeypatch.setattr(queueing.providers, "held_back", False)
     yield
     assert fresh.stop()

@@ -15,8 +15,8 @@ from django_ayework.rules.states import Reason
 from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import limits
-from django_ayework.worker.limits import MEGABYTE, BacklogMonitor, Backpressure, Limits, resident_bytes
+from django_ayework.worker import admission
+from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Limits, resident_bytes
 from tests.clocks import Clock
 from tests.processes import eventually
 from tests.worker.works import hold, quick
@@ -33,11 +33,11 @@ def test_attempts_count_once_all_of_them_have_begun():
 
 def test_memory_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
     uses = [99 * MEGABYTE, 101 * MEGABYTE, MEGABYTE]
-    monkeypatch.setattr(limits, "resident_bytes", lambda: uses.pop(0))
+    monkeypatch.setattr(admission, "resident_bytes", lambda: uses.pop(0))
     limited = Limits(None, 100)
     assert not limited.judge(0, lambda: True)
     assert not limited.judge(0, lambda: True), "it has just looked"
-    monkeypatch.setattr(limits, "MEASURE_EVERY", 0.0)
+    monkeypatch.setattr(admission, "MEASURE_EVERY", 0.0)
     assert limited.judge(0, lambda: True)
     assert limited.judge(0, lambda: True)
     assert limited.reached == "101 MB are in use, more than 100"
@@ -46,10 +46,10 @@ def test_memory_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
 def test_where_the_system_reports_no_memory_the_peak_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     now = resident_bytes()
     assert now > 10 * MEGABYTE
-    monkeypatch.setattr(limits, "STATM", tmp_path / "nowhere")
+    monkeypatch.setattr(admission, "STATM", tmp_path / "nowhere")
     peak = resident_bytes()
     assert peak >= now * 0.9
-    monkeypatch.setattr(limits.sys, "platform", "darwin")  # which reports bytes
+    monkeypatch.setattr(admission.sys, "platform", "darwin")  # which reports bytes
     assert resident_bytes() <= peak / 1000
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_ayework import Context, Retry, work
-from django_ayework.worker import health
+from django_ayework.worker import watchdog
 from tests.processes import eventually
 
 NEVER_IN_A_TEST = 60.0
@@ -50,7 +50,7 @@ class Stage:
 stage = Stage()
 
 if os.environ.get("TEST_NO_CUT"):  # as if a driver did not return from a connection that was cut
-    health.cut = lambda connection: True
+    watchdog.cut = lambda connection: True
 
 
 @work(name="worker.quick")

@@ -1,4 +1,4 @@
-"""Works of tasks: how they are queued, their attempts, and the signals of tasks that are sent for both."""
+"""Works of tasks: how they are queued, their attempts, and the signals of tasks at either."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from django_ayework.ports.kv.base import end_of, stored_key, whole_number
 from django_ayework.rules.durations import Seconds
-from django_ayework.store import locks
+from django_ayework.store import entries
 from django_ayework.store.database import clock, in_own_transaction
 
 
@@ -20,24 +20,24 @@ class DatabaseStore:
 
     def get(self, key: str) -> str | None:
         """See Store.get()."""
-        found = locks.value_of(stored_key(key), clock.now())
+        found = entries.value_of(stored_key(key), clock.now())
         return None if found is None else text_of(found)
 
     def set(self, key: str, value: str, ttl: Seconds | None = None) -> None:
         """See Store.set()."""
         end = end_of(ttl, clock.now())
-        in_own_transaction(partial(locks.put, stored_key(key), json.dumps(value), end))
+        in_own_transaction(partial(entries.put, stored_key(key), json.dumps(value), end))
 
     def delete(self, key: str) -> None:
         """See Store.delete()."""
-        in_own_transaction(partial(locks.remove, stored_key(key)))
+        in_own_transaction(partial(entries.remove, stored_key(key)))
 
     def set_if_absent(self, key: str, value: str, ttl: Seconds | None = None) -> bool:
         """See Store.set_if_absent()."""
         now = clock.now()
         stored = json.dumps(value)
         return in_own_transaction(
-            partial(locks.set_if_absent, stored_key(key), stored, now, end_of(ttl, now))
+            partial(entries.set_if_absent, stored_key(key), stored, now, end_of(ttl, now))
         )
 
     def increment(self, key: str, by: int = 1, ttl: Seconds | None = None) -> int:
@@ -56,16 +56,16 @@ class DatabaseStore:
         now = clock.now()
         before, after = json.dumps(expected), json.dumps(value)
         return in_own_transaction(
-            partial(locks.replace, stored_key(key), before, after, now, end_of(ttl, now))
+            partial(entries.replace, stored_key(key), before, after, now, end_of(ttl, now))
         )
 
     def _add(self, key: str, by: int) -> int | None:
         """Add to a key that is set, under its row's lock; None if it has run out meanwhile."""
-        found = locks.lock_value(stored_key(key), clock.now())
+        found = entries.lock_value(stored_key(key), clock.now())
         if found is None:
             return None
         number = whole_number(text_of(found), key) + by
-        locks.change_value(stored_key(key), json.dumps(str(number)))
+        entries.change_value(stored_key(key), json.dumps(str(number)))
         return number
 
 

@@ -13,7 +13,7 @@ from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, PubSub
 from django_ayework.ports.pubsub.databases import MariadbPubSub, PostgresPubSub, SqlitePubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
 from django_ayework.store.database import alias, dialect
-from django_ayework.store.receivers import file_of
+from django_ayework.store.notifications import file_of
 
 __all__ = ["PubSub", "get_pubsub"]
 

@@ -8,9 +8,9 @@ from django_ayework.conf import get_settings
 from django_ayework.ports.pubsub.base import Listener
 from django_ayework.ports.pubsub.listener import Listening
 from django_ayework.rules.notifications import DUE
-from django_ayework.store import receivers
+from django_ayework.store import notifications
 from django_ayework.store.database import alias, dialect
-from django_ayework.store.receivers import ArrivalWatch, CommitWatch, Unsupported, file_of
+from django_ayework.store.notifications import ArrivalWatch, CommitWatch, Unsupported, file_of
 
 RECEIVING, SENDING, WATCHING = "receiving wake-ups", "sending many", "watching for new works"
 
@@ -31,15 +31,15 @@ class PostgresPubSub(Listening):
     @property
     def is_quick(self) -> bool:
         """Whether this thread has a session at hand that can send one short statement."""
-        return receivers.can_notify()
+        return notifications.can_notify()
 
     def publish(self, channel: str, message: str) -> None:
         """See PubSub.publish()."""
-        receivers.notify(channel, message)
+        notifications.notify(channel, message)
 
-    def open_receiver(self) -> receivers.NotificationReceiver:
+    def open_receiver(self) -> notifications.NotificationReceiver:
         """See Listening."""
-        return receivers.NotificationReceiver(get_settings().pubsub_database or alias())
+        return notifications.NotificationReceiver(get_settings().pubsub_database or alias())
 
 
 class Watching(Listening):
@@ -55,8 +55,7 @@ class Watching(Listening):
 class MariadbPubSub(Watching):
     """Calls listeners for due works with a message that names those, soon after they became pending.
 
-    It receives nothing else, so it never says that it is live: workers poll for the rest as often as without
-    it.
+    It receives nothing else, so ``is_live()`` is False: workers poll for the rest as often as without it.
     """
 
     name = "arrivals"

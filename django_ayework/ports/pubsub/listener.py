@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 from django_ayework.documentation import logged
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub.base import Listener, Listeners
-from django_ayework.store.receivers import Unsupported
+from django_ayework.store.notifications import Unsupported
 
 
 class Receiver(Protocol):
@@ -43,7 +43,7 @@ class Receiver(Protocol):
 
 logger = logging.getLogger("django_ayework")
 
-#: Seconds until a lost connection is tried again, growing to the second figure.
+#: Seconds until a lost connection is tried again, growing up to LONGEST_PAUSE.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 #: Seconds for which the thread stays without a subscription, as another one may follow.
 LINGER = 2.0

@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_ayework.ports.pubsub.listener import Listening
 from django_ayework.ports.redis import PATIENCE, PREFIX, Client, client_of, url_of_server
-from django_ayework.store.receivers import Unsupported
+from django_ayework.store.notifications import Unsupported
 
 #: Seconds to connect when there is time, and between two signs of life of a connection.
 CONNECT_TIMEOUT, TEST_EVERY = 5.0, 30.0

@@ -11,7 +11,7 @@ from django.db import OperationalError
 
 from django_ayework.rules.server_diagnosis import FilePages, SQLiteSettings
 from django_ayework.store.database import alias, connection, fetch
-from django_ayework.store.receivers import file_of
+from django_ayework.store.notifications import file_of
 
 #: Steps of SQLite's virtual machine between two looks at the time.
 STEPS = 10_000

@@ -1,4 +1,4 @@
-"""How a process receives wake-ups from the queue's database.
+"""Wake-ups through the queue's database: how they are sent, and how a process receives them.
 
 PostgreSQL sends notifications. SQLite tells that another connection has committed. MariaDB and MySQL are
 asked for new works by short queries.
@@ -20,11 +20,11 @@ from django.db import connections
 from django_ayework.heartbeat import current_heartbeat
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
-from django_ayework.store.attempts import living
 from django_ayework.store.database import clock, connection
 from django_ayework.store.dialects import Bounds
 from django_ayework.store.lanes import IN_LANE, QUEUES, WORK, heads_of, lanes_behind
 from django_ayework.store.sessions import engine_session, number_of_socket, own_connection
+from django_ayework.store.worker_processes import live_processes
 
 #: Several may commit at once, and each waits for the lock of those before it, but not for ever.
 #: Nor does anybody wait for the disk: what a crash of the server takes is found by polling.
@@ -314,7 +314,7 @@ class ArrivalWatch(Watch):
         now = time.monotonic()
         if now >= self._count_at:
             self._count_at = now + COUNT_EVERY
-            self._workers = len(living(later(clock.now(), -SEEN_WITHIN)))
+            self._workers = len(live_processes(later(clock.now(), -SEEN_WITHIN)))
         used = time.thread_time()
         if arrived := self._arrived():
             self._busy_until = now + BUSY_FOR

@@ -43,7 +43,7 @@ MEASURE_EVERY = 1.0
 
 @dataclass(eq=False)
 class Limits:
-    """``max_works`` attempts, or more than ``max_memory`` megabytes: then no work is claimed any more."""
+    """When a worker retires: after ``max_works`` attempts, or above ``max_memory`` megabytes."""
 
     max_works: int | None
     max_memory: int | None
@@ -103,7 +103,7 @@ class Backpressure:
     _until: float = float("-inf")
 
     def count(self, outcomes: Iterable[Ended]) -> None:
-        """Count attempts by type and end, if there is a hook; a deferral is neither of both."""
+        """Count attempts by type and end, if there is a hook; a deferral is neither."""
         if get_settings().backpressure is None:
             return
         with self._lock:

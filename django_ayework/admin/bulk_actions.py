@@ -30,9 +30,9 @@ from django_ayework.admin.buttons import ButtonsAdmin, LoggedButton
 from django_ayework.admin.filters import filter_in_words, plain_filter, title_of, title_with
 from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, admin_of
-from django_ayework.flow import bulk
+from django_ayework.flow import bulk_actions
 from django_ayework.flow.drawing import number_text
-from django_ayework.live import SCRIPT
+from django_ayework.fragments import SCRIPT
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.formatting import duration
 from django_ayework.store.database import clock
@@ -143,7 +143,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
         are_valid = form.is_valid() and (given is None or given.is_valid())
         try:
             if request.method == "POST" and are_valid:
-                row = bulk.create(
+                row = bulk_actions.create(
                     action.act,
                     filter,
                     parameters=given.cleaned_data if given else None,
@@ -152,7 +152,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
                     by=request.user.get_username(),
                 )
                 return self.created(request, row)
-            count = bulk.count_of(action.act, filter, now)
+            count = bulk_actions.count_of(action.act, filter, now)
         except ValueError as error:
             return self.refused(request, str(error))
         links = Links(self.admin_site, request)
@@ -187,7 +187,8 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def created(self, request: HttpRequest, row: BulkAction) -> HttpResponse:
         """Log a new bulk action, and go to its page."""
-        words = "; ".join(f"{label}: {value}" for label, value in filter_in_words(bulk.filter_of(row)))
+        filters = filter_in_words(bulk_actions.filter_of(row))
+        words = "; ".join(f"{label}: {value}" for label, value in filters)
         pace = "" if row.per_minute is None else _(" %(count)d per minute.") % {"count": row.per_minute}
         self.log_addition(request, row, f"{title_of(row)}. {words}.{pace}")
         messages.success(request, _("Workers begin to act on these works now."))
@@ -206,7 +207,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
             "title": title_of(obj),
             "subtitle": None,
             **self.live_context(request, obj),
-            "words": filter_in_words(bulk.filter_of(obj), links),
+            "words": filter_in_words(bulk_actions.filter_of(obj), links),
             "live_url": self.address("live", obj.pk),
             **{f"{button.name}_url": button.url for button in self.shown_buttons(request, obj)},
             "history_url": links.address(BulkAction, "history", obj.pk),
@@ -227,7 +228,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
     def press(self, button: LoggedButton, request: HttpRequest, obj: BulkAction) -> None:
         """Stop a bulk action after its present page, or let it go on, and log it."""
         state = {"state": pages.choice_label(obj, "status")}
-        if (bulk.stop if button is STOP else bulk.resume)(obj.pk):
+        if (bulk_actions.stop if button is STOP else bulk_actions.resume)(obj.pk):
             sentence = button.logged % state
             self.log_change(request, obj, sentence)
             messages.success(request, sentence)
@@ -296,7 +297,7 @@ def progress_of(row: BulkAction, now: datetime, links: Links | None = None) -> P
 
 def expected_of(row: BulkAction) -> int | None:
     """Return how many works were expected; None when there are more than were counted, or nobody counted."""
-    return None if bulk.is_capped(row) or row.expected == bulk.UNKNOWN else row.expected
+    return None if bulk_actions.is_capped(row) or row.expected == bulk_actions.UNKNOWN else row.expected
 
 
 def announced_percent(acted: int, total: int) -> int:
