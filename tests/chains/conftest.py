@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 
 from tests.fixtures import undeclared  # noqa: F401
-from tests.flow.conftest import consistent  # noqa: F401
+from tests.flow.conftest import configure, consistent, events  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 

@@ -33,6 +33,12 @@ def stated(id: str) -> WorkState:
     return state
 
 
+def standing(handle: Any) -> tuple[str, str | None]:
+    """Return the status of a work and its reason."""
+    state = handle.state()
+    return str(state.status), state.reason
+
+
 def always_abort(error: Exception, info: object) -> str:
     """A hook that settings name by its dotted path."""
     return "abort"

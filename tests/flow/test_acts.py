@@ -1,4 +1,4 @@
-"""Acts by hand: completing works, triggering scheduled ones, another priority or another queue."""
+"""Acts by hand: completing, triggering, another priority or queue; cancelling works and groups."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from django_ayework import (
-    AlreadyCompleted,
-    NotEncodable,
-    NotTriggerable,
-    NotWaiting,
-    Retry,
-    WorkNotFound,
+from django_ayework import Context, Retry, dependency, enqueue, enqueue_many, errors, get_handle, retry, work
+from django_ayework.api import (
+    acancel,
     achange_priority,
     achange_queue,
+    aretry,
+    cancel,
     change_priority,
     change_queue,
-    complete,
-    completing,
-    dependency,
-    enqueue,
     trigger,
 )
-from django_ayework.errors import InvalidInstruction, InvalidOption
-from django_ayework.models import Work
-from django_ayework.testing import assert_enqueued, drain, enqueued, now
+from django_ayework.flow import termination
+from django_ayework.flow.termination import complete, completing
+from django_ayework.models import Group, Work
+from django_ayework.testing import assert_not_enqueued, drain, enqueued, now
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
-from tests.flow.kit import Oops
+from tests.flow.kit import ONCE, Oops
+from tests.invariants import assert_consistent
+from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 
@@ -41,31 +40,28 @@ def test_a_waiting_work_succeeds_once_without_its_handler(options):
     state = handle.state()
     assert (state.status, state.result, state.completed_by, state.attempt) == ("success", "approved", None, 0)
     assert drain().ran == 0
-    with pytest.raises(AlreadyCompleted, match="has ended already: it is success"):
+    with pytest.raises(errors.AlreadyCompleted, match="has ended already: it is success"):
         complete(handle.id, 2)
-    assert handle.result() == "approved"
+    assert handle.result() == handle.group() == "approved"
 
 
-def test_what_waits_for_it_is_decided_and_its_result_is_the_groups_value():
-    handle, other = enqueue(add(a=1, b=2)), enqueue(add(a=1, b=2), delay=3600)
-    gate, by_hand = (enqueue(dependency(on=[one], queue=[add(a=5, b=5)])) for one in (handle, other))
-    complete(handle.id, 7)
-    assert gate.state().status == "success"
-    assert handle.group() == 7
-    assert_enqueued(add, a=5)
+def test_a_gate_that_is_completed_opens_and_what_waits_for_a_completed_work_is_decided():
+    work, other = (enqueue(add(a=1, b=n), delay=3600) for n in range(2))
+    gate, by_hand = (enqueue(dependency(on=[one], queue=[add(a=5, b=5)])) for one in (work, other))
+    complete(work.id)
     complete(by_hand.id)
-    assert by_hand.state().status == "success"
+    assert (gate.state().status, by_hand.state().status) == ("success", "success")
     assert len(enqueued(add, a=5)) == 2
 
 
 def test_what_cannot_be_completed():
-    dead, handle = enqueue(fail(), retry=Retry(attempts=1)), enqueue(add(a=1, b=2), delay=60)
+    dead, handle = enqueue(fail(), retry=ONCE), enqueue(add(a=1, b=2), delay=60)
     drain(raises=False)
-    with pytest.raises(AlreadyCompleted, match="it is dead"):
+    with pytest.raises(errors.AlreadyCompleted, match="it is dead"):
         complete(dead.id)
-    with pytest.raises(NotEncodable, match=r"the result of 'shop.add'"):
+    with pytest.raises(errors.NotEncodable, match=r"the result of 'shop.add'"):
         complete(handle.id, object())
-    with pytest.raises(WorkNotFound, match="'nobody'"), completing("nobody"):
+    with pytest.raises(errors.WorkNotFound, match="'nobody'"), completing("nobody"):
         raise AssertionError("the block must not run")
     assert handle.state().status == "scheduled"
 
@@ -80,51 +76,39 @@ def test_the_block_can_say_whatever_a_handler_can():
     assert [w.status for w in Work.objects.filter(group_id=handle.group_id)] == ["success"] * 4
 
 
-@pytest.mark.parametrize(
-    ("act", "status"), [(lambda ctx: None, "pending"), (lambda ctx: ctx.void(), "success")]
-)
-def test_a_block_that_says_nothing_changes_nothing_and_void_completes_with_nothing(act, status):
-    handle = enqueue(add(a=1, b=2))
-    with completing(handle.id) as ctx:
-        act(ctx)
-    assert (handle.state().status, handle.state().result) == (status, None)
-
-
-def test_an_error_in_the_block_undoes_everything():
+def test_an_error_in_the_block_undoes_everything_and_a_block_that_says_nothing_changes_nothing():
     handle = enqueue(add(a=1, b=2))
     with pytest.raises(Oops), completing(handle.id) as ctx:
         enqueue(add(a=8, b=8))
         ctx.result(1)
         raise Oops
-    refused = pytest.raises(InvalidInstruction, match=r"expected one instruction .* got 2")
+    refused = pytest.raises(errors.InvalidInstruction, match=r"expected one instruction .* got 2")
     with refused, completing(handle.id) as ctx:
         ctx.result(1)
         ctx.result(2)
-    assert handle.state().status == "pending"
-    assert Work.objects.count() == 1
+    with completing(handle.id):
+        pass
+    assert (handle.state().status, handle.state().result, Work.objects.count()) == ("pending", None, 1)
+    with completing(handle.id) as ctx:
+        ctx.void()
+    assert (handle.state().status, handle.state().result) == ("success", None)
 
 
-# --- trigger --------------------------------------------------------------------------------------------
-
-
-def test_scheduled_works_run_now_and_their_states_come_in_the_order_given_each_once():
+def test_scheduled_works_are_triggered_all_or_none_and_their_states_come_in_the_order_given_each_once():
     first, second = (enqueue(add(a=1, b=n), delay=3600) for n in range(2))
-    assert drain().ran == 0
+    pending = enqueue(add(a=1, b=2))
+    message = f"{pending.id} to be scheduled, but it is pending"
+    with pytest.raises(errors.NotTriggerable, match=message) as refusal:
+        trigger(first.id, pending.id)
+    assert refusal.value.id == pending.id
+    with pytest.raises(errors.WorkNotFound, match="'nobody'"):
+        trigger(first.id, "nobody")
+    assert drain().ran == 1
     states = trigger(second.id, first.id, second.id)
     assert [(state.id, state.status) for state in states] == [(second.id, "pending"), (first.id, "pending")]
     assert all(state.start_at <= now() for state in states)
     assert trigger() == []
     assert drain().succeeded == 2
-
-
-def test_triggering_is_all_or_nothing():
-    scheduled, pending = enqueue(add(a=1, b=1), delay=60), enqueue(add(a=1, b=2))
-    with pytest.raises(NotTriggerable, match=f"{pending.id} to be scheduled, but it is pending") as refusal:
-        trigger(scheduled.id, pending.id)
-    assert refusal.value.id == pending.id
-    with pytest.raises(WorkNotFound, match="'nobody'"):
-        trigger(pending.id, "nobody")
-    assert scheduled.state().status == "scheduled"
 
 
 # --- another priority or queue --------------------------------------------------------------------------
@@ -148,39 +132,39 @@ def test_works_that_wait_get_another_priority_and_the_states_come_in_order():
     assert [state.id for state in states] == ids[:3]
     assert [state.status for state in states] == ["blocked", "pending", "scheduled"]
     assert {row(handle).priority for handle in (pending, later, blocked)} == {7}
+    [state] = async_to_sync(achange_priority)(pending.id, priority=4)
+    assert (state.id, row(pending).priority) == (pending.id, 4)
+    async_to_sync(achange_queue)(pending.id, queue="mail")
+    assert row(pending).queue == "mail"
 
 
 def test_works_that_wait_move_to_another_queue_and_keep_it():
     work = enqueue(fail(), retry=Retry(attempts=2, base=10))
     change_queue(work.id, queue="mail")
-    drain(raises=False)
-    assert (row(work).queue, row(work).status) == ("mail", "scheduled")
-    trigger(work.id)
-    drain(raises=False)
-    assert (row(work).queue, row(work).status) == ("mail", "dead")
+    for status in ("scheduled", "dead"):
+        drain(raises=False)
+        assert (row(work).queue, row(work).status) == ("mail", status)
+        if status == "scheduled":
+            trigger(work.id)
 
 
-@pytest.mark.parametrize("status", ["running", "success", "dead", "cancelled"])
-def test_what_runs_or_has_ended_is_refused_and_nothing_changes(status):
-    waiting, other = enqueue(add(a=1, b=1)), WorkFactory(status=status)
-    with pytest.raises(NotWaiting, match=f"but it is {status}") as refusal:
-        change_priority(waiting.id, other.id, priority=3)
-    assert refusal.value.id == other.id
-    with pytest.raises(NotWaiting):
-        change_queue(waiting.id, other.id, queue="mail")
-    assert (row(waiting).priority, row(waiting).queue) == (0, "default")
-    other.delete()  # which a factory has made, without a worker or a reason
-
-
-def test_unknown_works_and_values_that_cannot_be_used_are_refused():
+def test_what_runs_or_has_ended_is_refused_and_so_are_unknown_works_and_values_and_nothing_changes():
     waiting = enqueue(add(a=1, b=1))
-    with pytest.raises(WorkNotFound):
+    for status in ("running", "success", "dead", "cancelled"):
+        other = WorkFactory(status=status)
+        with pytest.raises(errors.NotWaiting, match=f"but it is {status}") as refusal:
+            change_priority(waiting.id, other.id, priority=3)
+        assert refusal.value.id == other.id
+        with pytest.raises(errors.NotWaiting):
+            change_queue(waiting.id, other.id, queue="mail")
+        other.delete()  # which a factory has made, without a worker or a reason
+    with pytest.raises(errors.WorkNotFound):
         change_priority(waiting.id, "missing", priority=3)
-    with pytest.raises(InvalidOption, match="got: 'high'"):
+    with pytest.raises(errors.InvalidOption, match="got: 'high'"):
         change_priority(waiting.id, priority="high")  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="queue"):
+    with pytest.raises(errors.InvalidOption, match="queue"):
         change_queue(waiting.id, queue="")
-    assert row(waiting).priority == 0
+    assert (row(waiting).priority, row(waiting).queue) == (0, "default")
 
 
 def test_a_work_with_a_label_goes_behind_those_of_its_label():
@@ -191,9 +175,8 @@ def test_a_work_with_a_label_goes_behind_those_of_its_label():
     assert order() == [first.id, other.id, second.id, low.id]
     keys = [row(handle).sort_key for handle in (second, low)]
     assert keys[0] < keys[1]
-    before = row(low).sort_key
     change_priority(low.id, priority=5)  # it stays where it is
-    assert row(low).sort_key == before
+    assert row(low).sort_key == keys[1]
 
 
 def test_a_scheduled_work_with_a_label_gets_its_turn_when_it_becomes_pending():
@@ -204,9 +187,172 @@ def test_a_scheduled_work_with_a_label_gets_its_turn_when_it_becomes_pending():
     assert order() == [first.id, later.id]
 
 
-def test_there_is_a_twin_for_async_code():
-    work = enqueue(add(a=1, b=1))
-    [state] = async_to_sync(achange_priority)(work.id, priority=4)
-    assert (state.id, row(work).priority) == (work.id, 4)
-    async_to_sync(achange_queue)(work.id, queue="mail")
-    assert row(work).queue == "mail"
+# --- cancelling -----------------------------------------------------------------------------------------
+
+
+@work(name="t.group.root")
+def root(ctx: Context) -> Any:
+    return ctx.queue([add(a=1, b=1), add(a=2, b=2)]).next([add(a=3, b=3)], condition="all-done")
+
+
+@work(name="t.group.nested")
+def nested(ctx: Context) -> Any:
+    works = [add(a=1, b=n) for n in range(5)]
+    inner = dependency(on=works, queue=[add(a=5, b=5)], condition="all-done")
+    return ctx.queue([*works, inner, dependency(on=[inner], queue=[add(a=6, b=6)], condition="all-done")])
+
+
+@work(name="t.group.behind")
+def behind(ctx: Context, id: str) -> Any:
+    """Two works, and a gate over a work of another group."""
+    return ctx.queue([add(a=1, b=1), add(a=2, b=2), dependency(on=[id], queue=[add(a=3, b=3)])])
+
+
+def statuses(group: str) -> list[str]:
+    return list(Work.objects.filter(group_id=group).order_by("id").values_list("status", flat=True))
+
+
+def together(number: int) -> list[Any]:
+    return enqueue_many([add(a=1, b=n) for n in range(number)], together=True)
+
+
+def test_waiting_works_end_at_once_and_never_run_and_one_that_has_ended_is_left_alone(events):
+    ended = enqueue(add(a=1, b=2))
+    drain()
+    for options in ({}, {"delay": 60}):
+        handle = enqueue(add(a=1, b=2), **options)
+        assert cancel(handle.id) == handle
+        assert (handle.state().status, drain().ran) == ("cancelled", 0)
+        with pytest.raises(errors.WorkCancelled):
+            handle.result()
+        assert [event.kind for event in events if event.id == handle.id][-1] == "cancelled"
+    with pytest.raises(errors.AlreadyCompleted, match=f"{ended.id} .* has ended already: it is success"):
+        cancel(ended.id)
+    assert ended.result() == 3
+    with pytest.raises(errors.WorkNotFound, match="'nobody'"):
+        cancel("nobody")
+
+
+def test_a_cancelled_gate_queues_nothing_and_what_follows_it_closes():
+    handle = enqueue(root())
+    drain(limit=1)
+    cancel(Work.objects.get(type="@work/dependency").id)
+    drain()
+    assert_not_enqueued(add, a=3)
+    group = Group.objects.get(id=handle.group_id)
+    assert (group.open, group.dead) == (0, 0)
+
+
+# --- groups ---------------------------------------------------------------------------------------------
+
+
+def fanned_out() -> Any:
+    """A group: its root has ended, two members and the gate over them have not."""
+    handle = enqueue(root())
+    drain(limit=1)
+    assert sorted(statuses(handle.id)) == ["blocked", "pending", "pending", "success"]
+    return handle
+
+
+#: Ways to cancel a whole group, given a handle of its first work.
+CANCELS = {
+    "group": lambda handle: cancel(group=handle.id),
+    "group of a handle": lambda handle: cancel(group=handle),
+    "handle": lambda handle: handle.cancel(),
+    "another handle": lambda handle: get_handle(handle.id).cancel(),
+    "acancel": lambda handle: async_to_sync(acancel)(group=handle.id),
+    "handle.acancel": lambda handle: async_to_sync(handle.acancel)(),
+}
+
+
+@pytest.mark.parametrize("cancel_it", CANCELS.values(), ids=CANCELS)
+def test_all_works_of_a_group_that_have_not_ended_are_cancelled_and_no_others(cancel_it):
+    handle, other = fanned_out(), enqueue(add(a=1, b=1), delay=60)
+    live = set(Work.objects.filter(group_id=handle.id).exclude(status="success").values_list("id", flat=True))
+    assert set(cancel_it(handle)) == live
+    assert sorted(statuses(handle.id)) == ["cancelled", "cancelled", "cancelled", "success"]
+    assert drain().ran == 0
+    assert handle.group() is None
+    assert other.state().status == "scheduled"
+    assert cancel(group=other.id) == [other.id], "a work that is alone is a group"
+    assert other.cancel() == []
+
+
+def test_the_handle_of_a_member_cancels_the_member_and_a_group_its_running_works_too():
+    first, second, third = handles = together(3)
+    assert second.cancel() == [second.id]
+    assert [handle.state().status for handle in handles] == ["pending", "cancelled", "pending"]
+    claim_all()
+    assert set(first.cancel()) == {third.id, first.id}
+    assert {handle.state().status for handle in handles} == {"cancelled"}
+    assert second.cancel() == []
+
+
+@pytest.mark.parametrize("page", [1, 2, 100])
+def test_each_page_is_a_transaction_and_no_gate_opens_between_them(monkeypatch, page):
+    monkeypatch.setattr(termination, "PAGE", page)
+    handle = enqueue(nested())
+    drain(limit=1)
+    with CaptureQueriesContext(connection) as queries:
+        cancelled = cancel(group=handle)
+    assert (len(cancelled), Work.objects.count()) == (7, 8), "a gate has opened"
+    ends = [query["sql"] for query in queries if query["sql"].startswith("RELEASE SAVEPOINT")]
+    assert len(ends) >= -(-7 // page)
+
+
+def test_what_is_no_group_is_refused_and_the_message_says_which_is():
+    first, second = together(2)
+    with pytest.raises(errors.WorkNotFound) as raised:
+        cancel(group=second.id)
+    assert str(raised.value) == (
+        f"expected the id of a group, got {second.id!r}, which is a work of the group {first.id!r}; nothing "
+        f"was cancelled. Give group={first.id!r} for all works of that group."
+    )
+    for call, done in ((cancel, "cancelled"), (retry, "retried")):
+        with pytest.raises(
+            errors.WorkNotFound, match=f"no group has the id 'nowhere', so nothing was {done}"
+        ):
+            call(group="nowhere")
+        for arguments, got in (({}, "neither"), ({"id": "a", "group": "b"}, "both")):
+            with pytest.raises(TypeError, match=rf"expected either {call.__name__}\(id\) or .* got {got}"):
+                call(**arguments)
+    with pytest.raises(errors.WorkNotFound, match="'nowhere'"):
+        get_handle("nowhere").cancel()
+    with pytest.raises(TypeError, match="without input and again="):
+        retry(group="a", again=True)
+
+
+@pytest.mark.parametrize("retry_it", [retry, async_to_sync(aretry)], ids=["retry", "aretry"])
+def test_a_cancelled_group_is_retried_whole_and_runs_to_its_end(retry_it):
+    handle = fanned_out()
+    cancelled = handle.cancel()
+    assert sorted(retry_it(group=handle.id)) == sorted(cancelled)
+    assert sorted(statuses(handle.id)) == ["blocked", "pending", "pending", "success"]
+    assert_consistent()
+    drain()
+    assert (statuses(handle.id), handle.group()) == (["success"] * 5, 6)
+
+
+def test_what_is_live_is_left_alone_when_its_group_is_retried():
+    dead, waiting = enqueue_many([fail(), add(a=1, b=1)], together=True, retry=ONCE)
+    drain(limit=1, raises=False)
+    assert [retry(group=dead), retry(group=dead)] == [[dead.id], []]
+    assert (dead.state().status, waiting.state().status) == ("pending", "pending")
+
+
+def test_what_cannot_be_retried_keeps_nothing_else_from_it_and_is_named():
+    outside = enqueue(fail(), retry=Retry(attempts=1))
+    drain(raises=False)
+    first = enqueue(behind(id=outside.id))
+    drain(limit=1)
+    gate = Work.objects.get(group_id=first.id, status="dead")
+    cancelled = first.cancel()
+    with pytest.raises(errors.NotRetryable) as raised:
+        retry(group=first)
+    assert str(raised.value) == (
+        f"expected to retry all dead and cancelled works of the group {first.id}; 2 were, and 1 could not "
+        f"be, the first because: the gate {gate.id} still cannot open; retry first the works that it waits "
+        f"for: {outside.id}."
+    )
+    assert list(raised.value.members) == [gate.id]
+    assert {get_handle(id).state().status for id in cancelled} == {"pending"}

@@ -1,15 +1,17 @@
-"""Attempts: retries, deferrals, giving up, what is kept of each, and what ``on_failure`` advises."""
+"""Attempts: retries, deferrals, giving up, what is kept of each, ``on_failure``, and the bounds of a life."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from django_ayework import Abort, Context, Defer, Reschedule, Retry, batch_work, enqueue, work
+from django_ayework import Abort, Context, Defer, Reschedule, Retry, WorkFailed, batch_work, enqueue, work
 from django_ayework.models import Attempt
 from django_ayework.testing import drain, now, time_travel
+from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE
 
@@ -23,6 +25,15 @@ def run() -> list[Any]:
         time_travel(3600)
         reports.append(drain(raises=False))
     return reports[:-1]
+
+
+def raising(error: Exception) -> Any:
+    """A type whose handler raises this error."""
+
+    def handler() -> None:
+        raise error
+
+    return work(name="t.attempts.raising")(handler)
 
 
 def test_a_failing_work_is_retried_and_then_dead_and_each_attempt_is_kept():
@@ -45,25 +56,24 @@ def test_it_waits_longer_each_time_and_shows_its_last_error():
     for attempt, seconds in ((1, 10), (2, 20)):
         before = now()
         drain(raises=False)
-        state = handle.state()
+        state, wait = handle.state(), timedelta(seconds=seconds)
         assert (state.status, state.attempt) == ("scheduled", attempt)
-        assert (state.start_at - before).total_seconds() == pytest.approx(seconds, abs=0.5)
+        assert before + wait <= state.start_at <= now() + wait
         assert (state.last_error, state.error, state.reason) == ("RuntimeError: no luck", None, None)
         assert (state.worker, state.ended_at) == (None, None)
-        time_travel(seconds - 1)
+        time_travel(seconds / 2)
         assert drain().ran == 0
-        time_travel(1.5)
+        time_travel(seconds / 2)
 
 
 def test_jitter_shortens_the_wait_at_random():
-    waits = set()
-    for _ in range(5):
-        handle = enqueue(fail(), retry=Retry(base=1000, max=1000, jitter=0.5))
-        before = now()
-        drain(raises=False)
-        waits.add((handle.state().start_at - before).total_seconds())
-    assert len(waits) == 5
-    assert all(499 <= wait <= 1001 for wait in waits)
+    handles = [enqueue(fail(), retry=Retry(base=1000, max=1000, jitter=0.5)) for _ in range(5)]
+    before = now()
+    drain(raises=False)
+    starts = [handle.state().start_at for handle in handles]
+    assert max(starts) - min(starts) > now() - before, "they differ by more than when they ran"
+    assert before + timedelta(seconds=500) <= min(starts)
+    assert max(starts) <= now() + timedelta(seconds=1000)
 
 
 def test_the_next_attempt_is_given_the_last_error_and_success_forgets_it():
@@ -83,88 +93,58 @@ def test_the_next_attempt_is_given_the_last_error_and_success_forgets_it():
     assert Attempt.objects.count() == 2
 
 
-def test_a_deferral_uses_no_attempt_however_often():
+def test_a_deferral_uses_no_attempt_however_often_and_keeps_the_deadline():
     seen = []
 
     @work(name="t.attempts.patient", retry=Retry(attempts=2))
-    def patient(ctx: Context) -> str:
+    def patient(ctx: Context) -> None:
         seen.append(ctx.attempt)
-        if len(seen) <= 5:
-            raise Defer(delay=60)
-        return "at last"
+        raise Defer(delay=60)
 
-    handle = enqueue(patient())
-    for _ in range(5):
+    handle = enqueue(patient(), expires=200)
+    deadline = handle.state().deadline
+    for _ in range(4):
         report = drain()
         assert (report.ran, report.deferred, report.retried) == (1, 1, 0)
-        assert (handle.state().status, handle.state().attempt) == ("scheduled", 0)
+        state = handle.state()
+        assert (state.status, state.attempt, state.deadline) == ("scheduled", 0, deadline)
         time_travel(61)
-    assert drain().succeeded == 1
-    assert seen == [1] * 6
-    assert handle.state().result == "at last"
+    drain()
+    assert (seen, handle.state().reason) == ([1] * 4, "expired")
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"deferred"}
 
 
 @pytest.mark.parametrize(
     ("cause", "error"),
-    [
-        (None, "Abort: Aborted by its handler."),
-        ("no card", "no card"),
-        (ValueError("no card"), "ValueError: no card"),
-    ],
-    ids=["none", "text", "exception"],
+    [(None, "Abort: Aborted by its handler."), (ValueError("no card"), "ValueError: no card")],
+    ids=["none", "exception"],
 )
 def test_giving_up_is_the_end_at_once(outcome, cause, error):
-    @work(name="t.attempts.give_up")
-    def give_up() -> None:
-        raise Abort(cause)
-
-    state = outcome(give_up(), retry=Retry(attempts=5))
+    state = outcome(raising(Abort(cause))(), retry=Retry(attempts=5))
     assert (state.status, state.reason, state.attempt, state.completed_by) == ("dead", "aborted", 1, "drain")
     assert (state.result, state.error, state.last_error) == (None, error, error)
 
 
 def test_a_rescheduling_is_a_retry_at_an_exact_time_and_counts():
-    moment, seen = now() + timedelta(hours=1), []
-
-    @work(name="t.attempts.reschedule", retry=Retry(attempts=2, base=5))
-    def rescheduled(ctx: Context) -> None:
-        seen.append((ctx.attempt, ctx.last_error))
-        raise Reschedule(run_at=moment, cause=ValueError("closed"))
-
-    handle = enqueue(rescheduled())
+    moment = now() + timedelta(hours=1)
+    closed = raising(Reschedule(run_at=moment, cause=ValueError("closed")))
+    handle = enqueue(closed(), retry=Retry(attempts=2, base=5))
     drain()
     state = handle.state()
     assert (state.status, state.start_at, state.attempt) == ("scheduled", moment, 1)
     assert state.last_error == "ValueError: closed"
     time_travel(3601)
     drain()
-    assert seen == [(1, None), (2, "ValueError: closed")]
     assert (handle.state().status, handle.state().reason) == ("dead", "exhausted")
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [{}, {"delay": 1, "run_at": datetime(2030, 1, 1)}, {"delay": -1}, {"run_at": datetime(2030, 1, 1)}],
-    ids=["neither", "both", "negative", "naive"],
-)
-def test_a_misused_deferral_is_an_ordinary_failure(outcome, moment):
-    @work(name="t.attempts.misused")
-    def misused() -> None:
-        raise Defer(**moment)
-
-    state = outcome(misused())
-    assert (state.status, state.reason) == ("dead", "exhausted")
-    assert state.error.startswith(("TypeError", "ValueError"))
-
-
-@work(name="t.attempts.verbose", retry=ONCE)
-def verbose(number: int) -> None:
-    raise ValueError(f"{number} first " + "x" * 2_000_000 + " last")
 
 
 def test_tracebacks_however_long_are_kept_with_their_beginnings_and_their_ends():
     """Of so many a database would not take the whole at a time."""
+
+    @work(name="t.attempts.verbose", retry=ONCE)
+    def verbose(number: int) -> None:
+        raise ValueError(f"{number} first " + "x" * 2_000_000 + " last")
+
     for number in range(12):
         enqueue(verbose(number=number))
     drain(raises=False)
@@ -173,6 +153,38 @@ def test_tracebacks_however_long_are_kept_with_their_beginnings_and_their_ends()
     assert all(100_000 < len(text) < 100_100 for text in kept)
     assert all(text.startswith("Traceback") and text.endswith(" last\n") for text in kept)
     assert all(f"ValueError: {number} first" in text for number, text in enumerate(kept))
+
+
+@pytest.mark.parametrize("options", [{}, {"atomic": True}, {"skip_queue": True}], ids=str)
+def test_a_type_may_keep_the_attempts_that_succeed(options):
+    @work(name="kept", keep_attempts=True, retry=Retry(base=0), **options)
+    def kept(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return "done"
+
+    handle, other = enqueue(kept()), enqueue(add(a=1, b=2))
+    run()
+    attempts = Attempt.objects.order_by("number")
+    assert [(one.work_id, one.number, one.outcome, one.error) for one in attempts] == [
+        (handle.id, 1, "failed", "ValueError: not yet"),
+        (handle.id, 2, "success", ""),
+    ]
+    state, last = handle.state(), attempts[1]
+    assert last.worker == state.completed_by
+    assert (last.started_at, last.ended_at) == (state.started_at, state.ended_at)
+    assert other.result() == 3, "whose type keeps none"
+
+
+def test_a_batch_keeps_the_successes_of_its_items():
+    @batch_work(name="kept batch", size=2, max_wait=0, keep_attempts=True)
+    def together(items: list[Any]) -> list[Any]:
+        return [item.input or ValueError("empty") for item in items]
+
+    good, bad = (enqueue(together(text), retry=ONCE) for text in ("a", ""))
+    drain(raises=False)
+    outcomes = dict(Attempt.objects.values_list("work_id", "outcome"))
+    assert outcomes == {good.id: "success", bad.id: "died"}
 
 
 # --- on_failure -----------------------------------------------------------------------------------------
@@ -196,6 +208,10 @@ LUCK = "RuntimeError: no luck"
 UNUSABLE = "ValueError: expected Defer(delay=) to be 0 seconds or more, got: -5."
 
 
+def broken_hook(error: Exception, info: Any) -> str:
+    raise LookupError("classifier down")
+
+
 @pytest.mark.parametrize(
     ("hook", "status", "reason", "attempt", "error"),
     [
@@ -205,76 +221,82 @@ UNUSABLE = "ValueError: expected Defer(delay=) to be 0 seconds or more, got: -5.
         (lambda error, info: None, "dead", "exhausted", 1, LUCK),
         (lambda error, info: Defer(delay=15), "scheduled", None, 0, None),
         (lambda error, info: Defer(delay=-5), "dead", "exhausted", 1, UNUSABLE),
+        (broken_hook, "dead", "exhausted", 1, LUCK),
     ],
-    ids=["abort", "dotted path", "retry", "none", "defer", "no sense"],
+    ids=["abort", "dotted path", "retry", "none", "defer", "no sense", "broken"],
 )
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_the_advice_of_the_system(outcome, configure, hook, status, reason, attempt, error, attempts):
+def test_the_advice_of_the_system(
+    outcome, configure, reported, hook, status, reason, attempt, error, attempts
+):
     configure(ON_FAILURE=hook)
     state = outcome(fail(), retry=Retry(attempts=attempts))
     if reason == "exhausted" and attempts > 1:
         status, reason = "scheduled", None
     assert (state.status, state.reason, state.attempt, state.last_error) == (status, reason, attempt, error)
+    assert reported == ([("classifier down", "commit")] if hook is broken_hook else [])
 
 
-@pytest.mark.parametrize(
-    "error", [Abort("mine"), Defer(delay=60), Reschedule(delay=60)], ids=["abort", "defer", "reschedule"]
-)
-def test_what_the_handler_raises_itself_wins_and_the_hook_is_not_called(outcome, configure, error):
+def test_what_the_handler_raises_itself_wins_and_the_hook_is_not_called(outcome, configure):
     asked: list[Exception] = []
     configure(ON_FAILURE=lambda error, info: asked.append(error) or "retry")
-
-    @work(name="t.failures.explicit")
-    def explicit() -> None:
-        raise error
-
-    state = outcome(explicit(), retry=Retry(attempts=5))
-    assert asked == []
-    assert state.status == ("dead" if isinstance(error, Abort) else "scheduled")
-    assert state.attempt == (0 if isinstance(error, Defer) else 1)
+    for error, expected in (
+        (Abort("mine"), ("dead", 1)),
+        (Defer(delay=60), ("scheduled", 0)),
+        (Reschedule(delay=60), ("scheduled", 1)),
+    ):
+        state = outcome(raising(error)(), retry=Retry(attempts=5))
+        assert (state.status, state.attempt, asked) == (*expected, [])
 
 
-def test_a_classifier_that_raises_is_reported_and_advises_nothing(outcome, configure, reported):
-    def broken(error: Exception, info: Any) -> str:
-        raise LookupError("classifier down")
-
-    configure(ON_FAILURE=broken)
-    state = outcome(fail(), retry=Retry(attempts=2))
-    assert (state.status, state.attempt, state.last_error) == ("scheduled", 1, "RuntimeError: no luck")
-    assert reported == [("classifier down", "commit")]
+# --- bounds of the whole life, and of one attempt -------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"atomic": True}, {"skip_queue": True}], ids=str)
-def test_a_type_may_keep_the_attempts_that_succeed(options):
-    tries: list[int] = []
-
-    @work(name="kept", keep_attempts=True, retry=Retry(base=0), **options)
-    def kept() -> str:
-        tries.append(1)
-        if len(tries) == 1:
-            raise ValueError("not yet")
-        return "done"
-
-    handle = enqueue(kept())
-    run()
-    attempts = Attempt.objects.filter(work_id=handle.id).order_by("number")
-    assert [(one.number, one.outcome, one.error) for one in attempts] == [
-        (1, "failed", "ValueError: not yet"),
-        (2, "success", ""),
-    ]
-    state, last = handle.state(), attempts[1]
-    assert last.worker == state.completed_by
-    assert (last.started_at, last.ended_at) == (state.started_at, state.ended_at)
+def test_at_its_deadline_a_work_still_starts_and_past_it_expires_whatever_its_type(events):
+    started, late = (enqueue(add(a=1, b=2), expires=seconds) for seconds in (60, 58))
+    unknown = WorkFactory(type="t.gone", deadline=now() + timedelta(seconds=30))
+    time_travel(59)
+    report = drain()
+    assert (report.ran, report.dead, report.succeeded) == (3, 2, 1)
+    assert started.result(timeout=0) == 3
+    state = late.state()
+    assert (state.status, state.reason, state.error) == ("dead", "expired", "deadline exceeded")
+    assert state.attempt == Attempt.objects.count() == 0
+    kinds = [event.kind for event in events if event.group_id == late.id]
+    assert kinds == ["queued", "expired", "group-done"]
+    with pytest.raises(WorkFailed, match="deadline exceeded"):
+        late.result(timeout=0)
+    assert late.group(timeout=0) is None
+    unknown.refresh_from_db()
+    assert (unknown.status, unknown.reason) == ("dead", "expired")
 
 
-def test_other_types_keep_no_successes_and_a_batch_keeps_those_of_its_items():
-    @batch_work(name="kept batch", size=2, max_wait=0, keep_attempts=True)
-    def together(items: list[Any]) -> list[Any]:
-        return [item.input or ValueError("empty") for item in items]
+def test_a_retry_that_would_start_too_late_expires_instead(events):
+    handle = enqueue(fail(), expires=60, retry=Retry(attempts=5, base=61, max=61, jitter=0))
+    report = drain(raises=False)
+    assert (report.ran, report.dead, report.retried) == (1, 1, 0)
+    state = handle.state()
+    assert (state.status, state.reason, state.attempt) == ("dead", "expired", 1)
+    assert state.error == "deadline exceeded before a retry of: RuntimeError: no luck"
+    assert [event.kind for event in events] == ["queued", "started", "expired", "group-done"]
+    assert Attempt.objects.get().traceback
 
-    other = enqueue(add(a=1, b=2))
-    good, bad = (enqueue(together(text), retry=ONCE) for text in ("a", ""))
-    drain(raises=False)
-    assert not Attempt.objects.filter(work_id=other.id).exists()
-    outcomes = dict(Attempt.objects.values_list("work_id", "outcome"))
-    assert outcomes == {good.id: "success", bad.id: "died"}
+
+def test_a_running_attempt_is_never_stopped_by_a_deadline(outcome):
+    @work(name="t.deadlines.late")
+    def late(ctx: Context) -> bool:
+        time_travel(3600)
+        assert ctx.deadline is not None
+        return ctx.deadline < now()
+
+    state = outcome(late(), expires=60)
+    assert (state.status, state.result) == ("success", True)
+
+
+def test_an_async_handlers_own_timeouts_are_its_own(outcome):
+    @work(name="t.deadlines.own_timeout", timeout=20)
+    async def own() -> None:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(10)
+
+    assert outcome(own()).error.startswith("TimeoutError")

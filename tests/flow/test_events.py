@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -14,24 +14,12 @@ import pytest
 from django.db import connections
 from django.dispatch import Signal
 
-from django_ayework import (
-    Defer,
-    Retry,
-    WorkState,
-    dependency,
-    enqueue,
-    enqueue_many,
-    get_handle,
-    retry,
-    signals,
-    work,
-)
+from django_ayework import Defer, Retry, WorkState, dependency, enqueue, enqueue_many, retry, signals, work
 from django_ayework.define.handles import WorkEvent
-from django_ayework.flow.events import EventBatch
 from django_ayework.models import Work
 from django_ayework.testing import drain, enqueued, now, running_worker, time_travel
 from tests.app.works import add, fail
-from tests.flow.kit import ONCE, connected, parent
+from tests.flow.kit import ONCE, connected, parent, stated
 
 pytestmark = pytest.mark.django_db
 OF_WORKS = {
@@ -54,11 +42,11 @@ def signalled() -> Iterator[list[tuple[str, Any, dict[str, Any]]]]:
 
 
 @pytest.fixture
-def batches() -> Iterator[list[EventBatch[Any]]]:
+def batches() -> Iterator[list[Any]]:
     """The batches that were announced."""
-    seen: list[EventBatch[Any]] = []
+    seen: list[Any] = []
 
-    def receiver(batch: EventBatch[Any], **keywords: Any) -> None:
+    def receiver(batch: Any, **keywords: Any) -> None:
         seen.append(batch)
 
     with connected(receiver, signals.batch_announced):
@@ -67,18 +55,13 @@ def batches() -> Iterator[list[EventBatch[Any]]]:
 
 def named(events: list[WorkEvent], names: dict[str, str]) -> list[str]:
     """The events as ``kind:name``; children are named by their input."""
-    lines = []
-    for event in events:
-        name = names.get(event.id or event.group_id)
-        lines.append(f"{event.kind}:{Work.objects.get(id=event.id).input if name is None else name}")
-    return lines
+    ids = [event.id or event.group_id for event in events]
+    inputs = dict(Work.objects.values_list("id", "input")) | names
+    return [f"{event.kind}:{inputs[id]}" for event, id in zip(events, ids, strict=True)]
 
 
-def kinds(events: list[WorkEvent]) -> list[str]:
+def kinds(events: list[Any]) -> list[str]:
     return [str(event.kind) for event in events]
-
-
-# --- order and fields -----------------------------------------------------------------------------------
 
 
 def test_the_life_of_a_work_in_order(events, signalled):
@@ -100,7 +83,7 @@ def test_the_life_of_a_work_in_order(events, signalled):
     assert (name, keywords) == ("group_done", {"group_id": handle.id, "value": 3})
 
 
-def test_children_are_queued_before_their_parent_succeeds(events):
+def test_children_are_queued_before_their_parent_succeeds_and_a_gate_before_it_opens(events):
     handle = enqueue(parent())
     drain()
     first, second = '{"a":1,"b":1}', '{"a":2,"b":2}'
@@ -109,13 +92,8 @@ def test_children_are_queued_before_their_parent_succeeds(events):
         *(f"{kind}:{child}" for child in (first, second) for kind in ("started", "succeeded")),
         "group-done:p",
     ]
-
-
-def test_a_gate_is_queued_before_it_opens(events):
-    watched = enqueue(add(a=1, b=1))
-    drain()
     events.clear()
-    gate = enqueue(dependency([watched], [add(a=2, b=2)]))
+    gate = enqueue(dependency([handle], [add(a=2, b=2)]))
     drain()
     assert named(events, {gate.id: "gate"})[:3] == ["queued:gate", 'queued:{"a":2,"b":2}', "succeeded:gate"]
 
@@ -139,26 +117,24 @@ def test_a_failure_has_its_error_and_whether_it_is_the_last_and_a_retry_is_a_que
     assert kinds(events) == ["queued", "started", "failed"]
 
 
-def test_a_deferral_has_the_moment_of_its_return(events, signalled):
+def test_a_deferral_has_the_moment_of_its_return_and_bad_input_is_a_last_failure_and_an_expiry_none(
+    events, signalled
+):
     moment = now() + timedelta(hours=1)
 
-    @work(name="t.events.defers")
     def defers() -> None:
         raise Defer(run_at=moment)
 
-    enqueue(defers())
+    enqueue(work(name="t.events.defers")(defers)())
     drain()
     assert kinds(events) == ["queued", "started", "deferred"]
     assert (events[-1].extra, events[-1].work.start_at) == ({"run_at": moment}, moment)
     name, _, keywords = signalled[2]
     assert (name, keywords.keys(), keywords["run_at"]) == ("deferred", {"work", "run_at"}, moment)
-
-
-def test_bad_input_is_a_last_failure_and_an_expiry_is_none(events, signalled):
     Work.objects.filter(id=enqueue(add(a=1, b=2)).id).update(input="garbage")
     drain(raises=False)
-    assert kinds(events) == ["queued", "failed", "group-done"]
-    assert events[1].extra["will_retry"] is False
+    assert kinds(events[3:]) == ["queued", "failed", "group-done"]
+    assert events[4].extra["will_retry"] is False
     signalled.clear()
     enqueue(add(a=1, b=2), expires=10)
     time_travel(11)
@@ -178,33 +154,19 @@ def waiting() -> tuple[str, str]:
     return first.id, blocked.id
 
 
-def states_of(events: list[WorkEvent], id: str) -> list[WorkState]:
-    return [event.work for event in events if event.work is not None and event.id == id]
-
-
-def test_each_event_shows_the_blockers_and_the_dependents(events):
+def test_events_show_blockers_and_dependents_which_are_read_once_when_asked_for(
+    events, django_assert_num_queries
+):
     first, blocked = waiting()
     drain()
-    states = states_of(events, blocked)
-    assert [str(state.status) for state in states] == ["blocked", "pending", "running", "success"]
-    assert [(state.blockers, state.dependents) for state in states] == [((first,), ())] * 4
     released = Work.objects.exclude(parent_id=None).get()
-    states = states_of(events, released.id)
-    assert [str(state.status) for state in states] == ["pending", "running", "success"]
-    assert [(state.blockers, state.dependents) for state in states] == [((), (first,))] * 3
-    assert {state.parent for state in states} == {released.parent_id}
     assert Work.objects.get(id=released.parent_id).type == "@work/dependency"
-
-
-def test_they_are_read_once_when_asked_for_and_copies_have_them_too(events, django_assert_num_queries):
-    first, blocked = waiting()
-    drain()
-    state = states_of(events, blocked)[0]
+    states, after = ([each.work for each in events if each.id == id] for id in (blocked, released.id))
     with django_assert_num_queries(0):
-        assert (state.id, str(state.status), state.dependents) == (blocked, "blocked", ())
+        assert (str(states[0].status), states[0].dependents) == ("blocked", ())
     with django_assert_num_queries(1):
-        assert state.blockers == state.blockers == (first,)
-    state, asked = states_of(events, blocked)[-1], get_handle(blocked).state()
+        assert states[0].blockers == states[0].blockers == (first,)
+    state, asked = states[-1], stated(blocked)
     for copied in (state, copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
         assert copied.blockers == (first,)
         assert copied == asked
@@ -212,6 +174,11 @@ def test_they_are_read_once_when_asked_for_and_copies_have_them_too(events, djan
     assert asdict(state) == asdict(asked)
     with pytest.raises(AttributeError, match="statuss"):
         _ = state.statuss
+    assert [str(state.status) for state in states] == ["blocked", "pending", "running", "success"]
+    assert [(state.blockers, state.dependents) for state in states] == [((first,), ())] * 4
+    assert [str(state.status) for state in after] == ["pending", "running", "success"]
+    assert [(state.blockers, state.dependents) for state in after] == [((), (first,))] * 3
+    assert {state.parent for state in after} == {released.parent_id}
 
 
 def test_async_receivers_and_the_testing_kit_see_them_in_the_transaction_of_a_test():
@@ -235,7 +202,7 @@ def test_async_receivers_and_the_testing_kit_see_them_in_the_transaction_of_a_te
 def test_the_hook_of_a_type_gets_its_own_works_before_the_system_and_errors_of_hooks_are_reported(
     configure, reported
 ):
-    def raising(level: str) -> Callable[[WorkEvent], None]:
+    def raising(level: str) -> Any:
         def hook(event: WorkEvent) -> None:
             raise LookupError(f"{level} {event.kind} {event.type}")
 
@@ -270,7 +237,7 @@ def test_a_receiver_that_raises_is_reported_and_the_others_are_called(
     assert handle.result(timeout=0) == 3
     assert reported == [("receiver down", "hook")] * calls
     assert [name for name, _, _ in signalled] == ["queued", "started", "succeeded", "group_done"]
-    assert [str(batch.kind) for batch in batches] == ["queued", "started", "succeeded"]
+    assert kinds(batches) == ["queued", "started", "succeeded"]
 
 
 def test_a_hook_may_queue_works(configure):
@@ -284,8 +251,8 @@ def test_a_hook_may_queue_works(configure):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_other_connections_see_what_an_event_says(configure):
-    seen: list[tuple[str, str]] = []
+def test_other_connections_see_what_an_event_says_and_a_worker_signals_that_it_starts_and_stops(configure):
+    seen: list[tuple[Any, Any]] = []
 
     def look(event: WorkEvent) -> None:
         seen.append((str(event.kind), Work.objects.get(id=event.id).status))
@@ -297,64 +264,44 @@ def test_other_connections_see_what_an_event_says(configure):
             thread.start()
             thread.join()
 
-    configure(ON_EVENT=from_another_thread)
-    with running_worker(concurrency=1):
-        enqueue(add(a=1, b=2)).result(timeout=20)
-    assert seen == [("started", "running"), ("succeeded", "success")]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_worker_signals_that_it_starts_and_stops():
-    seen: list[tuple[Signal, Any]] = []
-
     def receiver(signal: Signal, worker: Any, **keywords: Any) -> None:
         seen.append((signal, worker))
 
+    configure(ON_EVENT=from_another_thread)
     with connected(receiver, signals.worker_started, signals.worker_stopped):
         with running_worker(concurrency=1) as worker:
             enqueue(add(a=1, b=2)).result(timeout=20)
-        assert seen == [(signals.worker_started, worker), (signals.worker_stopped, worker)]
+        of_the_work = [("started", "running"), ("succeeded", "success")]
+        assert seen == [(signals.worker_started, worker), *of_the_work, (signals.worker_stopped, worker)]
 
 
 # --- batches of events ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def singles() -> Iterator[list[tuple[str, WorkState]]]:
-    """The kinds and works of single events; no signal of groups has receivers."""
-    seen: list[tuple[str, WorkState]] = []
-
-    def receiver(signal: Any, work: WorkState, **keywords: Any) -> None:
-        seen.append((NAMES[signal], work))
-
-    with connected(receiver, *OF_WORKS):
-        yield seen
-
-
-def test_a_batch_has_the_events_of_a_transaction(batches):
+def test_a_batch_has_the_events_of_a_transaction_and_how_long_handlers_ran(batches):
     handles = enqueue_many([add(a=1, b=1), fail(), add(a=2, b=2)])
     drain(raises=False, limit=0)
     [batch] = batches
     assert (batch.kind, [event.id for event in batch]) == ("queued", [handle.id for handle in handles])
     assert [item.row.type for item in batch.items] == ["shop.add", "shop.fail", "shop.add"]
-
-
-def test_batches_have_the_events_that_single_receivers_get(batches, singles):
-    def key_of(event: tuple[str, WorkState]) -> tuple[str, str]:
-        return event[1].id, event[0]
-
-    first = enqueue(add(a=1, b=1))
-    enqueue(add(a=2, b=2), blockers=[first])
-    enqueue(fail(), retry=ONCE)
-    drain(raises=False)
-    together = [(str(event.kind), event.work) for batch in batches for event in batch if event.work]
-    assert sorted(together, key=key_of) == sorted(singles, key=key_of)
-    assert {kind for kind, _ in together} == {"queued", "started", "unblocked", "succeeded", "failed"}
-
-
-def test_an_item_says_how_long_its_handler_ran(batches):
-    enqueue(add(a=1, b=2))
-    drain()
-    queued, _, succeeded = (item for batch in batches for item in batch.items)
-    assert queued.seconds is None
+    drain(raises=False, limit=1)
+    *queued, _, succeeded = (item for batch in batches for item in batch.items)
+    assert [item.seconds for item in queued] == [None] * 3
     assert 0 < succeeded.seconds < 60
+
+
+def test_batches_have_the_events_that_single_receivers_get(batches):
+    """No signal of groups has receivers."""
+    singles: list[tuple[str, str, WorkState]] = []
+
+    def receiver(signal: Any, work: WorkState, **keywords: Any) -> None:
+        singles.append((work.id, NAMES[signal], work))
+
+    with connected(receiver, *OF_WORKS):
+        first = enqueue(add(a=1, b=1))
+        enqueue(add(a=2, b=2), blockers=[first])
+        enqueue(fail(), retry=ONCE)
+        drain(raises=False)
+    together = [(each.work.id, str(each.kind), each.work) for batch in batches for each in batch if each.work]
+    assert sorted(together, key=lambda event: event[:2]) == sorted(singles, key=lambda event: event[:2])
+    assert {kind for _, kind, _ in together} == {"queued", "started", "unblocked", "succeeded", "failed"}

@@ -1,7 +1,8 @@
-"""Handles: follow a work, and wait for its end and its group's."""
+"""Handles follow a work, and wait for its end and its group's; contexts tell a handler about itself."""
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -9,22 +10,13 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
-from django_ayework import (
-    Context,
-    Status,
-    WaitInTransaction,
-    WaitTimeout,
-    WorkNotFound,
-    enqueue,
-    enqueue_many,
-    get_handle,
-    retry,
-    work,
-)
-from django_ayework.errors import InvalidWorkId
-from django_ayework.testing import drain, enqueued, running_worker
+from django_ayework import Context, Defer, Status, enqueue, enqueue_many, get_handle, retry, work
+from django_ayework.errors import InvalidWorkId, WaitInTransaction, WaitTimeout, WorkNotFound
+from django_ayework.models import Work
+from django_ayework.testing import drain, enqueued, now, perform, running_worker, time_travel
 from tests.app.works import add, fail, pay
 from tests.flow.kit import ONCE
+from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -49,8 +41,8 @@ def roll_back(request: Any) -> Any:
     return handle
 
 
-def test_state_result_and_group_of_a_success():
-    handle, no_value = enqueue(add(a=1, b=2)), enqueue(pay(order_id=0))
+def test_state_result_and_group_of_a_success_and_of_a_work_that_delegates():
+    handle, no_value, delegating = enqueue(add(a=1, b=2)), enqueue(pay(order_id=0)), enqueue(parent())
     drain()
     state = handle.state()
     assert state.status is Status.SUCCESS
@@ -59,44 +51,29 @@ def test_state_result_and_group_of_a_success():
     assert state.started_at and state.ended_at and state.started_at <= state.ended_at
     assert state.queued_at.utcoffset() is not None
     assert (no_value.result(timeout=0), no_value.group(timeout=0)) == (None, None)
+    child = enqueued(add)[1]
+    assert (child.parent, child.group_id, child.chain_id) == (delegating.id, delegating.id, child.id)
+    assert (delegating.result(timeout=0), delegating.group(timeout=0)) == (None, 2)
 
 
-def test_a_delegating_work_has_no_result_of_its_own_and_is_the_parent_of_its_children():
-    handle = enqueue(parent())
-    drain()
-    child = enqueued(add)[0]
-    assert (child.parent, child.group_id, child.chain_id) == (handle.id, handle.id, child.id)
-    assert (handle.result(timeout=0), handle.group(timeout=0)) == (None, 2)
-
-
-def test_handles_of_one_work_are_equal():
-    handle = enqueue(add(a=1, b=2))
+def test_handles_of_one_work_are_equal_and_what_is_no_id_has_none():
+    first, handle = enqueue_many([add(a=1, b=2), fail()], together=True, retry=ONCE)
     assert handle == get_handle(handle.id)
     assert len({handle, get_handle(handle.id), get_handle("other")}) == 2
     assert handle != handle.id
     assert repr(handle) == f"<Handle {handle.id}>"
     assert handle.chain_id == handle.id
-
-
-@pytest.mark.parametrize("id", [None, 5, "", "two words"])
-def test_what_is_no_id_has_no_handle(id: object) -> None:
-    with pytest.raises(InvalidWorkId, match="expected a work id to be"):
-        get_handle(id)
-
-
-def test_the_handle_of_a_retry_knows_the_group():
-    handles = enqueue_many([add(a=1, b=2), fail()], together=True, retry=ONCE)
+    for id in (None, 5, "", "two words"):
+        with pytest.raises(InvalidWorkId, match="expected a work id to be"):
+            get_handle(id)
     drain(raises=False)
-    assert retry(handles[1].id).group_id == handles[0].id
+    assert retry(handle.id).group_id == first.id
 
 
 def test_what_does_not_exist_has_no_state_and_cannot_be_waited_for():
-    assert get_handle("nowhere").state() is None
-    lost = roll_back(add(a=1, b=2))
-    for handle, message in (
-        (get_handle("nowhere"), "no work has the id 'nowhere'"),
-        (lost, "was rolled back"),
-    ):
+    unknown, lost = get_handle("nowhere"), roll_back(add(a=1, b=2))
+    assert unknown.state() is None
+    for handle, message in ((unknown, "no work has the id 'nowhere'"), (lost, "was rolled back")):
         for wait in (handle.result, handle.group):
             with pytest.raises(WorkNotFound, match=message) as raised:
                 wait(timeout=0)
@@ -118,16 +95,22 @@ def test_waiting_ends_with_the_timeout_and_says_how_things_stand():
     with pytest.raises(WaitTimeout, match=state):
         get_handle(handle.id).group(timeout=timedelta(0))
     drain(limit=1)
-    with pytest.raises(
-        WaitTimeout, match=r"it is success, but others of its group or chain have not ended\.(\n|$)"
-    ):
+    state = r"it is success, but others of its group or chain have not ended\.(\n|$)"
+    with pytest.raises(WaitTimeout, match=state):
         get_handle(handle.id).group(timeout=0)
     with pytest.raises(ValueError, match="expected timeout to be 0 seconds or more"):
         handle.result(timeout=-1)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_waiting_sees_the_end():
+def test_waiting_sees_the_end_and_progress_shows_while_a_work_runs():
+    seen = threading.Event()
+
+    @work(name="t.context.progress_live")
+    def progresses(ctx: Context) -> None:
+        ctx.progress(3, 10)
+        seen.wait(20)
+
     async def follow() -> tuple[Any, ...]:
         handle = await parent.aenqueue()
         group = await handle
@@ -141,23 +124,35 @@ def test_waiting_sees_the_end():
         assert enqueue(add(a=1, b=2)).result(timeout=20) == 3
         assert enqueue(parent()).group(timeout=20) == 2
         assert async_to_sync(follow)() == (2, None, 2, "success")
+        handle = enqueue(progresses())
+        eventually(lambda: handle.state().progress)
+        state = handle.state()
+        seen.set()
+    assert (state.status, state.progress) == ("running", {"done": 3, "total": 10, "note": ""})
 
 
 @pytest.mark.django_db(transaction=True)
 def test_waiting_for_a_work_of_this_transaction_is_refused_at_once():
     with transaction.atomic():
-        handle = enqueue(add(a=1, b=2))
+        handle, later = enqueue(add(a=1, b=2)), enqueue(add(a=1, b=2), delay=60)
         [second, _] = enqueue_many([add(a=1, b=2), add(a=3, b=4)])
         for wait in (handle.result, handle.group, second.result, get_handle(handle.id).result):
             with pytest.raises(WaitInTransaction, match="wait after the atomic block"):
                 wait()
-    with pytest.raises(WaitTimeout):
-        handle.result(timeout=0)
+        drain()
+        assert handle.result() == 3, "it has ended in this transaction"
+        with pytest.raises(WaitInTransaction):
+            later.result()
+    assert still_open(later)
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("rolled_back", ["nothing", "another", "the same"])
 def test_a_committed_work_can_be_waited_for_in_a_transaction(rolled_back):
+    @transaction.atomic
+    def in_transaction(act: Any) -> Any:
+        return act()
+
     request = add(a=1, b=2)
     if rolled_back == "the same":
         roll_back(request)
@@ -165,26 +160,85 @@ def test_a_committed_work_can_be_waited_for_in_a_transaction(rolled_back):
         if rolled_back == "another":
             roll_back(add(a=0, b=0))
         handle = enqueue(request)
-    assert still_open(handle)
+    decorated = in_transaction(lambda: enqueue(add(a=1, b=2)))
     with transaction.atomic():
         assert still_open(handle)
+    assert still_open(handle)
+    assert in_transaction(lambda: still_open(decorated)), "each call is a new transaction"
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_decorated_function_is_a_new_transaction_each_time():
-    @transaction.atomic
-    def in_transaction(act: Any) -> Any:
-        return act()
-
-    handle = in_transaction(lambda: enqueue(add(a=1, b=2)))
-    assert in_transaction(lambda: still_open(handle))
+# --- contexts -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_work_that_ended_in_this_transaction_needs_no_waiting_and_one_that_is_not_due_is_refused():
-    with transaction.atomic():
-        handle, later = enqueue(add(a=1, b=2)), enqueue(add(a=1, b=2), delay=60)
+def test_a_handler_knows_its_identity():
+    deadline = now() + timedelta(hours=1)
+    seen: list[Any] = []
+
+    @work(name="t.context.child")
+    def child(ctx: Context) -> None:
+        seen.append((ctx.id, ctx.type, ctx.group_id, ctx.chain_id, ctx.attempt, ctx.parent, ctx.deadline))
+        seen.append((ctx.dependents, ctx.last_error, ctx.signal.aborted, ctx.signal.reason))
+
+    handle = enqueue(work(name="t.context.parent")(lambda ctx: ctx.queue([child()], deadline=deadline))())
+    drain()
+    id = Work.objects.get(type="t.context.child").id
+    identity = (id, "t.context.child", handle.id, id, 1, handle.id, deadline)
+    assert seen == [identity, ((), None, False, None)]
+
+
+KEYS = ["", " ", "a", "a ", "A", "ä", "a\x00", "\ud800", "claim:a", "x" * 5000, "x" * 5000 + "y"]
+
+
+def test_a_key_is_claimed_once_a_day_and_any_text_is_a_key_of_its_own():
+    claims = work(name="t.context.claims")(lambda ctx, keys: [ctx.claim(key) for key in keys])
+    assert perform(claims(keys=[*KEYS, *KEYS])).result == [True] * len(KEYS) + [False] * len(KEYS)
+    time_travel(timedelta(hours=23))
+    assert perform(claims(keys=["a"])).result == [False]
+    time_travel(timedelta(hours=2))
+    assert perform(claims(keys=["a"])).result == [True]
+
+
+def test_states_come_in_the_order_asked_and_none_for_the_unknown():
+    good, bad = enqueue(add(a=1, b=2)), enqueue(fail(), retry=ONCE)
+    drain(raises=False)
+    late = enqueue(add(a=1, b=2), delay=60)
+
+    @work(name="t.context.async")
+    async def asks_async(ctx: Context) -> list[Any]:
+        return [await ctx.aclaim("k"), await ctx.aclaim("k"), await ctx.astates([good.id, "nowhere"])]
+
+    asked = [late.id, "nowhere", bad.id, good.id]
+    asks = work(name="t.context.states")(lambda ctx: ctx.states([*asked, ctx.id, good.id]))
+    handle, twin = enqueue(asks()), enqueue(asks_async())
+    drain()
+    assert handle.result(timeout=0) == ["scheduled", None, "dead", "success", "running", "success"]
+    assert twin.result(timeout=0) == [True, False, ["success", None]]
+
+
+@pytest.mark.parametrize(
+    ("asks", "message"),
+    [
+        (lambda ctx: ctx.claim(7), "with a text as the key, got: 7"),
+        (lambda ctx: ctx.states([get_handle("a")]), "the id of a work as a text, got: <Handle a>"),
+        (lambda ctx: ctx.progress("3/4"), "with done as a number, got: '3/4'"),
+        (lambda ctx: ctx.progress(None), "with done as a number, got: None"),
+        (lambda ctx: ctx.progress(3, "4"), "with total as a number, got: '4'"),
+    ],
+)
+def test_what_is_no_text_or_number_fails_the_attempt(asks, message):
+    handle = enqueue(work(name="t.context.wrong")(lambda ctx: asks(ctx))())
+    with pytest.raises((TypeError, InvalidWorkId), match=message):
         drain()
-        assert handle.result() == 3
-        with pytest.raises(WaitInTransaction):
-            later.result()
+    assert handle.state().progress is None
+
+
+def test_progress_shows_in_the_state():
+    @work(name="t.context.progress")
+    def progresses(ctx: Context) -> None:
+        ctx.progress(1, 10)
+        ctx.progress(3, 10, "third page")
+        raise Defer(delay=60)
+
+    handle = enqueue(progresses())
+    drain()
+    assert handle.state().progress == {"done": 3, "total": 10, "note": "third page"}

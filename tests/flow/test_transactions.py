@@ -9,31 +9,11 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.db.models.signals import post_save
-from django.dispatch import Signal
 
-from django_ayework import (
-    ChainNotFound,
-    Dedup,
-    InvalidWorkId,
-    NotEncodable,
-    WorkNotFound,
-    cancel,
-    complete,
-    delete_chains,
-    dependency,
-    enqueue,
-    enqueue_many,
-    enqueue_on,
-    limit,
-    pause,
-    resume,
-    retry,
-    trigger,
-)
-from django_ayework.errors import NotEnqueued
-from django_ayework.flow.notify import due_works
+from django_ayework import Dedup, cancel, dependency, enqueue, enqueue_many, pause, resume, retry, trigger
+from django_ayework.api import complete, delete_chains, enqueue_on, limit
+from django_ayework.errors import ChainNotFound, InvalidWorkId, NotEncodable, NotEnqueued, WorkNotFound
 from django_ayework.models import Group, Work, WorkControl
-from django_ayework.rules.notifications import Due
 from django_ayework.testing import drain, running_worker, time_travel
 from tests.app.models import Order
 from tests.app.works import add, pay
@@ -41,50 +21,25 @@ from tests.flow.kit import Oops
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-WAKE_UP = Due(frozenset({("default", add.name)}))
 
-
-@pytest.fixture
-def wakes() -> Iterator[list[Due]]:
-    """The wake-ups of this process's workers."""
-    seen: list[Due] = []
-    receive = seen.append
-    due_works.subscribe(receive)
-    yield seen
-    due_works.unsubscribe(receive)
-
-
-def test_a_rollback_takes_the_work_with_it(wakes, queued, events):
+def test_a_rollback_takes_the_work_with_it_and_one_of_a_savepoint_only_its_own(queued, events):
     with pytest.raises(Oops), transaction.atomic():
         order = Order.objects.create(reference="A1")
         handle = enqueue(pay(order_id=order.pk))
         assert handle.state() is not None
         raise Oops
     assert Work.objects.count() == Order.objects.count() == 0
-    assert handle.state() is None
-    assert (wakes, queued, events) == ([], [], [])
+    assert (handle.state(), queued, events) == (None, [], [])
     with pytest.raises(WorkNotFound, match="its transaction was rolled back"):
         handle.result(timeout=0)
-
-
-def test_a_savepoint_that_is_rolled_back_takes_only_its_own_works(wakes, queued):
     with transaction.atomic():
         kept = enqueue(add(a=1, b=1))
         with pytest.raises(Oops), transaction.atomic():
             lost = enqueue(add(a=2, b=2))
             enqueue_many([add(a=3, b=3), add(a=4, b=4)])
             raise Oops
-        assert lost.state() is None
-        assert (wakes, queued) == ([], [])
+        assert (lost.state(), queued) == (None, [])
     assert [row.id for row in Work.objects.all()] == queued == [kept.id]
-    assert wakes == [WAKE_UP]
-
-
-def test_without_a_transaction_workers_are_woken_at_once_unless_the_work_is_for_later(wakes, queued):
-    handle = enqueue(add(a=1, b=1))
-    assert (wakes, queued) == ([WAKE_UP], [handle.id])
-    enqueue(add(a=1, b=1), delay=2 * 3600)
-    assert wakes == [WAKE_UP]
 
 
 # --- on_commit=True -------------------------------------------------------------------------------------
@@ -131,14 +86,12 @@ def test_drain_runs_what_is_queued_on_commit():
     with transaction.atomic():
         handle = enqueue(pay(order_id=order.pk), on_commit=True, delay=60)
         many = enqueue_many([add(a=1, b=0), add(a=2, b=0)], together=True, on_commit=True)
-    assert handle.state() is None
-    assert Work.objects.count() == Group.objects.count() == 0
+    assert (handle.state(), Work.objects.count(), Group.objects.count()) == (None, 0, 0)
     assert {one.group_id for one in many} == {many[0].id}
     time_travel(61)
     assert drain().succeeded == 3, "the delay counts from the call"
     order.refresh_from_db()
-    assert order.paid
-    assert many[1].group(timeout=0) == 2
+    assert (order.paid, many[1].group(timeout=0)) == (True, 2)
 
 
 @pytest.mark.parametrize(
@@ -161,20 +114,15 @@ def test_what_is_wrong_with_a_work_for_the_commit_is_raised_at_once(request_, op
 # --- enqueue_on -----------------------------------------------------------------------------------------
 
 
-def pay_new(instance: Order, created: bool, **keywords: Any) -> Any:
-    return pay(order_id=instance.pk) if created else None
+def test_a_saved_order_queues_its_work_in_the_signals_transaction_until_it_is_disconnected():
+    given: list[Any] = []
 
+    def pay_new(instance: Order, created: bool, **keywords: Any) -> Any:
+        given.append((keywords["sender"], keywords["raw"]))
+        return pay(order_id=instance.pk) if created else None
 
-@pytest.fixture
-def paying() -> Iterator[Any]:
-    """Works for new orders; yields what disconnects it."""
-    disconnect = enqueue_on(post_save, sender=Order, make_work=pay_new, dispatch_uid="t.pay")
-    yield disconnect
-    disconnect()
-
-
-def test_a_saved_order_queues_its_work_in_the_signals_transaction(paying):
-    enqueue_on(post_save, sender=Order, make_work=pay_new, dispatch_uid="t.pay")  # connects once
+    for _ in range(2):  # it connects once
+        disconnect = enqueue_on(post_save, sender=Order, make_work=pay_new, dispatch_uid="t.pay")
     with pytest.raises(Oops), transaction.atomic():
         Order.objects.create(reference="A1")
         assert Work.objects.count() == 1
@@ -182,55 +130,29 @@ def test_a_saved_order_queues_its_work_in_the_signals_transaction(paying):
     assert Work.objects.count() == 0
     order = Order.objects.create(reference="A2")
     assert Work.objects.get().type == "shop.pay"
+    order.save()  # for which the function returns None
+    post_save.send(sender=Work, instance=Order(pk=1), created=True)
+    disconnect()
+    Order.objects.create(reference="A3")
+    assert (Work.objects.count(), given) == (1, [(Order, False)] * 3)
     drain()
     order.refresh_from_db()
     assert order.paid
 
 
-def test_what_queues_nothing(paying):
-    order = Order.objects.create(reference="A1")
-    order.save()
-    assert Work.objects.count() == 1, "the function returned None"
-    post_save.send(sender=Work, instance=Order(pk=1), created=True)
-    assert Work.objects.count() == 1, "the sender is another"
-    paying()
-    Order.objects.create(reference="A2")
-    assert Work.objects.count() == 1, "the signal is disconnected"
-
-
-def test_the_function_is_given_the_signals_keywords_and_sender():
-    signal, given = Signal(), {}
-
-    def make(**keywords: Any) -> Any:
-        given.update(keywords)
-        return add(a=keywords["a"], b=0)
-
-    disconnect = enqueue_on(signal, make_work=make)
-    signal.send(sender="shop", a=5)
-    disconnect()
-    signal.send(sender="shop", a=6)
-    assert given == {"sender": "shop", "a": 5}
-    assert Work.objects.get().input == '{"a":5,"b":0}'
-
-
 # --- transactions that callers commit themselves, after set_autocommit(False) ---------------------------
 
 
-@pytest.fixture
-def manual() -> Iterator[Any]:
+@contextmanager
+def manual(end: Callable[[], None] = transaction.commit) -> Iterator[None]:
     """A transaction that is committed or rolled back by hand."""
-
-    @contextmanager
-    def manual(end: Callable[[], None] = transaction.commit) -> Iterator[None]:
-        transaction.set_autocommit(False)
+    transaction.set_autocommit(False)
+    try:
         if end is transaction.rollback:
             Order.objects.create(reference="first")  # SQLite begins a transaction by a row only
         yield
         end()
-        transaction.set_autocommit(True)
-
-    yield manual
-    if not connection.get_autocommit():
+    finally:
         transaction.rollback()
         transaction.set_autocommit(True)
 
@@ -249,18 +171,9 @@ ENQUEUES: dict[str, tuple[Callable[[], object], int]] = {
     "gate": (lambda: enqueue(dependency([enqueue(add(a=1, b=2))], [add(a=2, b=3)])), 2),
 }
 
-#: What changes a work that was there in some state, and the status it then has.
-ACTS: dict[str, tuple[dict[str, Any], Callable[[str], object], str | None]] = {
-    "cancel": ({}, cancel, "cancelled"),
-    "complete": ({}, complete, "success"),
-    "retry": ({"status": "dead"}, retry, "pending"),
-    "trigger": ({"status": "scheduled"}, trigger, "pending"),
-    "delete": ({"status": "success"}, delete_chains, None),
-}
-
 
 @pytest.mark.parametrize(("act", "count"), ENQUEUES.values(), ids=ENQUEUES)
-def test_works_are_enqueued_by_a_manual_commit_only(manual, act, count):
+def test_works_are_enqueued_by_a_manual_commit_only(act, count):
     for block in BLOCKS:
         with manual(transaction.rollback), block():
             act()
@@ -271,32 +184,34 @@ def test_works_are_enqueued_by_a_manual_commit_only(manual, act, count):
         Work.objects.all().delete()
 
 
-@pytest.mark.parametrize(("before", "act", "after"), ACTS.values(), ids=ACTS)
-def test_acts_are_committed_and_rolled_back_by_hand(manual, before, act, after):
+#: What changes a work that was there in some state, and the status it then has.
+ACTS: list[tuple[str, Callable[[str], object], str | None]] = [
+    *(("pending", cancel, "cancelled"), ("pending", complete, "success"), ("dead", retry, "pending")),
+    *(("scheduled", trigger, "pending"), ("success", delete_chains, None)),
+]
+
+
+@pytest.mark.parametrize(("before", "act", "after"), ACTS)
+def test_acts_are_committed_and_rolled_back_by_hand(before, act, after):
     for block in BLOCKS:
         id = enqueue(add(a=1, b=2)).id
-        Work.objects.filter(id=id).update(**before)
+        Work.objects.filter(id=id).update(status=before)
         with manual(transaction.rollback), block():
             act(id)
-        assert Work.objects.get(id=id).status == before.get("status", "pending")
+        assert Work.objects.get(id=id).status == before
         with manual(), block():
             act(id)
         assert Work.objects.filter(id=id).values_list("status", flat=True).first() == after
 
 
-def test_controls_are_committed_by_hand(manual):
+def test_a_manual_commit_sends_no_notification_and_a_worker_finds_the_works_at_its_poll(queued, configure):
+    """Django calls nothing at such a commit."""
+    configure(POLL_INTERVAL=0.05)
     with manual():
         pause(queue="mail")
         resume(queue="mail")
         limit(add.name, max_running=1)
     assert WorkControl.objects.count() == 2
-
-
-def test_a_manual_commit_sends_no_notification_and_a_worker_finds_the_works_at_its_poll(
-    manual, queued, configure
-):
-    """Django calls nothing at such a commit."""
-    configure(POLL_INTERVAL=0.05)
     with running_worker():
         for block in BLOCKS:
             with manual():

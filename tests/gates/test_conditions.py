@@ -1,22 +1,24 @@
-"""When a gate opens."""
+"""When a gate opens, when it can no longer open, and how retries revive it."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
-from django_ayework import Count, Status, dependency, enqueue, enqueue_many, get_handle, retry
+from django_ayework import Count, NotRetryable, Status, dependency, enqueue, enqueue_many, get_handle, retry
 from django_ayework.models import Edge, Group, Work
-from django_ayework.testing import drain
+from django_ayework.testing import drain, now, time_travel
 from tests.gates.works import BROKEN, flow, gate_over, labels, run, standing, step
 from tests.invariants import assert_consistent
 
-UNSATISFIABLE = ("dead", "unsatisfiable")
-OPEN = ("success", None)
+DEAD, BLOCKED = ("dead", "unsatisfiable"), ("blocked", None)
+EXPIRED, OPEN = ("dead", "expired"), ("success", None)
 #: A condition over three works, the works of them that die, and whether a gate opens.
 CONDITIONS = [
     ("all-success", "", True),
     ("all-success", "b", False),
-    ("all-done", "b", True),
     ("all-done", "abc", True),
     (Count(2), "abc", True),
     (Count(2, of="success"), "a", True),
@@ -38,7 +40,7 @@ def test_a_gate_opens_when_its_condition_holds(condition, broken: str, opens: bo
         gate = gate_over(members, condition)
         drain()
     assert labels().count("after") == opens
-    assert standing(gate) == (OPEN if opens else UNSATISFIABLE)
+    assert standing(gate) == (OPEN if opens else DEAD)
 
 
 @pytest.mark.parametrize("condition", ["all-success", "all-done", Count(0)])
@@ -48,18 +50,6 @@ def test_a_gate_that_watches_nothing_opens_at_once(condition):
     drain()
     assert labels() == ["after"]
     assert gate.group(timeout=1) == "after"
-
-
-@pytest.mark.parametrize("enough", [1, 2])
-def test_a_count_opens_early_and_members_that_end_later_do_not_open_it_again(enough: int):
-    members = [step(label=label) for label in "abc"]
-    gate_over(members, Count(enough))
-    enqueue_many(members)
-    drain(limit=enough)
-    assert labels() == list("abc"[:enough])
-    assert Work.objects.filter(parent_id__isnull=False).count() == 1
-    drain()
-    assert labels().count("after") == 1
 
 
 def test_a_gate_opens_in_the_transaction_that_settles_its_last_member():
@@ -72,18 +62,6 @@ def test_a_gate_opens_in_the_transaction_that_settles_its_last_member():
     drain(limit=1)
     assert gate.state().status is Status.SUCCESS
     assert gate.state().attempt == 0, "a gate takes no worker slot"
-
-
-def test_a_gate_may_watch_ids_that_do_not_exist_yet_compared_by_their_bytes():
-    later = step(label="later")
-    gate = gate_over([later.id, "Order-1"])
-    drain()
-    assert gate.state().status is Status.BLOCKED
-    enqueue(later)
-    run("order-1")
-    assert gate.state().status is Status.BLOCKED
-    run("Order-1")
-    assert labels() == ["later", "order-1", "Order-1", "after"]
 
 
 def test_gates_that_watch_gates_open_in_one_go():
@@ -99,38 +77,88 @@ def test_gates_that_watch_gates_open_in_one_go():
     assert labels() == ["a", "after"]
 
 
-def test_a_gate_that_may_wait_waits_on_when_its_condition_cannot_hold():
-    BROKEN.add("a")
-    gate = gate_over("a", on_unmet="wait")
-    run("a")
-    assert standing(gate) == ("blocked", None)
-    assert_consistent()
-    BROKEN.clear()
-    retry("a")
-    drain()
-    assert standing(gate) == OPEN
-    assert labels() == ["a", "after"]
+def script(on: str, broken: str, acts: str, ran: str, **options: Any) -> tuple[Any, ...]:
+    """A gate over steps of which some are to die, acts, each with how the gate then stands, and what ran."""
+    return on.split(), broken.split(), acts.split(", "), ran.split(), options
+
+
+TWO = Count(2, of="success")
+CLOSED, BACK, LATE = "run a b: closed", "retry b: blocked, run: open", "travel 61, run: expired"
+SCRIPTS = {
+    "opens early, once": script("a b c", "", "run a: open, run b c: open", "a after b c", condition=Count(1)),
+    "opens with the second": script(
+        "a b c", "", "run a: blocked, run b: open, run c: open", "a b after c", condition=Count(2)
+    ),
+    "compares ids by their bytes": script("O1", "", "run o1: blocked, run O1: open", "o1 O1 after"),
+    "may wait on": script("a", "a", "run a: blocked, mend, retry a, run: open", "a after", on_unmet="wait"),
+    "closes with the first": script("a b", "a b", "run a: closed, run b: closed", ""),
+    "closes once too few are left": script(
+        "a b c", "a b c", "run a: blocked, run b: closed, run c: closed", "", condition=TWO
+    ),
+    "is revived by the second retry": script(
+        "a b", "a b", f"{CLOSED}, refuse a b, mend, retry a: closed, run: closed, {BACK}", "a b after"
+    ),
+    "revived by two retries": script("a b", "a b", f"{CLOSED}, mend, retry a: closed, {BACK}", "a b after"),
+    "is revived when its count can be reached": script(
+        "a b c", "a b", f"{CLOSED}, run c: closed, mend, {BACK}", "c b after", condition=TWO
+    ),
+    "keeps outcomes though members end later": script(
+        "a b c", "b", f"{CLOSED}, run c, mend, {BACK}", "a c b after"
+    ),
+    "keeps outcomes though members are pruned": script(
+        "a b c", "b", f"{CLOSED}, run c, prune a, mend, {BACK}", "a c b after"
+    ),
+    "opens by a retry after its timeout": script(
+        "a", "", f"{LATE}, run a: expired, retry gate: open, run", "a after", timeout=60
+    ),
+    "names its dead member after its timeout": script(
+        "a", "a", f"{LATE}, run a: expired, refuse a", "", timeout=60
+    ),
+    "stays expired when its member is retried": script(
+        "a b", "a", f"run a: blocked, {LATE}, mend, retry a, run: expired", "a", timeout=60, on_unmet="wait"
+    ),
+    "has its whole timeout again": script(
+        "a b",
+        "a",
+        "run a: closed, travel 99, mend, retry a, run: blocked, run b: open",
+        "a b after",
+        timeout=60,
+    ),
+}
+STANDINGS = {"open": OPEN, "blocked": BLOCKED, "closed": DEAD, "expired": EXPIRED}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_gate(script: str):
+    on, broken, acts, ran, options = SCRIPTS[script]
+    BROKEN.update(broken)
+    gate = gate_over(on, **options)
+    for each in acts:
+        act, _, expected = each.partition(": ")
+        verb, *ids = act.split()
+        match verb:
+            case "run":
+                run(*ids)
+            case "mend":
+                BROKEN.clear()
+            case "retry":
+                retry(gate.id if ids == ["gate"] else ids[0])
+            case "refuse":
+                with pytest.raises(NotRetryable, match=", ".join(ids)) as refused:
+                    retry(gate.id)
+                assert refused.value.members == tuple(ids)
+            case "prune":
+                Work.objects.filter(id__in=ids).delete()
+            case "travel":
+                time_travel(int(ids[0]))
+        assert not expected or standing(gate) == STANDINGS[expected], each
+        if expected == "closed" and BROKEN:
+            assert f"{broken[0]} is dead" in gate.state().error
+            assert gate.group(timeout=1) is None
+    assert labels() == ran
 
 
 # --- a gate that can no longer open ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("on", "condition", "broken"),
-    [("ab", "all-success", "a"), ("abc", Count(2, of="success"), "ab")],
-    ids=["all", "count"],
-)
-def test_a_gate_closes_once_too_few_members_are_left_and_is_not_changed_by_later_ends(on, condition, broken):
-    BROKEN.update(on)
-    gate = gate_over(on, condition)
-    for id in broken:
-        assert gate.state().status is Status.BLOCKED
-        run(id)
-    assert standing(gate) == UNSATISFIABLE
-    assert f"{broken[0]} is dead" in gate.state().error
-    assert gate.group(timeout=1) is None
-    run(*set(on).difference(broken))
-    assert standing(gate) == UNSATISFIABLE
 
 
 def test_a_chain_of_links_closes_to_its_end_in_one_transaction():
@@ -156,6 +184,114 @@ def test_a_closed_gate_counts_as_dead_and_what_it_held_as_cancelled_nested_gates
     enqueue(gate)
     run("a")
     assert {standing(handle) for handle in (*done, report)} == {OPEN}
-    assert {standing(handle) for handle in success} == {UNSATISFIABLE}
+    assert {standing(handle) for handle in success} == {DEAD}
     assert labels() == ["report"]
     assert get_handle(innermost.id).state() is None
+
+
+# --- revival --------------------------------------------------------------------------------------------
+
+
+def retry_broken(*ids: str) -> None:
+    """Mend everything, and retry these works, or the one step that has died."""
+    BROKEN.clear()
+    for id in ids or Work.objects.filter(status="dead", type="gates.step").values_list("id", flat=True):
+        retry(id)
+
+
+def counts(handle) -> tuple[int, int, int, bool]:
+    group = Group.objects.get(id=handle.id)
+    return group.open, group.total, group.dead, group.done_at is not None
+
+
+def test_retrying_the_dead_member_lets_the_workflow_carry_on():
+    BROKEN.add("b")
+    handle = enqueue(flow(links=[["a", "b"], ["c1", "c2"], ["d"]]))
+    drain()
+    for _ in range(2):
+        assert_consistent()
+        assert counts(handle) == (0, 5, 3, True)
+        retry(Work.objects.get(status="dead", type="gates.step").id)
+        assert_consistent()
+        assert counts(handle) == (3, 5, 0, False)
+        drain()  # it dies again, and the chain closes again
+    retry_broken()
+    drain()
+    assert (labels()[:2], sorted(labels()[2:4]), labels()[4:]) == (["a", "b"], ["c1", "c2"], ["d"])
+    assert counts(handle) == (0, 8, 0, True)
+    assert handle.group(timeout=1) == "d"
+
+
+def test_an_all_done_link_that_ran_meanwhile_does_not_run_again():
+    BROKEN.add("a")
+    b = step(label="b")
+    first = enqueue(dependency(["a"], [b]))
+    second = enqueue(dependency([b], [step(label="report")], "all-done"))
+    run("a")
+    assert labels() == ["report"]
+    retry_broken("a")
+    drain()
+    assert labels() == ["report", "a", "b"]
+    assert {standing(first), standing(second)} == {OPEN}
+
+
+def test_a_gate_dead_of_bad_input_opens_once_its_input_is_mended():
+    gate = gate_over("a")
+    good = Work.objects.get(id=gate.id).input
+    Work.objects.filter(id=gate.id).update(input="garbage")
+    run("a")
+    for _ in range(2):
+        assert standing(gate) == ("dead", "bad_input")
+        assert "expected the stored input of a gate" in gate.state().error
+        retry(gate.id)
+    Work.objects.filter(id=gate.id).update(input=good)
+    retry(gate.id)
+    drain()
+    assert labels() == ["a", "after"]
+
+
+# --- timeouts -------------------------------------------------------------------------------------------
+
+
+def pass_time(seconds: float = 61) -> None:
+    time_travel(seconds)
+    drain()
+
+
+def test_the_condition_is_looked_at_before_the_timeout():
+    """Its member had ended long before; only the recheck was late."""
+    BROKEN.add("a")
+    run("a")
+    gate = gate_over("a", "all-done", timeout=60)
+    pass_time()
+    assert standing(gate) == OPEN
+
+
+def test_a_gate_past_its_timeout_dies_and_its_chain_closes_until_it_is_retried():
+    gate = dependency(["a"], [step(label="b")], timeout=60)
+    behind = enqueue(dependency([gate.releases[0]], [step(label="c")]))
+    done = enqueue(dependency([gate.releases[0]], [step(label="done")], "all-done"))
+    handle = enqueue(gate)
+    pass_time(59)
+    assert standing(handle) == BLOCKED
+    pass_time(2)
+    assert (standing(handle), standing(done), standing(behind)) == (EXPIRED, OPEN, DEAD)
+    assert labels() == ["done"]
+    assert handle.group(timeout=1) is None
+    retry(handle.id)
+    drain()
+    assert (standing(handle), standing(behind)) == (BLOCKED, BLOCKED)
+    assert timedelta(seconds=58) < handle.state().deadline - now() <= timedelta(seconds=60)
+    run("a")
+    assert labels() == ["done", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("option", ["expires", "deadline"])
+def test_options_that_bound_a_life_bound_a_gate_and_a_retry_counts_expires_anew(option: str):
+    value = 60 if option == "expires" else now() + timedelta(seconds=60)
+    gate = enqueue(dependency(["a"], [step(label="after")]), **{option: value})
+    pass_time()
+    assert standing(gate) == EXPIRED
+    retry(gate.id)
+    drain()
+    assert standing(gate) == (BLOCKED if option == "expires" else EXPIRED)

@@ -1,45 +1,36 @@
-"""What a gate releases, and the parent and the group of it."""
+"""What a gate releases, the parent and the group of it, and what it had waited for."""
 
 from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from django_ayework import Context, NotEncodable, Retry, Status, dependency, enqueue, get_handle, retry, work
+from django_ayework import Context, NotEncodable, Retry, dependency, enqueue_many, get_handle, retry, work
+from django_ayework.api import enqueue
 from django_ayework.models import Edge, Group, Waiter, Work
-from django_ayework.testing import drain, time_travel
+from django_ayework.testing import drain, running_worker, time_travel
+from tests.app.works import add
 from tests.gates.works import BROKEN, RAN, flow, labels, run, standing, step
+from tests.processes import eventually
 
-
-@work(name="gates.nested")
-def nested(ctx: Context):
-    """A fan-out whose first link contains a fan-out with a link of its own."""
-    inner = ctx.queue([step(label="inner")]).next([step(label="inner-next")])
-    return ctx.queue([step(label="a"), inner]).next([step(label="last")])
-
-
-@work(name="gates.parent_of")
-def parent_of(ctx: Context, label: str):
-    return ctx.queue([step(label=label)], delay=3600)
-
-
-@work(name="gates.grandchildren")
-def grandchildren(ctx: Context):
-    return ctx.queue([parent_of(label="grandchild")]).next([step(label="next")])
-
-
-@work(name="gates.with_options")
-def with_options(ctx: Context):
-    followers = [step(label="next")]
-    first = ctx.queue([step(label="a")], priority=2)
-    return first.next(followers, priority=7, retry=Retry(attempts=9), queue="slow")
+OPEN, BLOCKED = ("success", None), ("blocked", None)
 
 
 @work(name="gates.late_step", options=lambda label: {"delay": 60})
 def late_step(ctx: Context, label: str):
     RAN.append((label, ctx.dependents))
+
+
+def queue_all(handler: Any) -> Any:
+    """Queue a work with this handler, and run all that is due; return its handle."""
+    handle = enqueue(work(name="gates.declared")(handler)())
+    drain()
+    return handle
 
 
 def test_released_works_have_the_gate_as_parent_and_what_it_waited_for_in_order():
@@ -65,28 +56,30 @@ def test_links_run_one_after_the_other():
     assert (group.open, group.total, group.dead) == (0, 1 + 5 + 2, 0)
 
 
-def test_a_link_waits_for_works_of_nested_instructions_too():
-    enqueue(nested())
-    drain()
+def test_a_link_waits_for_works_of_nested_instructions_too_and_not_for_grandchildren():
+    def nested(ctx: Context):
+        inner = ctx.queue([step(label="inner")]).next([step(label="inner-next")])
+        return ctx.queue([step(label="a"), inner]).next([step(label="last")])
+
+    queue_all(nested)
     ran = labels()
     assert ran[-1] == "last"
     assert ran.index("inner") < ran.index("inner-next") < ran.index("last")
-
-
-def test_a_link_does_not_wait_for_grandchildren():
-    handle = enqueue(grandchildren())
-    drain()
-    assert labels() == ["next"]
+    parent_of = work(name="gates.parent_of")(lambda ctx: ctx.queue([step(label="grandchild")], delay=3600))
+    handle = queue_all(lambda ctx: ctx.queue([parent_of()]).next([step(label="next")]))
+    assert labels()[4:] == ["next"]
     assert Group.objects.get(id=handle.id).open == 1
 
 
 def test_options_of_a_link_apply_to_its_works():
-    enqueue(with_options())
-    drain(limit=2)
+    def with_options(ctx: Context):
+        first = ctx.queue([step(label="a")], priority=2)
+        return first.next([step(label="next")], priority=7, retry=Retry(attempts=9), queue="slow")
+
+    queue_all(with_options)
     follower = Work.objects.get(queue="slow")
     assert follower.priority == 7
     assert get_handle(follower.id).state().retry.attempts == 9
-    drain()
     assert labels() == ["a", "next"]
 
 
@@ -117,7 +110,7 @@ def test_a_gate_can_release_gates_which_keep_their_conditions_and_timeouts():
     outer = enqueue(dependency(["a"], [step(label="x"), *nested]))
     run("a")
     assert sorted(labels()) == ["a", "after early", "at once", "early", "x"]
-    assert standing(get_handle(nested[0].id)) == ("blocked", None)
+    assert standing(get_handle(nested[0].id)) == BLOCKED
     enqueue(late)
     run("broken", "b")
     assert sorted(labels()[-4:]) == ["all done", "b", "innermost", "late"]
@@ -137,26 +130,14 @@ def test_one_gate_queued_twice_is_one_gate():
     assert labels() == ["a", "after"]
 
 
-def test_one_work_released_by_two_gates_runs_once():
+def test_one_work_released_by_two_gates_or_queued_before_runs_once_and_links_after_it_go_on():
     shared = step(label="shared")
     gates = [enqueue(dependency(["a"], [shared])) for _ in range(2)]
     run("a")
     assert labels() == ["a", "shared"]
-    assert {gate.state().status for gate in gates} == {Status.SUCCESS}
-
-
-def test_a_link_after_a_work_that_had_been_queued_before_goes_on():
-    known = step(label="known")
-    enqueue(known)
-    drain()
-
-    @work(name="gates.requeues")
-    def requeues(ctx: Context):
-        return ctx.queue([step(label="a")]).next([known]).next([step(label="last")])
-
-    handle = enqueue(requeues())
-    drain()
-    assert labels() == ["known", "a", "last"]
+    assert {standing(gate) for gate in gates} == {OPEN}
+    handle = queue_all(lambda ctx: ctx.queue([step(label="b")]).next([shared]).next([step(label="last")]))
+    assert labels() == ["a", "shared", "b", "last"]
     assert Group.objects.get(id=handle.id).open == 0
 
 
@@ -168,63 +149,52 @@ def test_the_end_and_the_revival_of_a_gate_do_not_count_for_a_work_that_was_queu
     gate = enqueue(dependency(["a"], [mine]))
     enqueue(step(label="a"), id="a", priority=9)
     drain(limit=1)
-    assert (standing(gate), standing(other)) == (("dead", "unsatisfiable"), ("blocked", None))
+    assert (standing(gate), standing(other)) == (("dead", "unsatisfiable"), BLOCKED)
     drain()
     BROKEN.clear()
     retry("a")
     run("z")
-    assert standing(other) == ("success", None)
+    assert standing(other) == OPEN
     assert labels() == ["mine", "a", "z", "after"]
 
 
 # --- releases that cannot be read, stored or run here ---------------------------------------------------
 
 
-def input_with(gate: str, /, **changes) -> str:
-    plain = json.loads(Work.objects.get(id=gate).input)
-    plain["queue"][0].update(changes)
-    return json.dumps(plain)
+#: Inputs of gates, and changes of the works in them, that cannot be read.
+SPOILT: list[Any] = [
+    *("garbage", "[]", "null", '{"queue": 5}', '{"queue": [5]}', '{"queue": [{}]}'),
+    *({"options": options} for options in ({"dealy": 5}, {"priority": "high"}, {"run_at": "yesterday"})),
+    *({"id": 5}, {"id": "x" * 100}, {"type": None}, {"type": "x" * 300}),
+    *({"input": {"label": "x"}}, {"input": "\x00"}, {"input": "\ud800"}, {"gate": {"watched": 5}}),
+]
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda gate: "garbage",
-        lambda gate: "[]",
-        lambda gate: "null",
-        lambda gate: '{"queue": 5}',
-        lambda gate: '{"queue": [5]}',
-        lambda gate: '{"queue": [{}]}',
-        lambda gate: input_with(gate, options={"dealy": 5}),
-        lambda gate: input_with(gate, options={"priority": "high"}),
-        lambda gate: input_with(gate, options={"run_at": "yesterday"}),
-        lambda gate: input_with(gate, id=5),
-        lambda gate: input_with(gate, id="x" * 100),
-        lambda gate: input_with(gate, type=None),
-        lambda gate: input_with(gate, type="x" * 300),
-        lambda gate: input_with(gate, input={"label": "x"}),
-        lambda gate: input_with(gate, input="\x00"),
-        lambda gate: input_with(gate, input="\ud800"),
-        lambda gate: input_with(gate, gate={"watched": 5}),
-    ],
-)
-def test_a_gate_whose_works_cannot_be_read_dies_alone(spoil):
+def spoil(gate: str, spoilt: Any) -> None:
+    row = Work.objects.get(id=gate)
+    if isinstance(spoilt, str):
+        row.input = spoilt
+    else:
+        plain = json.loads(row.input)
+        plain["queue"][0].update(spoilt)
+        row.input = json.dumps(plain)
+    row.save()
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_a_gate_whose_works_cannot_be_read_dies_alone(spoilt):
     gate = enqueue(dependency(["a"], [step(label="x")]))
-    Work.objects.filter(id=gate.id).update(input=spoil(gate.id))
-    enqueue(step(label="a"), id="a")
-    drain()
+    spoil(gate.id, spoilt)
+    run("a")
     assert labels() == ["a"]
-    assert (gate.state().status, gate.state().reason) == (Status.DEAD, "bad_input")
+    assert standing(gate) == ("dead", "bad_input")
     assert gate.group(timeout=1) is None
 
 
 def test_one_unreadable_work_closes_the_links_behind_its_gate():
     handle = enqueue(flow(links=[["a"], ["b"], ["c"]]))
     drain(limit=1)
-    gate = Work.objects.filter(status="blocked").earliest("id")
-    plain = json.loads(gate.input)
-    plain["queue"][0]["options"] = {"dealy": 1}
-    Work.objects.filter(id=gate.id).update(input=json.dumps(plain))
+    spoil(Work.objects.filter(status="blocked").earliest("id").id, {"options": {"dealy": 1}})
     drain()
     assert labels() == ["a"]
     assert Group.objects.get(id=handle.id).open == 0
@@ -234,10 +204,9 @@ def test_one_unreadable_work_closes_the_links_behind_its_gate():
 
 def test_a_release_of_a_type_unknown_here_is_queued_all_the_same():
     gate = enqueue(dependency(["a"], [step(label="x")]))
-    Work.objects.filter(id=gate.id).update(input=input_with(gate.id, type="gone.work"))
-    enqueue(step(label="a"), id="a")
-    drain()
-    assert gate.state().status is Status.SUCCESS
+    spoil(gate.id, {"type": "gone.work"})
+    run("a")
+    assert standing(gate) == OPEN
     assert Work.objects.get(type="gone.work").status == "scheduled"
 
 
@@ -255,9 +224,86 @@ class Spoilt:
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800"])
-def test_what_no_database_takes_is_refused_when_the_gate_is_queued(text: str, undeclared):
+def test_what_no_database_takes_is_refused_when_the_gate_is_queued(text: str):
     """Later it would fail the settlement of the work that the gate waits for."""
     spoilt = work(name="gates.spoilt", codec=Spoilt(text))(lambda: None)
     with pytest.raises(NotEncodable, match=r"gates\.spoilt"):
         enqueue(dependency(["a"], [spoilt()]))
     assert not Work.objects.exists()
+
+
+# --- what a released work had waited for is read by handlers that ask for it, and by no others ----------
+
+
+def asks(ctx: Context):
+    return [ctx.dependents, ctx.dependents]
+
+
+async def asks_async(ctx: Context):
+    return [ctx.dependents, ctx.dependents]
+
+
+def asks_not(ctx: Context):
+    return [(), ()]
+
+
+async def async_middleware(ctx, call_next):
+    ids = list(ctx.dependents)
+    await call_next()
+    return [ids, list(ctx.dependents)]
+
+
+#: Handlers, the options of their types, and whether they ask.
+KINDS: dict[str, tuple[Any, dict[str, Any], bool]] = {
+    "asks": (asks, {}, True),
+    "asks_async": (asks_async, {}, True),
+    "asks_atomic": (asks, {"atomic": True}, True),
+    "asks_not": (asks_not, {}, False),
+    "no_context": (lambda: [(), ()], {}, False),
+    "async_middleware": (lambda: None, {"middleware": [async_middleware]}, True),
+}
+
+
+def released(kind: str):
+    """Queue a work of this kind behind three others; return their ids, its own, and what it is to return."""
+    handler, options, has_asked = KINDS[kind]
+    watched = [handle.id for handle in enqueue_many([add(a=number, b=1) for number in range(3)])]
+    child = work(name=f"gates.{kind}", **options)(handler)()
+    enqueue(dependency(on=watched, queue=[child]))
+    return watched, child.id, [watched, watched] if has_asked else [[], []]
+
+
+def result_of(id):
+    eventually(lambda: Work.objects.filter(id=id).exists())
+    return [list(ids) for ids in get_handle(id).result(timeout=20)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_handlers_in_a_worker_see_the_ids_in_order_and_so_does_accept(settings):
+    shown = []
+
+    def accept(state: Any) -> bool:
+        if state.type == "gates.no_context":
+            shown.append((state.id, state.dependents))
+        return True
+
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "ACCEPT": accept}
+    cases = {kind: released(kind) for kind in KINDS}
+    with running_worker(concurrency=2):
+        for kind, (_, child, expected) in cases.items():
+            assert result_of(child) == expected, kind
+    ids, child, _ = cases["no_context"]
+    assert shown == [(child, tuple(ids))]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_are_read_once_by_handlers_that_ask(kind):
+    _, child, expected = released(kind)
+    with CaptureQueriesContext(connection) as captured:
+        drain()
+    assert result_of(child) == expected
+    statements = [each["sql"] for each in captured if Edge._meta.db_table in each["sql"]]
+    reads = [sql for sql in statements if "position" in sql and "LIMIT" not in sql and "SELECT" in sql[:6]]
+    by_drain = 1  # which reads the state of what it has run
+    assert len(reads) == by_drain + (expected != [[], []]), reads

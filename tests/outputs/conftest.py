@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
+from tests.fixtures import undeclared  # noqa: F401
+
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
