@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
 
-from tests.fixtures import reported, undeclared  # noqa: F401
+from tests.fixtures import fresh_stage, reported, undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
-
-Configure = Callable[..., None]
+stage = fresh_stage("tests.attempts.works")
 
 
 @pytest.fixture
-def configure(settings: Any) -> Configure:
+def configure(settings: Any) -> Callable[..., None]:
     """Set keys of ``AYEWORK`` for this test, over those set before."""
 
     def configure(**keys: Any) -> None:
@@ -27,13 +27,12 @@ def configure(settings: Any) -> Configure:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Give the works of this process a fresh stage."""
-    from tests.attempts import works
+def quick_watch(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog of a worker of this process checks often, and interrupts soon."""
+    from django_ayework.worker import worker as worker_module
 
-    fresh = works.Stage()
-    monkeypatch.setattr(works, "stage", fresh)
-    return fresh
+    configure()
+    monkeypatch.setattr(worker_module, "CHECK_EVERY", 0.005)
 
 
 def take_away(id: str) -> None:
@@ -57,16 +56,33 @@ def ended(handle: Any) -> Any:
     return eventually(lambda: (state := handle.state()).status in ("success", "dead", "cancelled") and state)
 
 
+@contextmanager
+def while_it_runs(request: Any, **options: Any) -> Iterator[tuple[Any, Any]]:
+    """Run a work in a worker until it has started; yield its handle and the worker."""
+    from django_ayework import enqueue
+    from django_ayework.testing import running_worker
+    from tests.attempts import works
+    from tests.processes import eventually
+
+    handle = enqueue(request, **options)
+    with running_worker(concurrency=1) as worker:
+        eventually(works.stage.started.is_set)
+        yield handle, worker
+
+
+@contextmanager
+def connected(receiver: Any, *signals: Any) -> Iterator[None]:
+    """Let a receiver hear signals for a while."""
+    for signal in signals:
+        signal.connect(receiver)
+    try:
+        yield
+    finally:
+        for signal in signals:
+            signal.disconnect(receiver)
+
+
 def renew_soon(worker: Any) -> None:
     """Make the leases of a worker due for renewal, so that it notices a work that it has lost."""
     for delivery in worker._in_flight.all():
         delivery.renewed_at = float("-inf")
-
-
-@pytest.fixture
-def quick_watch(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watchdog of a worker of this process checks often, and interrupts soon."""
-    from django_ayework.worker import worker as worker_module
-
-    configure()
-    monkeypatch.setattr(worker_module, "CHECK_EVERY", 0.005)

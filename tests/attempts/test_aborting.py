@@ -1,37 +1,22 @@
 """An attempt is aborted when its work is taken, when its time is over, and when its worker stops."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from django_ayework import (
-    Aborted,
-    Context,
-    Retry,
-    batch_work,
-    cancel,
-    complete,
-    delete_chains,
-    enqueue,
-    enqueue_many,
-    work,
-)
+from django_ayework import Aborted, Context, Retry, batch_work, cancel, complete, delete_chains, enqueue, work
+from django_ayework.api import enqueue_many
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.notify import revoked_works
 from django_ayework.models import Attempt, Work
 from django_ayework.store import transitions
 from django_ayework.testing import now, perform, running_worker
-from tests.attempts.conftest import ended, renew_soon, take_away
-from tests.attempts.works import NEVER_IN_A_TEST, busy, looking, waiting
+from tests.attempts.conftest import ended, renew_soon, take_away, while_it_runs
+from tests.attempts.works import NEVER_IN_A_TEST, ONCE, busy, looking, waiting
 from tests.processes import eventually
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("stage", "quick_watch")]
-each_kind = pytest.mark.parametrize("type_", [busy, waiting], ids=["interrupted", "cancelled"])
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_watch")]
 
 
 def complete_by_hand(id: str) -> None:
@@ -44,23 +29,22 @@ def die_elsewhere(id: str) -> None:
 
 
 #: What is done to a work, the reason its attempt is told, what is left of the work, and what is recorded.
+CANCELLED = (cancel, "cancelled", ("cancelled", None), ["the work was cancelled"])
+BY_HAND = (complete_by_hand, "already_completed", ("success", "by hand"))
 TAKEN = [
-    (cancel, "cancelled", ("cancelled", None), ["the work was cancelled"]),
-    (
-        complete_by_hand, "already_completed",
-        ("success", "by hand"), ["the work was completed without its worker"],
-    ),
+    CANCELLED,
+    (*BY_HAND, ["the work was completed without its worker"]),
     (die_elsewhere, "already_completed", ("dead", None), []),
     (delete_chains, "not_found", None, []),
     (take_away, "taken_by_another_worker", ("scheduled", None), []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
     ("type_", "is_told", "act", "reason", "after", "recorded"),
     [
         *[(looking, is_told, *taken) for is_told in (True, False) for taken in TAKEN],
-        *[(type_, True, *TAKEN[0]) for type_ in (busy, waiting)],
+        *[(type_, True, *CANCELLED) for type_ in (busy, waiting)],
     ],
     ids=lambda value: (
         {True: "told", False: "noticed at the next renewal"}.get(value)
@@ -69,13 +53,11 @@ TAKEN = [
     ),
 )
 def test_an_attempt_whose_work_is_taken_is_aborted_with_the_reason_and_changes_nothing(
-    configure, stage, monkeypatch, type_, is_told, act: Callable[[str], Any], reason, after, recorded
+    configure, stage, monkeypatch, type_, is_told, act, reason, after, recorded
 ):
     advice: list[object] = []
     configure(ON_FAILURE=lambda error, info: advice.append(error))
-    handle = enqueue(type_(), retry=Retry(attempts=5))
-    with running_worker(concurrency=1) as worker:
-        eventually(stage.started.is_set)
+    with while_it_runs(type_(), retry=Retry(attempts=5)) as (handle, worker):
         if not is_told:
             monkeypatch.setattr(revoked_works, "_listeners", [])
         act(handle.id)
@@ -88,9 +70,8 @@ def test_an_attempt_whose_work_is_taken_is_aborted_with_the_reason_and_changes_n
     assert (state and (state.status, state.result)) == after
     assert list(Work.objects.values()) == before, "the late outcome changed something"
     attempts = Attempt.objects.filter(work_id=handle.id, outcome="revoked")
-    assert [(each.number, each.worker, each.error) for each in attempts] == [
-        (1, worker.id, error) for error in recorded
-    ]
+    expected = [(1, worker.id, error) for error in recorded]
+    assert list(attempts.values_list("number", "worker", "error")) == expected
     if act is complete_by_hand:
         assert state.last_error is None
     assert not advice, "nobody is asked about a work that is lost"
@@ -113,13 +94,12 @@ def test_an_attempt_that_is_performed_runs_out_of_time_as_well(stage):
     assert stage.seen == ["timeout"]
 
 
-@each_kind
+@pytest.mark.parametrize("type_", [busy, waiting], ids=["interrupted", "cancelled"])
 def test_a_worker_that_stops_aborts_its_attempts_and_is_not_held_up(configure, stage, type_):
     configure(SHUTDOWN_GRACE=0.05)
     before = set(threading.enumerate())
-    handle = enqueue(type_())
-    with running_worker(concurrency=1):
-        eventually(stage.started.is_set)
+    with while_it_runs(type_()) as (handle, _):
+        pass
     eventually(lambda: stage.seen)
     assert stage.seen == ["shutdown"]
     assert (handle.state().status, handle.state().attempt) == ("pending", 0)
@@ -130,20 +110,18 @@ def test_a_handler_that_stops_with_its_worker_has_not_failed(configure, stage, m
     """Even when the handler ends before the worker releases its work."""
     configure(SHUTDOWN_GRACE=0.05)
 
-    @work(name="attempts.case", retry=Retry(attempts=1))
+    @work(name="attempts.case", retry=ONCE)
     def stops(ctx: Context) -> None:
         stage.started.set()
         ctx.signal.wait(60)
         ctx.signal.raise_if_aborted()
 
-    def release_late(*args: Any) -> int:
+    def release_late(*args) -> int:
         eventually(lambda: worker._executor.free == worker.concurrency)
         return release(*args)
 
     release = transitions.release
-    handle = enqueue(stops())
-    with running_worker(concurrency=1) as worker:
-        eventually(stage.started.is_set)
+    with while_it_runs(stops()) as (handle, worker):
         monkeypatch.setattr(transitions, "release", release_late)
     assert (handle.state().status, handle.state().attempt) == ("pending", 0)
     assert not Attempt.objects.exists()
@@ -151,20 +129,17 @@ def test_a_handler_that_stops_with_its_worker_has_not_failed(configure, stage, m
 
 def test_a_handler_whose_work_may_still_be_its_own_goes_on(stage):
     """``error`` says that the lease could not be renewed: nobody has taken the work yet."""
-    go = threading.Event()
 
     @work(name="attempts.goes_on")
     async def goes_on(ctx: Context) -> str:
         stage.started.set()
-        while not go.is_set():
+        while not stage.go.is_set():
             await asyncio.sleep(0.001)
         return str(ctx.signal.reason)
 
-    handle = enqueue(goes_on())
-    with running_worker(concurrency=1) as worker:
-        eventually(stage.started.is_set)
+    with while_it_runs(goes_on()) as (handle, worker):
         worker._in_flight.abort({handle.id: AbortReason.ERROR})
-        go.set()
+        stage.go.set()
         assert handle.result(timeout=NEVER_IN_A_TEST) == "error"
 
 
@@ -183,7 +158,7 @@ def test_what_a_handler_returns_after_it_was_cancelled_counts_while_the_work_is_
 
 
 def test_a_handler_that_looks_at_the_signal_is_not_cancelled_as_well(stage):
-    @work(name="attempts.looks", retry=Retry(attempts=1))
+    @work(name="attempts.looks", retry=ONCE)
     async def looks(ctx: Context) -> None:
         stage.started.set()
         try:
@@ -195,25 +170,20 @@ def test_a_handler_that_looks_at_the_signal_is_not_cancelled_as_well(stage):
             stage.seen.append(error.reason)
             raise
 
-    handle = enqueue(looks())
-    with running_worker(concurrency=1):
-        eventually(stage.started.is_set)
+    with while_it_runs(looks()) as (handle, _):
         cancel(handle.id)
         eventually(lambda: stage.seen)
     assert stage.seen == ["cancelled"]
 
 
 def test_a_batch_is_cancelled_when_all_of_its_works_are(stage):
-    wanted = threading.Event()
-    wanted.set()
-
-    @batch_work(name="attempts.abatch", size=2, max_wait=60, retry=Retry(attempts=1))
-    async def abatch(items: list[Any]) -> list[str]:
+    @batch_work(name="attempts.abatch", size=2, max_wait=60, retry=ONCE)
+    async def abatch(items) -> list[str]:
         stage.started.set()
         try:
             await asyncio.sleep(NEVER_IN_A_TEST)
         except asyncio.CancelledError:
-            stage.seen.append("too early" if wanted.is_set() else "in time")
+            stage.seen.append("in time" if stage.go.is_set() else "too early")
             raise
         return ["it was never cancelled"] * len(items)
 
@@ -221,7 +191,7 @@ def test_a_batch_is_cancelled_when_all_of_its_works_are(stage):
     with running_worker(concurrency=1) as worker:
         eventually(stage.started.is_set)
         cancel(first.id)
-        wanted.clear()
+        stage.go.set()
         cancel(second.id)
         eventually(lambda: stage.seen)
         eventually(lambda: not worker._in_flight.all())

@@ -1,12 +1,9 @@
 """``interrupt=True``: the abort is raised inside a plain handler, and later works are not disturbed."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import random
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,28 +15,17 @@ from django_ayework.compat import set_async_exception
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.testing import drain, running_worker
 from django_ayework.worker import interruption
+from django_ayework.worker import worker as worker_module
 from django_ayework.worker.interruption import Interruption, class_like, handler_frames
 from tests.app.models import Order
 from tests.attempts import works
-from tests.attempts.conftest import ended
-from tests.attempts.works import (
-    after,
-    be_busy,
-    catches,
-    catches_in_transaction,
-    for_a_while,
-    holding,
-    late,
-    locking,
-    querying,
-    staged,
-    stubborn,
-)
+from tests.attempts.conftest import ended, while_it_runs
+from tests.attempts.works import after, be_busy
 from tests.processes import eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("stage", "quick_watch"),
+    pytest.mark.usefixtures("quick_watch"),
     # An interruption that lands in a finaliser, as drivers have them, is printed and goes no further.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -47,11 +33,9 @@ TIMED_OUT = "AttemptTimeout: the attempt ran longer than its timeout of 60.0 sec
 
 
 @contextmanager
-def run_out_of_time(request: Any) -> Iterator[Any]:
+def run_out_of_time(request: Any):
     """Run a work until it is busy, then let its time be over; the next works run in the same thread."""
-    handle = enqueue(request)
-    with running_worker(concurrency=1) as worker:
-        eventually(works.stage.started.is_set)
+    with while_it_runs(request) as (handle, worker):
         worker._in_flight.abort({handle.id: AbortReason.TIMEOUT})
         yield handle
 
@@ -61,6 +45,11 @@ def notes() -> list[str]:
 
 
 def test_without_it_a_handler_that_returns_late_succeeds():
+    @work(name="attempts.late", timeout=0.01)
+    def late(ctx: Context) -> str:
+        ctx.signal.wait(works.NEVER_IN_A_TEST)
+        return "late"
+
     handle = enqueue(late())
     with running_worker(concurrency=1):
         assert handle.result(timeout=20) == "late"
@@ -71,36 +60,34 @@ def test_without_it_a_handler_that_returns_late_succeeds():
 
 def test_a_handler_that_catches_it_is_interrupted_again(stage, monkeypatch):
     monkeypatch.setattr(interruption, "AGAIN_AFTER", 0.02)
-    with run_out_of_time(stubborn()) as handle:
+    with run_out_of_time(works.stubborn()) as handle:
         assert handle.result(timeout=20) == "gave in"
     assert stage.seen == ["again"] * 3
 
 
 def test_a_middleware_meets_it_as_an_error_of_the_handler(stage):
-    def tell(ctx: Context, call_next: Any) -> Any:
+    def tell(ctx, call_next):
         try:
             return call_next()
         except Aborted as error:
             stage.seen.append(f"middleware: {error.reason}")
             raise
 
-    async def atell(ctx: Context, call_next: Any) -> Any:
+    async def atell(ctx, call_next):
         try:
             return await call_next()
         finally:
             stage.seen.append("async middleware")
 
     declared = work(name="attempts.case", interrupt=True, middleware=[tell, atell])(lambda: be_busy())
-    handle = enqueue(declared())
-    with running_worker(concurrency=1):
-        eventually(stage.started.is_set)
+    with while_it_runs(declared()) as (handle, _):
         cancel(handle.id)
         eventually(lambda: len(stage.seen) == 2)
     assert stage.seen == ["async middleware", "middleware: cancelled"]
 
 
 def test_the_next_work_in_the_thread_gets_a_connection_of_its_own(stage):
-    with run_out_of_time(querying()) as handle:
+    with run_out_of_time(works.querying()) as handle:
         assert ended(handle).error == TIMED_OUT
         assert enqueue(after()).result(timeout=20) == "ayework-slot-0"
     first, second = stage.seen
@@ -119,7 +106,7 @@ def test_a_handler_that_waited_for_a_lock_leaves_it_free(stage, monkeypatch):
 
     monkeypatch.setattr(interruption, "handler_frames", frames_of)
     stage.lock.acquire()
-    with run_out_of_time(locking()) as handle:
+    with run_out_of_time(works.locking()) as handle:
         eventually(lambda: looked_at)
         stage.lock.release()
         assert ended(handle).error == TIMED_OUT
@@ -131,7 +118,7 @@ def test_objects_of_the_handler_are_freed_when_it_has_ended(stage):
     gc.collect()
     gc.disable()
     try:
-        with run_out_of_time(holding()) as handle:
+        with run_out_of_time(works.holding()) as handle:
             assert ended(handle).error == TIMED_OUT
             eventually(lambda: stage.seen[0]() is None)
     finally:
@@ -141,9 +128,9 @@ def test_objects_of_the_handler_are_freed_when_it_has_ended(stage):
 @pytest.mark.parametrize(
     ("type_", "result", "kept"),
     [
-        (catches, "caught", ["caught", "after"]),
-        (catches_in_transaction, None, ["after"]),  # its transaction may be incomplete
-        (staged, None, ["prepared", "after"]),
+        (works.catches, "caught", ["caught", "after"]),
+        (works.catches_in_transaction, None, ["after"]),  # its transaction may be incomplete
+        (works.staged, None, ["prepared", "after"]),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -158,11 +145,9 @@ def test_an_interrupted_transaction_is_undone_even_if_the_handler_catches_it(typ
 @pytest.mark.races
 def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
     """Exactly what the works committed is there, and their threads go on."""
-    from django_ayework.worker import worker as worker_module
-
     monkeypatch.setattr(worker_module, "CHECK_EVERY", 0.0005)
     shuffled = random.Random(7)
-    handles = enqueue_many([for_a_while(turns=shuffled.randrange(6)) for _ in range(300)])
+    handles = enqueue_many([works.for_a_while(turns=shuffled.randrange(6)) for _ in range(300)])
     with running_worker(concurrency=3):
         states = [ended(handle) for handle in handles]
         assert enqueue(after()).result(timeout=20).startswith("ayework-slot-")
@@ -175,10 +160,12 @@ def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
     assert "half" not in notes()
 
 
-def interruptible(reason: AbortReason = AbortReason.CANCELLED) -> Interruption:
+@pytest.fixture
+def interrupted() -> Interruption:
+    """The interruption of a handler whose work was cancelled."""
     signal = AbortSignal()
-    signal.abort(reason)
-    return Interruption(signal, lambda: Aborted(str(reason), id="w"))
+    signal.abort(AbortReason.CANCELLED)
+    return Interruption(signal, lambda: Aborted("cancelled", id="w"))
 
 
 def call_and_interrupt(interrupted: Interruption, handler: Any) -> Any:
@@ -198,54 +185,46 @@ def call_and_interrupt(interrupted: Interruption, handler: Any) -> Any:
         thread.join()
 
 
-def test_the_exception_is_like_the_error_it_stands_for():
+def test_the_exception_is_like_the_error_it_stands_for(interrupted):
     with pytest.raises(Aborted) as raised:
-        call_and_interrupt(interruptible(), be_busy)
+        call_and_interrupt(interrupted, be_busy)
     assert (raised.value.reason, raised.value.id) == ("cancelled", "w")
     assert str(raised.value) == "The attempt was asked to stop: cancelled."
     assert type(raised.value).__name__ == "Aborted"
 
 
-def test_nothing_comes_before_the_handler_or_after_it():
-    interrupted = interruptible()
+def test_nothing_comes_before_the_handler_or_after_it(interrupted):
     interrupted.interrupt()
     assert interrupted.call(lambda: "done") == "done"
     interrupted.interrupt()
     assert interrupted.arrived is None
 
 
-def test_what_was_set_can_be_taken_back():
+@pytest.mark.parametrize(("takes_back", "met"), [(False, Aborted), (True, None)])
+def test_what_was_set_can_be_taken_back(takes_back, met):
     """A thread that is blocked outside of Python meets an exception as soon as it is back."""
-    trying = threading.Event()
-    met: list[BaseException | None] = []
+    trying, held, raised = threading.Event(), threading.Lock(), []
 
-    def blocked(held: threading.Lock) -> None:
+    def blocked() -> None:
         try:
             trying.set()
-            with held:
+            with held:  # in CPython 3.14 it stays taken
                 len("")
-            met.append(None)
         except Aborted as error:
-            met.append(error)
+            raised.append(error)
 
-    for takes_back in (False, True):
-        trying.clear()
-        held = threading.Lock()  # in CPython 3.14 the one before stays taken
-        thread = threading.Thread(target=blocked, args=[held])
-        with held:
-            thread.start()
-            eventually(trying.is_set)
-            assert thread.ident is not None
-            set_async_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
-            if takes_back:
-                set_async_exception(thread.ident, None)
-        thread.join(20)
-    assert [type(error).__name__ for error in met] == ["Aborted", "NoneType"]
+    thread = threading.Thread(target=blocked)
+    with held:
+        thread.start()
+        eventually(trying.is_set)
+        set_async_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
+        if takes_back:
+            set_async_exception(thread.ident, None)
+    thread.join(20)
+    assert [type(error).__name__ for error in raised] == ([met.__name__] if met else [])
 
 
-def test_a_handler_that_saw_raise_if_aborted_is_not_interrupted():
-    interrupted = interruptible()
-
+def test_a_handler_that_saw_raise_if_aborted_is_not_interrupted(interrupted):
     def heeds() -> str:
         try:
             interrupted._signal.raise_if_aborted()
@@ -257,7 +236,7 @@ def test_a_handler_that_saw_raise_if_aborted_is_not_interrupted():
     assert call_and_interrupt(interrupted, heeds) == "cleaned up"
 
 
-def test_an_error_that_a_driver_raises_in_its_place_counts_as_the_interruption():
+def test_an_error_that_a_driver_raises_in_its_place_counts_as_the_interruption(interrupted):
     def connects() -> None:
         try:
             be_busy()
@@ -266,9 +245,11 @@ def test_an_error_that_a_driver_raises_in_its_place_counts_as_the_interruption()
         raise last
 
     with pytest.raises(Aborted) as raised:
-        call_and_interrupt(interruptible(), connects)
+        call_and_interrupt(interrupted, connects)
     assert isinstance(raised.value.__cause__, OperationalError)
 
+
+def test_an_error_that_a_handler_raises_in_its_place_is_the_handlers(interrupted):
     def objects() -> None:
         try:
             be_busy()
@@ -276,56 +257,51 @@ def test_an_error_that_a_driver_raises_in_its_place_counts_as_the_interruption()
             raise ValueError("not that again") from error
 
     with pytest.raises(ValueError, match="not that again"):
-        call_and_interrupt(interruptible(), objects)
+        call_and_interrupt(interrupted, objects)
 
 
-def test_a_handler_is_not_interrupted_where_it_would_leave_a_lock_taken():
-    interrupted = interruptible()
+class Lock:
+    """Something to hold in a with statement."""
 
-    class Lock:
-        def __enter__(self) -> None:
-            interrupted.interrupt()
+    def __init__(self, act: Any) -> None:
+        self.act = act
 
-        def __exit__(self, *error: object) -> None:
-            interrupted.interrupt()
+    def __enter__(self) -> None:
+        self.act()
 
-    class Logging(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            interrupted.interrupt()
+    def __exit__(self, *error: object) -> None:
+        self.act()
 
+
+def test_a_handler_is_not_interrupted_where_it_would_leave_a_lock_taken(interrupted, monkeypatch):
     def careful() -> str:
         logger = logging.Logger("attempts")
-        logger.addHandler(Logging())
-        with Lock():
+        logger.addHandler(handler)
+        with Lock(interrupted.interrupt):
             logger.warning("inside")
         return "unharmed"
 
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", lambda record: interrupted.interrupt())
     assert interrupted.call(careful) == "unharmed"
 
 
-def test_patience_with_delicate_places_ends(monkeypatch):
-    monkeypatch.setattr(interruption, "PATIENCE", 0.01)
-
-    class Lock:
-        def __enter__(self) -> None:
-            be_busy()
-
-        def __exit__(self, *error: object) -> None: ...
-
+def test_patience_with_delicate_places_ends(interrupted, monkeypatch):
     def stuck() -> None:
-        with Lock():
+        with Lock(be_busy):
             pass
 
+    monkeypatch.setattr(interruption, "PATIENCE", 0.01)
     with pytest.raises(Aborted):
-        call_and_interrupt(interruptible(), stuck)
+        call_and_interrupt(interrupted, stuck)
 
 
-def test_a_connection_that_cannot_be_closed_is_reported(reported, monkeypatch):
+def test_a_connection_that_cannot_be_closed_is_reported(interrupted, reported, monkeypatch):
     def fail() -> None:
         raise OSError("no such socket")
 
     with monkeypatch.context() as patched, pytest.raises(Aborted):
         patched.setattr(connections["default"], "close", fail)
-        call_and_interrupt(interruptible(), be_busy)
+        call_and_interrupt(interrupted, be_busy)
     assert reported == [("no such socket", "queue")]
     assert works.stage.started.is_set()

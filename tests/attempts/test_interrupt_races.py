@@ -1,13 +1,10 @@
 """Interrupting at random moments, thousands of times, in real threads: nothing leaks out of a handler."""
 
-from __future__ import annotations
-
 import queue
 import random
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,32 +14,25 @@ from django_ayework.errors import Aborted
 from django_ayework.worker import interruption
 from django_ayework.worker.interruption import Interruption
 
-pytestmark = pytest.mark.races
-
 ROUNDS = 2500
 PATIENCE = 30.0
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Threads take turns all the time, and a handler is interrupted as often as anybody asks for it."""
-    monkeypatch.setattr(interruption, "AGAIN_AFTER", 0.0)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
+@pytest.fixture
+def only_printed(monkeypatch: pytest.MonkeyPatch):
+    """Threads take turns all the time, and a handler is interrupted as often as anybody asks for it.
 
-
-@pytest.fixture(autouse=True)
-def only_printed(monkeypatch: pytest.MonkeyPatch) -> deque[Any]:
-    """Keep what Python would only print, such as an exception that came while an object was finalized.
-
+    The value is what Python would only print, such as an exception that came while an object was finalized.
     pytest's own hook is written in Python, so the next exception may come within it. This one is in C, where
     none can come.
     """
     kept: deque[Any] = deque(maxlen=1000)
     monkeypatch.setattr(sys, "unraisablehook", kept.append)
-    return kept
+    monkeypatch.setattr(interruption, "AGAIN_AFTER", 0.0)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield kept
+    sys.setswitchinterval(interval)
 
 
 def spin(turns: int) -> int:
@@ -57,14 +47,10 @@ class Thread:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.calls: queue.SimpleQueue[tuple[Interruption, Interruption] | None] = queue.SimpleQueue()
-        self.go: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self.over: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.calls, self.go, self.over = (queue.SimpleQueue[Any]() for _ in range(3))
         self.leaks: list[str] = []
         self.ends: Counter[str] = Counter()
-        self.rounds = 0
-        self.strikes_begun = 0  # in so many rounds
-        self.strikes_done = 0
+        self.rounds = self.strikes_begun = self.strikes_done = 0
         self.interrupter = threading.Thread(target=self.interrupt, args=(random.Random(-seed),), daemon=True)
         self.thread = threading.Thread(target=self.run, daemon=True)
 
@@ -120,35 +106,33 @@ class Thread:
         """End some time before the strikes, while they come, or after them."""
         return spin(self.random.randrange(self.random.choice([3, 300, 3000])))
 
-    def until_strikes_begin(self) -> int:
+    def until_strikes_begin(self) -> None:
         """End at about the moment of the first strike, however quick the machine is."""
         while self.strikes_begun < self.rounds:
             spin(3)
-        return 0
 
-    def until_struck(self) -> int:
+    def until_struck(self) -> None:
         """Last for as long as it takes to be interrupted."""
         while self.strikes_done < self.rounds:
             spin(3)
-        return 0
 
-    def plain(self, work: Callable[[], int]) -> int:
+    def plain(self, work) -> None:
         self.go.get(timeout=PATIENCE)
-        return work()
+        work()
 
-    def catching(self, work: Callable[[], int]) -> int:
+    def catching(self, work) -> None:
         try:
-            return self.plain(work)
+            self.plain(work)
         except Aborted:
-            return 0
+            return
 
-    def failing(self, work: Callable[[], int]) -> int:
+    def failing(self, work) -> None:
         self.plain(work)
         raise ArithmeticError
 
-    def cleaning_up(self, work: Callable[[], int]) -> int:
+    def cleaning_up(self, work) -> None:
         try:
-            return self.plain(work)
+            self.plain(work)
         finally:
             spin(20)
 
@@ -161,6 +145,7 @@ def where(error: BaseException) -> str:
     return str(trace.tb_frame.f_code.co_name)
 
 
+@pytest.mark.races
 def test_nothing_leaks_out_of_a_handler(only_printed: deque[Any]):
     threads = [Thread(seed) for seed in (1, 2)]
     for thread in threads:

@@ -1,8 +1,9 @@
-"""A handler that leaves a transaction open, or breaks its connection, harms no other work."""
-
-from __future__ import annotations
+"""A handler that leaves a transaction open, breaks its connection, or forks, harms no other work."""
 
 import gc
+import os
+import signal
+import sys
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -11,9 +12,11 @@ from django.db import IntegrityError, connection, transaction
 from django_ayework import Context, Retry, batch_work, enqueue, work
 from django_ayework.testing import drain, running_worker
 from tests.app.models import Order
+from tests.attempts import forms
 from tests.attempts.conftest import ended
-from tests.attempts.forms import atomic, declare, in_acomplete, in_complete, in_prepare, plain, with_context
+from tests.attempts.forms import form, plain
 from tests.fixtures import consistent  # noqa: F401
+from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ONCE = Retry(attempts=1)
@@ -40,32 +43,19 @@ def leaked_transaction() -> None:
     next(kept[-1])
 
 
-def leaked_savepoint() -> None:
-    leaked_transaction()
-    leaked_transaction()
-
-
-def autocommit_off() -> None:
-    transaction.set_autocommit(False)
+def and_write(leak, *arguments) -> None:
+    leak(*arguments)
     Order.objects.create(reference="leaked")
 
 
 def entered_by_hand() -> None:
-    transaction.atomic().__enter__()
-    Order.objects.create(reference="leaked")
+    and_write(transaction.atomic().__enter__)
     transaction.set_rollback(True)
-
-
-def begun_by_sql() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("BEGIN")
-    Order.objects.create(reference="leaked")
 
 
 def closed_inside() -> None:
     kept_open = transaction.atomic()
-    kept_open.__enter__()
-    Order.objects.create(reference="leaked")
+    and_write(kept_open.__enter__)
     connection.close()
 
 
@@ -75,32 +65,32 @@ def failed_inside() -> None:
         Order.objects.create(pk=Order.objects.first().pk)
 
 
-LEAKS = [leaked_transaction, leaked_savepoint, autocommit_off, entered_by_hand, closed_inside, failed_inside]
-if connection.vendor != "mysql":
-    LEAKS.append(begun_by_sql)
+LEAKS = {
+    "a transaction": leaked_transaction,
+    "a savepoint": lambda: leaked_transaction() or leaked_transaction(),
+    "autocommit is off": lambda: and_write(transaction.set_autocommit, False),
+    "entered by hand": entered_by_hand,
+    "closed inside": closed_inside,
+    "failed inside": failed_inside,
+    "begun by SQL": lambda: and_write(connection.cursor().execute, "BEGIN"),
+}
+if connection.vendor == "mysql":
+    del LEAKS["begun by SQL"]
 
 
-def in_async(leak, **options):
-    async def handler():
-        await sync_to_async(leak)()
+def in_batch(leak, is_async=False, **options):
+    async def ahandler(items):
+        return await sync_to_async(handler)(items)
 
-    return declare(handler, **options)
-
-
-def in_batch(leak, **options):
     def handler(items):
-        leak()
-        return [None for _ in items]
+        return leak() or [None for _ in items]
 
-    return batch_work(name="attempts.case", size=2, max_wait=0, **options)(handler)
+    declared = batch_work(name="attempts.case", size=2, max_wait=0, **options)
+    return declared(ahandler if is_async else handler)
 
 
 def in_async_batch(leak, **options):
-    async def handler(items):
-        await sync_to_async(leak)()
-        return [None for _ in items]
-
-    return batch_work(name="attempts.case", size=2, max_wait=0, **options)(handler)
+    return in_batch(leak, is_async=True, **options)
 
 
 @work(name="attempts.writer", retry=ONCE)
@@ -114,18 +104,21 @@ def writes_alone() -> bool:
     return enqueue(writer()).result(timeout=20) is False
 
 
-@pytest.mark.parametrize("declared", [plain, with_context, in_async, in_batch, in_async_batch])
+THREADS = [plain, forms.with_context, forms.in_a_thread_of_async, in_batch, in_async_batch]
+
+
+@pytest.mark.parametrize("declared", THREADS)
 def test_the_next_works_of_the_thread_start_without_a_transaction(declared, caplog):
+    is_batch = "batch" in declared.__name__
     with running_worker(concurrency=1):
-        for leak in LEAKS:
+        for name, leak in LEAKS.items():
             caplog.clear()
-            leaky = declared(leak, retry=ONCE)
-            handle = enqueue(leaky(None) if "batch" in declared.__name__ else leaky())
+            handle = enqueue(declared(leak, retry=ONCE)(*[None] * is_batch))
             handle.result(timeout=20)
             assert [enqueue(writer(number=number)).result(timeout=20) for number in range(3)] == [False] * 3
             assert handle.state().status == "success"
             written = list(Order.objects.order_by("pk").values_list("reference", flat=True))
-            assert written == [f"writer {number}" for number in range(3)], leak
+            assert written == [f"writer {number}" for number in range(3)], name
             [warning] = [each.getMessage() for each in caplog.records if "left" in each.getMessage()]
             assert "attempts.case" in warning
             assert handle.id in warning or "batch" in warning
@@ -143,39 +136,33 @@ def test_a_handler_that_raises_too_fails_as_it_raised():
     assert (handle.state().status, handle.state().error) == ("dead", "RuntimeError: no luck")
 
 
-def before_complete(leak, **options):
+def and_complete(leak):
     def handler(ctx: Context):
         leak()
         with ctx.complete():
             Order.objects.create(reference="leaked")
 
-    return declare(handler, **options)
+    return handler
 
 
-def in_aprepare(leak, **options):
-    async def handler(ctx: Context):
-        await ctx.aprepare(leak)
-
-    return declare(handler, **options)
-
-
-def before_acomplete(leak, **options):
+def and_acomplete(leak):
     async def handler(ctx: Context):
         await sync_to_async(leak)()
         await ctx.acomplete(lambda: Order.objects.create(reference="leaked") and None)
 
-    return declare(handler, **options)
+    return handler
 
 
-INSIDE = (atomic, in_prepare, in_complete, in_aprepare, in_acomplete)
+before_complete = form("before_complete", and_complete)
+before_acomplete = form("before_acomplete", and_acomplete)
+INSIDE = (forms.atomic, forms.in_prepare, forms.in_complete, forms.in_aprepare, forms.in_acomplete)
 
 
 def has_failed(handle) -> bool:
     """Whether an attempt is refused for its leak, and has left nothing."""
     state = ended(handle)
-    return (state.status, state.error.partition(":")[0]) == ("dead", "InvalidInstruction") and not (
-        Order.objects.filter(reference="leaked").exists()
-    )
+    refused = (state.status, state.error.partition(":")[0]) == ("dead", "InvalidInstruction")
+    return refused and not Order.objects.filter(reference="leaked").exists()
 
 
 def test_a_leak_inside_a_transaction_of_the_attempt_fails_the_attempt():
@@ -184,6 +171,10 @@ def test_a_leak_inside_a_transaction_of_the_attempt_fails_the_attempt():
             handle = enqueue(declared(leaked_transaction, retry=ONCE)())
             assert writes_alone()
             assert has_failed(handle), declared
+        handle = enqueue(before_complete(LEAKS["autocommit is off"], retry=ONCE)())
+        assert writes_alone()
+        assert "autocommit is off" in handle.state().error
+    assert not Order.objects.filter(reference="leaked").exists()
 
 
 @pytest.mark.parametrize("declared", INSIDE)
@@ -191,14 +182,6 @@ def test_such_a_leak_fails_the_attempt_while_a_test_drains(declared):
     handle = enqueue(declared(leaked_transaction, retry=ONCE)())
     drain(raises=False)
     assert has_failed(handle)
-
-
-def test_an_attempt_refuses_a_transaction_while_autocommit_is_off():
-    handle = enqueue(before_complete(autocommit_off, retry=ONCE)())
-    with running_worker(concurrency=1):
-        assert writes_alone()
-    assert "autocommit is off" in handle.state().error
-    assert not Order.objects.filter(reference="leaked").exists()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -210,5 +193,40 @@ def test_a_generator_that_is_collected_later_ends_no_other_transaction():
 
     with running_worker(concurrency=1):
         enqueue(plain(leaked_transaction, retry=ONCE)()).result(timeout=20)
-        enqueue(atomic(collects, retry=ONCE, name="attempts.collects")()).result(timeout=20)
+        enqueue(forms.atomic(collects, retry=ONCE, name="attempts.collects")()).result(timeout=20)
     assert list(Order.objects.values_list("reference", flat=True)) == ["kept"]
+
+
+def status_of(child: int) -> int:
+    """Wait for the end of a child, which is killed if it does not come; return its wait status."""
+    try:
+        return eventually(lambda: (found := os.waitpid(child, os.WNOHANG))[0] and found, seconds=5)[1]
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        return os.waitpid(child, 0)[1]
+
+
+def raises() -> None:
+    raise ValueError("in the child")
+
+
+at_once_in_async = form("at_once_in_async", lambda act: forms.awaited(lambda: act()))
+
+
+def one_in_a_batch(act):
+    return batch_work(name="attempts.case", size=1)(lambda items: [act() for _ in items])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("back", [lambda: "of the child", raises, sys.exit])
+@pytest.mark.parametrize("declared", [plain, forms.atomic, at_once_in_async, one_in_a_batch])
+def test_a_forked_child_that_comes_back_ends_and_the_outcome_of_the_parent_counts(declared, back):
+    def forks():
+        if declared is not at_once_in_async:
+            Order.objects.exists()
+        child = os.fork()
+        return back() if not child else os.waitstatus_to_exitcode(status_of(child))
+
+    request = declared(forks)(*[1] * (declared is one_in_a_batch))
+    with running_worker(concurrency=1):
+        assert ended(enqueue(request)).result == 1

@@ -1,10 +1,7 @@
 """The attributes that log records get from the attempt that wrote them."""
 
-from __future__ import annotations
-
 import logging
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,11 +11,12 @@ from django_ayework import Context, Retry, enqueue, work
 from django_ayework.logs import WorkContextFilter, bound
 from django_ayework.testing import drain, perform, running_worker
 from tests.app.models import Order
-from tests.processes import eventually
+from tests.attempts.conftest import ended
+from tests.attempts.forms import awaited
 
 pytestmark = pytest.mark.django_db
 logger = logging.getLogger("tests.attempts")
-Seen = dict[str, Any]
+NAMES = ("work_id", "work_type", "work_attempt", "work_group", "work_context")
 
 
 class Kept(logging.Handler):
@@ -28,19 +26,16 @@ class Kept(logging.Handler):
         super().__init__()
         self.records: list[logging.LogRecord] = []
         self.addFilter(WorkContextFilter())
+        self.emit = self.records.append  # type: ignore[method-assign]
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def seen(self, message: str = "here") -> list[Seen]:
+    def seen(self, message: str = "here") -> list[dict[str, Any]]:
         """The work's attributes of the records with this message."""
         records = [record for record in self.records if record.getMessage() == message]
-        names = ("work_id", "work_type", "work_attempt", "work_group", "work_context")
-        return [{name: getattr(record, name) for name in names} for record in records]
+        return [{name: getattr(record, name) for name in NAMES} for record in records]
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
+def kept():
     handler = Kept()
     logging.getLogger().addHandler(handler)
     yield handler
@@ -51,24 +46,6 @@ def declare(function: Any, **options: Any) -> Any:
     return work(**{"name": "attempts.case", "retry": Retry(attempts=1), **options})(function)
 
 
-def logs(order_id: int = 0, password: str = "") -> None:
-    logger.warning("here")
-
-
-async def alogs(order_id: int = 0, password: str = "") -> None:
-    logger.warning("here")
-
-
-def attributes(handle: Any, context: Seen) -> Seen:
-    return {
-        "work_id": handle.id,
-        "work_type": "attempts.case",
-        "work_attempt": 1,
-        "work_group": handle.group_id,
-        "work_context": context,
-    }
-
-
 def queue(function: Any, *arguments: Any, **options: Any) -> Any:
     """Queue and run a work of this handler."""
     handle = enqueue(declare(function, **options)(*arguments))
@@ -76,11 +53,23 @@ def queue(function: Any, *arguments: Any, **options: Any) -> Any:
     return handle
 
 
-def of_order(input: Any, type: str) -> Seen:
+def logs(order_id: int = 0, password: str = "") -> None:
+    logger.warning("here")
+
+
+def attributes(handle: Any, context: dict[str, Any]) -> dict[str, Any]:
+    return dict(zip(NAMES, (handle.id, "attempts.case", 1, handle.group_id, context), strict=True))
+
+
+def of_order(input: Any, type: str) -> dict[str, Any]:
     return {"order": input["order_id"], "of": type}
 
 
-both = pytest.mark.parametrize("function", [logs, alogs])
+def of_order_and_database(input: Any, type: str) -> dict[str, Any]:
+    return {"order": input["order_id"], "rows": Order.objects.count()}
+
+
+both = pytest.mark.parametrize("function", [logs, awaited(logs)], ids=["plain", "async"])
 
 
 @both
@@ -102,7 +91,7 @@ def test_records_of_a_worker_have_their_own_work_and_hooks_may_query(kept, confi
     declared = declare(function)
     handles = [enqueue(declared(order_id=number)) for number in range(3)]
     with running_worker(concurrency=1):
-        eventually(lambda: all(handle.state().status == "success" for handle in handles))
+        assert [ended(handle).status for handle in handles] == ["success"] * 3
     contexts = {one["work_id"]: one["work_context"] for one in kept.seen()}
     assert contexts == {handle.id: {"order": number, "rows": 0} for number, handle in enumerate(handles)}
     assert not reported
@@ -111,8 +100,7 @@ def test_records_of_a_worker_have_their_own_work_and_hooks_may_query(kept, confi
 def test_outside_of_an_attempt_the_attributes_are_empty(kept):
     with bound(step=1):
         logger.warning("here")
-    nothing = {"work_id": None, "work_type": None, "work_attempt": None, "work_group": None}
-    assert kept.seen() == [{**nothing, "work_context": {}}]
+    assert kept.seen() == [{**dict.fromkeys(NAMES), "work_context": {}}]
     text = "%(work_id)s %(work_type)s %(work_attempt)s %(work_group)s %(work_context)s %(message)s"
     assert logging.Formatter(text).format(kept.records[0]) == "None None None None {} here"
 
@@ -148,25 +136,23 @@ def test_it_is_passed_to_threads_and_loops_of_asgiref_and_to_no_other_thread(kep
     assert kept.seen("elsewhere")[0]["work_id"] is None
 
 
-@both
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_middleware_may_bind_more(kept, function, is_async):
+def bind_attempt(ctx: Context, call_next: Any) -> Any:
     """An example of the guide."""
+    with bound(parent=ctx.parent, order="of the middleware"):
+        return call_next()
 
-    def bind_attempt(ctx: Context, call_next: Any) -> Any:
-        with bound(parent=ctx.parent, order="of the middleware"):
-            return call_next()
 
-    async def abind_attempt(ctx: Context, call_next: Any) -> Any:
-        with bound(parent=ctx.parent, order="of the middleware"):
-            return await call_next()
+async def abind_attempt(ctx: Context, call_next: Any) -> Any:
+    with bound(parent=ctx.parent, order="of the middleware"):
+        return await call_next()
 
-    queue(function, 7, log_context=of_order, middleware=[abind_attempt if is_async else bind_attempt])
-    assert kept.seen()[0]["work_context"] == {
-        "order": "of the middleware",
-        "of": "attempts.case",
-        "parent": None,
-    }
+
+@both
+@pytest.mark.parametrize("middleware", [bind_attempt, abind_attempt])
+def test_a_middleware_may_bind_more(kept, function, middleware):
+    queue(function, 7, log_context=of_order, middleware=[middleware])
+    bound_by_it = {"order": "of the middleware", "of": "attempts.case", "parent": None}
+    assert kept.seen()[0]["work_context"] == bound_by_it
 
 
 def test_a_bound_value_is_removed_after_the_block(kept):
@@ -180,16 +166,11 @@ def test_a_bound_value_is_removed_after_the_block(kept):
     assert kept.seen("after")[0]["work_context"] == {}
 
 
-def of_order_and_database(input: Any, type: str) -> Seen:
-    return {"order": input["order_id"], "rows": Order.objects.count()}
-
-
 def refuses(input: Any, type: str) -> Any:
     raise LookupError("no context today")
 
 
-def answers_a_text(input: Any, type: str) -> Any:
-    return "order 7"
+A_TEXT = "expected log_context to answer with a mapping of names to values, got: 'order 7'."
 
 
 @both
@@ -197,7 +178,7 @@ def answers_a_text(input: Any, type: str) -> Any:
     ("hook", "error"),
     [
         (refuses, "no context today"),
-        (answers_a_text, "expected log_context to answer with a mapping of names to values, got: 'order 7'."),
+        (lambda input, type: "order 7", A_TEXT),
         (f"{__name__}.no_such_hook", 'does not define a "no_such_hook" attribute/class'),
         (lambda: {}, "takes 0 positional arguments but 2 were given"),
         (lambda input, type: None, ""),
@@ -214,17 +195,15 @@ def test_a_hook_that_fails_is_reported_and_the_work_is_done(kept, configure, rep
 
 
 def test_a_hook_neither_gets_redacted_values_nor_changes_the_input(kept):
-    def all_of_it(input: Any, type: str) -> Seen:
+    def all_of_it(input: Any, type: str) -> Any:
         given = dict(input)
         input["order_id"] = "changed"
         return given
 
-    inputs: list[Any] = []
-
-    def handler(order_id: int, password: str) -> None:
-        inputs.append((order_id, password))
+    def handler(order_id: int, password: str) -> list[Any]:
         logger.warning("here")
+        return [order_id, password]
 
-    queue(handler, 7, "s3cret", log_context=all_of_it, redact=["password"])
+    handle = queue(handler, 7, "s3cret", log_context=all_of_it, redact=["password"])
     assert kept.seen()[0]["work_context"] == {"order_id": 7, "password": "••••"}
-    assert inputs == [(7, "s3cret")]
+    assert handle.result(timeout=0) == [7, "s3cret"]

@@ -1,7 +1,5 @@
 """Middlewares surround the handler of every attempt, in any mix of plain and async functions."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextvars import ContextVar
@@ -11,18 +9,20 @@ import pytest
 from django.db import connection, transaction
 
 from django_ayework import Abort, Context, Retry, cancel, enqueue, work
-from django_ayework.models import Attempt
-from django_ayework.testing import perform, running_worker
+from django_ayework.models import Attempt, Work
+from django_ayework.testing import drain, perform, running_worker
 from tests.app.models import Order
 from tests.app.works import add
-from tests.attempts.middlewares import awaited, both, in_a_worker, plain, run, steps
+from tests.attempts.conftest import ended
+from tests.attempts.forms import awaited
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
-mixes = pytest.mark.parametrize(
-    "kinds", [(plain, plain), (plain, awaited), (awaited, plain), (awaited, awaited)]
-)
+with_commits = pytest.mark.django_db(transaction=True)
 ONION = ["outer before", "inner before", "handler", "inner after", "outer after"]
+TOO_LATE = "AttemptTimeout: the attempt ran longer than its timeout of 0.05 seconds."
+#: What ran, in order.
+steps: list[str] = []
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +30,59 @@ def fresh() -> None:
     steps.clear()
 
 
+def plain(name: str, **extra: Any) -> Any:
+    """A middleware that notes when it is entered and left."""
+
+    def middleware(ctx, call_next):
+        steps.append(f"{name} before")
+        try:
+            return call_next(**extra)
+        finally:
+            steps.append(f"{name} after")
+
+    return middleware
+
+
+def async_(name: str, **extra: Any) -> Any:
+    """The same as an async function."""
+
+    async def middleware(ctx, call_next):
+        steps.append(f"{name} before")
+        try:
+            return await call_next(**extra)
+        finally:
+            steps.append(f"{name} after")
+
+    return middleware
+
+
+def handler(ctx: Context) -> dict[str, Any]:
+    steps.append("handler")
+    return dict(ctx.extra)
+
+
+def run(function: Any, **options: Any) -> Any:
+    """Declare a handler, queue it, run it; return its state."""
+    handle = enqueue(work(**{"name": "attempts.case", "retry": Retry(attempts=1), **options})(function)())
+    drain(raises=False)
+    return handle.state()
+
+
+def in_a_worker(function: Any, **options: Any) -> Any:
+    """The same, run by a real worker."""
+    handle = enqueue(work(name="attempts.case", retry=Retry(attempts=1), **options)(function)())
+    with running_worker(concurrency=2):
+        return ended(handle)
+
+
+both = pytest.mark.parametrize("function", [handler, awaited(handler)], ids=["handler", "async handler"])
+each_kind = pytest.mark.parametrize("kind", [plain, async_])
+MIXES = [(plain, plain), (plain, async_), (async_, plain), (async_, async_)]
+
+
 @both
-@mixes
-def test_the_first_is_the_outermost_and_those_of_the_settings_surround_it(configure, function, kinds):
-    outer, inner = kinds
+@pytest.mark.parametrize(("outer", "inner"), MIXES)
+def test_the_first_is_the_outermost_and_those_of_the_settings_surround_it(configure, function, outer, inner):
     assert run(function, middleware=[outer("outer"), inner("inner")]).status == "success"
     assert steps == ONION
     steps.clear()
@@ -46,16 +95,6 @@ def test_the_first_is_the_outermost_and_those_of_the_settings_surround_it(config
     assert steps == ONION
 
 
-@pytest.mark.django_db(transaction=True)
-@both
-@pytest.mark.parametrize("kinds", [(plain, awaited), (awaited, plain)])
-def test_a_worker_runs_them_as_well(configure, function, kinds):
-    outer, inner = kinds
-    configure(MIDDLEWARE=[outer("outer", a=1, b=1)])
-    assert in_a_worker(function, middleware=[inner("inner", b=2)]).result == {"a": 1, "b": 2}
-    assert steps == ONION
-
-
 class Counting:
     """A middleware that is an object."""
 
@@ -64,20 +103,18 @@ class Counting:
     def __init__(self) -> None:
         type(self).made += 1
 
-    def __call__(self, ctx: Context, call_next: Any) -> Any:
+    def __call__(self, ctx, call_next):
         steps.append("object")
         return call_next()
 
 
 class AwaitedObject:
-    """One whose call is awaited."""
-
-    async def __call__(self, ctx: Context, call_next: Any) -> Any:
+    async def __call__(self, ctx, call_next):
         steps.append("async object")
         return await call_next()
 
 
-def named(ctx: Context, call_next: Any) -> Any:
+def named(ctx, call_next):
     steps.append("named")
     return call_next()
 
@@ -98,17 +135,19 @@ def test_they_may_be_dotted_paths_objects_and_classes_of_which_one_object_is_mad
 def test_extras_appear_in_the_context_and_inner_ones_win(function):
     seen: list[Any] = []
 
-    def look(ctx: Context, call_next: Any) -> Any:
+    def look(ctx, call_next):
         seen.append(dict(ctx.extra))
         return call_next()
 
-    state = run(function, middleware=[plain("outer", a=1, b=1), look, awaited("inner", b=2, c=3)])
+    state = run(function, middleware=[plain("outer", a=1, b=1), look, async_("inner", b=2, c=3)])
     assert (state.result, seen) == ({"a": 1, "b": 2, "c": 3}, [{"a": 1, "b": 1}])
     assert run(function).result == {}
 
 
-def test_names_of_the_contexts_own_are_never_replaced(caplog):
+def test_names_of_the_contexts_own_are_never_replaced_and_the_handler_writes_no_extras(caplog):
     def forged(ctx: Context) -> list[Any]:
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            ctx.extra["a"] = 1  # type: ignore[index]
         return [ctx.id, ctx.attempt, dict(ctx.extra), ctx.result("mine").value]
 
     state = run(forged, strict_return=False, middleware=[plain("m", id="x", attempt=9, result=None, kept=1)])
@@ -116,17 +155,10 @@ def test_names_of_the_contexts_own_are_never_replaced(caplog):
     assert "passed on 'attempt', 'id', 'result', which are attributes of the context" in caplog.text
 
 
-def test_extras_cannot_be_written_by_the_handler():
-    def writes(ctx: Context) -> None:
-        ctx.extra["a"] = 1  # type: ignore[index]
-
-    assert "does not support item assignment" in (run(writes).error or "")
-
-
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
-def set_tenant(ctx: Context, call_next: Any) -> Any:
+def set_tenant(ctx, call_next):
     token = tenant.set(f"tenant of {ctx.type}")
     try:
         return call_next(tenant=tenant.get())
@@ -134,122 +166,89 @@ def set_tenant(ctx: Context, call_next: Any) -> Any:
         tenant.reset(token)
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def of_tenant(ctx: Context) -> list[str]:
+    return [tenant.get(), ctx.extra["tenant"]]
+
+
+@with_commits
+@pytest.mark.parametrize("function", [of_tenant, awaited(of_tenant)], ids=["plain", "async"])
 @pytest.mark.parametrize("runs", [run, in_a_worker])
-def test_a_context_variable_reaches_the_handler_and_is_gone_after_it(configure, is_async, runs):
-    def of_tenant(ctx: Context) -> list[str]:
-        return [tenant.get(), ctx.extra["tenant"]]
-
-    async def aof_tenant(ctx: Context) -> list[str]:
-        return of_tenant(ctx)
-
+def test_a_context_variable_reaches_the_handler_and_is_gone_after_it(configure, function, runs):
     configure(MIDDLEWARE=[set_tenant])
-    assert runs(aof_tenant if is_async else of_tenant).result == ["tenant of attempts.case"] * 2
+    assert runs(function).result == ["tenant of attempts.case"] * 2
     assert tenant.get() == "nobody"
 
 
 @both
 def test_one_that_does_not_go_on_gives_the_outcome(function):
-    def instead(ctx: Context, call_next: Any) -> Any:
-        return ctx.queue([add(a=1, b=2)])
-
-    async def ainstead(ctx: Context, call_next: Any) -> Any:
-        return ctx.result("instead")
-
-    def refuse(ctx: Context, call_next: Any) -> Any:
+    def refuse(ctx, call_next):
         raise Abort("not for this tenant")
 
-    state = run(function, middleware=[plain("outer"), instead])
+    state = run(function, middleware=[plain("outer"), lambda ctx, call_next: ctx.queue([add(a=1, b=2)])])
     assert (state.status, state.result, steps) == ("success", None, ["outer before", "outer after"])
-    assert run(function, middleware=[ainstead]).result == "instead"
+    says_so = awaited(lambda ctx, call_next: ctx.result("instead"))
+    assert run(function, middleware=[says_so]).result == "instead"
     assert run(function, middleware=[refuse], retry=Retry(attempts=5)).reason == "aborted"
 
 
-@both
-@pytest.mark.parametrize("kind", [plain, awaited])
-def test_one_that_raises_fails_the_attempt_as_a_handler_would(function, kind):
-    def raises(ctx: Context, call_next: Any) -> Any:
+def that_raises(error: BaseException) -> Any:
+    def raises(ctx, call_next):
         call_next()
-        raise LookupError("no tenant")
+        raise error
 
-    advice: list[Any] = []
-
-    def advise(error: Exception, info: Any) -> None:
-        advice.append((type(error), info.attempt))
-
-    state = run(function, middleware=[kind("outer"), raises], on_failure=advise)
-    assert (state.status, state.error) == ("dead", "LookupError: no tenant")
-    assert steps == ["outer before", "handler", "outer after"]
-    assert advice == [(LookupError, 1)]
-    assert "no tenant" in Attempt.objects.get().traceback
+    return raises
 
 
-@pytest.mark.django_db(transaction=True)
+@with_commits
 @both
-@pytest.mark.parametrize("kind", [plain, awaited])
-@pytest.mark.parametrize("error", [StopIteration, GeneratorExit])
-def test_an_error_that_asyncio_does_not_pass_on_ends_the_attempt_too(configure, function, kind, error):
-    def raises(ctx: Context, call_next: Any) -> Any:
-        call_next()
-        raise error("no luck")
-
-    configure()
-    state = in_a_worker(function, middleware=[kind("outer"), raises])
+@each_kind
+@pytest.mark.parametrize("error", [LookupError, StopIteration, GeneratorExit])
+def test_one_that_raises_fails_the_attempt_as_a_handler_would(configure, function, kind, error):
+    """Also with an error that asyncio does not pass on as it is."""
+    asked: list[Any] = []
+    configure(ON_FAILURE=lambda error, info: asked.append((type(error).__name__, info.attempt)))
+    state = in_a_worker(function, middleware=[kind("outer"), that_raises(error("no luck"))])
     assert (state.status, steps) == ("dead", ["outer before", "handler", "outer after"])
-    as_raised = f"{error.__name__}: no luck"
-    assert state.error in (as_raised, "RuntimeError: coroutine raised StopIteration")
+    instead = ["RuntimeError: coroutine raised StopIteration"] if error is StopIteration else []
+    assert state.error in [f"{error.__name__}: no luck", *instead]
+    assert asked == [(state.error.partition(":")[0], 1)]
+    assert "no luck" in Attempt.objects.get().traceback
 
 
-def fails(ctx: Context) -> Any:
-    ctx.queue([add(a=1, b=2)])
-    raise ValueError("no luck")
+def at_second(ctx: Context) -> str:
+    steps.append("handler")
+    if steps.count("handler") == 1:
+        ctx.queue([add(a=1, b=2)])
+        raise ValueError("once")
+    return "second"
 
 
-async def afails(ctx: Context) -> Any:
-    fails(ctx)
-
-
-def forgive(ctx: Context, call_next: Any) -> Any:
+def again(ctx, call_next):
     try:
         return call_next()
-    except ValueError as error:
-        return ctx.result(f"forgiven: {error}")
+    except ValueError:
+        return call_next()
 
 
-async def aforgive(ctx: Context, call_next: Any) -> Any:
+async def aagain(ctx, call_next):
     try:
         return await call_next()
-    except ValueError as error:
-        return ctx.result(f"forgiven: {error}")
+    except ValueError:
+        return await call_next()
 
 
-@pytest.mark.parametrize("function", [fails, afails])
-@pytest.mark.parametrize("middleware", [forgive, aforgive])
-def test_one_that_catches_an_error_drops_the_instruction_of_the_handler(function, middleware):
-    assert run(function, middleware=[middleware]).result == "forgiven: no luck"
+@pytest.mark.parametrize("function", [at_second, awaited(at_second)], ids=["plain", "async"])
+@pytest.mark.parametrize("middleware", [again, aagain])
+@each_kind
+def test_one_may_call_the_handler_again_and_what_that_said_before_its_error_is_dropped(
+    function, middleware, kind
+):
+    assert run(function, middleware=[middleware, kind("inner")]).result == "second"
+    assert Work.objects.count() == 1
 
 
-@pytest.mark.parametrize("kind", [plain, awaited])
-def test_one_may_call_the_handler_again(kind):
-    def at_second(ctx: Context) -> str:
-        steps.append("handler")
-        if steps.count("handler") == 1:
-            ctx.result("lost")
-            raise ValueError("once")
-        return "second"
-
-    def again(ctx: Context, call_next: Any) -> Any:
-        try:
-            return call_next()
-        except ValueError:
-            return call_next()
-
-    assert run(at_second, middleware=[again, kind("inner")]).result == "second"
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("kind", [plain, awaited])
+@with_commits
+@each_kind
 def test_an_async_handler_is_cancelled_within_any_middleware(configure, kind):
     async def sleeps() -> None:
         steps.append("handler")
@@ -259,8 +258,7 @@ def test_an_async_handler_is_cancelled_within_any_middleware(configure, kind):
             steps.append("cancelled")
 
     configure(SHUTDOWN_GRACE=0.05)
-    state = in_a_worker(sleeps, timeout=0.05, middleware=[kind("m")])
-    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.05 seconds."
+    assert in_a_worker(sleeps, timeout=0.05, middleware=[kind("m")]).error == TOO_LATE
     assert steps == ["m before", "handler", "cancelled", "m after"]
     steps.clear()
     handle = enqueue(work(name="attempts.case", middleware=[kind("m")])(sleeps)())
@@ -271,41 +269,35 @@ def test_an_async_handler_is_cancelled_within_any_middleware(configure, kind):
     eventually(lambda: steps[-1] == "m after")
 
 
-@pytest.mark.django_db(transaction=True)
+@with_commits
 def test_an_async_handler_does_not_start_once_its_time_is_over_within_a_plain_middleware():
     over = threading.Event()
 
-    def waits(ctx: Context, call_next: Any) -> Any:
+    def waits(ctx, call_next):
         assert ctx.signal.wait(30)
         try:
             return call_next()
         finally:
             over.set()
 
-    async def sleeps() -> None:
-        steps.append("handler")
-        await asyncio.sleep(5)
-
-    state = in_a_worker(sleeps, timeout=0.05, middleware=[waits])
-    assert state.error == "AttemptTimeout: the attempt ran longer than its timeout of 0.05 seconds."
+    assert in_a_worker(awaited(handler), timeout=0.05, middleware=[waits]).error == TOO_LATE
     assert over.wait(30)
     assert steps == []
 
 
-def wrote(ctx: Context, call_next: Any) -> Any:
-    Order.objects.create(reference="middleware")
-    steps.append(f"depth {len(connection.atomic_blocks)}")
-    return call_next()
-
-
-@pytest.mark.parametrize("outer", [plain, awaited])
-def test_those_of_an_atomic_work_run_inside_its_transaction(outer):
+@each_kind
+def test_those_of_an_atomic_work_run_inside_its_transaction(kind):
     depth = len(connection.atomic_blocks)
+
+    def wrote(ctx, call_next):
+        Order.objects.create(reference="middleware")
+        steps.append(f"depth {len(connection.atomic_blocks)}")
+        return call_next()
 
     def breaks() -> None:
         raise ValueError("undo")
 
-    run(breaks, atomic=True, middleware=[outer("m"), wrote])
+    run(breaks, atomic=True, middleware=[kind("m"), wrote])
     assert f"depth {depth + 1}" in steps
     assert not Order.objects.exists()
 
@@ -319,19 +311,15 @@ def test_those_of_a_staged_work_surround_the_attempt_and_their_error_undoes_comp
             Order.objects.create(reference="complete")
             return ctx.result("done")
 
-    def raises(ctx: Context, call_next: Any) -> Any:
-        call_next()
-        raise LookupError("after all")
-
-    assert run(staged, middleware=[raises]).error == "LookupError: after all"
+    assert run(staged, middleware=[that_raises(LookupError("after all"))]).error == "LookupError: after all"
     assert not Order.objects.exists()
     steps.clear()
-    assert run(staged, middleware=[plain("m"), awaited("n")]).result == "done"
+    assert run(staged, middleware=[plain("m"), async_("n")]).result == "done"
     assert steps == ["m before", "n before", "prepare", "complete", "n after", "m after"]
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("kind", [plain, awaited])
+@with_commits
+@each_kind
 def test_a_plain_handler_keeps_its_thread_and_an_async_one_its_loop(configure, kind):
     configure()
 

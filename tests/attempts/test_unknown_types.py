@@ -1,13 +1,11 @@
 """Works of an unknown type: offered again and again, then dead, and always visible as such."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from django_ayework import Context, Retry, WorkState, enqueue, explain, get_handle, registry, retry, work
-from django_ayework.models import Attempt, Work
+from django_ayework.models import Attempt
 from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address
@@ -32,18 +30,16 @@ def parked() -> str:
     return id
 
 
-def appear(handler: Any = None, **options: Any) -> Any:
+def appear(handler: Any = lambda: "known at last", **options: Any) -> Any:
     """Deploy the code that knows the type."""
-    return work(name=TYPE, **options)(handler or (lambda: "known at last"))
+    return work(name=TYPE, **options)(handler)
 
 
 def test_it_is_offered_every_five_seconds_until_its_type_is_known(parked):
     assert 4 < (stated(parked).start_at - now()).total_seconds() <= 5
-    for _ in range(9):
-        time_travel(GRACE / 10)
+    for step in [GRACE / 10] * 9 + [GRACE / 10 - 10]:
+        time_travel(step)
         assert drain().ran == 0
-    time_travel(GRACE / 10 - 10)
-    assert drain().ran == 0
     assert (stated(parked).status, stated(parked).attempt) == ("scheduled", 0)
     appear(lambda ctx: [ctx.last_error])
     time_travel(4)
@@ -70,37 +66,29 @@ def test_it_dies_after_the_grace_and_a_retry_gives_it_the_whole_grace_again(park
     assert stated(parked).status == "scheduled"
 
 
-def test_a_worker_that_knew_it_meanwhile_starts_the_grace_anew():
-    handle = enqueue(appear(fails_once, retry=Retry(attempts=3, base=0, jitter=0))())
-    registry.unregister(TYPE)
-    drain()
-    time_travel(GRACE - 10)
-    appear(fails_once)
-    drain(limit=1, raises=False)
-    registry.unregister(TYPE)
-    drain()
-    time_travel(GRACE - 10)
-    drain()
-    assert stated(handle.id).status == "scheduled"
-
-
 def fails_once(ctx: Context) -> str:
     if ctx.attempt == 1:
         raise ValueError("no luck")
     return f"met {ctx.last_error}"
 
 
-def test_the_handler_still_sees_the_error_of_its_last_attempt():
+def test_a_worker_that_knew_it_meanwhile_starts_the_grace_anew_and_the_handler_sees_its_last_error():
     handle = enqueue(appear(fails_once, retry=Retry(attempts=3, base=0, jitter=0))())
+    registry.unregister(TYPE)
+    drain()
+    time_travel(GRACE - 10)
+    appear(fails_once)
     assert drain(limit=1, raises=False).retried == 1
     registry.unregister(TYPE)
-    for _ in range(3):
-        drain()
-        time_travel(5.1)
+    drain()
+    time_travel(GRACE - 10)
+    drain()
+    assert stated(handle.id).status == "scheduled"
     note, before = (stated(handle.id).last_error or "").split("\n")
     assert note.startswith("no worker here knows this type, since ")
     assert before == "ValueError: no luck"
     appear(fails_once)
+    time_travel(5.1)
     drain()
     assert (stated(handle.id).result, stated(handle.id).attempt) == ("met ValueError: no luck", 2)
 
@@ -120,19 +108,21 @@ def test_explanations_and_the_admin_say_so(parked, admin_client):
     own, listed = pages()
     assert "no worker knew its type" in own
     assert "unknown type" in listed
-    assert Work.objects.get(reason="unknown_type").id == parked
 
 
 OTHER_NAME = "Did you mean 'attempts.unknown_now'?"
-
-
 KEEP_NAME = 'If its function was renamed or moved, keep the stored name: @work(name="attempts.unknown").'
 
 
-def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(parked, monkeypatch):
-    renamed = appear()
+@pytest.fixture
+def renamed(monkeypatch):
+    """Let the process know the type under another name only."""
+    declared = appear()
     registry.unregister(TYPE)
-    monkeypatch.setattr(registry, "_declared", {"attempts.unknown_now": renamed})
+    monkeypatch.setattr(registry, "_declared", {"attempts.unknown_now": declared})
+
+
+def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(parked, renamed):
     assert f"{OTHER_NAME} {KEEP_NAME} Without one, it dies at" in str(explain(parked))
     time_travel(GRACE + 1)
     assert drain().dead == 1
@@ -142,25 +132,17 @@ def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(p
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_work_that_is_parked_again_and_again_is_logged_once(caplog):
+def test_a_worker_logs_once_that_it_does_not_know_a_type_and_what_it_has_loaded(renamed, caplog):
     id = str(WorkFactory(type=TYPE, input="{}").id)
     with running_worker(concurrency=1):
         eventually(lambda: stated(id).status == "scheduled")
         offered_at = stated(id).start_at
         time_travel(6)
         eventually(lambda: stated(id).status == "scheduled" and stated(id).start_at > offered_at)
-    assert sum("unknown here" in message for message in caplog.messages) == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_worker_logs_what_it_has_loaded_when_it_does_not_know_a_type(monkeypatch, caplog):
-    monkeypatch.setattr(registry, "_declared", {"attempts.unknown_now": appear()})
-    id = str(WorkFactory(type=TYPE, input="{}").id)
-    with running_worker(concurrency=1):
-        eventually(lambda: stated(id).status == "scheduled")
     assert stated(id).attempt == 0
     assert "no worker here knows this type" in stated(id).last_error
+    [line] = [message for message in caplog.messages if "unknown here" in message]
     assert (
         f"Work {id} has the type 'attempts.unknown', which is unknown here. {OTHER_NAME} {KEEP_NAME} "
         f"Works are loaded here from {__name__}."
-    ) in caplog.text
+    ) in line

@@ -1,11 +1,6 @@
 """A handler that says nothing but a value ends as one with the plan of that value."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
 from django_ayework import work
 from django_ayework.define.plans import EMPTY, Plan
@@ -19,25 +14,15 @@ from django_ayework.store.database import clock
 class Shouting(RichJSON):
     """A codec of a project's own."""
 
-    def encode(self, value: Any, path: str = "value") -> str:
+    def encode(self, value, path="value") -> str:
         return super().encode(value, path).upper()
 
 
-@work(name="attempts.value")
-def returned() -> None: ...
-
-
-@work(name="attempts.value_shouted", codec=Shouting())
-def shouted() -> None: ...
-
-
-@settings(max_examples=40)
-@given(
-    value=st.recursive(st.none() | st.integers() | st.text(st.characters(codec="utf-8")), st.lists),
-    group=st.none() | st.just("g"),
-    type_=st.sampled_from([returned, shouted]),
-)
-def test_any_value_says_what_its_plan_says(value, group, type_):
+@pytest.mark.parametrize("value", [None, 0, 7, "", "text", "\x00", [], [None, ["a", [1]]]], ids=repr)
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("codec", [RichJSON(), Shouting()], ids=["default", "own"])
+def test_any_value_says_what_its_plan_says(value, group, codec):
+    type_ = work(name="attempts.value", codec=codec)(lambda: None)
     row = build_new_work(type_(), {}, Lineage(group), clock.now()).row._replace(attempt=1, delivery=1)
     own = Contribution(value)
     plan = EMPTY if value is None else Plan(own, (own,))

@@ -1,4 +1,4 @@
-"""Plain handlers that may be interrupted, and what they note for their tests."""
+"""Handlers that may be interrupted, and what they note for their tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stage:
     """What handlers of this process note; a test gets a fresh one through the fixture ``stage``."""
 
     def __init__(self) -> None:
-        self.started = threading.Event()
+        self.started, self.go = threading.Event(), threading.Event()
         self.seen: list[Any] = []
         self.lock = threading.Lock()
 
@@ -70,7 +70,12 @@ def looking(ctx: Context) -> str:
     return "too late"
 
 
-@work(name="attempts.locking", interrupt=True, retry=ONCE, timeout=60)
+def until_interrupted(**options: Any) -> Any:
+    """Declare a handler that its test interrupts: its timeout is never reached."""
+    return work(interrupt=True, retry=ONCE, timeout=60, **options)
+
+
+@until_interrupted(name="attempts.locking")
 def locking() -> None:
     """Wait for the lock of the stage, and be busy while it is taken."""
     stage.started.set()
@@ -82,17 +87,11 @@ class Thing:
     """What a handler has in its hands."""
 
 
-@work(name="attempts.holding", interrupt=True, retry=ONCE, timeout=60)
+@until_interrupted(name="attempts.holding")
 def holding() -> None:
     thing = Thing()
     stage.seen.append(weakref.ref(thing))
     be_busy()
-
-
-@work(name="attempts.late", timeout=0.01, retry=ONCE)
-def late(ctx: Context) -> str:
-    ctx.signal.wait(NEVER_IN_A_TEST)
-    return "late"
 
 
 def half_a_transaction() -> None:
@@ -102,7 +101,7 @@ def half_a_transaction() -> None:
         transaction.set_rollback(True)
 
 
-@work(name="attempts.querying", interrupt=True, retry=ONCE, timeout=60)
+@until_interrupted(name="attempts.querying")
 def querying() -> None:
     """Be interrupted somewhere in the middle of a transaction."""
     stage.seen.append(connections["default"])
@@ -119,7 +118,7 @@ def after() -> str:
     return threading.current_thread().name
 
 
-@work(name="attempts.catches", interrupt=True, retry=ONCE, timeout=60)
+@until_interrupted(name="attempts.catches")
 def catches() -> str:
     try:
         be_busy()  # not in a driver, which may put an error of its own in its place
@@ -128,7 +127,7 @@ def catches() -> str:
     return "caught"
 
 
-@work(name="attempts.catches_atomic", interrupt=True, retry=ONCE, timeout=60, atomic=True)
+@until_interrupted(name="attempts.catches_atomic", atomic=True)
 def catches_in_transaction() -> str:
     Order.objects.create(reference="undone")
     try:
@@ -138,7 +137,7 @@ def catches_in_transaction() -> str:
     return "never"
 
 
-@work(name="attempts.staged", interrupt=True, retry=ONCE, timeout=60)
+@until_interrupted(name="attempts.staged")
 def staged(ctx: Context) -> Any:
     with ctx.prepare():
         Order.objects.create(reference="prepared")
@@ -148,7 +147,7 @@ def staged(ctx: Context) -> Any:
         return ctx.result("never")
 
 
-@work(name="attempts.stubborn", interrupt=True, retry=ONCE, timeout=60)
+@until_interrupted(name="attempts.stubborn")
 def stubborn() -> str:
     """Catch whatever comes, time and again."""
     for _ in range(3):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from tests.attempts.conftest import configure  # noqa: F401
 from tests.fixtures import always_consistent, fresh_stage, reported, undeclared  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
@@ -16,11 +17,7 @@ stage = fresh_stage("tests.worker.works")
 
 
 @pytest.fixture(autouse=True)
-def intake(
-    always_consistent: None,  # noqa: F811
-    stage: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Any]:
+def intake(always_consistent: None, stage: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:  # noqa: F811
     """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
     from django_ayework.flow import enqueue as queueing
     from django_ayework.worker import skip_queue as module
@@ -31,13 +28,3 @@ def intake(
     yield fresh
     stage.go.set()
     assert fresh.stop()
-
-
-@pytest.fixture
-def configure(settings: Any) -> Any:
-    """Set keys of ``AYEWORK`` for this test, over those set before."""
-
-    def configure(**keys: Any) -> None:
-        settings.AYEWORK = {"POLL_INTERVAL": 0.05, **getattr(settings, "AYEWORK", {}), **keys}
-
-    return configure

@@ -1,7 +1,5 @@
 """The first attempt is made by the process that enqueued the work, right after the commit."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 
@@ -9,17 +7,26 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
-from django_ayework import Context, Dedup, aenqueue, dependency, doers, enqueue, enqueue_many, work
+from django_ayework import Dedup, aenqueue, dependency, doers, enqueue, enqueue_many, work
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.models import Attempt, Work
 from django_ayework.store.rows import find_row
 from django_ayework.testing import now, perform, running_worker
 from tests.batches.works import three
-from tests.direct.works import atomic_one, chosen, first, flaky, panics, parent, quick, quick_async, tally
+from tests.direct.works import flaky, quick, quick_async
 from tests.processes import eventually
 from tests.worker import works
 
 WAIT = 20
+
+
+def at_once(handler, **options):
+    """Declare a type that skips the queue."""
+    return work(name="direct.case", skip_queue=True, **options)(handler)
+
+
+def states() -> list[str]:
+    return sorted(Work.objects.values_list("status", flat=True))
 
 
 def test_a_type_that_skips_the_queue_needs_no_worker():
@@ -30,27 +37,35 @@ def test_a_type_that_skips_the_queue_needs_no_worker():
     assert (state.worker, Work.objects.get().leased_until) == (None, None)
     assert async_to_sync(aenqueue)(quick()).result(WAIT).startswith("ayework-slot")
     assert enqueue(quick_async()).result(WAIT) == ["ayework-async", "running"]
-    assert enqueue(atomic_one()).result(WAIT) == 1
+    assert enqueue(at_once(lambda ctx: ctx.attempt, atomic=True)()).result(WAIT) == 1
 
 
 def test_the_option_or_the_input_decides_whether_a_work_skips_the_queue():
+    options = {"options": lambda urgent: {"skip_queue": urgent}}
+    chosen = work(name="direct.chosen", **options)(lambda urgent: urgent)
     waiting = [enqueue(quick(), skip_queue=False), enqueue(works.quick()), enqueue(chosen(urgent=False))]
     assert enqueue(works.quick(number=5), skip_queue=True).result(WAIT) == 5
-    assert enqueue(chosen(urgent=True)).result(WAIT).startswith("ayework-slot")
-    assert enqueue(chosen(urgent=False), skip_queue=True).result(WAIT)
+    assert enqueue(chosen(urgent=True)).result(WAIT) is True
+    assert enqueue(chosen(urgent=False), skip_queue=True).result(WAIT) is False
     assert {handle.state().status for handle in waiting} == {"pending"}
 
 
-@pytest.mark.parametrize("kind", ["keyboard", "generator", "base"])
-def test_what_is_no_exception_ends_the_attempt_like_any_other(kind):
-    handle = enqueue(panics(kind=kind))
-    eventually(lambda: Attempt.objects.exists())
-    assert Attempt.objects.get().error.endswith(f": {kind}")
+@pytest.mark.parametrize("error", ["RuntimeError", "KeyboardInterrupt", "GeneratorExit", "BaseException"])
+def test_a_failed_attempt_counts_and_the_next_one_is_a_workers(stage, configure, error):
+    configure()
+    handle = enqueue(flaky(error=error))
+    eventually(lambda: handle.state().attempt == 1 and handle.state().status != "running")
+    assert handle.state().last_error == f"{error}: attempt 1"
     with running_worker():
         assert handle.result(WAIT) == 2
+    assert stage.started == [1, 2]
+    assert not handle.state().completed_by.startswith("direct-")
+    [failed] = Attempt.objects.all()
+    assert (failed.number, failed.outcome, failed.worker[:7]) == (1, "failed", "direct-")
 
 
 def test_many_at_once():
+    tally = at_once(lambda ctx, number: ctx.result(number, append=lambda total: (total or 0) + number))
     handles = enqueue_many([tally(number=number) for number in (1, 2, 3)], together=True)
     assert handles[0].group(WAIT) == 6
     assert set(Work.objects.values_list("status", "attempt", "delivery")) == {("success", 1, 1)}
@@ -96,19 +111,6 @@ def test_a_work_that_was_there_is_not_started(stage):
     assert stage.started == [3, 4]
 
 
-def test_a_failed_attempt_counts_and_the_next_one_is_a_workers(stage, configure):
-    configure()
-    handle = enqueue(flaky())
-    eventually(lambda: handle.state().attempt == 1 and handle.state().status != "running")
-    assert handle.state().last_error == "RuntimeError: attempt 1"
-    with running_worker():
-        assert handle.result(WAIT) == 2
-    assert stage.started == [1, 2]
-    assert not handle.state().completed_by.startswith("direct-")
-    [failed] = Attempt.objects.all()
-    assert (failed.number, failed.outcome, failed.worker[:7]) == (1, "failed", "direct-")
-
-
 def test_a_work_that_comes_back_is_not_taken_twice_by_its_process(stage, intake):
     """The claim takes works that were never claimed; a second offer of the same work changes nothing."""
     handle = enqueue(flaky())
@@ -119,25 +121,28 @@ def test_a_work_that_comes_back_is_not_taken_twice_by_its_process(stage, intake)
     assert stage.started == [1]
 
 
-def test_a_chain_goes_on_in_a_worker(configure):
-    configure()
-    handle = enqueue(first())
-    eventually(lambda: handle.state().status == "success")
-    assert set(Work.objects.exclude(id=handle.id).values_list("status", flat=True)) == {"pending"}
-    with running_worker():
-        names = handle.chain(WAIT)
-    assert all(name.startswith("ayework-slot") for name in names)
+CONTINUED = ["pending", "success"]
+QUEUED = ["blocked", "pending", "pending", "success"]
 
 
-def test_what_it_queues_goes_through_the_queue(configure, stage):
+@pytest.mark.parametrize(
+    ("handler", "left"),
+    [
+        (lambda ctx: ctx.continue_with(quick(number=1)), CONTINUED),
+        (lambda ctx: ctx.queue([quick(number=1), quick(number=2)]).next(quick(number=3)), QUEUED),
+    ],
+    ids=["a chain", "children and what follows them"],
+)
+def test_what_it_leads_to_goes_through_the_queue(configure, stage, handler, left):
     configure()
-    handle = enqueue(parent())
+    handle = enqueue(at_once(handler)())
     eventually(lambda: handle.state().status == "success")
-    statuses = sorted(Work.objects.values_list("status", flat=True))
-    assert statuses == ["blocked", "pending", "pending", "success"]
+    assert states() == left
     with running_worker():
+        handle.chain(WAIT)
         handle.group(WAIT)
-    assert stage.started[2:] == [3]
+    assert set(states()) == {"success"}
+    assert stage.started[2:] == ([3] if left is QUEUED else [])
 
 
 def test_a_gate_that_waits_for_it_opens(configure):
@@ -173,46 +178,49 @@ def test_what_starts_later_goes_through_the_queue_when_told_so():
     assert enqueue(quick(), delay=0).result(20), "a delay of nothing is none"
 
 
-def limited():
-    return work(name="direct.limited", doer=doers.balanced(1))(lambda: None)()
+ONE_BY_ONE = "expected skip_queue=True for works that are run one by one"
 
 
 @pytest.mark.parametrize(
-    ("request_", "message"),
+    ("act", "error", "message"),
     [
-        (lambda: three(1), "expected skip_queue=True for works that are run one by one"),
-        (lambda: dependency(["a"], [quick()]), "expected skip_queue=True for works that are run one by one"),
-        (limited, "expected skip_queue=True for works without a doer= of their own"),
+        (lambda: enqueue(three(1), skip_queue=True), InvalidOption, ONE_BY_ONE),
+        (lambda: enqueue(dependency(["a"], [quick()]), skip_queue=True), InvalidOption, ONE_BY_ONE),
+        (
+            lambda: enqueue(at_once(lambda: None, doer=doers.balanced(1))(), skip_queue=True),
+            InvalidOption, "expected skip_queue=True for works without a doer= of their own",
+        ),
+        (
+            lambda: enqueue(quick(), skip_queue=1),
+            InvalidOption, "expected skip_queue to be True or False, got: 1",
+        ),
+        (
+            lambda: work(name="direct.case", skip_queue="yes")(lambda: None),
+            InvalidOption, "expected skip_queue to be True or False, got: 'yes'",
+        ),
+        (
+            lambda: at_once(lambda: None, interval=5),
+            ImproperWork, "interval= or skip_queue=True, got both for 'direct.case'",
+        ),
     ],
-    ids=["batch", "gate", "doer"],
-)
-def test_what_waits_for_others_cannot_skip_the_queue(request_, message):
-    with pytest.raises(InvalidOption, match=message):
-        enqueue(request_(), skip_queue=True)
+    ids=["batch", "gate", "doer", "a number", "a text", "interval"],
+)  # fmt: skip
+def test_what_cannot_skip_the_queue_is_refused(act, error, message):
+    with pytest.raises(error, match=message):
+        act()
     assert not Work.objects.exists()
 
 
-def test_a_flag_is_true_or_false():
-    with pytest.raises(InvalidOption, match="expected skip_queue to be True or False, got: 1"):
-        enqueue(quick(), skip_queue=1)
-    with pytest.raises(InvalidOption, match="expected skip_queue to be True or False, got: 'yes'"):
-        work(name="direct.case", skip_queue="yes")(lambda: None)
-    with pytest.raises(ImproperWork, match=r"interval= or skip_queue=True, got both for 'direct.case'"):
-        work(name="direct.case", interval=5, skip_queue=True)(lambda: None)
-
-
-def test_a_handlers_instructions_take_no_such_option():
-    def in_queue(ctx: Context):
-        return ctx.queue([quick()], skip_queue=True)
-
-    def in_next(ctx: Context):
-        return ctx.queue([quick()]).next(quick(), skip_queue=True)
-
-    def in_chain(ctx: Context):
-        return ctx.continue_with(quick(), skip_queue=True)
-
-    for handler in (in_queue, in_next, in_chain):
-        declared = work(name="direct.case")(handler)
-        error = perform(declared()).error
-        assert isinstance(error, TypeError)
-        assert "takes no skip_queue=: the worker commits the works that a handler queues" in str(error)
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda ctx: ctx.queue([quick()], skip_queue=True),
+        lambda ctx: ctx.queue([quick()]).next(quick(), skip_queue=True),
+        lambda ctx: ctx.continue_with(quick(), skip_queue=True),
+    ],
+    ids=["queue", "next", "continue_with"],
+)
+def test_a_handlers_instructions_take_no_such_option(handler):
+    error = perform(work(name="direct.case")(handler)()).error
+    assert isinstance(error, TypeError)
+    assert "takes no skip_queue=: the worker commits the works that a handler queues" in str(error)

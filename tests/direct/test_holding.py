@@ -1,7 +1,5 @@
 """While it runs: leases, time, cancelling; and how many run at all."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -9,13 +7,14 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from django_ayework import WaitTimeout, cancel, enqueue, enqueue_many, explain, limit, pause, resume
+from django_ayework import Context, WaitTimeout, cancel, enqueue, enqueue_many, explain, limit, work
+from django_ayework.api import pause, resume
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import executor, maintenance, skip_queue
-from tests.direct.works import quick, stops
+from tests.direct.works import quick
 from tests.processes import eventually
 from tests.worker import works
 
@@ -51,20 +50,19 @@ def test_its_lease_is_renewed_so_nobody_takes_it(configure, stage):
     assert handle.state().attempt == 1
 
 
+def test_a_lease_of_its_own_is_written_at_once():
+    held(lease=600)
+    eventually(lambda: Work.objects.get().leased_until > now() + timedelta(seconds=500))
+
+
 def test_a_handler_is_aborted_when_its_time_is_over(configure, stage):
     configure(BACKPRESSURE=lambda info: 60)  # which is about workers
-    handle = enqueue(works.until_aborted(), skip_queue=True, timeout=0.1)
-    handle.result(WAIT)
+    enqueue(works.until_aborted(), skip_queue=True, timeout=0.1).result(WAIT)
     assert stage.seen == [AbortReason.TIMEOUT]
     handle = enqueue(works.hold_async(), skip_queue=True, timeout=0.1)
     eventually(lambda: handle.state().last_error)
     assert "AttemptTimeout" in handle.state().last_error
     assert handle.state().attempt == 1
-
-
-def test_a_lease_of_its_own_is_written_at_once():
-    held(lease=600)
-    eventually(lambda: Work.objects.get().leased_until > now() + timedelta(seconds=500))
 
 
 def test_one_past_its_deadline_never_starts(stage):
@@ -88,8 +86,7 @@ def test_a_handler_learns_of_its_cancellation(configure, stage, monkeypatch, is_
 
 
 def test_an_explanation_says_who_has_it():
-    handle = held()
-    explanation = explain(handle.id)
+    explanation = explain(held().id)
     assert [reason.code for reason in explanation.reasons] == ["running"]
     assert str(explanation).startswith("The process that enqueued it has held it since ")
     assert not WorkerProcess.objects.exists(), "it is no worker"
@@ -126,7 +123,7 @@ def test_workers_take_what_there_was_no_room_for(configure, stage):
     assert sorted(stage.started) == list(range(20))
 
 
-def test_a_process_may_let_none_skip(configure, stage):
+def test_a_process_may_let_none_skip(configure):
     configure(SKIP_QUEUE_CONCURRENCY=0)
     enqueue(quick())
     assert not threads("ayework-direct")
@@ -142,11 +139,10 @@ def test_threads_end_when_nothing_comes_and_others_start_when_something_does(mon
 
 
 @pytest.mark.parametrize("what", [{"type": "direct.quick"}, {"queue": "default"}])
-def test_what_is_paused_waits(intake, stage, what):
+def test_what_is_paused_waits(stage, what):
     pause(**what)
     handle = enqueue(quick(number=1))
-    other = enqueue(works.quick(number=2), queue="other", skip_queue=True)
-    assert other.result(WAIT) == 2
+    assert enqueue(works.quick(number=2), queue="other", skip_queue=True).result(WAIT) == 2
     assert (handle.state().status, stage.started) == ("pending", [2])
     resume(**what)
     enqueue(quick(number=3)).result(WAIT)
@@ -175,8 +171,7 @@ def test_a_limit_holds_here_too(stage):
     assert counts() == {"pending": 2, "running": 1, "success": 1}
     stage.go.set()
     first.result(WAIT)
-    more = enqueue(works.hold(number=5), skip_queue=True)
-    assert more.result(WAIT) == 5
+    assert held(5).result(WAIT) == 5
     assert counts() == {"pending": 2, "success": 3}
 
 
@@ -188,47 +183,46 @@ def test_what_is_declined_waits(configure, stage):
     assert (handle.state().attempt, stage.started) == (0, [2])
 
 
-def test_when_it_cannot_be_claimed_workers_have_it(configure, reported, monkeypatch):
-    configure()
-    claim = skip_queue.claims.claim_new
-
+@pytest.mark.parametrize(
+    ("place", "name", "error"),
+    [
+        (skip_queue.claims, "claim_new", OperationalError("gone away")),
+        (executor.Executor, "submit", RuntimeError("can't start new thread")),
+    ],
+    ids=["it cannot be claimed", "no thread can be started"],
+)
+def test_when_it_cannot_be_started_workers_have_it(configure, reported, monkeypatch, place, name, error):
     def fail(*arguments):
-        monkeypatch.setattr(skip_queue.claims, "claim_new", claim)
-        raise OperationalError("gone away")
+        monkeypatch.setattr(place, name, works_well)
+        raise error
 
-    monkeypatch.setattr(skip_queue.claims, "claim_new", fail)
+    works_well = getattr(place, name)
+    configure(SKIP_QUEUE_CONCURRENCY=1)
+    monkeypatch.setattr(place, name, fail)
     lost = enqueue(quick(number=1))
-    eventually(lambda: reported == [("gone away", "queue")])
+    eventually(lambda: reported and lost.state().status == "pending")
+    assert (reported[0][0], len(reported), lost.state().attempt) == (str(error), 1, 0)
+    assert place is executor.Executor or reported == [("gone away", "queue")]
     assert enqueue(quick(number=2)).result(WAIT)
-    assert lost.state().status == "pending"
     with running_worker():
         assert lost.result(WAIT)
 
 
-def test_what_no_thread_can_be_started_for_goes_back(configure, reported, monkeypatch):
-    configure(SKIP_QUEUE_CONCURRENCY=1)
-    submit = executor.Executor.submit
-
-    def fail(*arguments):
-        monkeypatch.setattr(executor.Executor, "submit", submit)
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(executor.Executor, "submit", fail)
-    lost = enqueue(quick(number=1))
-    eventually(lambda: reported and lost.state().status == "pending")
-    assert ([text for text, _ in reported], lost.state().attempt) == (["can't start new thread"], 0)
-    assert enqueue(quick(number=2)).result(WAIT)
-
-
 def test_what_does_not_end_in_time_is_given_back(configure, stage, intake):
+    @work(name="direct.stops", skip_queue=True)
+    def stops(ctx: Context) -> None:
+        stage.started.append(ctx.attempt)
+        ctx.signal.wait(works.NEVER_IN_A_TEST)
+        stage.seen.append(ctx.signal.reason)
+        ctx.signal.raise_if_aborted()
+
     configure(SHUTDOWN_GRACE=0)
     handle = enqueue(stops())
     eventually(lambda: stage.started)
     assert intake.stop()
     assert (handle.state().status, handle.state().attempt) == ("pending", 0)
     assert stage.seen == [AbortReason.SHUTDOWN]
-    waits = enqueue(quick())
-    assert waits.state().status == "pending"
+    assert enqueue(quick()).state().status == "pending"
     assert not threads("ayework-direct")
 
 

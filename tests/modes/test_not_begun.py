@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.modes.kit import run
 
 from django_ayework import Context
-from tests.modes.kit import run
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -1,56 +1,46 @@
 """Phases of an attempt: their errors, their outcomes, and what prepare and complete refuse."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 
 import pytest
 from django.db import transaction
 
-from django_ayework import Context, cancel, complete, completing, dependency, enqueue, work
+from django_ayework import Context, Retry, cancel, complete, completing, dependency, enqueue, work
 from django_ayework.errors import ImproperWork, InvalidInstruction, InvalidOption
 from django_ayework.models import Attempt, Work
 from django_ayework.testing import assert_enqueued, drain, perform, running_worker
 from tests.app.models import Order
 from tests.app.works import add
-from tests.modes.kit import run
-from tests.modes.works import atomic, note, notes, plain, staged, staged_async
+from tests.modes.works import acompletes, atomic, completes, note, notes, plain, staged, staged_async
 
 pytestmark = pytest.mark.django_db
 #: mode, the phase that breaks, what the first attempt leaves, what the second one adds.
+BOTH = ["prepare 2", "complete 2"]
 PHASES = [
     (plain, "after", ["before 1"], ["before 2"]),
     (atomic, "before", [], ["handler 2"]),
     (atomic, "after", [], ["handler 2"]),
-    (staged, "prepare", [], ["prepare 2", "complete 2"]),
-    (staged, "between", ["prepare 1"], ["prepare 2", "complete 2"]),
-    (staged, "complete", ["prepare 1"], ["prepare 2", "complete 2"]),
-    (staged, "built", ["prepare 1"], ["prepare 2", "complete 2"]),
-    (staged, "after", ["prepare 1"], ["prepare 2", "complete 2"]),
-    (staged_async, "prepare", [], ["prepare 2", "complete 2"]),
-    (staged_async, "between", ["prepare 1"], ["prepare 2", "complete 2"]),
-    (staged_async, "complete", ["prepare 1"], ["prepare 2", "complete 2"]),
+    (staged, "prepare", [], BOTH),
+    *[(staged, broken, ["prepare 1"], BOTH) for broken in ("between", "complete", "built", "after")],
+    (staged_async, "prepare", [], BOTH),
+    *[(staged_async, broken, ["prepare 1"], BOTH) for broken in ("between", "complete")],
 ]
-in_both = pytest.mark.parametrize(
-    "commits",
-    [
-        pytest.param(False, marks=pytest.mark.django_db, id="in a TestCase"),
-        pytest.param(True, marks=pytest.mark.django_db(transaction=True), id="with commits"),
-    ],
-)
 #: A database error outside of any block undoes the attempt in a TestCase, see the guide.
 OUTSIDE = {("modes.plain", "after"), ("modes.staged", "between")}
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param("raises", marks=pytest.mark.django_db, id="raises in a TestCase"),
-        pytest.param("raises", marks=pytest.mark.django_db(transaction=True), id="raises with commits"),
-        pytest.param("queries badly", marks=pytest.mark.django_db, id="queries badly in a TestCase"),
-    ],
-)
+def run(handler, **options):
+    """Declare a handler, queue it, run it; return its state."""
+    handle = enqueue(work(name="modes.case", retry=Retry(attempts=1), **options)(handler)())
+    drain(raises=False)
+    return handle.state()
+
+
+COMMITS = pytest.param("raises", marks=pytest.mark.django_db(transaction=True), id="raises with commits")
+
+
+@pytest.mark.parametrize("how", ["raises", COMMITS, "queries badly"])
 @pytest.mark.parametrize(
     ("mode", "broken", "left", "added"), PHASES, ids=[f"{mode.name} {broken}" for mode, broken, *_ in PHASES]
 )
@@ -87,53 +77,16 @@ def test_an_error_leaves_what_the_mode_promises_in_a_worker(how, caplog):
     assert "came too late" not in caplog.text, "an outcome was settled twice"
 
 
-@in_both
-@pytest.mark.parametrize("mode", [atomic, staged, staged_async], ids=lambda mode: mode.name)
-def test_without_an_error_one_attempt_is_enough(commits, mode):
-    handle = enqueue(mode(broken=""))
-    report = drain()
-    assert (report.ran, report.succeeded) == (3, 3)
-    assert (handle.state().attempt, Attempt.objects.count()) == (1, 0)
-    assert Order.objects.count() == (1 if mode is atomic else 2)
-
-
-def returned_inside(ctx: Context):
-    with ctx.complete():
-        return ctx.result("it")
-
-
-def built_inside(ctx: Context):
-    with ctx.complete():
-        ctx.result("it")
-
-
 def returned_outside(ctx: Context):
     with ctx.complete():
         outcome = ctx.result("it")
     return outcome
 
 
-def plain_value(ctx: Context):
-    with ctx.complete():
-        return "it"
-
-
 def built_before(ctx: Context):
     outcome = ctx.result("it")
     with ctx.complete():
         return outcome
-
-
-async def returned_by_function(ctx: Context):
-    return await ctx.acomplete(lambda: ctx.result("it"))
-
-
-async def built_by_function(ctx: Context):
-    await ctx.acomplete(lambda: print(ctx.result("it")))
-
-
-async def value_of_function(ctx: Context):
-    return await ctx.acomplete(lambda: "it")
 
 
 def second_thoughts(ctx: Context):
@@ -146,13 +99,21 @@ def second_thoughts(ctx: Context):
         return ctx.result("it")
 
 
-OUTCOMES = [
-    returned_inside, built_inside, returned_outside, plain_value, built_before, returned_by_function,
-    built_by_function, value_of_function, second_thoughts,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("handler", OUTCOMES, ids=lambda handler: handler.__name__)
+@pytest.mark.parametrize(
+    "handler",
+    [
+        completes(lambda ctx: ctx.result("it")),
+        completes(lambda ctx: print(ctx.result("it"))),
+        completes(lambda ctx: "it"),
+        acompletes(lambda ctx: ctx.result("it")),
+        acompletes(lambda ctx: print(ctx.result("it"))),
+        acompletes(lambda ctx: "it"),
+        returned_outside,
+        built_before,
+        second_thoughts,
+    ],
+    ids=["returned", "built", "a value", "areturned", "abuilt", "an avalue", "outside", "before", "second"],
+)
 def test_the_outcome_of_the_block_is_that_of_the_work(handler):
     state = run(handler)
     assert (state.status, state.result) == ("success", "it")
@@ -160,42 +121,25 @@ def test_the_outcome_of_the_block_is_that_of_the_work(handler):
     assert notes() == []
 
 
-def unstorable(ctx: Context):
-    with ctx.complete():
-        note(ctx, "complete")
-        return object()
-
-
-def failing_append(ctx: Context):
-    note(ctx, "handler")
-    return ctx.result(1, append=lambda existing: 1 / 0)
-
-
-def cancels_itself(ctx: Context):
-    note(ctx, "handler")
-    cancel(ctx.id)
-
-
-def completes_itself(ctx: Context):
-    note(ctx, "handler")
-    complete(ctx.id)
-
-
 @pytest.mark.parametrize(
-    ("handler", "is_atomic", "error"),
+    ("act", "error"),
     [
-        (unstorable, False, "NotEncodable"),
-        (failing_append, True, "ZeroDivisionError: division by zero"),
-        (cancels_itself, True, "Aborted"),  # the cancellation is rolled back with the rest
-        (completes_itself, True, "Aborted"),
+        (lambda ctx: object(), "NotEncodable"),
+        (lambda ctx: ctx.result(1, append=lambda existing: 1 / 0), "ZeroDivisionError: division by zero"),
+        (lambda ctx: cancel(ctx.id) and None, "Aborted"),  # the cancellation is rolled back with the rest
+        (lambda ctx: complete(ctx.id) and None, "Aborted"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=["cannot be stored", "append fails", "cancels itself", "completes itself"],
 )
-def test_an_outcome_that_cannot_be_written_undoes_the_transaction(handler, is_atomic, error):
-    state = run(handler, atomic=is_atomic)
-    assert state.status == "dead"
-    assert state.error.startswith(error)
-    assert notes() == []
+def test_an_outcome_that_cannot_be_written_undoes_the_transaction(act, error):
+    def handler(ctx: Context):
+        note(ctx, "handler")
+        return act(ctx)
+
+    for state in (run(handler, atomic=True), run(completes(handler))):
+        assert state.status == "dead"
+        assert state.error.startswith(error)
+        assert notes() == []
 
 
 @pytest.mark.parametrize(
@@ -237,7 +181,6 @@ def test_perform_keeps_what_a_handler_wrote_and_queues_nothing(mode):
 def test_perform_undoes_what_the_mode_undoes(mode, broken, left, how):
     assert perform(mode(broken=broken, how=how)).error is not None
     assert notes() == left
-    assert Order.objects.count() == len(left)
 
 
 def using(*stages: str):
@@ -262,21 +205,23 @@ def own_transaction(ctx: Context):
 
 
 async def plain_in_async(ctx: Context):
-    with ctx.complete():
-        pass
+    using("complete")(ctx)
+
+
+def async_in_plain(ctx: Context):
+    asyncio.run(ctx.acomplete(lambda: None))
 
 
 def other_thread(ctx: Context):
     errors = []
 
-    def complete():
+    def act():
         try:
-            with ctx.complete():
-                pass
+            using("complete")(ctx)
         except InvalidInstruction as error:
             errors.append(error)
 
-    thread = threading.Thread(target=complete)
+    thread = threading.Thread(target=act)
     thread.start()
     thread.join()
     raise errors[0]
@@ -294,27 +239,19 @@ async def aprepare_last(ctx: Context):
         await ctx.aprepare(lambda: None)
 
 
-def two_outcomes(ctx: Context):
-    with ctx.complete():
-        ctx.result(1)
-        ctx.result(2)
-
-
 def another_outcome(ctx: Context):
     with ctx.complete():
         ctx.result(1)
     return 2
 
 
-def coroutine(ctx: Context):
-    async def later(): ...
-
+def two_outcomes(ctx: Context):
     with ctx.complete():
-        return later()
+        ctx.result(1)
+        ctx.result(2)
 
 
-def async_in_plain(ctx: Context):
-    asyncio.run(ctx.acomplete(lambda: None))
+async def later(): ...
 
 
 @pytest.mark.parametrize(
@@ -332,7 +269,7 @@ def async_in_plain(ctx: Context):
         (aprepare_last, "prepare cannot be used after complete"),
         (two_outcomes, "expected one instruction for 'modes.case', got 2"),
         (another_outcome, "returned 2, but complete has given another outcome already"),
-        (coroutine, "declare it with async def"),
+        (completes(lambda ctx: later()), "declare it with async def"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -349,16 +286,12 @@ def test_a_stage_takes_a_plain_function_and_an_atomic_work_has_none(stage):
     async def handler(ctx: Context):
         await getattr(ctx, f"a{stage}")(write)
 
-    def atomic_handler(ctx: Context):
-        with getattr(ctx, stage)():
-            pass
-
     assert run(handler).error == (
         f"InvalidInstruction: modes.case: ctx.a{stage}(write) expects a plain function, as Django's "
         "transactions are for plain code, and write() returned a coroutine; write it with def."
     )
     message = f"{stage} cannot be used in an atomic=True work, which is one transaction already"
-    assert message in run(atomic_handler, atomic=True).error
+    assert message in run(using(stage), atomic=True).error
 
 
 def test_stages_and_atomic_are_refused_where_they_make_no_sense():

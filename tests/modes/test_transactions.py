@@ -1,7 +1,5 @@
 """The transaction of an attempt: what its commit brings, and what is left when the work is lost."""
 
-from __future__ import annotations
-
 import threading
 from datetime import timedelta
 
@@ -14,93 +12,71 @@ from django_ayework.models import Attempt, Work
 from django_ayework.testing import now, running_worker
 from tests.app.models import Order
 from tests.app.works import add
-from tests.attempts.conftest import renew_soon
+from tests.attempts.conftest import connected, renew_soon
 from tests.fixtures import quick_polls  # noqa: F401
-from tests.modes.works import (
-    held_atomic,
-    held_between,
-    held_between_async,
-    killed_atomic,
-    killed_staged,
-    note,
-    notes,
-)
+from tests.modes import works
+from tests.modes.works import TWICE, held_atomic, held_between, held_between_async, note, notes
 from tests.processes import ended, eventually, worker_process
 from tests.worker.conftest import proxy  # noqa: F401
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ONCE = Retry(attempts=1)
-TWICE = Retry(attempts=2, base=0, jitter=0)
 MARKER = b"complete 1"
-
-
 ACTS = [(cancel, "cancelled", "cancelled"), (complete, "already_completed", "success")]
 #: On SQLite nothing else can write while an atomic handler runs.
 servers = pytest.mark.vendors("postgresql", "mysql")
 each_staged = pytest.mark.parametrize("mode", [held_between, held_between_async], ids=lambda mode: mode.name)
 
 
-def atomically(act):
-    return act
-
-
-def in_complete(act):
-    def handler(ctx: Context):
-        with ctx.complete():
-            return act(ctx)
-
-    return handler
-
-
-def in_acomplete(act):
-    async def handler(ctx: Context):
-        return await ctx.acomplete(lambda: act(ctx))
-
-    return handler
-
-
-@pytest.fixture(params=[atomically, in_complete, in_acomplete], ids=lambda form: form.__name__)
+@pytest.fixture(params=["atomic", "complete", "acomplete"])
 def declare(request):
     """Declare a handler that acts in the transaction of its attempt."""
+    forms = {"atomic": lambda act: act, "complete": works.completes, "acomplete": works.acompletes}
 
     def declare(act, retry=ONCE):
-        is_atomic = request.param is atomically
-        return work(name="modes.case", retry=retry, atomic=is_atomic)(request.param(act))
+        options = {"retry": retry, "atomic": request.param == "atomic"}
+        return work(name="modes.case", **options)(forms[request.param](act))
 
     return declare
 
 
-def test_a_callback_that_raises_is_reported_and_undoes_nothing(declare, reported):
-    def callback() -> None:
+@pytest.fixture
+def received():
+    """The signals that were received: name and id of the work."""
+    kinds = {signals.work_succeeded: "succeeded", signals.work_failed: "failed"}
+    received: list[tuple[str, str]] = []
+
+    def receive(signal, sender, work, **kwargs):
+        received.append((kinds[signal], work.id))
+
+    with connected(receive, *kinds):
+        yield received
+
+
+def test_callbacks_that_raise_are_reported_and_stop_neither_others_nor_signals_nor_undo_anything(
+    declare, reported, received
+):
+    called: list[str] = []
+
+    def fails() -> None:
         raise RuntimeError("after the commit")
+
+    def exits_and_goes_on() -> None:
+        transaction.on_commit(lambda: called.append("behind it"))
+        raise SystemExit("it exits")
 
     def act(ctx: Context) -> None:
         note(ctx, "complete")
         ctx.progress(2, 3)
-        transaction.on_commit(callback)
-
-    handle = enqueue(declare(act)())
-    with running_worker(burst=True):
-        handle.result(timeout=20)
-    assert (handle.state().status, Attempt.objects.count()) == ("success", 0)
-    assert handle.state().progress == {"done": 2, "total": 3, "note": ""}
-    assert (notes(), [text for text, _ in reported]) == (["complete 1"], ["after the commit"])
-
-
-def test_a_callback_that_exits_stops_neither_other_callbacks_nor_signals(declare, received):
-    called: list[str] = []
-
-    def raise_and_go_on() -> None:
-        transaction.on_commit(lambda: called.append("behind it"))
-        raise SystemExit("after the commit")
-
-    def act(ctx: Context) -> None:
-        transaction.on_commit(raise_and_go_on)
-        transaction.on_commit(lambda: called.append("the next"))
+        for callback in (fails, exits_and_goes_on, lambda: called.append("the next")):
+            transaction.on_commit(callback)
 
     handle = enqueue(declare(act)())
     with running_worker(burst=True) as worker:
         worker._thread.join(20)
+    assert (handle.state().status, Attempt.objects.count()) == ("success", 0)
+    assert handle.state().progress == {"done": 2, "total": 3, "note": ""}
+    assert (notes(), [text for text, _ in reported]) == (["complete 1"], ["after the commit", "it exits"])
     assert (called, received) == (["behind it", "the next"], [("succeeded", handle.id)])
 
 
@@ -115,12 +91,11 @@ def test_a_constraint_that_fails_at_the_commit_fails_the_attempt(declare):
         cursor.execute(
             f"ALTER TABLE {table} ADD CONSTRAINT {name} UNIQUE (reference) DEFERRABLE INITIALLY DEFERRED"
         )
-    try:
-        handle = enqueue(declare(act)())
-        with running_worker(burst=True) as worker:
-            worker._thread.join(20)
-    finally:
-        with connection.cursor() as cursor:
+        try:
+            handle = enqueue(declare(act)())
+            with running_worker(burst=True) as worker:
+                worker._thread.join(20)
+        finally:
             cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
     state = handle.state()
     assert (state.status, state.reason, notes()) == ("dead", "exhausted", [])
@@ -135,21 +110,6 @@ def network(proxy, monkeypatch):  # noqa: F811
     monkeypatch.setitem(config, "HOST", "127.0.0.1")
     monkeypatch.setitem(config, "PORT", proxy.port)
     return proxy
-
-
-@pytest.fixture
-def received():
-    """The signals that were received: name and id of the work."""
-    received: list[tuple[str, str]] = []
-    receivers = {
-        signal: lambda sender, work, kind=name, **kwargs: received.append((kind, work.id))
-        for name, signal in (("succeeded", signals.work_succeeded), ("failed", signals.work_failed))
-    }
-    for signal, receiver in receivers.items():
-        signal.connect(receiver)
-    yield received
-    for signal, receiver in receivers.items():
-        signal.disconnect(receiver)
 
 
 @pytest.fixture
@@ -295,7 +255,7 @@ def test_complete_refuses_a_work_that_another_worker_has(stage, mode, has_notice
         eventually(lambda: stage.seen)
     assert (stage.seen, stage.entered) == ([("Aborted", "taken_by_another_worker")], 0)
     assert notes() == ["prepare 1"]
-    assert Work.objects.get(id=handle.id).status == "running"
+    assert handle.state().status == "running"
 
 
 @each_staged
@@ -313,23 +273,26 @@ def test_between_the_stages_a_lease_may_lapse_and_is_renewed(stage, mode):
     assert notes() == ["prepare 1", "complete 1"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "left"),
-    [(killed_atomic, ["handler 2"]), (killed_staged, ["prepare 1", "prepare 2", "complete 2"])],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_a_worker_that_is_killed_before_the_commit_leaves_nothing_of_it(process_env, tmp_path, mode, left):
+KILLED = [
+    (works.killed_atomic, [], ["handler 2"]),
+    (works.killed_staged, ["prepare 1"], ["prepare 2", "complete 2"]),
+]
+
+
+@pytest.mark.parametrize(("mode", "left", "added"), KILLED, ids=["atomic", "staged"])
+def test_a_worker_that_is_killed_before_the_commit_leaves_nothing_of_it(
+    process_env, tmp_path, mode, left, added
+):
     env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.modes.settings_short_lease"}
     handle = enqueue(mode(place=str(tmp_path)))
     with worker_process(env) as victim:
         eventually(lambda: (tmp_path / "wrote-1").exists())
         victim.kill()
         ended(victim)
-    assert notes() == left[: -1 if mode is killed_atomic else -2]
+    assert notes() == left
     assert Work.objects.count() == 1
     with worker_process(env):
-        eventually(lambda: handle.state().status == "success")
         eventually(lambda: set(Work.objects.values_list("status", flat=True)) == {"success"})
-    assert notes() == left
+    assert notes() == left + added
     assert Work.objects.filter(type=add.name).count() == 1
     assert handle.state().attempt == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from django.db import connection
 from django_ayework import Context, Retry, work
 from tests.app.models import Order
 from tests.app.works import add
+from tests.processes import eventually
 
 TWICE = Retry(attempts=2, base=0, jitter=0)
 NEVER_IN_A_TEST = 60.0
@@ -22,8 +22,7 @@ class Stage:
     """Where works wait for their test."""
 
     def __init__(self) -> None:
-        self.go = threading.Event()
-        self.arrived = threading.Event()
+        self.go, self.arrived = threading.Event(), threading.Event()
         self.seen: list[object] = []
         self.entered = 0  # bodies of complete
 
@@ -60,11 +59,34 @@ def break_here(ctx: Context, phase: str, broken: str, how: str) -> None:
         cursor.execute("SELECT no_such_column FROM no_such_table")
 
 
+def three_works(ctx: Context):
+    return ctx.queue([add(a=1, b=2)]).next([add(a=3, b=4)])
+
+
+def completes(body):
+    """Return a handler whose complete does this."""
+
+    def handler(ctx: Context):
+        with ctx.complete():
+            return body(ctx)
+
+    return handler
+
+
+def acompletes(body):
+    """The same for an async handler."""
+
+    async def handler(ctx: Context):
+        return await ctx.acomplete(lambda: body(ctx))
+
+    return handler
+
+
 @work(name="modes.plain", retry=TWICE)
 def plain(ctx: Context, broken: str, how: str = "raises"):
     note(ctx, "before")
     break_here(ctx, "after", broken, how)
-    return ctx.queue([add(a=1, b=2)]).next([add(a=3, b=4)])
+    return three_works(ctx)
 
 
 @work(name="modes.atomic", retry=TWICE, atomic=True)
@@ -72,7 +94,7 @@ def atomic(ctx: Context, broken: str, how: str = "raises"):
     break_here(ctx, "before", broken, how)
     note(ctx, "handler")
     break_here(ctx, "after", broken, how)
-    return ctx.queue([add(a=1, b=2)]).next([add(a=3, b=4)])
+    return three_works(ctx)
 
 
 @work(name="modes.staged", retry=TWICE)
@@ -84,7 +106,7 @@ def staged(ctx: Context, broken: str, how: str = "raises"):
     with ctx.complete():
         note(ctx, "complete")
         break_here(ctx, "complete", broken, how)
-        ctx.queue([add(a=1, b=2)]).next([add(a=3, b=4)])
+        three_works(ctx)
         break_here(ctx, "built", broken, how)
     break_here(ctx, "after", broken, how)
 
@@ -98,7 +120,7 @@ async def staged_async(ctx: Context, broken: str, how: str = "raises"):
     def complete():
         note(ctx, "complete")
         break_here(ctx, "complete", broken, how)
-        return ctx.queue([add(a=1, b=2)]).next([add(a=3, b=4)])
+        return three_works(ctx)
 
     await ctx.aprepare(prepare)
     if broken == "between" and ctx.attempt == 1:
@@ -119,6 +141,10 @@ def held_body(ctx: Context):
     return ctx.result(f"attempt {ctx.attempt}")
 
 
+def note_error(error: Exception) -> None:
+    stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
+
+
 @work(name="modes.held_between", retry=TWICE)
 def held_between(ctx: Context):
     with ctx.prepare():
@@ -128,7 +154,7 @@ def held_between(ctx: Context):
         with ctx.complete():
             return held_body(ctx)
     except Exception as error:
-        stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
+        note_error(error)
         raise
 
 
@@ -142,14 +168,14 @@ async def held_between_async(ctx: Context):
     try:
         return await ctx.acomplete(lambda: held_body(ctx))
     except Exception as error:
-        stage.seen.append((type(error).__name__, getattr(error, "reason", None)))
+        note_error(error)
         raise
 
 
 @work(name="modes.killed_atomic", retry=TWICE, atomic=True)
 def killed_atomic(ctx: Context, place: str):
     note(ctx, "handler")
-    wait_for_files(ctx, place)
+    wait_for_files(ctx, Path(place))
     return ctx.queue([add(a=1, b=2)])
 
 
@@ -159,14 +185,12 @@ def killed_staged(ctx: Context, place: str):
         note(ctx, "prepare")
     with ctx.complete():
         note(ctx, "complete")
-        wait_for_files(ctx, place)
+        wait_for_files(ctx, Path(place))
         ctx.queue([add(a=1, b=2)])
 
 
-def wait_for_files(ctx: Context, place: str) -> None:
-    """Tell through a file that it has written, and wait for the one that lets it end."""
-    folder = Path(place)
+def wait_for_files(ctx: Context, folder: Path) -> None:
+    """Tell through a file that it has written, and let the first attempt wait for the end of its process."""
     (folder / f"wrote-{ctx.attempt}").touch()
-    until = time.monotonic() + NEVER_IN_A_TEST
-    while ctx.attempt == 1 and not (folder / "go").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    if ctx.attempt == 1:
+        eventually((folder / "never").exists, NEVER_IN_A_TEST)

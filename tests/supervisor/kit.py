@@ -1,11 +1,9 @@
 """Looking at a supervisor's children."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 from django_ayework.models import WorkerProcess
 from tests.processes import eventually, worker_process
@@ -14,10 +12,7 @@ from tests.processes import eventually, worker_process
 @contextmanager
 def supervisor(env: dict[str, str], *arguments: str, processes: int = 2) -> Iterator[subprocess.Popen[str]]:
     """Run a supervisor in a group of its own, as a terminal or a service manager does; none of it is left."""
-    run: AbstractContextManager[subprocess.Popen[str]] = worker_process(
-        env, "--processes", str(processes), *arguments, start_new_session=True
-    )
-    with run as process:
+    with worker_process(env, "--processes", str(processes), *arguments, start_new_session=True) as process:
         try:
             yield process
         finally:

@@ -1,7 +1,5 @@
 """Works that say in which process they ran."""
 
-from __future__ import annotations
-
 import os
 
 from django_ayework import work

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 from django.conf import settings
 
-from tests.fixtures import always_consistent, fresh_stage, quick_polls, undeclared  # noqa: F401
+from tests.fixtures import always_consistent, fresh_stage, quick_polls, reported, undeclared  # noqa: F401
 
 DEFAULT_PORTS = {"postgresql": 5432, "mysql": 3306}
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
@@ -36,9 +38,8 @@ def proxy(transactional_db: None) -> Iterator[object]:
     config = connection.settings_dict
     if str(config.get("HOST", "")).startswith("/"):
         pytest.skip("the database is reached through a file")
-    with Proxy(
-        config["HOST"] or "127.0.0.1", int(config["PORT"] or DEFAULT_PORTS[connection.vendor])
-    ) as proxy:
+    port = int(config["PORT"] or DEFAULT_PORTS[connection.vendor])
+    with Proxy(config["HOST"] or "127.0.0.1", port) as proxy:
         yield proxy
 
 
@@ -50,10 +51,8 @@ def cut_off_env(process_env: dict[str, str], proxy: object) -> dict[str, str]:
     from tests.databases import database_url
 
     config = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": proxy.port}  # type: ignore[attr-defined]
-    return process_env | {
-        "DJANGO_SETTINGS_MODULE": "tests.worker.settings_cut_off",
-        "DATABASE_URL": database_url(config),
-    }
+    settings_of_them = {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_cut_off"}
+    return process_env | settings_of_them | {"DATABASE_URL": database_url(config)}
 
 
 @pytest.fixture
@@ -63,3 +62,42 @@ def claimer() -> object:
     from django_ayework.worker.claimer import Claimer
 
     return Claimer("w", Scope())
+
+
+@contextmanager
+def while_it_runs(request: Any, workers: int = 1, **options: Any) -> Iterator[tuple[Any, Any]]:
+    """Run a work until it has started; yield its handle and a worker; then let it end, and wait for that."""
+    from django_ayework import enqueue
+    from django_ayework.testing import running_worker
+    from tests.processes import eventually
+    from tests.worker import works
+
+    handle = enqueue(request)
+    with ExitStack() as stack:
+        worker, *_ = [stack.enter_context(running_worker(**options)) for _ in range(workers)]
+        eventually(lambda: works.stage.started)
+        yield handle, worker
+        works.stage.go.set()
+        eventually(lambda: handle.state().ended_at)
+
+
+def all_end(handles: Any) -> None:
+    """Wait for the success of works."""
+    for handle in handles:
+        handle.result(timeout=20)
+
+
+class Flaky:
+    """Raises a few times, then does what it stands for."""
+
+    def __init__(self, act, times: int, error: Exception | None = None) -> None:
+        from django.db import OperationalError
+
+        self.act, self.left = act, times
+        self.error = error or OperationalError("server closed the connection unexpectedly")
+
+    def __call__(self, *args, **kwargs):
+        if self.left:
+            self.left -= 1
+            raise self.error
+        return self.act(*args, **kwargs)

@@ -1,42 +1,51 @@
-"""What a worker does while something is wrong."""
-
-from __future__ import annotations
+"""What a worker does while something is wrong, and how its statements are bounded."""
 
 import threading
-from collections.abc import Callable, Generator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
-from django.db import OperationalError, transaction
+from django.conf import settings as django_settings
+from django.db import OperationalError, connection, connections, transaction
 from django.utils.connection import ConnectionDoesNotExist
 
-from django_ayework import Retry, enqueue, enqueue_many, schedule
+from django_ayework import Context, Retry, enqueue, enqueue_many, schedule, work
 from django_ayework.define.schedules import schedules
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.signals import work_succeeded
 from django_ayework.store import claims, transitions
+from django_ayework.store.database import has_timed_out
+from django_ayework.store.dialects import PostgreSQL
+from django_ayework.store.sessions import engine_session
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import executor, settler
 from django_ayework.worker import in_flight as leases_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
+from tests.attempts.conftest import connected
 from tests.processes import eventually
-from tests.worker.kit import Flaky
-from tests.worker.works import hold_async, notes_progress, quick
+from tests.worker.conftest import Flaky, all_end
+from tests.worker.works import hold_async, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 
-def test_what_one_queue_gave_is_run_although_the_next_cannot_be_claimed_from(stage, monkeypatch):
-    claim = claims.claim
+def fail(*args, **kwargs):
+    raise OperationalError("server closed the connection unexpectedly")
 
-    def claim_or_fail(queue: str, *args):
-        if queue == "broken":
-            raise OperationalError("canceling statement due to lock timeout")
-        return claim(queue, *args)
 
-    monkeypatch.setattr(claims, "claim", claim_or_fail)
+@pytest.fixture
+def soon_again(monkeypatch) -> None:
     monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
+
+
+@pytest.mark.usefixtures("soon_again")
+def test_what_one_queue_gave_is_run_although_the_next_cannot_be_claimed_from(monkeypatch):
+    claim = claims.claim
+    monkeypatch.setattr(
+        claims, "claim", lambda queue, *args: (fail if queue == "broken" else claim)(queue, *args)
+    )
     enqueue_many([quick(number=number) for number in range(20)], queue="good")
     enqueue(quick(number=99), queue="broken")
     with running_worker(concurrency=4):
@@ -44,26 +53,23 @@ def test_what_one_queue_gave_is_run_although_the_next_cannot_be_claimed_from(sta
     assert set(Work.objects.filter(queue="good").values_list("delivery", flat=True)) == {1}
 
 
-def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(stage, monkeypatch):
-    def fail(*args):
-        raise OperationalError("server closed the connection unexpectedly")
-
-    monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
+@pytest.mark.usefixtures("soon_again")
+def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(monkeypatch):
     monkeypatch.setattr(transitions, "release", fail)
     WorkFactory(type="other.app", priority=5)
     handles = enqueue_many([quick(number=number) for number in range(5)])
     with running_worker(concurrency=8):
-        for handle in handles:
-            handle.result(timeout=20)
+        all_end(handles)
     assert set(Work.objects.filter(type="worker.quick").values_list("delivery", flat=True)) == {1}
     Work.objects.filter(type="other.app").delete()
 
 
-def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypatch):
+@pytest.mark.parametrize("error", [AssertionError("a bug"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease_and_its_slot_goes_on(
+    monkeypatch, caplog, error
+):
     """It is not renewed for ever: another delivery may go well."""
-    from django_ayework.worker import executor
-
-    run = Flaky(executor.run, 1, error=AssertionError("a bug of the engine"))
+    run = Flaky(executor.run, 1, error)
     monkeypatch.setattr(executor, "run", run)
     handle = enqueue(quick(), retry=Retry(attempts=2))
     with running_worker(concurrency=1) as worker:
@@ -71,6 +77,7 @@ def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease(stage, monkeypat
         Work.objects.filter(id=handle.id, status="running").update(leased_until="2020-01-01T00:00:00Z")
         handle.result(timeout=20)
     assert Work.objects.get(id=handle.id).attempt == 2
+    assert "the engine failed on" in caplog.text
 
 
 @pytest.mark.parametrize(("kind", "name"), [(quick, "ayework-slot"), (hold_async, "ayework-async")])
@@ -89,19 +96,18 @@ def test_a_worker_keeps_its_slots_while_the_system_starts_no_thread(stage, monke
     handles = enqueue_many([kind(number=number) for number in range(4)])
     stage.go.set()
     with running_worker(concurrency=2) as worker:
-        for handle in handles:
-            handle.result(timeout=20)
+        all_end(handles)
         eventually(lambda: worker._executor.free == 2)
     assert len(refused) == 6
     assert caplog.text.count("waits for another: can't start new thread") == 1
 
 
-def test_a_duty_that_fails_is_done_again(stage, monkeypatch):
+def test_a_duty_that_fails_is_done_again():
     beats = []
 
     def beat() -> None:
         beats.append(1)
-        raise OperationalError("gone")
+        fail()
 
     worker = Worker()
     duty = next(duty for duty in worker._maintenance._duties if duty.act == worker._maintenance.beat)
@@ -110,9 +116,9 @@ def test_a_duty_that_fails_is_done_again(stage, monkeypatch):
         eventually(lambda: len(beats) > 1)
 
 
-def test_a_database_that_stays_away_is_logged_with_a_traceback_once(stage, monkeypatch, caplog):
+@pytest.mark.usefixtures("soon_again")
+def test_a_database_that_stays_away_is_logged_with_a_traceback_once(monkeypatch, caplog):
     """By the claiming thread, and by the thread that renews leases."""
-    monkeypatch.setattr(worker_module, "FIRST_RECOVERY", 0.01)
     monkeypatch.setattr(leases_module, "TICK", 0.01)
     with running_worker(concurrency=1) as worker:
         away = Flaky(worker._claimer.poll, 4)
@@ -124,24 +130,29 @@ def test_a_database_that_stays_away_is_logged_with_a_traceback_once(stage, monke
         assert at_length == [True, False, False, False]
 
 
-def test_a_worker_that_was_forgotten_is_back_with_its_next_heartbeat(stage):
+def test_a_worker_that_was_forgotten_is_back_with_its_next_heartbeat():
     with running_worker(name="back") as worker:
         eventually(lambda: WorkerProcess.objects.filter(id=worker.id).delete()[0])
         worker._maintenance.beat()
         assert WorkerProcess.objects.get().name == "back"
 
 
-def test_the_last_progress_of_a_quick_work_is_kept(stage):
+def test_the_last_progress_of_a_quick_work_is_kept():
+    @work(name="worker.notes_progress")
+    def notes_progress(ctx: Context) -> None:
+        for done in range(4):
+            ctx.progress(done, 3, note="all" if done == 3 else "some")
+
     handle = enqueue(notes_progress())
     with running_worker():
         handle.result(timeout=20)
     assert handle.state().progress == {"done": 3, "total": 3, "note": "all"}
 
 
-KEPT: list[Any] = []
+KEPT = []
 
 
-def in_a_block() -> Generator[None]:
+def in_a_block():
     with transaction.atomic():
         Work.objects.filter(type="never").delete()
         yield
@@ -152,51 +163,161 @@ def leave_a_block_open() -> None:
     next(KEPT[-1])
 
 
-def forget_kept() -> None:
-    """Close what was kept; its block ends no transaction of anybody's, but fails."""
-    while KEPT:
-        with pytest.raises(ConnectionDoesNotExist):
-            KEPT.pop().close()
-
-
 def switch_autocommit_off() -> None:
     transaction.set_autocommit(False)
     Work.objects.count()
 
 
-@pytest.mark.parametrize("spoil", [leave_a_block_open, switch_autocommit_off])
-def test_a_receiver_that_leaves_a_transaction_open_costs_no_outcome(
-    stage: Any, caplog: Any, spoil: Callable[[], None]
-) -> None:
-    once = iter([spoil])
-
-    def receive(**more: Any) -> None:
-        next(once, lambda: None)()
-
-    work_succeeded.connect(receive)
+@contextmanager
+def one_warning(caplog):
+    """Check that it is logged once, and forget the block that is open: it ends no transaction, but fails."""
     try:
-        with running_worker(concurrency=2):
-            for _ in range(3):
-                for handle in enqueue_many([quick(number=number) for number in range(5)]):
-                    handle.result(timeout=20)
+        yield
     finally:
-        work_succeeded.disconnect(receive)
-        forget_kept()
-    assert set(Work.objects.values_list("status", "delivery")) == {("success", 1)}
+        while KEPT:
+            with pytest.raises(ConnectionDoesNotExist):
+                KEPT.pop().close()
     assert caplog.text.count("has left a transaction open in a thread of the engine") == 1
 
 
-def test_a_function_that_leaves_a_transaction_open_stops_no_schedule(stage: Any, caplog: Any) -> None:
-    def run() -> Any:
+@pytest.mark.parametrize("spoil", [leave_a_block_open, switch_autocommit_off])
+def test_a_receiver_that_leaves_a_transaction_open_costs_no_outcome(caplog, spoil):
+    once = iter([spoil])
+
+    def receive(**more) -> None:
+        next(once, lambda: None)()
+
+    with connected(receive, work_succeeded), one_warning(caplog), running_worker(concurrency=2):
+        for _ in range(3):
+            all_end(enqueue_many([quick(number=number) for number in range(5)]))
+    assert set(Work.objects.values_list("status", "delivery")) == {("success", 1)}
+
+
+def test_a_function_that_leaves_a_transaction_open_stops_no_schedule(caplog):
+    def run():
         if not KEPT:
             leave_a_block_open()
         return quick(number=1)
 
     schedule(name="spoils", every=1, run=run)
     try:
-        with running_worker():
+        with one_warning(caplog), running_worker():
             eventually(lambda: Work.objects.filter(status="success").count() >= 3)
     finally:
         schedules.unregister("spoils")
-        forget_kept()
-    assert caplog.text.count("has left a transaction open in a thread of the engine") == 1
+
+
+# --- the engine's own statements are bounded in time; those of handlers are the project's affair ---------
+
+#: By vendor: the seconds that a statement of this session may take, and a statement that takes long.
+BOUND = {
+    "postgresql": "SELECT setting::int / 1000.0 FROM pg_settings WHERE name = 'statement_timeout'",
+    "mysql": "SELECT @@max_statement_time",
+}
+SLOW = {"postgresql": "SELECT pg_sleep(20)", "mysql": "SELECT SLEEP(20)"}
+
+servers = pytest.mark.vendors("postgresql", "mysql")
+#: Behind PgBouncer (see tests/pgbouncer.py) no session is the engine's own.
+is_pooled = bool(django_settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS"))
+own_session = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
+
+
+def ask(statement: str) -> object:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()[0]
+
+
+def bound() -> float:
+    return float(ask(BOUND[connection.vendor]))
+
+
+def in_session(act):
+    """Do something in a session of the engine, in a thread of its own."""
+
+    def run() -> object:
+        try:
+            with engine_session():
+                return act()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result(30)
+
+
+@work(name="worker.bound_of_handler")
+def bound_of_handler() -> float:
+    return bound()
+
+
+@servers
+@own_session
+@pytest.mark.parametrize("timeout", [2.5, None])
+def test_a_session_of_the_engine_is_bounded_and_a_handlers_is_left_alone(settings, timeout):
+    settings.AYEWORK = {"STATEMENT_TIMEOUT": timeout, "POLL_INTERVAL": 0.05}
+    before = bound()
+    assert in_session(bound) == (timeout or before)
+    with running_worker():
+        assert enqueue(bound_of_handler()).result(timeout=20) == before
+
+
+@servers
+@own_session
+def test_a_statement_that_takes_too_long_is_ended_and_known_for_what_it_is(settings):
+    def wait() -> bool:
+        with pytest.raises(OperationalError) as caught:
+            ask(SLOW[connection.vendor])
+        return has_timed_out(caught.value)
+
+    settings.AYEWORK = {"STATEMENT_TIMEOUT": 0.05}
+    assert in_session(wait) is True
+
+
+@pytest.mark.skipif(not is_pooled, reason="the engine has sessions of its own here")
+def test_behind_a_pooler_no_session_is_touched():
+    before = bound()
+    assert in_session(bound) == before
+    with running_worker():
+        assert enqueue(bound_of_handler()).result(timeout=20) == before
+
+
+@own_session
+@pytest.mark.vendors("postgresql")
+def test_a_session_that_a_pooler_lends_is_left_alone(monkeypatch):
+    """A pooler names another process than the one that serves the statement."""
+    session_setup = PostgreSQL.session_setup
+
+    def for_another_process(*args):
+        statement, [*bounds, server] = session_setup(*args)
+        return statement, [*bounds, server + 1]
+
+    monkeypatch.setattr(PostgreSQL, "session_setup", for_another_process)
+    assert in_session(bound) == bound()
+
+
+@own_session
+@pytest.mark.vendors("postgresql")
+def test_the_engine_compiles_no_statement():
+    assert in_session(lambda: ask("SHOW jit")) == "off"
+
+
+@servers
+@own_session
+def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
+    found: dict[str, float] = {}
+
+    def note(*args) -> None:
+        found[threading.current_thread().name] = bound()
+
+    settle = settler.settle
+    monkeypatch.setattr(settler, "settle", lambda given: note() or settle(given))
+    monkeypatch.setattr(leases_module.LeaseThread, "turn", lambda self: note() or 0.25)
+    monkeypatch.setattr(Worker, "_is_drained", note)
+    enqueue(bound_of_handler())
+    worker = Worker(burst=True)
+    worker.start()
+    while len(found) < 3 and worker._thread is not None:
+        worker._thread.join(0.01)
+    worker.stop()
+    assert found == {"ayework-claiming": 15.0, "ayework-settling": 15.0, "ayework-leases": 15.0}

@@ -1,14 +1,12 @@
 """Leases: kept while the worker lives, reclaimed once they have lapsed, lost for good with the work."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 
 import pytest
 from django.db import OperationalError
 
-from django_ayework import enqueue, enqueue_many
+from django_ayework import enqueue_many
 from django_ayework.define.context import AbortReason
 from django_ayework.flow import maintenance
 from django_ayework.flow.maintenance import reclaim
@@ -21,153 +19,131 @@ from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import claimer
 from django_ayework.worker import in_flight as leases_thread
 from django_ayework.worker import maintenance as maintenance_module
-from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import renew_soon
 from tests.processes import eventually
 from tests.races.rivals import claim_all
+from tests.worker.conftest import all_end, while_it_runs
 from tests.worker.works import hold, hold_async, hold_atomic, long_lease, quick, short_lease, until_aborted
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
+SECOND = timedelta(seconds=1)
 
 
 def leased_until(handle):
     return Work.objects.get(id=handle.id).leased_until
 
 
-def test_a_lease_longer_than_the_settings_is_written_at_once(stage):
-    handle = enqueue(long_lease())
-    with running_worker():
-        eventually(lambda: stage.started and leased_until(handle) > now() + timedelta(seconds=500))
-        stage.go.set()
-        handle.result(timeout=10)
+def test_a_lease_longer_than_the_settings_is_written_at_once():
+    with while_it_runs(long_lease()) as (handle, _):
+        eventually(lambda: leased_until(handle) > now() + 500 * SECOND)
 
 
-def test_a_lease_shorter_than_the_settings_is_renewed_in_time(stage):
-    handle = enqueue(short_lease())
+def test_a_lease_shorter_than_the_settings_is_renewed_in_time():
     leases = set()
 
     def renewed() -> bool:
         moment = leased_until(handle)
-        if moment is not None and moment < now() + timedelta(seconds=4):
-            assert moment > now() - timedelta(seconds=1), "it lapsed"
+        if moment < now() + 4 * SECOND:
+            assert moment > now() - SECOND, "it lapsed"
             leases.add(moment)
         return len(leases) > 2
 
-    with running_worker(), running_worker():
+    with while_it_runs(short_lease(), workers=2) as (handle, _):
         eventually(renewed)
-        stage.go.set()
-        handle.result(timeout=10)
     assert Work.objects.get(id=handle.id).delivery == 1
 
 
-def test_quick_works_are_never_renewed_and_warn_of_nothing(stage, monkeypatch, caplog):
+def test_quick_works_are_never_renewed_and_warn_of_nothing(monkeypatch, caplog):
     renewals = []
     monkeypatch.setattr(leases_thread.locks, "renew", lambda *args: renewals.append(args))
     handles = enqueue_many([quick(number=number) for number in range(5)])
     with running_worker():
-        for handle in handles:
-            handle.result(timeout=10)
+        all_end(handles)
     assert not renewals
     assert "lapsed" not in caplog.text
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_two_outcomes_of_one_work_that_are_settled_together_the_lost_one_is_refused(order: int):
+def test_of_two_outcomes_of_one_work_that_are_settled_together_the_lost_one_is_refused(order):
     """One worker lost the work, got it again, and both of its attempts ended at once."""
     handles = enqueue_many([quick(number=number) for number in range(3)], together=True)
     stale = claim_all(lease=-1)[handles[0].id]
     assert reclaim() == 3
     fresh = claim_all()[handles[0].id]
-    settlements = [Settlement(stale, Success("1")), Settlement(fresh, Success("2"))][::order]
-    report = settle(settlements)
+    report = settle([Settlement(stale, Success("1")), Settlement(fresh, Success("2"))][::order])
     assert (report.moved, report.refused) == ({fresh.id}, [stale.id])
     assert handles[0].result(timeout=0) == 2
     assert Group.objects.get().open == 2
 
 
-def lapse(worker: Worker, in_database: bool = True) -> None:
+def lapse(worker, in_database: bool = True) -> None:
     """Let every lease that the worker holds be over, as after a long pause of its host."""
     if in_database:
-        Work.objects.filter(status="running").update(leased_until=now() - timedelta(seconds=1))
+        Work.objects.filter(status="running").update(leased_until=now() - SECOND)
     for delivery in worker._in_flight.all():
         delivery.lapses_at = float("-inf")
 
 
 @pytest.mark.parametrize("kind", [hold, hold_async, hold_atomic], ids=lambda kind: kind.name)
-def test_a_late_outcome_counts_as_long_as_nobody_took_the_work(stage, caplog, kind):
-    handle = enqueue(kind())
-    with running_worker() as worker:
-        eventually(lambda: stage.started)
+def test_a_late_outcome_counts_as_long_as_nobody_took_the_work(caplog, kind):
+    with while_it_runs(kind()) as (handle, worker):
         lapse(worker, in_database=kind is not hold_atomic)  # which has locked all of SQLite
-        stage.go.set()
-        eventually(lambda: handle.state().status == "success")
-    assert Work.objects.get().delivery == 1
+    assert (handle.state().status, Work.objects.get().delivery) == ("success", 1)
     assert caplog.text.count(f"The lease of work {handle.id} had lapsed when it was settled") == 1
 
 
-def test_a_lease_that_lapsed_is_renewed_as_long_as_nobody_took_the_work(stage, caplog):
-    handle = enqueue(hold())
-    with running_worker() as worker:
-        eventually(lambda: stage.started)
+def test_a_lease_that_lapsed_is_renewed_as_long_as_nobody_took_the_work(caplog):
+    with while_it_runs(hold()) as (handle, worker):
         lapse(worker)
         renew_soon(worker)
         eventually(lambda: leased_until(handle) > now())
-        stage.go.set()
-        handle.result(timeout=10)
     assert f"The lease of work {handle.id} had lapsed when it was renewed" in caplog.text
     assert "when it was settled" not in caplog.text
 
 
-def cannot_renew(*args: object) -> None:
-    raise OperationalError("server closed the connection unexpectedly")
-
-
-def test_an_attempt_whose_lease_cannot_be_renewed_is_aborted(stage, monkeypatch):
-    """Somebody else may have the work by now. If nobody does, its outcome counts."""
-    handle = enqueue(until_aborted())
-    with running_worker() as worker:
-        eventually(lambda: stage.started)
-        monkeypatch.setattr(leases_thread.locks, "renew", cannot_renew)
-        lapse(worker)
-        renew_soon(worker)
-        eventually(lambda: stage.seen)
-        assert handle.result(timeout=10) == "attempt 1"
-    assert stage.seen == ["error"]
-
-
-def test_while_the_lease_lasts_a_renewal_that_fails_is_tried_again(stage, monkeypatch):
+def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts_and_aborts_the_attempt_after_it(
+    stage, monkeypatch
+):
+    """Somebody else may have the work by then. If nobody does, its outcome counts."""
     failed: list[object] = []
-    monkeypatch.setattr(leases_thread.locks, "renew", lambda *args: failed.append(args) or cannot_renew())
-    handle = enqueue(until_aborted())
-    with running_worker() as worker:
-        eventually(lambda: stage.started)
+
+    def cannot_renew(*args: object) -> None:
+        failed.append(args)
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(leases_thread.locks, "renew", cannot_renew)
+    with while_it_runs(until_aborted()) as (handle, worker):
         renew_soon(worker)
         eventually(lambda: len(failed) > 2)
         [delivery] = worker._in_flight.all()
         assert not delivery.signal.aborted
-        delivery.abort(AbortReason.TIMEOUT)
-        handle.result(timeout=10)
-    assert stage.seen == ["timeout"]
+        lapse(worker)
+    assert handle.result(timeout=0) == "attempt 1"
+    assert stage.seen == [AbortReason.ERROR]
 
 
-def test_a_worker_does_not_reclaim_what_it_runs_itself(stage):
+def looks_again(worker) -> None:
+    looked = worker._claimer._polled_at
+    eventually(lambda: worker._claimer._polled_at > looked + 0.2)
+
+
+def test_a_worker_does_not_reclaim_what_it_runs_itself():
     """Its own lease lapsed, perhaps because the host slept; it is still the one at work."""
-    handle = enqueue(hold())
-    with running_worker(concurrency=2) as worker:
-        eventually(lambda: stage.started)
-        Work.objects.update(leased_until=now() - timedelta(seconds=1))
-        looked = worker._claimer._polled_at
-        eventually(lambda: worker._claimer._polled_at > looked + 0.2)
-        stage.go.set()
-        assert handle.result(timeout=10) == 0
+    with while_it_runs(hold(), concurrency=2) as (handle, worker):
+        Work.objects.update(leased_until=now() - SECOND)
+        looks_again(worker)
     assert Work.objects.get(id=handle.id).delivery == 1
 
 
 def lost(seconds: float, **fields: object) -> str:
     """A work whose lease lapsed this long ago."""
-    lapsed = now() - timedelta(seconds=seconds)
+    lapsed = now() - seconds * SECOND
     work = WorkFactory(status="running", worker="gone", attempt=1, delivery=1, leased_until=lapsed, **fields)
     return str(work.id)
+
+
+def is_lost(id: str) -> bool:
+    return Attempt.objects.filter(work_id=id, outcome="lost").exists()
 
 
 def pending() -> list[str]:
@@ -176,13 +152,12 @@ def pending() -> list[str]:
 
 def test_works_are_reclaimed_in_batches_the_longest_lost_first_and_logged_without_a_transaction(monkeypatch):
     """A log may block: a pipe that nobody reads, a disk that is full."""
-    transactions = []
+    transactions, taken = [], []
     monkeypatch.setattr(maintenance, "BATCH", 1)
     monkeypatch.setattr(
         maintenance.logger, "warning", lambda *args, **named: transactions.append(in_transaction())
     )
     ids = [lost(seconds) for seconds in (20, 60, 40)]
-    taken = []
     for _ in ids:
         assert reclaim() == 1
         taken += [id for id in pending() if id not in taken]
@@ -238,54 +213,55 @@ def test_works_of_unknown_types_are_left_to_workers_that_know_them(time_travel):
 def test_a_worker_takes_back_only_works_that_it_serves(options, others):
     """Not even one of an unknown type that lapsed long ago, in a queue that it does not serve."""
     served = {"queue": "mail", "type": "worker.quick", "input": '{"number":1}'}
-    mine = lost(5, **served)
-    left = [lost(600, **served | others)]
+    mine, left = lost(5, **served), [lost(600, **served | others)]
     if "queues" in options:
         left.append(lost(7200, queue="default", type="other.app"))
     with running_worker(**options):
-        eventually(lambda: Attempt.objects.filter(work_id=mine, outcome="lost").exists())
+        eventually(lambda: is_lost(mine))
     assert set(Work.objects.filter(status="running").values_list("id", flat=True)) == set(left)
 
 
-def test_a_lapsed_work_that_no_worker_serves_starts_no_reclaiming(monkeypatch):
+@pytest.fixture
+def tried(monkeypatch) -> list[float]:
+    """The moments when workers of this process tried to reclaim."""
+    moments: list[float] = []
+    monkeypatch.setattr(
+        maintenance_module, "reclaim", lambda *args: (moments.append(time.monotonic()), reclaim(*args))
+    )
+    return moments
+
+
+def test_a_lapsed_work_that_no_worker_serves_starts_no_reclaiming(tried):
     """Otherwise each worker would try to take it back at each of its looks."""
-    tried: list[object] = []
-    monkeypatch.setattr(maintenance_module, "reclaim", lambda *args: tried.append(args))
     lost(600, queue="fax")
     with running_worker(queues=["mail"]) as worker:
-        looked = worker._claimer._polled_at
-        eventually(lambda: worker._claimer._polled_at > looked + 0.2)
+        looks_again(worker)
     assert tried == []
 
 
-def test_after_an_outage_holders_renew_their_leases_before_any_is_reclaimed(settings, monkeypatch):
+def test_after_an_outage_holders_renew_their_leases_before_any_is_reclaimed(settings, monkeypatch, tried):
     """It was away for all of them, and each is about to renew its own."""
-    settings.AYEWORK = {"LEASE": 0.5}
-    lapsed = WorkFactory(status="running", worker="w", leased_until=now() - timedelta(seconds=1))
-    monkeypatch.setattr(maintenance_module, "LONGEST_PATIENCE", 0.3)
-    reclaimed: list[float] = []
-    reclaim = maintenance_module.reclaim
-    monkeypatch.setattr(
-        maintenance_module, "reclaim", lambda *args: (reclaimed.append(time.monotonic()), reclaim(*args))
-    )
 
     def fail(*args) -> None:
         raise OperationalError("gone")
 
+    settings.AYEWORK = {"LEASE": 0.5}
+    lapsed = lost(1)
+    monkeypatch.setattr(maintenance_module, "LONGEST_PATIENCE", 0.3)
     with running_worker() as worker:
         with monkeypatch.context() as away:
             away.setattr(claimer, "poll", fail)
             eventually(lambda: worker._claimer._was_cut_off)
-            reclaimed.clear()
+            tried.clear()
         eventually(lambda: not worker._claimer._was_cut_off)
         back_at = time.monotonic()
-        eventually(lambda: Attempt.objects.filter(work_id=lapsed.id, outcome="lost").exists())
-    assert min(reclaimed) > back_at
+        eventually(lambda: is_lost(lapsed))
+    assert min(tried) > back_at
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(hours=-1)], ids=["ahead", "back"])
 def test_after_the_clock_was_set_holders_renew_their_leases_before_any_is_reclaimed(
-    settings, monkeypatch, step
+    settings, monkeypatch, tried, step
 ):
     """The other worker goes on by the former time until it asks the database, too."""
     settings.AYEWORK = {"LEASE": 0.5}
@@ -293,13 +269,9 @@ def test_after_the_clock_was_set_holders_renew_their_leases_before_any_is_reclai
     former = database.database_now
     monkeypatch.setattr(database, "database_now", lambda: former() + step)
     monkeypatch.setattr(maintenance_module, "REFRESH_AFTER", 0.5)
-    lapsed = WorkFactory(status="running", worker="w", leased_until=now() - timedelta(hours=2))
-    tried: list[float] = []
-    monkeypatch.setattr(
-        maintenance_module, "reclaim", lambda *args: (tried.append(time.monotonic()), reclaim(*args))
-    )
+    lapsed = lost(7200)
     began = time.monotonic()
     with running_worker():
-        eventually(lambda: Attempt.objects.filter(work_id=lapsed.id, outcome="lost").exists())
+        eventually(lambda: is_lost(lapsed))
     clock.reset()
     assert min(tried) > began + 1.0

@@ -1,10 +1,7 @@
-"""Limits of a worker: attempts, memory, backpressure, and reports of a backlog."""
-
-from __future__ import annotations
+"""Limits of a worker: slots, attempts, memory, backpressure, and reports of a backlog."""
 
 import threading
-from pathlib import Path
-from typing import Any
+from itertools import repeat
 
 import pytest
 
@@ -16,10 +13,82 @@ from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import admission
+from django_ayework.worker import executor as executor_module
 from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Limits, resident_bytes
+from django_ayework.worker.executor import Executor
 from tests.clocks import Clock
 from tests.processes import eventually
 from tests.worker.works import hold, quick
+
+LONG = 30.0
+
+
+class Load:
+    """Something to run that is no work."""
+
+    def __init__(self, act=lambda: None) -> None:
+        self.work_type = None
+        self.act = act
+        self.ended = threading.Event()
+
+    def start(self) -> bool:
+        return True
+
+    def run(self) -> list[object]:
+        self.act()
+        return []
+
+
+@pytest.fixture
+def executor(monkeypatch):
+    monkeypatch.setattr(executor_module, "run", lambda load, services: load.run())
+    monkeypatch.setattr(executor_module, "without_outcome", lambda load: [])
+    made = Executor(4, None, lambda load, outcomes: load.ended.set())
+    yield made
+    made.stop(LONG)
+
+
+def all_end(loads: list[Load]) -> bool:
+    return all(load.ended.wait(LONG) for load in loads)
+
+
+def test_loads_start_in_the_order_in_which_they_were_submitted(executor):
+    executor.concurrency = 1
+    begun: list[int] = []
+    loads = [Load(lambda number=number: begun.append(number)) for number in range(50)]
+    executor.submit(loads[:20])
+    executor.submit(loads[20:])
+    assert all_end(loads)
+    assert begun == list(range(50))
+
+
+@pytest.mark.parametrize("place", [0, 50])
+def test_a_stuck_load_holds_up_nothing_but_its_slot(executor, place):
+    gate = threading.Event()
+    stuck, others = Load(lambda: gate.wait(LONG)), [Load() for _ in range(100)]
+    executor.submit([*others[:place], stuck, *others[place:]])
+    assert all_end(others)
+    assert not stuck.ended.is_set()
+    gate.set()
+    assert stuck.ended.wait(LONG)
+
+
+def test_slow_loads_that_follow_quick_ones_fill_all_slots(executor):
+    together = threading.Barrier(4, timeout=LONG)
+    loads = [*(Load() for _ in range(50)), *(Load(together.wait) for _ in range(8))]
+    executor.submit(loads)
+    assert all_end(loads)
+    assert not together.broken
+
+
+def test_an_idle_executor_wakes_the_thread_that_ran_last(executor):
+    for _ in range(5):
+        load = Load()
+        executor.submit([load])
+        assert load.ended.wait(LONG)
+        while executor.free < 4:
+            pass
+    assert len(executor._threads) == 1
 
 
 def test_attempts_count_once_all_of_them_have_begun():
@@ -31,7 +100,7 @@ def test_attempts_count_once_all_of_them_have_begun():
     assert limited.attempts_left(3) == 0, "what was reached stays so"
 
 
-def test_memory_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
+def test_memory_is_looked_at_now_and_then(monkeypatch):
     uses = [99 * MEGABYTE, 101 * MEGABYTE, MEGABYTE]
     monkeypatch.setattr(admission, "resident_bytes", lambda: uses.pop(0))
     limited = Limits(None, 100)
@@ -43,7 +112,7 @@ def test_memory_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
     assert limited.reached == "101 MB are in use, more than 100"
 
 
-def test_where_the_system_reports_no_memory_the_peak_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_where_the_system_reports_no_memory_the_peak_counts(monkeypatch, tmp_path):
     now = resident_bytes()
     assert now > 10 * MEGABYTE
     monkeypatch.setattr(admission, "STATM", tmp_path / "nowhere")
@@ -53,135 +122,106 @@ def test_where_the_system_reports_no_memory_the_peak_counts(monkeypatch: pytest.
     assert resident_bytes() <= peak / 1000
 
 
+def test_the_hook_of_backpressure_is_given_what_runs_and_how_attempts_have_ended_by_type(settings):
+    seen = []
+    assert Backpressure().pause(active=3) == 0, "there is no hook"
+    settings.AYEWORK = {"BACKPRESSURE": seen.append}
+    pressure = Backpressure()
+    endings = [("shop.add", Success())] * 2 + [
+        ("shop.add", die(Reason.ABORTED, "no")),
+        ("shop.pay", Success()),
+    ]
+    for type, ending in endings:
+        pressure.count([(None, Settlement(find_row(WorkFactory(type=type).id), ending))])
+    assert pressure.pause(active=4) == 0
+    [info] = seen
+    assert (info.active, dict(info.failed)) == (4, {"shop.add": 1})
+    assert dict(info.succeeded) == {"shop.add": 2, "shop.pay": 1}
+
+
+def test_its_answer_holds_until_it_has_passed(settings):
+    clock, answers = Clock(), iter([5, 0, None, 2])
+    settings.AYEWORK = {"BACKPRESSURE": lambda info: next(answers)}
+    pressure = Backpressure(clock.monotonic)
+    assert pressure.pause(active=0) == 5
+    clock.now += 2
+    assert pressure.pause(active=0) == 3
+    clock.now += 3
+    assert [pressure.pause(active=0) for _ in range(3)] == [0, 0, 2]
+
+
+async def ahook(info):
+    return 1.5
+
+
+@pytest.mark.parametrize(
+    ("hook", "pause", "phases"),
+    [(ahook, 1.5, []), (lambda info: 1 / 0, 0.25, ["queue"])],
+    ids=["async", "raises, so it holds back for a poll"],
+)
+def test_a_hook_may_be_async_and_one_that_raises_is_reported(settings, reported, hook, pause, phases):
+    settings.AYEWORK = {**settings.AYEWORK, "BACKPRESSURE": hook, "POLL_INTERVAL": 0.25}
+    assert Backpressure().pause(active=0) == pause
+    assert [phase for _, phase in reported] == phases
+
+
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def watch(settings):
+    """Let a monitor look once in so many seconds at whether a worker is behind; the result is its reports."""
+    reports, clock = [], Clock()
+    monitor = BacklogMonitor(clock.monotonic)
+    settings.AYEWORK = {"ON_BACKLOG": reports.append, "BACKLOG_AFTER": 10, "BACKLOG_EVERY": 30}
+
+    def watch(*looks: bool, step: int = 1):
+        for behind in looks:
+            monitor.note(behind, 3, lambda queue: queue == "default")
+            clock.now += step
+        return [(info.active, info.queued, info.behind_for) for info in reports]
+
+    return watch
 
 
-def ended(ending: object, type: str = "shop.add") -> list[Any]:
-    row = find_row(WorkFactory(type=type).id)
-    assert row is not None
-    return [(None, Settlement(row, ending))]  # type: ignore[arg-type]
+def test_it_reports_after_a_while_of_being_behind_with_the_true_depth(watch):
+    WorkFactory.create_batch(7)
+    WorkFactory.create_batch(2, queue="others")
+    WorkFactory.create_batch(2, status="scheduled")
+    assert watch(*repeat(True, 5), step=4) == [(3, 7, 12.0)]
 
 
-class TestBackpressure:
-    def test_the_hook_is_given_what_runs_and_how_attempts_have_ended_by_type(self, clock, settings):
-        seen = []
-        assert Backpressure(clock.monotonic).pause(active=3) == 0, "there is no hook"
-        settings.AYEWORK = {"BACKPRESSURE": seen.append}
-        pressure = Backpressure(clock.monotonic)
-        for ending in (Success(), Success(), die(Reason.ABORTED, "no")):
-            pressure.count(ended(ending))
-        pressure.count(ended(Success(), "shop.pay"))
-        assert pressure.pause(active=4) == 0
-        [info] = seen
-        assert (info.active, dict(info.succeeded), dict(info.failed)) == (
-            4, {"shop.add": 2, "shop.pay": 1}, {"shop.add": 1},
-        )  # fmt: skip
-
-    def test_its_answer_holds_until_it_has_passed(self, clock, settings):
-        answers = iter([5, 0, None, 2])
-        settings.AYEWORK = {"BACKPRESSURE": lambda info: next(answers)}
-        pressure = Backpressure(clock.monotonic)
-        assert pressure.pause(active=0) == 5
-        clock.now += 2
-        assert pressure.pause(active=0) == 3
-        clock.now += 3
-        assert [pressure.pause(active=0) for _ in range(3)] == [0, 0, 2]
-
-    def test_it_may_be_async(self, clock, settings):
-        async def hook(info):
-            return 1.5
-
-        settings.AYEWORK = {"BACKPRESSURE": hook}
-        assert Backpressure(clock.monotonic).pause(active=0) == 1.5
-
-    def test_one_that_raises_is_reported_and_holds_back_for_a_poll(self, clock, settings):
-        reported = []
-        settings.AYEWORK = {
-            "BACKPRESSURE": lambda info: 1 / 0,
-            "ON_ERROR": lambda error, phase: reported.append(phase),
-            "POLL_INTERVAL": 0.25,
-        }
-        assert Backpressure(clock.monotonic).pause(active=0) == 0.25
-        assert reported == ["queue"]
+def test_full_slots_are_no_backlog_while_nothing_waits(watch):
+    assert watch(*repeat(True, 60)) == []
+    WorkFactory()
+    assert [queued for _, queued, _ in watch(*repeat(True, 15))] == [1]
 
 
-class TestBacklogMonitor:
-    @pytest.fixture
-    def reports(self, settings):
-        reports = []
-        settings.AYEWORK = {"ON_BACKLOG": reports.append, "BACKLOG_AFTER": 10, "BACKLOG_EVERY": 30}
-        return reports
-
-    def test_it_reports_after_a_while_of_being_behind_with_the_true_depth(self, clock, reports):
-        WorkFactory.create_batch(7)
-        WorkFactory.create_batch(2, queue="others")
-        WorkFactory.create_batch(2, status="scheduled")
-        monitor = BacklogMonitor(clock.monotonic)
-        for _ in range(5):
-            monitor.note(True, 3, lambda queue: queue == "default")
-            clock.now += 4
-        [info] = reports
-        assert (info.active, info.queued, info.behind_for) == (3, 7, 12.0)
-
-    def test_full_slots_are_no_backlog_while_nothing_waits(self, clock, reports):
-        monitor = BacklogMonitor(clock.monotonic)
-        for _ in range(60):
-            monitor.note(True, 3, lambda queue: True)
-            clock.now += 1
-        assert reports == []
-        WorkFactory()
-        for _ in range(15):
-            monitor.note(True, 3, lambda queue: True)
-            clock.now += 1
-        assert [info.queued for info in reports] == [1]
-
-    def test_it_reports_again_while_that_lasts_and_not_after_it_has_ended(self, clock, reports):
-        WorkFactory()
-        monitor = BacklogMonitor(clock.monotonic)
-        for behind in [True] * 60 + [False] + [True] * 9:
-            monitor.note(behind, 0, lambda queue: True)
-            clock.now += 1
-        assert [info.behind_for for info in reports] == [10.0, 40.0]
-        clock.now += 1
-        monitor.note(True, 0, lambda queue: True)
-        assert [info.behind_for for info in reports] == [10.0, 40.0, 10.0]
+def test_it_reports_again_while_that_lasts_and_not_after_it_has_ended(watch):
+    WorkFactory()
+    assert watch(*repeat(True, 60), False, *repeat(True, 10)) == [(3, 1, 10.0), (3, 1, 40.0)]
+    assert watch(True) == [(3, 1, 10.0), (3, 1, 40.0), (3, 1, 10.0)]
 
 
-def test_a_worker_calls_the_hook_before_it_claims(settings):
-    asked = []
-
-    def hook(info):
-        asked.append(info)
-        return 0 if len(asked) > 2 else 0.01
-
-    settings.AYEWORK = {"BACKPRESSURE": hook, "POLL_INTERVAL": 0.05}
+def test_a_worker_asks_the_hook_before_it_claims_and_claims_nothing_while_it_is_held_back(settings):
+    asked, go = [], threading.Event()
+    settings.AYEWORK = {
+        "BACKPRESSURE": lambda info: asked.append(info) or (None if go.is_set() else 0.01),
+        "POLL_INTERVAL": 0.05,
+    }
     handle = enqueue(quick())
     with running_worker():
+        eventually(lambda: len(asked) > 2)
+        assert handle.state().attempt == 0
+        go.set()
         handle.result(timeout=20)
         eventually(lambda: asked[-1].succeeded.get("worker.quick"))
     assert asked[0].succeeded == {}
 
 
-def test_a_worker_that_is_held_back_claims_nothing(settings):
-    asked = threading.Event()
-    settings.AYEWORK = {"BACKPRESSURE": lambda info: asked.set() or 3600}
-    handle = enqueue(quick())
-    with running_worker():
-        assert asked.wait(20)
-    assert handle.state().attempt == 0
-
-
 def test_a_worker_with_one_slot_reports_that_it_is_behind_while_a_doer_has_room(settings):
     """Each work that ends wakes the worker, which finds room in the doer, and nothing to fill it."""
-    reports, was_told = [], threading.Event()
-    settings.AYEWORK = {
-        "ON_BACKLOG": lambda info: reports.append(info) or was_told.set(),
-        "BACKLOG_AFTER": 0.2,
-    }
+    reports, told = [], threading.Event()
+    settings.AYEWORK = {"ON_BACKLOG": lambda info: reports.append(info) or told.set(), "BACKLOG_AFTER": 0.2}
     work(name="worker.in_a_doer", doer=doers.balanced(3))(lambda: None)
-    brief = work(name="worker.brief")(lambda: was_told.wait(0.05) and None)
+    brief = work(name="worker.brief")(lambda: told.wait(0.05) and None)
     enqueue_many([brief() for _ in range(30)])
     with running_worker(concurrency=1):
         eventually(lambda: reports, seconds=20)
@@ -196,8 +236,7 @@ def test_a_worker_reports_that_it_is_behind(settings, stage):
     with running_worker(concurrency=2):
         eventually(lambda: reports)
         stage.go.set()
-    assert reports[0].active == 2
-    assert reports[0].queued == 4
+    assert (reports[0].active, reports[0].queued) == (2, 4)
     assert reports[0].behind_for >= 0.05
     reports.clear()
     with running_worker(concurrency=4):  # one that catches up is not behind

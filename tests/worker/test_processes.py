@@ -1,14 +1,11 @@
 """Worker processes that are stopped, killed or reloaded."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -24,19 +21,9 @@ from django_ayework.worker.process import (
     use_one_cpu,
 )
 from tests.processes import ROOT, ended, ended_well, eventually, get, health_address, stopped, worker_process
-from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, quick
+from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, quick, started
 
-#: A process under ``taskset`` may have fewer CPUs than the machine.
-several_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is one CPU")
-
-
-def work_of(handle) -> Work:
-    return Work.objects.get(id=handle.id)
-
-
-def started(place: Path, number: int = 0) -> str:
-    path = place / f"started-{number}"
-    return path.read_text() if path.exists() else ""
+one_or_two = pytest.mark.parametrize("processes", ["1", "2"])
 
 
 @pytest.mark.parametrize(
@@ -44,9 +31,7 @@ def started(place: Path, number: int = 0) -> str:
     [(at, [signal.SIGTERM, signal.SIGINT]), (at_async, [signal.SIGINT])],
     ids=["one of each kind", "interrupt"],
 )
-def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(
-    patient_env, tmp_path: Path, kind, signals
-):
+def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(patient_env, tmp_path, kind, signals):
     """A service manager and a shell may each send one signal."""
     enqueue_many([quick(number=number) for number in range(50)], priority=1)
     running = enqueue(kind(place=str(tmp_path)))
@@ -57,31 +42,30 @@ def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(
             process.send_signal(number)
         eventually(lambda: not Work.objects.filter(status="running").exclude(id=running.id).exists())
         (tmp_path / "go").touch()
-        status, output = ended(process)
-    assert (status, work_of(running).status) == (0, "success"), output
+        ended_well(process)
+    assert running.state().status == "success"
     left = Work.objects.filter(id__in=[handle.id for handle in waiting])
     assert set(left.values_list("status", "attempt", "worker")) == {("pending", 0, None)}
     assert WorkerProcess.objects.get().stopped_at is not None
 
 
-def test_a_second_signal_of_one_kind_ends_the_worker_at_once(patient_env, tmp_path: Path):
+def test_a_second_signal_of_one_kind_ends_the_worker_at_once(patient_env, tmp_path):
     running = enqueue(at(place=str(tmp_path)))
     with worker_process(patient_env) as process:
         eventually(lambda: started(tmp_path))
-        eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM))
+        eventually(lambda: process.poll() is not None or process.terminate())
     assert process.returncode == 128 + signal.SIGTERM
-    assert work_of(running).status == "running"
+    assert running.state().status == "running"
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_signal_before_the_handlers_are_installed_stops_the_worker_in_order(process_env, processes):
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.worker.settings_signalled"}
-    with worker_process(env, "--processes", processes) as process:
+@one_or_two
+def test_a_signal_before_the_handlers_are_installed_stops_the_worker_in_order(patient_env, processes):
+    with worker_process(patient_env | {"TEST_SIGNALLED": "1"}, "--processes", processes) as process:
         ended_well(process)
     assert not WorkerProcess.objects.filter(stopped_at=None).exists()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@one_or_two
 def test_a_worker_process_freezes_the_heap_shortens_the_switch_interval_and_keeps_to_one_cpu(
     patient_env, processes
 ):
@@ -102,7 +86,8 @@ def test_a_worker_within_another_process_leaves_its_interpreter_and_its_cpus_as_
     assert sorted(os.sched_getaffinity(0)) == before
 
 
-@several_cpus
+# A process under ``taskset`` may have fewer CPUs than the machine.
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is one CPU")
 def test_processes_with_successive_numbers_get_different_cpus():
     with ThreadPoolExecutor(2) as pool:  # each call changes its own thread
         together = threading.Barrier(2)
@@ -110,7 +95,7 @@ def test_processes_with_successive_numbers_get_different_cpus():
     assert first != second
 
 
-def test_one_cpu_is_refused_where_the_system_cannot_do_it(monkeypatch: pytest.MonkeyPatch):
+def test_one_cpu_is_refused_where_the_system_cannot_do_it(monkeypatch):
     monkeypatch.delattr(os, "sched_setaffinity")
     with pytest.raises(CommandError, match="expected --one-cpu on Linux only"):
         call_command("ayework_worker", "--burst", "--one-cpu", stdout=StringIO())
@@ -126,7 +111,7 @@ def test_a_switch_interval_of_the_project_is_kept(chosen):
         sys.setswitchinterval(DEFAULT_SWITCH_INTERVAL)
 
 
-def test_works_that_outlast_the_grace_go_back_unharmed(short_lease_env, tmp_path: Path):
+def test_works_that_outlast_the_grace_go_back_unharmed(short_lease_env, tmp_path):
     """Also one in a thread that would keep the process from ending."""
     for number, kind in enumerate([at, at_async, at_in_thread]):
         enqueue(kind(place=str(tmp_path), number=number))
@@ -137,7 +122,7 @@ def test_works_that_outlast_the_grace_go_back_unharmed(short_lease_env, tmp_path
     assert not Attempt.objects.exists()
 
 
-def test_the_works_of_a_killed_worker_go_to_another(quick_polls, short_lease_env, tmp_path: Path):
+def test_the_works_of_a_killed_worker_go_to_another(quick_polls, short_lease_env, tmp_path):
     handles = [enqueue(kind(place=str(tmp_path), number=n)) for n, kind in enumerate([at, at, at_async])]
     with worker_process(short_lease_env) as victim:
         eventually(lambda: all(started(tmp_path, number) for number in range(3)))
@@ -153,40 +138,30 @@ def test_the_works_of_a_killed_worker_go_to_another(quick_polls, short_lease_env
     assert list(lost) == [(1, "lost", "worker lost")] * 3
 
 
-def test_a_work_that_kills_its_workers_ends_dead(short_lease_env, tmp_path: Path):
+def test_a_work_that_kills_its_workers_ends_dead(short_lease_env, tmp_path):
     handle = enqueue(dies(place=str(tmp_path)))
     after = enqueue(quick(), priority=-1)
     for _ in range(2):
         with worker_process(short_lease_env, "--concurrency", "1") as victim:
             assert ended(victim)[0] == 9
-    eventually(lambda: reclaim() or work_of(handle).status == "dead")
-    work = work_of(handle)
-    assert (work.reason, work.error, work.attempt) == ("exhausted", "worker lost", 2)
+    eventually(lambda: reclaim() or handle.state().status == "dead")
+    state = handle.state()
+    assert (state.reason, state.error, state.attempt) == ("exhausted", "worker lost", 2)
     assert started(tmp_path) == "1\n2\n"
     assert sorted(Attempt.objects.values_list("number", "outcome")) == [(1, "lost"), (2, "lost")]
     Worker(burst=True).run()
-    assert work_of(after).status == "success"
+    assert after.state().status == "success"
 
 
-@pytest.fixture
-def code(tmp_path: Path) -> Path:
-    """A module of the project that is going to change."""
-    module = tmp_path / "project_settings.py"
-    module.write_text("from tests.worker.settings_patient import *\n")
-    return module
-
-
-@pytest.fixture
-def reload_env(process_env, code: Path) -> dict[str, str]:
-    path = os.pathsep.join([str(code.parent), str(ROOT)])
-    return process_env | {"DJANGO_SETTINGS_MODULE": code.stem, "PYTHONPATH": path}
-
-
-def test_a_worker_reloads_changed_code_once_running_works_have_ended(reload_env, code: Path, tmp_path: Path):
+def test_a_worker_reloads_changed_code_once_running_works_have_ended(process_env, tmp_path):
+    code = tmp_path / "project_settings.py"
+    code.write_text("from tests.worker.settings_patient import *\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    env = process_env | {"DJANGO_SETTINGS_MODULE": code.stem, "PYTHONPATH": path}
     running = enqueue(at(place=str(tmp_path)))
-    with worker_process(reload_env, "--reload", "--concurrency", "1", "--health-port", "0") as process:
+    with worker_process(env, "--reload", "--concurrency", "1", "--health-port", "0") as process:
         url = health_address(process)
-        eventually(lambda: (tmp_path / "started-0").exists())
+        eventually(lambda: started(tmp_path))
         later = enqueue(quick())
 
         def has_noticed() -> bool:

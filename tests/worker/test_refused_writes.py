@@ -1,9 +1,6 @@
 """A database that answers and refuses or delays what is written: successes wait, and stay successes."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -11,18 +8,8 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
-from django_ayework import (
-    Context,
-    Retry,
-    WorkFailed,
-    cancel,
-    completing,
-    dependency,
-    enqueue,
-    enqueue_many,
-    trigger,
-    work,
-)
+from django_ayework import Context, Retry, WorkFailed, cancel, completing, dependency, enqueue, trigger, work
+from django_ayework.api import enqueue_many
 from django_ayework.models import Attempt, Work
 from django_ayework.store import sessions
 from django_ayework.store.sessions import engine_session
@@ -33,19 +20,17 @@ from django_ayework.worker.worker import Worker
 from tests.processes import PATIENCE, eventually
 from tests.races.holding import in_thread, transaction_elsewhere
 from tests.worker import works
+from tests.worker.conftest import all_end, while_it_runs
 from tests.worker.works import hold, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
+servers = pytest.mark.vendors("postgresql", "mysql")
 
 
 @work(name="worker.returns_much", retry=Retry(attempts=1))
-def returns_much() -> str:
-    works.stage.go.wait(PATIENCE)
-    return "x" * 500_000
-
-
-@work(name="worker.returns_characters", retry=Retry(attempts=1))
-def returns_characters(number: int) -> str:
+def returns_much(number: int, waits: bool = False) -> str:
+    if waits:
+        works.stage.go.wait(PATIENCE)
     return "x" * number
 
 
@@ -54,8 +39,7 @@ def counts_works() -> int:
     return Work.objects.count()
 
 
-@work(name="worker.gathers")
-def gathers() -> None: ...
+gathers = work(name="worker.gathers")(lambda: None)
 
 
 @work(name="worker.outputs", then="worker.gathers")
@@ -63,35 +47,42 @@ def outputs(ctx: Context, unit: str = "hot") -> None:
     ctx.output([unit])
 
 
-def administer(sql: str) -> None:
-    """Change the test database, and end all other sessions, so that later ones have the change."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql.format(name=connection.ops.quote_name(connection.settings_dict["NAME"])))
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+def status(handle) -> str:
+    return Work.objects.get(id=handle.id).status
 
 
-@pytest.mark.vendors("postgresql")
-def test_a_success_waits_for_a_database_that_is_read_only(stage):
-    """As during a failover, to a standby that was not promoted yet."""
-    handle = enqueue(hold(number=4), retry=Retry(attempts=1))
-    with running_worker(concurrency=1) as worker:
-        eventually(lambda: stage.started)
-        try:
-            administer("ALTER DATABASE {name} SET default_transaction_read_only = on")
-            stage.go.set()
-            eventually(lambda: handle.id in worker._settler._waiting)
-        finally:
-            administer("ALTER DATABASE {name} RESET default_transaction_read_only")
-        assert handle.result(timeout=PATIENCE) == 4
-    assert stage.started == [4]
-    assert not Attempt.objects.exists()
+def leased_until(handle):
+    return Work.objects.get(id=handle.id).leased_until
+
+
+def others_end() -> None:
+    """Twice, queue works that have nothing to do with anything, and wait for them."""
+    for _ in range(2):
+        all_end(enqueue_many([quick(number=100 + each) for each in range(20)]))
 
 
 @contextmanager
-def full_disk() -> Iterator[None]:
+def read_only():
+    """Let all sessions be such that cannot write, as on a standby that was not promoted yet."""
+
+    def administer(sql: str) -> None:
+        name = connection.ops.quote_name(connection.settings_dict["NAME"])
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER DATABASE {name} {sql}")
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    administer("SET default_transaction_read_only = on")
+    try:
+        yield
+    finally:
+        administer("RESET default_transaction_read_only")
+
+
+@contextmanager
+def full_disk():
     """Let SQLite files not grow in sessions of the engine that are opened meanwhile."""
 
     def limit(sender: object, connection: object, **kwargs: object) -> None:
@@ -107,18 +98,26 @@ def full_disk() -> Iterator[None]:
         connection_created.disconnect(limit)
 
 
-@pytest.mark.vendors("sqlite")
-def test_a_success_waits_for_a_disk_that_is_full(stage):
-    with connections["default"].cursor() as cursor:
-        cursor.execute("VACUUM")  # or the result finds room in pages that other tests have freed
-    handle = enqueue(returns_much())
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(read_only, marks=pytest.mark.vendors("postgresql")),
+        pytest.param(full_disk, marks=pytest.mark.vendors("sqlite")),
+    ],
+)
+def test_a_success_waits_for_a_database_that_cannot_be_written(stage, trouble):
+    if trouble is full_disk:
+        with connections["default"].cursor() as cursor:
+            cursor.execute("VACUUM")  # or the result finds room in pages that other tests have freed
+    handle = enqueue(returns_much(number=500_000, waits=True))
     with running_worker(concurrency=1) as worker:
-        eventually(lambda: Work.objects.get(id=handle.id).status == "running")
-        with full_disk():
+        eventually(lambda: status(handle) == "running")
+        with trouble():
             stage.go.set()
             eventually(lambda: handle.id in worker._settler._waiting)
-            assert Work.objects.get(id=handle.id).status == "running"
+            assert status(handle) == "running"
         assert len(handle.result(timeout=PATIENCE)) == 500_000
+    assert Work.objects.get().attempt == 1
     assert not Attempt.objects.exists()
 
 
@@ -151,7 +150,7 @@ def test_an_error_of_a_connection_that_was_open_is_a_failure(monkeypatch):
     monkeypatch.setattr(Work.objects, "count", fail)
     handle = enqueue(counts_works())
     with running_worker(concurrency=1):
-        eventually(lambda: Work.objects.get(id=handle.id).status == "dead")
+        eventually(lambda: status(handle) == "dead")
 
 
 def test_a_worker_takes_no_more_works_at_a_time_than_its_pool_has_connections(monkeypatch, caplog):
@@ -169,26 +168,15 @@ def test_a_hook_that_takes_longer_than_a_lease_costs_no_work_its_lease(stage, se
         over.wait(PATIENCE)
 
     settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05, "UNHANDLED_GROUP": hook}
-    long = enqueue(hold(number=1))
-    with running_worker(concurrency=2), running_worker(concurrency=2):
-        eventually(lambda: stage.started)
+    with while_it_runs(hold(number=1), workers=2, concurrency=2) as (long, _):
         enqueue(counts_works())
         assert called.wait(PATIENCE)
-        first = Work.objects.get(id=long.id).leased_until
-        eventually(lambda: (Work.objects.get(id=long.id).leased_until - first).total_seconds() > 1.5)
+        first = leased_until(long)
+        eventually(lambda: leased_until(long) > first + timedelta(seconds=1.5))
         stage.go.set()
         assert long.result(timeout=PATIENCE) == 1
         over.set()
     assert stage.started == [1]
-
-
-servers = pytest.mark.vendors("postgresql", "mysql")
-
-
-def all_end(number: int = 20) -> None:
-    """Queue works that have nothing to do with anything, and wait for them."""
-    for handle in enqueue_many([quick(number=100 + each) for each in range(number)]):
-        handle.result(timeout=PATIENCE)
 
 
 @pytest.mark.vendors("mysql")
@@ -198,7 +186,7 @@ def test_a_result_that_is_larger_than_a_packet_fails_its_attempt(settings):
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@max_allowed_packet")
         [most] = cursor.fetchone()
-    handle = enqueue(returns_characters(number=3 * most))
+    handle = enqueue(returns_much(number=3 * most))
     with running_worker(), pytest.raises(WorkFailed, match="max_allowed_packet"):
         handle.result(timeout=PATIENCE)
 
@@ -221,29 +209,19 @@ TRIGGERS = {
 }
 
 
-@contextmanager
-def trigger_against(type: str) -> Iterator[None]:
-    """Let a trigger of the project refuse the successes of a type."""
-    create, drop = TRIGGERS[connection.vendor]
-    with connection.cursor() as cursor:
-        cursor.execute(create.format(table=Work._meta.db_table, type=type))
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute(drop)
-
-
 @servers
-def test_outcomes_that_the_database_refuses_delay_no_others():
+def test_outcomes_that_a_trigger_of_the_project_refuses_delay_no_others():
+    create, drop = TRIGGERS[connection.vendor]
     with running_worker(concurrency=3) as worker:
-        with trigger_against(gathers.name):
-            refused = enqueue_many([gathers() for _ in range(5)])
-            eventually(lambda: len(worker._settler._waiting) == len(refused))
-            all_end()
-            all_end()
-        for handle in refused:
-            handle.result(timeout=PATIENCE)
+        with connection.cursor() as cursor:
+            cursor.execute(create.format(table=Work._meta.db_table, type=gathers.name))
+            try:
+                refused = enqueue_many([gathers() for _ in range(5)])
+                eventually(lambda: len(worker._settler._waiting) == len(refused))
+                others_end()
+            finally:
+                cursor.execute(drop)
+        all_end(refused)
     assert not Attempt.objects.exists()
 
 
@@ -265,9 +243,8 @@ def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, k
         with transaction_elsewhere(act):
             stage.go.set()
             eventually(lambda: not stage.inside)
-            all_end()
-            all_end()
-            assert kind == "gate" or Work.objects.get(id=handle.id).status == "running"
+            others_end()
+            assert kind == "gate" or status(handle) == "running"
         if kind == "cancelled":
             eventually(lambda: handle.state().status == "cancelled")
         else:
@@ -283,27 +260,22 @@ def test_a_caller_that_holds_a_group_delays_the_outcomes_of_its_members_alone(st
     with running_worker(concurrency=3), transaction_elsewhere(lambda: cancel(ours.id)):
         trigger(other.id)
         eventually(lambda: 2 in stage.started)
-        all_end()
-        all_end()
-        assert Work.objects.get(id=other.id).status == "running"
+        others_end()
+        assert status(other) == "running"
     with running_worker():
         assert other.result(timeout=PATIENCE) == 2
 
 
 @servers
-def test_a_caller_that_holds_a_unit_delays_the_outcomes_that_output_it_alone(stage):
+def test_a_caller_that_holds_a_unit_delays_the_outcomes_that_output_it_alone():
     """The lock of a new unit is a row that nobody else can see yet."""
     with running_worker(concurrency=3):
         with transaction_elsewhere(lambda: enqueue(gathers(), unit="hot", delay=3600)):
             held = enqueue_many([outputs() for _ in range(200)])
-            free = enqueue_many([outputs(unit="cold") for _ in range(3)])
-            for handle in free:
-                handle.result(timeout=PATIENCE)
-            all_end()
-            all_end()
+            all_end(enqueue_many([outputs(unit="cold") for _ in range(3)]))
+            others_end()
             assert not Work.objects.filter(id__in=[handle.id for handle in held], status="success").exists()
-        for handle in held:
-            handle.result(timeout=PATIENCE)
+        all_end(held)
     assert Work.objects.filter(type=gathers.name, unit="hot").count() == 1
     assert set(Work.objects.filter(type=outputs.name).values_list("delivery", flat=True)) == {1}
 
@@ -311,15 +283,11 @@ def test_a_caller_that_holds_a_unit_delays_the_outcomes_that_output_it_alone(sta
 @servers
 def test_a_row_that_was_locked_for_longer_than_a_lease_is_renewed_and_not_taken(stage, settings):
     settings.AYEWORK = {"LEASE": 1.5, "POLL_INTERVAL": 0.05}  # renewed twice before a lapse is confirmed
-    handle = enqueue(hold(number=3))
-    with running_worker(concurrency=1), running_worker(concurrency=1):
-        eventually(lambda: stage.started)
+    with while_it_runs(hold(number=3), workers=2, concurrency=1) as (handle, _):
         with transaction_elsewhere(lambda: Work.objects.select_for_update().get(id=handle.id)):
-            until = Work.objects.get(id=handle.id).leased_until
+            until = leased_until(handle)
             eventually(lambda: now() > until + timedelta(seconds=0.5))
-        eventually(lambda: Work.objects.get(id=handle.id).leased_until > until)
-        stage.go.set()
-        assert handle.result(timeout=PATIENCE) == 3
+        eventually(lambda: leased_until(handle) > until)
     assert stage.started == [3]
     assert Work.objects.get(id=handle.id).delivery == 1
 

@@ -1,41 +1,45 @@
 """Settling while something is wrong: outcomes wait for the database, and a bad one spoils no other."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from django.db import DataError, OperationalError
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.settle import Report, Settlement, Success
+from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.rules.conditions import Contribution
-from django_ayework.store.rows import WorkRow
 from django_ayework.testing import running_worker
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.settler import MAX_BATCH, Settler
 from tests.processes import PATIENCE, eventually
 from tests.races.rivals import claim_all
-from tests.worker.kit import Flaky
-from tests.worker.works import append, hold, quick
+from tests.worker.conftest import Flaky, all_end
+from tests.worker.works import hold, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
+ONCE = Retry(attempts=1)
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+def impatient(monkeypatch):
+    """The settler tries again soon."""
+    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.001)
+
+
+@pytest.fixture
+def failing(monkeypatch):
     """Let settling raise an error whenever a bad settlement is among those in hand; the result notes how
     many were in hand each time."""
     settle = settler_module.settle
 
-    def patch(is_bad: Callable[[Settlement], bool], error: BaseException) -> list[int]:
+    def patch(is_bad, error: BaseException) -> list[int]:
         tries: list[int] = []
 
-        def settle_unless_bad(settlements: Sequence[Settlement]) -> Report:
+        def settle_unless_bad(settlements):
             tries.append(len(settlements))
             if any(map(is_bad, settlements)):
                 raise error
@@ -50,9 +54,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
 class Settling:
     """A settler of this process that has taken over the successes of claimed works."""
 
-    def __init__(
-        self, rows: Iterable[WorkRow], success_of: Callable[[str], Success] = lambda id: Success()
-    ) -> None:
+    def __init__(self, rows, success_of=lambda id: Success()) -> None:
         self.deliveries = [Delivery(row, 30.0) for row in rows]
         self.settled: list[Delivery] = []
         self.settler = Settler(EngineServices(), self.settled.extend)
@@ -66,148 +68,18 @@ class Settling:
         self.settler.stop(10)
 
 
+def queue_quick(count: int, **options):
+    return enqueue_many([quick(number=number) for number in range(count)], **options)
+
+
+def claimed(count: int) -> list:
+    """The rows of so many works that are claimed."""
+    queue_quick(count)
+    return list(claim_all().values())
+
+
 def statuses() -> set[str]:
     return set(Work.objects.values_list("status", flat=True))
-
-
-@pytest.mark.parametrize(
-    ("answers", "error", "times", "number"),
-    [(False, lambda: None, 4, 10), (True, lambda: timed_out(), 12, 1)],
-    ids=["gone", "timed out"],
-)
-def test_outcomes_wait_for_a_database_that_goes_away_or_holds_locks_while_settling(
-    stage, monkeypatch, answers, error, times, number
-):
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.001)
-    monkeypatch.setattr(settler_module, "answers", lambda: answers)
-    settle = Flaky(settler_module.settle, times, error())
-    monkeypatch.setattr(settler_module, "settle", settle)
-    handles = enqueue_many([quick(number=number) for number in range(number)])
-    with running_worker():
-        assert [handle.result(timeout=20) for handle in handles] == list(range(number))
-    assert settle.left == 0
-    assert sorted(stage.started) == list(range(number)), "nothing ran twice"
-    assert not Attempt.objects.exists()
-
-
-@pytest.mark.parametrize("poison", [False, True], ids=["success", "failure"])
-def test_an_outcome_is_refused_while_another_worker_holds_the_same_delivery(stage, caplog, poison):
-    """A server that crashes may lose a claim that it has acknowledged; the next claim has its number."""
-    handle = enqueue(hold(poison=poison), retry=Retry(attempts=1))
-    with running_worker():
-        eventually(lambda: stage.started)
-        Work.objects.filter(id=handle.id).update(worker="other")
-        stage.go.set()
-    row = Work.objects.get(id=handle.id)
-    assert (row.status, row.worker, row.delivery, row.result) == ("running", "other", 1, None)
-    assert not Attempt.objects.exists()
-
-
-def test_one_outcome_that_cannot_be_written_spoils_no_other(stage, caplog):
-    requests = [append(number=1, poison=number == 7) for number in range(20)]
-    handles = enqueue_many(requests, together=True)
-    with running_worker():
-        assert handles[0].group(timeout=20) == 19
-    dead = Work.objects.get(status="dead")
-    assert dead.id == requests[7].id
-    assert (dead.reason, dead.error) == ("exhausted", "ArithmeticError: poison")
-    assert Attempt.objects.get().work_id == dead.id
-    group = Group.objects.get()
-    assert (group.open, group.total, group.dead) == (0, 20, 1)
-
-
-def test_one_bad_outcome_among_many_is_found_by_halving(failing):
-    enqueue_many([quick(number=number) for number in range(64)])
-    rows = list(claim_all().values())
-    bad = rows[40].id
-    tries = failing(lambda each: each.row.id == bad and each.traceback == "", RuntimeError("a bug"))
-    Settling(rows).run()
-    assert len(tries) <= 1 + 2 * 6 + 1
-    left = Work.objects.exclude(status="success").get()
-    assert (left.id, left.error) == (bad, "RuntimeError: a bug")
-
-
-def test_all_works_whose_append_raises_are_found_at_once(failing):
-    """Also when one of them has contributed before: what it contributed is left out."""
-
-    def poison(total):
-        raise ArithmeticError(f"poison {total}")
-
-    requests = [append(number=1) for _ in range(64)]
-    enqueue_many(requests, together=True, retry=Retry(attempts=1))
-    rows = claim_all()
-    add = Contribution(None, append=lambda total: str(int(total or 0) + 1))
-    bad = {request.id for request in requests[::3]}
-    tries = failing(lambda each: False, RuntimeError("never"))
-    settling = Settling(
-        rows.values(),
-        lambda id: Success(contributions=(add, Contribution(None, append=poison)) if id in bad else (add,)),
-    )
-    settling.run()
-    assert tries == [64, 32, 32]
-    assert {work.id for work in Work.objects.filter(status="dead")} == bad
-    group = Group.objects.get()
-    assert (group.value, group.open, group.dead) == (str(64 - len(bad)), 0, len(bad))
-    assert Attempt.objects.filter(error="ArithmeticError: poison 1").count() == 1
-
-
-def test_a_settler_that_stops_settles_everything_in_hand():
-    """Also when there is more than one batch of it."""
-    enqueue_many([quick(number=number) for number in range(MAX_BATCH + 50)])
-    settling = Settling(claim_all().values())
-    settling.settler._ends = True
-    settling.settler.start()
-    settling.settler.stop(30)
-    assert len(settling.settled) == MAX_BATCH + 50
-    assert statuses() == {"success"}
-
-
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), KeyboardInterrupt()])
-def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure(failing, error):
-    enqueue_many([quick(number=number) for number in range(3)])
-    rows = list(claim_all().values())
-    failing(lambda each: each.row.id == rows[0].id, error)
-    settling = Settling(rows)
-    settling.run()
-    assert settling.deliveries[0].signal.reason == "error"
-    assert [Work.objects.get(id=row.id).status for row in rows] == ["running", "success", "success"]
-
-
-@pytest.mark.parametrize("place", [0, 3])
-def test_an_outcome_that_a_database_refuses_again_and_again_waits_and_holds_nobody_up(
-    stage, monkeypatch, failing, place
-):
-    """An error that is not about its values may pass, so a success is not turned into a failure."""
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.05)
-    is_refused = threading.Event()
-    is_refused.set()
-    handles = enqueue_many([quick(number=number) for number in range(6)])
-    refused = handles[place]
-    error = OperationalError("this row is refused")
-    failing(lambda each: is_refused.is_set() and each.row.id == refused.id, error)
-    with running_worker():
-        for handle in handles:
-            if handle is not refused:
-                handle.result(timeout=20)
-        assert Work.objects.get(id=refused.id).status == "running"
-        is_refused.clear()
-        assert refused.result(timeout=20) == place
-    assert stage.started.count(place) == 1
-    assert not Attempt.objects.exists()
-
-
-def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_databases_message(stage, failing):
-    handles = enqueue_many([quick(number=number) for number in range(6)], retry=Retry(attempts=1))
-    bad = handles.pop(4)
-    error = DataError("value too long for type character varying(9)")
-    failing(lambda each: each.row.id == bad.id and isinstance(each.ending, Success), error)
-    with running_worker():
-        for handle in handles:
-            handle.result(timeout=20)
-        eventually(lambda: bad.state().status == "dead")
-    assert bad.state().error == "DataError: value too long for type character varying(9)"
 
 
 class TookTooLong(Exception):
@@ -222,24 +94,122 @@ def timed_out() -> OperationalError:
     return error
 
 
-def test_outcomes_that_share_a_batch_with_one_whose_row_is_locked_do_not_wait_for_it(monkeypatch, failing):
-    monkeypatch.setattr(settler_module, "FIRST_PAUSE", 0.001)
-    enqueue_many([quick(number=number) for number in range(3)])
-    locked, *others = claim_all().values()
-    is_locked = threading.Event()
-    is_locked.set()
-    failing(lambda each: is_locked.is_set() and each.row.id == locked.id, timed_out())
-    settler = Settling([*others, locked]).settler
-    settler.start()
-    eventually(lambda: Work.objects.filter(status="success").count() == 2)
-    is_locked.clear()
-    settler.stop(10)
+@pytest.mark.parametrize(
+    ("answers", "error", "times", "number"),
+    [(False, None, 4, 10), (True, timed_out(), 12, 1)],
+    ids=["gone", "timed out"],
+)
+@pytest.mark.usefixtures("impatient")
+def test_outcomes_wait_for_a_database_that_goes_away_or_holds_locks_while_settling(
+    stage, monkeypatch, answers, error, times, number
+):
+    monkeypatch.setattr(settler_module, "answers", lambda: answers)
+    settle = Flaky(settler_module.settle, times, error)
+    monkeypatch.setattr(settler_module, "settle", settle)
+    handles = queue_quick(number)
+    with running_worker():
+        assert [handle.result(timeout=20) for handle in handles] == list(range(number))
+    assert settle.left == 0
+    assert sorted(stage.started) == list(range(number)), "nothing ran twice"
+    assert not Attempt.objects.exists()
+
+
+@pytest.mark.parametrize("poison", [False, True], ids=["success", "failure"])
+def test_an_outcome_is_refused_while_another_worker_holds_the_same_delivery(stage, poison):
+    """A server that crashes may lose a claim that it has acknowledged; the next claim has its number."""
+    handle = enqueue(hold(poison=poison), retry=ONCE)
+    with running_worker():
+        eventually(lambda: stage.started)
+        Work.objects.filter(id=handle.id).update(worker="other")
+        stage.go.set()
+    row = Work.objects.get(id=handle.id)
+    assert (row.status, row.worker, row.delivery, row.result) == ("running", "other", 1, None)
+    assert not Attempt.objects.exists()
+
+
+def test_one_bad_outcome_among_many_is_found_by_halving(failing):
+    rows = claimed(64)
+    bad = rows[40].id
+    tries = failing(lambda each: each.row.id == bad and each.traceback == "", RuntimeError("a bug"))
+    Settling(rows).run()
+    assert len(tries) <= 1 + 2 * 6 + 1
+    left = Work.objects.exclude(status="success").get()
+    assert (left.id, left.error) == (bad, "RuntimeError: a bug")
+
+
+def test_all_works_whose_append_raises_are_found_at_once(failing):
+    """Also when one of them has contributed before: what it contributed is left out."""
+
+    def poison(total):
+        raise ArithmeticError(f"poison {total}")
+
+    handles = queue_quick(64, together=True, retry=ONCE)
+    add = Contribution(None, append=lambda total: str(int(total or 0) + 1))
+    both = (add, Contribution(None, append=poison))
+    bad = {handle.id for handle in handles[::3]}
+    tries = failing(lambda each: False, RuntimeError("never"))
+    rows = claim_all().values()
+    Settling(rows, lambda id: Success(contributions=both if id in bad else (add,))).run()
+    assert tries == [64, 32, 32]
+    assert {work.id for work in Work.objects.filter(status="dead")} == bad
+    group = Group.objects.get()
+    assert (group.value, group.open, group.dead) == (str(64 - len(bad)), 0, len(bad))
+    assert Attempt.objects.filter(error="ArithmeticError: poison 1").count() == 1
+
+
+def test_a_settler_that_stops_settles_everything_in_hand():
+    """Also when there is more than one batch of it."""
+    settling = Settling(claimed(MAX_BATCH + 50))
+    settling.settler._ends = True
+    settling.settler.start()
+    settling.settler.stop(30)
+    assert len(settling.settled) == MAX_BATCH + 50
     assert statuses() == {"success"}
 
 
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), KeyboardInterrupt()])
+def test_a_settler_outlives_an_outcome_that_cannot_even_be_recorded_as_a_failure(failing, error):
+    rows = claimed(3)
+    failing(lambda each: each.row.id == rows[0].id, error)
+    settling = Settling(rows)
+    settling.run()
+    assert settling.deliveries[0].signal.reason == "error"
+    assert [Work.objects.get(id=row.id).status for row in rows] == ["running", "success", "success"]
+
+
+@pytest.mark.parametrize("error", [OperationalError("this row is refused"), timed_out()], ids=str)
+@pytest.mark.parametrize("place", [0, 3])
+def test_an_outcome_that_a_database_refuses_again_and_again_waits_and_holds_nobody_up(
+    stage, impatient, monkeypatch, failing, place, error
+):
+    """An error that is not about its values may pass, so a success is not turned into a failure."""
+    monkeypatch.setattr(settler_module, "LONGEST_LOCKED_PAUSE", 0.05)
+    is_over = threading.Event()
+    handles = queue_quick(6)
+    refused = handles.pop(place)
+    failing(lambda each: not is_over.is_set() and each.row.id == refused.id, error)
+    with running_worker():
+        all_end(handles)
+        assert Work.objects.get(id=refused.id).status == "running"
+        is_over.set()
+        assert refused.result(timeout=20) == place
+    assert stage.started.count(place) == 1
+    assert not Attempt.objects.exists()
+
+
+def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_databases_message(failing):
+    handles = queue_quick(6, retry=ONCE)
+    bad = handles.pop(4)
+    error = DataError("value too long for type character varying(9)")
+    failing(lambda each: each.row.id == bad.id and isinstance(each.ending, Success), error)
+    with running_worker():
+        all_end(handles)
+        eventually(lambda: bad.state().status == "dead")
+    assert bad.state().error == "DataError: value too long for type character varying(9)"
+
+
 def test_a_settler_that_stops_while_it_settles_ends_with_its_last_batch(monkeypatch):
-    enqueue(quick())
-    settle, settler = settler_module.settle, Settling(claim_all().values()).settler
+    settle, settler = settler_module.settle, Settling(claimed(1)).settler
 
     def settle_as_the_worker_stops(settlements):
         settler.request_stop()

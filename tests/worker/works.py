@@ -29,12 +29,11 @@ class Stage:
         self.go = threading.Event()
         self.started: list[int] = []
         self.seen: list[Any] = []
-        self.inside = 0
-        self.most_inside = 0
+        self.inside = self.most_inside = 0
         self.lock = threading.Lock()
 
     @contextmanager
-    def occupied(self, number: int = 0) -> Iterator[None]:
+    def occupied(self, number: int) -> Iterator[None]:
         """Note a work that is inside."""
         with self.lock:
             self.started.append(number)
@@ -112,22 +111,6 @@ short_lease = work(name="worker.short_lease", lease=3)(stay)
 hold_atomic = work(name="worker.hold_atomic", atomic=True)(stay)
 
 
-@work(name="worker.append", retry=Retry(attempts=1))
-def append(ctx: Context, number: int, poison: bool = False):
-    def fold(total: int | None) -> int:
-        if poison:
-            raise ArithmeticError("poison")
-        return (total or 0) + number
-
-    return ctx.result(number, append=fold)
-
-
-@work(name="worker.notes_progress")
-def notes_progress(ctx: Context) -> None:
-    for done in range(4):
-        ctx.progress(done, 3, note="all" if done == 3 else "some")
-
-
 @work(name="worker.exits", retry=Retry(attempts=1))
 def exits() -> None:
     raise SystemExit(3)
@@ -137,6 +120,12 @@ def note_start(place: str, attempt: int, number: int = 0) -> None:
     """Say through a file that this attempt has started."""
     with Path(place, f"started-{number}").open("a") as file:
         file.write(f"{attempt}\n")
+
+
+def started(place: Path, number: int = 0) -> str:
+    """Read the attempts that have started, a line each."""
+    path = place / f"started-{number}"
+    return path.read_text() if path.exists() else ""
 
 
 @work(name="worker.at", retry=Retry(attempts=2, base=0, jitter=0))
@@ -166,10 +155,9 @@ async def at_async(ctx: Context, place: str, number: int = 0) -> str:
 @work(name="worker.until_aborted_at", retry=Retry(attempts=5, base=0, jitter=0))
 def until_aborted_at(ctx: Context, place: str) -> str:
     """Tell through files that it runs, and why it was told to stop; its second run ends at once."""
-    folder = Path(place)
-    (folder / f"started-{ctx.attempt}").touch()
+    note_start(place, ctx.attempt)
     if ctx.attempt == 1 and ctx.signal.wait(NEVER_IN_A_TEST):
-        (folder / "reason").write_text(str(ctx.signal.reason))
+        Path(place, "reason").write_text(str(ctx.signal.reason))
     return f"attempt {ctx.attempt}"
 
 
