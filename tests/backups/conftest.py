@@ -1,9 +1,5 @@
 """Dumps of the queue that are loaded again."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-
 import pytest
 from django.apps import apps
 from django.core import serializers
@@ -12,27 +8,25 @@ from tests.fixtures import consistent  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
-def counted_anew() -> Iterator[None]:
+def counted_anew():
     """No run is counted for the next test."""
     from tests.backups.works import ran, while_running
 
     ran.clear()
     while_running.clear()
-    yield
 
 
 @pytest.fixture
-def backup() -> Callable[[], Callable[[], None]]:
+def backup():
     """Return a function that makes a backup of the queue, and returns one that restores it."""
     found = apps.get_app_config("django_ayework").get_models()
     tables = [model for model in found if model._meta.managed and not model._meta.proxy]
 
-    def back_up() -> Callable[[], None]:
-        text = serializers.serialize(
-            "json", (row for model in tables for row in model._default_manager.all())
-        )
+    def back_up():
+        rows = (row for model in tables for row in model._default_manager.all())
+        text = serializers.serialize("json", rows)
 
-        def restore() -> None:
+        def restore():
             for model in tables:
                 model._default_manager.all()._raw_delete("default")
             for row in serializers.deserialize("json", text):

@@ -1,9 +1,5 @@
 """What the page on backups says of a restore holds, and its examples do what they are for."""
 
-from __future__ import annotations
-
-from datetime import timedelta
-
 import pytest
 from django.core.management import call_command
 
@@ -14,15 +10,19 @@ from django_ayework.testing import drain, running_worker, tick, time_travel
 from tests.backups.works import charge, claims, notify, ran, slow, while_running
 from tests.documentation.pages import page, python_blocks
 
+pytestmark = pytest.mark.django_db
 PAGE = page("operations/backups.md")
 PAUSE, COUNT, RESUME = [source for _, source in python_blocks(PAGE)]
 
 
-def run(source: str) -> None:
+def run(source):
     exec(compile(source, str(PAGE), "exec"), {})
 
 
-@pytest.mark.django_db
+def paused():
+    return set(WorkControl.objects.filter(paused=True).values_list("name", flat=True))
+
+
 def test_a_work_that_has_run_since_the_backup_runs_once_more(backup):
     due, later = enqueue(charge(number=1)), enqueue(charge(number=2), delay=60)
     restore = backup()
@@ -51,31 +51,23 @@ def test_a_work_that_was_running_is_taken_back_and_counts_an_attempt(backup, set
     assert ran[1] == 2
 
 
-@pytest.mark.django_db
-def test_a_work_from_after_the_backup_is_not_there(backup):
+def test_a_work_a_claimed_key_and_a_pause_from_after_the_backup_are_gone(backup):
+    def claimed():
+        handles = [enqueue(claims(key="invoice-7")) for _ in range(2)]
+        drain()
+        return [handle.result(timeout=0) for handle in handles]
+
     restore = backup()
+    assert claimed() == [True, False]
+    pause(queue="default")
     handle = enqueue(charge(number=1))
     restore()
+    assert paused() == set()
     with pytest.raises(WorkNotFound):
         handle.result(timeout=0)
+    assert claimed() == [True, False]
 
 
-@pytest.mark.django_db
-def test_a_key_that_was_claimed_after_the_backup_is_free_again(backup):
-    restore = backup()
-    assert claimed() == (True, False)
-    restore()
-    assert claimed() == (True, False)
-
-
-def claimed() -> tuple[bool, bool]:
-    handles = [enqueue(claims(key="invoice-7")) for _ in range(2)]
-    drain()
-    first, second = (handle.result(timeout=0) for handle in handles)
-    return first, second
-
-
-@pytest.mark.django_db
 def test_a_schedule_fires_once_for_all_that_was_missed(backup):
     declared = schedule(name="tests.backups.nightly", every=60, run=charge(number=1))
     try:
@@ -89,12 +81,11 @@ def test_a_schedule_fires_once_for_all_that_was_missed(backup):
         declared.cancel()
 
 
-@pytest.mark.django_db
 def test_what_is_past_its_retention_is_deleted_and_what_is_past_its_deadline_dies(backup):
     ended, late = enqueue(charge(number=1)), enqueue(charge(number=2), delay=60, expires=120)
     drain()
     restore = backup()
-    time_travel(timedelta(days=2))
+    time_travel(2 * 86_400)
     restore()
     assert prune() == 1
     assert ended.state() is None
@@ -103,24 +94,17 @@ def test_what_is_past_its_retention_is_deleted_and_what_is_past_its_deadline_die
     assert ran[2] == 0
 
 
-@pytest.mark.django_db
 def test_the_steps_of_a_restore_let_only_run_what_may_run_again(backup, capsys):
     handles = [enqueue(each) for each in (charge(number=1), notify(number=2), slow(number=3))]
-    queues = [enqueue(charge(number=4), queue=name) for name in ("mail", "reports")]
+    handles += [enqueue(charge(number=4), queue=name) for name in ("mail", "reports")]
     restore = backup()
     drain()
     restore()
-
     run(PAUSE)
-    assert set(WorkControl.objects.filter(paused=True).values_list("name", flat=True)) == {
-        "default",
-        "mail",
-        "reports",
-    }
+    assert paused() == {"default", "mail", "reports"}
     ran.clear()
     drain()
     assert not ran
-
     run(COUNT)
     assert capsys.readouterr().out.splitlines() == [
         "tests.backups.charge pending 3",
@@ -129,35 +113,19 @@ def test_the_steps_of_a_restore_let_only_run_what_may_run_again(backup, capsys):
     ]
     call_command("ayework_cancel", "--type", "tests.backups.charge", verbosity=0)
     complete(handles[1].id, result=2)
-
     run(RESUME)
-    assert not WorkControl.objects.filter(paused=True).exists()
+    assert paused() == set()
     drain()
     assert dict(ran) == {3: 1}
-    assert [handle.state().status for handle in [*handles, *queues]] == [
-        "cancelled",
-        "success",
-        "success",
-        "cancelled",
-        "cancelled",
-    ]
+    ends = ["cancelled", "success", "success", "cancelled", "cancelled"]
+    assert [handle.state().status for handle in handles] == ends
 
 
-@pytest.mark.django_db
-def test_a_pause_from_after_the_backup_is_gone(backup):
-    restore = backup()
-    pause(queue="default")
-    restore()
-    assert not WorkControl.objects.filter(paused=True).exists()
-
-
-@pytest.mark.django_db
 def test_a_copy_whose_works_are_cancelled_runs_none(backup):
     enqueue(charge(number=1))
     enqueue(charge(number=2), delay=60)
     enqueue(notify(number=3), blockers=[enqueue(charge(number=4), delay=60)])
-    restore = backup()
-    restore()
+    backup()()
     call_command("ayework_cancel", "--all", verbosity=0)
     time_travel(61)
     drain()

@@ -1,7 +1,5 @@
 """Works whose runs are counted outside of the database."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

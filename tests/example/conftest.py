@@ -1,28 +1,23 @@
 """Tiny distributions on the disk, good and broken."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.conf import settings
 
 # The inspection is plain Python; without a configured Django only its tests are collected.
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
+METADATA = b"Name: demo\nVersion: 1.0\nLicense-Expression: MIT\n"
 
-Install = Callable[..., Path]
 
-
-def recorded(content: bytes) -> str:
+def recorded(content):
     """Return the hash as installers write it: URL-safe base64 without padding."""
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
+def site(tmp_path):
     """A site-packages directory, deep enough for paths that climb to ``bin``."""
     path = tmp_path / "lib" / "python" / "site-packages"
     path.mkdir(parents=True)
@@ -30,15 +25,10 @@ def site(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def install(site: Path) -> Install:
+def install(site):
     """Install a distribution: writes the files and a true RECORD; returns its metadata directory."""
 
-    def install(
-        name: str = "demo",
-        files: dict[str, bytes] | None = None,
-        metadata: bytes | None = b"Name: demo\nVersion: 1.0\nLicense-Expression: MIT\n",
-        record: bytes | None = None,
-    ) -> Path:
+    def install(name="demo", files=None, record=None):
         location = site / f"{name}-1.0.dist-info"
         location.mkdir()
         lines = []
@@ -47,8 +37,7 @@ def install(site: Path) -> Install:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
             lines.append(f"{path},{recorded(content)},{len(content)}")
-        if metadata is not None:
-            (location / "METADATA").write_bytes(metadata)
+        (location / "METADATA").write_bytes(METADATA)
         lines.append(f"{location.name}/RECORD,,")
         (location / "RECORD").write_bytes("\n".join(lines).encode() if record is None else record)
         return location

@@ -1,15 +1,12 @@
-"""``manage.py audit``, its works, its text, its settings and its charts."""
+"""``manage.py audit``, its works, its text, its settings and its charts; and the examples in docstrings."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import doctest
+from importlib import import_module
 from io import StringIO
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,50 +23,53 @@ from example_project.audit.start import start_audit
 from example_project.audit.terminal import ProgressBar, report_lines
 from example_project.settings import database
 
-Install = Callable[..., Path]
+MODULES = ["charts", "inspection.findings", "inspection.lines", "inspection.metadata", "inspection.records"]
+
+
+@pytest.mark.parametrize("name", [*MODULES, "terminal", "templatetags.audit_numbers"])
+def test_examples_in_docstrings(name):
+    results = doctest.testmod(import_module(f"example_project.audit.{name}"))
+    assert (results.attempted > 0, results.failed) == (True, 0)
 
 
 class Terminal(StringIO):
     """A stream that says it is a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
 @pytest.fixture
-def installed(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two distributions, one with a missing file."""
-    locations = [install("good"), install("broken")]
+def installed(install, monkeypatch):
+    """Three distributions: a good one, one with a missing file, one without RECORD."""
+    locations = [install("good"), install("broken"), install("bare")]
     (locations[1].parent / "broken.py").unlink()
+    (locations[2] / "RECORD").unlink()
     monkeypatch.setattr(works, "installed_locations", lambda: locations)
+    return locations
 
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("installed")
-def test_without_waiting() -> None:
+def test_without_waiting(client):
     out = StringIO()
     call_command("audit", wait=False, stdout=out)
     audit = Audit.objects.get()
     first, second = out.getvalue().splitlines()
     assert first == f"{audit} is queued; page: {audit.get_absolute_url()}"
-    page = Client().get(second.rpartition(" ")[2]).content.decode()
+    page = client.get(second.rpartition(" ")[2]).content.decode()
     assert f"<h1>{audit}</h1>" in page
     assert "Waiting to start" in page
 
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("installed")
-def test_no_worker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_of_a_worker_and_a_dead_root_are_errors(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", -1)
     err = StringIO()
     with pytest.raises(CommandError, match=r"No worker answered within 0\.5 s"):
         call_command("audit", timeout=0.5, stdout=StringIO(), stderr=err)
     assert err.getvalue().count("ayework_worker") == 1
-
-
-@pytest.mark.django_db
-@pytest.mark.usefixtures("installed")
-def test_a_dead_root_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = SimpleNamespace(type="audit.x", status=Status.dead, attempt=3, error="boom", reason="exhausted")
     monkeypatch.setattr(progress, "get_handle", lambda id: SimpleNamespace(state=lambda: dead))
     with pytest.raises(CommandError, match="failed: boom") as raised:
@@ -80,34 +80,24 @@ def test_a_dead_root_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("stream", [StringIO, Terminal])
-def test_with_a_worker_inside(stream: type[StringIO]) -> None:
+def test_with_a_worker_inside(stream):
     out = stream()
     call_command("audit", with_worker=True, timeout=60, stdout=out)
     printed = out.getvalue()
     expected = (
-        "2 packages",
+        "3 packages",
         "1 broken files",
         "Largest packages",
         "broken.py: missing",
         "Page:",
-        "2/2 finished",
+        "3/3 finished",
     )
-    assert [text for text in expected if text not in printed] == []
+    assert [text for text in ("Page:", *expected) if text not in printed] == []
     # On a terminal every drawing but the first goes over the one before it.
     assert printed.count("\n\r") == (1 if stream is Terminal else 0)
 
 
-@pytest.fixture
-def three(install: Install, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Three distributions: a good one, one with a missing file, one without RECORD."""
-    locations = [install("good"), install("broken"), install("bare")]
-    (locations[1].parent / "broken.py").unlink()
-    (locations[2] / "RECORD").unlink()
-    monkeypatch.setattr(works, "installed_locations", lambda: locations)
-    return locations
-
-
-def run_audit() -> Audit:
+def run_audit():
     audit = start_audit()
     drain()
     audit.refresh_from_db()
@@ -115,10 +105,9 @@ def run_audit() -> Audit:
 
 
 @pytest.mark.django_db
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("files_per_note", [None, 1])
-def test_an_audit_ends_in_a_report_whose_totals_are_the_value_of_the_group(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch, files_per_note: int | None
-) -> None:
+def test_an_audit_ends_in_a_report_whose_totals_are_the_value_of_the_group(monkeypatch, files_per_note):
     monkeypatch.setattr(works, "FILES_PER_NOTE", files_per_note or works.FILES_PER_NOTE)
     audit = run_audit()
     assert audit.expected == 3
@@ -133,22 +122,19 @@ def test_an_audit_ends_in_a_report_whose_totals_are_the_value_of_the_group(
 
 
 @pytest.mark.django_db
-def test_an_inspection_that_dies_does_not_stop_the_report(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fragile(location: Path, on_file: Callable[[int, int], None]) -> object:
-        if location == three[0]:
+def test_an_inspection_that_dies_does_not_stop_the_report(installed, monkeypatch):
+    def fragile(location, on_file):
+        if location == installed[0]:
             raise Abort("no")
         return inspect(location, on_file)
 
     monkeypatch.setattr(works, "inspect", fragile)
-    audit = run_audit()
-    assert audit.report["totals"]["packages"] == 2
-    assert audit.report["totals"]["uninspected"] == 1
+    totals = run_audit().report["totals"]
+    assert (totals["packages"], totals["uninspected"]) == (2, 1)
 
 
 @pytest.mark.django_db
-def test_each_installation_is_one_row_however_often_it_is_delivered(install: Install, tmp_path: Path) -> None:
+def test_each_installation_is_one_row_however_often_it_is_delivered(install, tmp_path):
     audit = Audit.objects.create()
     location = install("demo")
     (location.parent / "demo.py").unlink()
@@ -162,8 +148,8 @@ def test_each_installation_is_one_row_however_often_it_is_delivered(install: Ins
 
 
 @pytest.mark.django_db
-def test_no_audit_without_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **options: object) -> None:
+def test_no_audit_without_its_work(monkeypatch):
+    def refuse(*args, **options):
         raise RuntimeError
 
     monkeypatch.setattr(start, "enqueue", refuse)
@@ -172,27 +158,22 @@ def test_no_audit_without_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Audit.objects.exists()
 
 
-def test_a_terminal_is_drawn_over() -> None:
+def drawn(live, total, steps):
     stream = StringIO()
-    bar = ProgressBar(stream.write, live=True)
-    for done in (1, 1, 2):
-        bar.show(Progress(Phase.INSPECTING, done, 2))
+    bar = ProgressBar(stream.write, live=live)
+    for done in steps:
+        bar.show(Progress(Phase.INSPECTING, done, total))
     bar.close()
-    assert stream.getvalue().count("\r") == 2
-    assert stream.getvalue().endswith("\n")
+    return stream.getvalue()
 
 
-def test_anything_else_gets_a_line_now_and_then() -> None:
-    stream = StringIO()
-    bar = ProgressBar(stream.write, live=False)
-    for done in range(1001):
-        bar.show(Progress(Phase.INSPECTING, done, 1000))
-    bar.close()
-    assert len(stream.getvalue().splitlines()) == 11
-    assert "\r" not in stream.getvalue()
+def test_a_terminal_is_drawn_over_and_anything_else_gets_a_line_now_and_then():
+    on_terminal, elsewhere = drawn(True, 2, (1, 1, 2)), drawn(False, 1000, range(1001))
+    assert (on_terminal.count("\r"), on_terminal[-1]) == (2, "\n")
+    assert (elsewhere.count("\r"), len(elsewhere.splitlines())) == (0, 11)
 
 
-def test_a_long_report_is_cut_and_says_so() -> None:
+def test_a_long_report_is_cut_and_says_so():
     broken = [Broken(package="p", path=str(number), kind="missing", detail="") for number in range(30)]
     totals = {
         "packages": 1,
@@ -220,13 +201,10 @@ def test_a_long_report_is_cut_and_says_so() -> None:
         ("sqlite:////srv/a.sqlite3?timeout=5", "sqlite3", "/srv/a.sqlite3", {"timeout": 5}),
     ],
 )
-def test_the_database_of_the_settings(
-    monkeypatch: pytest.MonkeyPatch, url: str | None, engine: str, name: str, options: dict[str, object]
-) -> None:
+def test_the_database_of_the_settings(monkeypatch, url, engine, name, options):
+    monkeypatch.delenv("DATABASE_URL", raising=False)
     if url:
         monkeypatch.setenv("DATABASE_URL", url)
-    else:
-        monkeypatch.delenv("DATABASE_URL", raising=False)
     chosen = database()
     assert chosen["ENGINE"] == f"django.db.backends.{engine}"
     assert chosen["NAME"] == name or (not url and chosen["NAME"].endswith(name))
@@ -234,7 +212,7 @@ def test_the_database_of_the_settings(
     assert ("init_command" in chosen["OPTIONS"]) is (engine == "sqlite3")
 
 
-def test_bars_start_under_their_label_and_do_not_overlap() -> None:
+def test_bars_start_under_their_label_and_do_not_overlap_and_a_long_label_is_cut():
     assert (bar_chart([]).bars, bar_chart([]).height, text_bars([])) == ((), 0, [])
     chart = bar_chart([("a", 10, "10 B"), ("b", 5, "5 B")])
     first, second = chart.bars
@@ -242,10 +220,12 @@ def test_bars_start_under_their_label_and_do_not_overlap() -> None:
     assert first.y + first.height < second.text_y
     assert second.y + second.height <= chart.height
     assert (first.width, second.width) == (100.0, 50.0)
+    [bar] = bar_chart([("x" * 99, 1, "1 B")]).bars
+    assert (len(bar.label), bar.full_label) == (LABEL, "x" * 99), "it is whole in the title"
 
 
 @given(st.lists(st.integers(min_value=0, max_value=10**15)))
-def test_shares_stay_within_the_chart_and_keep_the_order(values: list[int]) -> None:
+def test_shares_stay_within_the_chart_and_keep_the_order(values):
     widths = shares(values)
     assert all(0 <= width <= 100 for width in widths)
     assert all((width > 0) == (value > 0) for width, value in zip(widths, values, strict=True))
@@ -253,13 +233,7 @@ def test_shares_stay_within_the_chart_and_keep_the_order(values: list[int]) -> N
     assert [width for _, width in paired] == sorted(widths)
 
 
-def test_a_long_label_is_cut_and_kept_whole_for_the_title() -> None:
-    [bar] = bar_chart([("x" * 99, 1, "1 B")]).bars
-    assert len(bar.label) == LABEL
-    assert bar.full_label == "x" * 99
-
-
 @pytest.mark.parametrize(("value", "blocks"), [(100, "████"), (50, "██"), (1, "▏"), (0, "")])
-def test_text_bars(value: int, blocks: str) -> None:
+def test_text_bars(value, blocks):
     line = text_bars([("top", 100, "top"), ("a", value, "v")], width=4)[1]
     assert line == f"a    {blocks:<4}  v"

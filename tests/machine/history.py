@@ -32,7 +32,9 @@ class History:
         self._expect_as_usual()
 
     def _expect_as_usual(self) -> None:
-        self._is_heard, self._is_undone, self._is_pruned = True, False, False
+        self.is_heard = True  # or the events of this step are lost
+        self.is_undone = False  # or this step was rolled back
+        self.is_pruned = False  # or this step deletes what has ended
 
     def ids(self, statuses: Iterable[str] = frozenset(Status)) -> list[str]:
         """The works of these statuses, the oldest first."""
@@ -47,28 +49,14 @@ class History:
         """Every id there ever was."""
         return self._first_seen.keys()
 
-    def unheard(self) -> None:
-        """Events of this step are lost."""
-        self._is_heard = False
-
-    def undone(self) -> None:
-        """This step was rolled back."""
-        self._is_undone = True
-
-    def pruned(self) -> None:
-        """This step deletes what has ended."""
-        self._is_pruned = True
-
-    # --- what must hold -----------------------------------------------------------------------------------
-
     def look(self) -> History:
         """Read the tables, and assert that the events match the changes."""
         now, before = Tables(), self.before
-        if self._is_undone:
+        if self.is_undone:
             assert plain(now) == plain(before), "a rollback has left something behind"
             assert not EVENTS, f"a rollback has sent {EVENTS}"
         succeeded = [work for id, work in now.works.items() if has_ended_well(work, before.works.get(id))]
-        if self._is_heard:
+        if self.is_heard:
             assert_success_events(succeeded)
             assert_insert_events(now, before)
             assert_group_events(now, before)
@@ -88,7 +76,7 @@ class History:
     def _assert_kept(self, now: Tables, before: Tables) -> None:
         """Nothing is gone but what was pruned, and that only from groups that were done."""
         gone = before.works.keys() - now.works.keys()
-        assert self._is_pruned or not gone, f"works were deleted: {gone}"
+        assert self.is_pruned or not gone, f"works were deleted: {gone}"
         for group in filter(None, {before.works[id].group_id for id in gone}):
             assert before.groups[group].open == 0, f"works of the open group {group} were deleted"
         now.pruned = before.pruned | {id: before.works[id].group_id for id in gone}

@@ -20,27 +20,12 @@ import pytest
 from django.db import connection, transaction
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from django_ayework import (
-    ChainNotFound,
-    NotRetryable,
-    cancel,
-    completing,
-    enqueue,
-    enqueue_many,
-    retry,
-    trigger,
-)
+from django_ayework import NotRetryable, cancel, completing, enqueue, enqueue_many, retry, trigger
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.errors import InvalidInstruction
+from django_ayework.errors import ChainNotFound, InvalidInstruction
 from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.maintenance import prune, prune_others, reclaim
 from django_ayework.models import Work
@@ -48,27 +33,14 @@ from django_ayework.rules.states import LIVE, RETRYABLE, Status
 from django_ayework.store.database import clock
 from django_ayework.testing import drain, time_travel
 from tests.invariants import assert_consistent
+from tests.machine import works
 from tests.machine.history import EVENTS, History
 from tests.machine.workers import LEASE, Worker
-from tests.machine.works import (
-    DEFERRED,
-    gate_of,
-    gates,
-    instruction_of,
-    numbers,
-    plans,
-    request_of,
-    requests_of,
-    resolved,
-    some,
-)
 
 #: Ids of the user's own, that gates may watch before there is such a work.
 OWN_IDS = tuple(f"own-{number}" for number in range(4))
 DAY = 86_400
-BLOCKED, DUE, SCHEDULED = (
-    frozenset({status}) for status in (Status.BLOCKED, Status.PENDING, Status.SCHEDULED)
-)
+BLOCKED, DUE, SCHEDULED = map(frozenset, ([Status.BLOCKED], [Status.PENDING], [Status.SCHEDULED]))
 limits = st.integers(1, 6)
 rarely = st.sampled_from([False, False, False, True])
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -90,7 +62,7 @@ class Workflow(RuleBasedStateMachine):
         self.transaction = transaction.atomic()
         self.transaction.__enter__()
         clock.reset()
-        DEFERRED.clear()
+        works.DEFERRED.clear()
         self.history = History()
         self.worker = Worker()
         self.waited_at = 0
@@ -104,35 +76,31 @@ class Workflow(RuleBasedStateMachine):
             self.transaction.__exit__(None, None, None)
             clock.reset()
 
-    # --- queueing -----------------------------------------------------------------------------------------
-
-    @initialize(several=some(plans(), 2, 4), together=st.booleans())
+    @initialize(several=works.some(works.plans(), 2, 4), together=st.booleans())
     def begin(self, several: Any, together: bool) -> None:
         self.queue_many(several, together)
 
-    @rule(plan=plans(), priority=st.integers(0, 1), own=st.sampled_from([None, None, None, *OWN_IDS]))
+    @rule(plan=works.plans(), priority=st.integers(0, 1), own=st.sampled_from([None, None, None, *OWN_IDS]))
     def queue_one(self, plan: Any, priority: int, own: str | None) -> None:
         if own not in self.history.ever:
             with self.unless_refused():
-                request = request_of(self.resolved(plan))
+                request = works.request_of(self.resolved(plan))
                 enqueue(request, priority=priority, id=own, expires=300 if priority else None)
 
-    @rule(several=some(plans(), 1, 4), together=st.booleans())
+    @rule(several=works.some(works.plans(), 1, 4), together=st.booleans())
     def queue_many(self, several: Any, together: bool) -> None:
         with self.unless_refused():
-            enqueue_many(requests_of(self.resolved(several)), together=together)
+            enqueue_many(works.requests_of(self.resolved(several)), together=together)
 
-    @rule(gate=gates(), crash=rarely)
+    @rule(gate=works.gates(), crash=rarely)
     def queue_gate(self, gate: Any, crash: bool) -> None:
         """Queue a gate; its recheck may be left to another process, as when a process dies."""
         with self.unless_refused():
-            enqueue(gate_of(self.resolved(gate)))
+            enqueue(works.gate_of(self.resolved(gate)))
         if crash:
-            self.history.unheard()
+            self.history.is_heard = False
             connection.run_on_commit.clear()
             recheck_leftovers()
-
-    # --- working ------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.history.ids(DUE))
     @rule(limit=limits)
@@ -179,18 +147,16 @@ class Workflow(RuleBasedStateMachine):
         if seconds > DAY:
             prune()
             prune_others()
-            self.history.pruned()
-
-    # --- acting by hand -----------------------------------------------------------------------------------
+            self.history.is_pruned = True
 
     @precondition(lambda self: self.history.ids(LIVE))
-    @rule(number=numbers, waiting=st.booleans(), undone=rarely)
+    @rule(number=works.numbers, waiting=st.booleans(), undone=rarely)
     def cancel(self, number: int, waiting: bool, undone: bool) -> None:
         id = self.one(number, BLOCKED if waiting and self.history.ids(BLOCKED) else LIVE)
         self.act(lambda: cancel(id), undone)
 
     @precondition(lambda self: self.history.ids(RETRYABLE))
-    @rule(number=numbers, plan=st.none() | plans(), undone=rarely)
+    @rule(number=works.numbers, plan=st.none() | works.plans(), undone=rarely)
     def retry(self, number: int, plan: Any, undone: bool) -> None:
         id = self.one(number, RETRYABLE)
         input = {"plan": self.resolved(plan)} if plan is not None and self.has_plan(id) else None
@@ -199,21 +165,21 @@ class Workflow(RuleBasedStateMachine):
             assert undone or Work.objects.get(id=id).attempt == 0, "it has its whole budget again"
 
     @precondition(lambda self: self.history.ids(LIVE))
-    @rule(number=numbers, plan=plans(), undone=rarely)
+    @rule(number=works.numbers, plan=works.plans(), undone=rarely)
     def complete(self, number: int, plan: Any, undone: bool) -> None:
         id = self.one(number, LIVE)
 
         def act() -> None:
             with completing(id) as ctx:
-                instruction_of(ctx, self.resolved(plan | {"counts": "one"}))
+                works.instruction_of(ctx, self.resolved(plan | {"counts": "one"}))
 
         with self.unless_refused():
             self.act(act, undone)
-            if not undone and self.history.before.works[id].type != GATE_TYPE:
+            if not undone and self.has_plan(id):
                 self.history.counted_by_hand.add(id)
 
     @precondition(lambda self: self.history.ids(SCHEDULED))
-    @rule(chosen=some(numbers, 1, 2))
+    @rule(chosen=works.some(works.numbers, 1, 2))
     def trigger(self, chosen: Sequence[int]) -> None:
         trigger(*[self.one(number, SCHEDULED) for number in chosen])
 
@@ -225,7 +191,7 @@ class Workflow(RuleBasedStateMachine):
         with transaction.atomic():
             act()
             transaction.set_rollback(True)
-        self.history.undone()
+        self.history.is_undone = True
 
     @contextmanager
     def unless_refused(self) -> Iterator[None]:
@@ -234,16 +200,14 @@ class Workflow(RuleBasedStateMachine):
             with transaction.atomic():
                 yield
         except (ChainNotFound, InvalidInstruction):
-            self.history.undone()
-
-    # --- what there is ------------------------------------------------------------------------------------
+            self.history.is_undone = True
 
     def one(self, number: int, statuses: frozenset[Status]) -> str:
         found = self.history.ids(statuses)
         return found[-1 - number % len(found)]
 
     def resolved(self, plan: Any) -> Any:
-        return resolved(plan, self.choices)
+        return works.resolved(plan, self.choices)
 
     @property
     def choices(self) -> Mapping[str, Sequence[str]]:
@@ -254,8 +218,6 @@ class Workflow(RuleBasedStateMachine):
 
     def has_plan(self, id: str) -> bool:
         return self.history.before.works[id].type != GATE_TYPE
-
-    # --- what must hold -----------------------------------------------------------------------------------
 
     @invariant()
     def all_is_well(self) -> None:
@@ -288,7 +250,7 @@ class Workflow(RuleBasedStateMachine):
 @pytest.mark.django_db
 @pytest.mark.timeout(0 if EXAMPLES else 300)
 def test_whatever_happens_the_tables_stay_consistent_and_all_can_be_mended(repeatable: None) -> None:
-    run_state_machine_as_test(
+    run_machine(
         Workflow,
         settings=settings(
             max_examples=EXAMPLES or (25 if connection.vendor == "sqlite" else 8),

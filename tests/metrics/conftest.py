@@ -1,9 +1,5 @@
 """Metrics, counted in this process."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 from django.conf import settings
 
@@ -13,7 +9,7 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
 @pytest.fixture
-def counted() -> Iterator[object]:
+def counted():
     """What is counted from now on: see :class:`tests.metrics.kit.Counted`."""
     from django_ayework.contrib.prometheus import apps
     from tests.metrics.kit import Counted

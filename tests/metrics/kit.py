@@ -1,7 +1,5 @@
 """Reading pages of metrics."""
 
-from __future__ import annotations
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_ayework.contrib.prometheus.page import exporter
@@ -24,9 +22,11 @@ def page() -> Samples:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float:
-    """Return the sum of the samples with this name and these labels, among others."""
+    """Return the sum of the samples with this name and these labels, among others; without ``ayework_``."""
     wanted = set(labels.items())
-    return sum(number for (found, of), number in samples.items() if found == name and wanted <= of)
+    return sum(
+        number for (found, of), number in samples.items() if found == f"ayework_{name}" and wanted <= of
+    )
 
 
 class Counted:
@@ -36,6 +36,5 @@ class Counted:
         self._before = page()
 
     def __call__(self, name: str, **labels: str) -> float:
-        full = f"ayework_{name}"
-        full += "" if name.endswith(("_count", "_sum")) else "_total"
-        return value(page(), full, **labels) - value(self._before, full, **labels)
+        name += "" if name.endswith(("_count", "_sum")) else "_total"
+        return value(page(), name, **labels) - value(self._before, name, **labels)

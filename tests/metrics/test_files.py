@@ -1,10 +1,7 @@
 """The guide, the dashboard and the alert rules name what is exported."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -17,7 +14,6 @@ from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.app.works import add, fail
 from tests.documentation.pages import ROOT, names, table
-from tests.metrics.kit import Counted
 
 GUIDE = "operations/monitoring.md"
 FOLDER = ROOT / "docs" / "monitoring"
@@ -27,28 +23,28 @@ OF_HISTOGRAM = {"_bucket": {"le"}, "_sum": set(), "_count": set()}
 SELECTOR = re.compile(r"(ayework_\w+)(?:\{([^}]*)\})?")
 GROUPED = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
 LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+[GROUP] = yaml.safe_load((FOLDER / "ayework-alerts.yml").read_text())["groups"]
+RULES = {rule["alert"]: rule["expr"] for rule in GROUP["rules"]}
 
 
-def documented() -> dict[str, tuple[str, set[str]]]:
+def documented():
     """Return the kind and the labels of each series in the guide."""
     rows = table(GUIDE, "Counted by each process") + table(GUIDE, "Read from the database")
     return {names(name)[0]: (kind, set(names(labels))) for name, kind, labels, _ in rows}
 
 
-def samples() -> dict[str, set[str]]:
+def samples():
     """Return the labels of each name that a page may show."""
-    found: dict[str, set[str]] = {}
+    found = {}
     for name, (kind, labels) in documented().items():
-        parts = OF_HISTOGRAM if kind == "histogram" else {"": set[str]()}
+        parts = OF_HISTOGRAM if kind == "histogram" else {"": set()}
         found.update((name + suffix, labels | more) for suffix, more in parts.items())
     return found
 
 
-def expressions() -> Iterator[tuple[str, str]]:
+def expressions():
     """Yield the expressions of the rules and of the dashboard, each with what it belongs to."""
-    rules = yaml.safe_load((FOLDER / "ayework-alerts.yml").read_text())
-    for group in rules["groups"]:
-        yield from ((rule["alert"], rule["expr"]) for rule in group["rules"])
+    yield from RULES.items()
     board = json.loads((FOLDER / "ayework-dashboard.json").read_text())
     for panel in board["panels"]:
         yield from ((panel["title"], target["expr"]) for target in panel["targets"])
@@ -57,7 +53,11 @@ def expressions() -> Iterator[tuple[str, str]]:
             yield variable["name"], variable["query"]["query"]
 
 
-def shown_series() -> dict[str, tuple[str, set[frozenset[str]]]]:
+def grouped_labels(expression):
+    return {label.strip() for labels in GROUPED.findall(expression) for label in labels.split(",")}
+
+
+def shown_series():
     """Return the kind and the sets of labels of each series of the package on a page."""
     return {
         family.name: (family.type, {frozenset(sample.labels) - {"le"} for sample in family.samples})
@@ -67,7 +67,7 @@ def shown_series() -> dict[str, tuple[str, set[frozenset[str]]]]:
 
 
 @pytest.mark.django_db
-def test_the_guide_lists_what_a_page_shows(counted: Counted) -> None:
+def test_the_guide_lists_what_a_page_shows(counted):
     @work(name="t.metrics.later")
     def later() -> None:
         raise Defer(delay=60)
@@ -86,48 +86,40 @@ def test_the_guide_lists_what_a_page_shows(counted: Counted) -> None:
         WorkFactory(status=status)
     shown = shown_series()
     Work.objects.filter(status__in=("running", "blocked")).delete()  # nobody holds them
-    assert shown == {
-        name.removesuffix("_total"): (kind, {frozenset(labels)})
-        for name, (kind, labels) in documented().items()
-    }
+    expected = documented().items()
+    assert shown == {name.removesuffix("_total"): (kind, {frozenset(of)}) for name, (kind, of) in expected}
 
 
 @pytest.mark.parametrize(("of", "expression"), list(expressions()))
-def test_an_expression_uses_names_and_labels_that_are_exported(of: str, expression: str) -> None:
+def test_an_expression_uses_names_and_labels_that_are_exported(of, expression):
     exported = samples()
     used = SELECTOR.findall(expression)
     assert used
-    labels: set[str] = set()
+    labels = set()
     for name, matchers in used:
         assert name in exported
         assert set(LABEL.findall(matchers)) <= exported[name]
         labels |= exported[name]
-    for grouped in GROUPED.findall(expression):
-        assert {label.strip() for label in grouped.split(",")} <= labels
+    assert grouped_labels(expression) <= labels
 
 
 @pytest.mark.django_db
-def test_the_alert_for_unknown_types_reads_the_gauge_that_shows_parked_works() -> None:
+def test_the_alert_for_unknown_types_reads_the_gauge_that_shows_parked_works():
     WorkFactory(type="shop.gone")
     drain()
     page = exporter.page().body.decode()
     [gauge] = re.findall(r'^(ayework_\w+_works)\{[^}]*type="unknown"\} 1\.0$', page, re.MULTILINE)
-    assert f'{gauge}{{type="unknown"}}' in dict(expressions())["AyeworkUnknownTypes"]
+    assert f'{gauge}{{type="unknown"}}' in RULES["AyeworkUnknownTypes"]
 
 
-def test_the_alert_for_workers_fires_when_no_worker_is_left_to_serve_the_gauge() -> None:
-    assert "or absent(ayework_live_workers)" in dict(expressions())["AyeworkNoWorkers"]
-
-
-def test_the_dashboard_shows_every_series() -> None:
+def test_the_dashboard_shows_every_series():
     shown = " ".join(expression for _, expression in expressions())
     assert [name for name in documented() if name not in shown] == []
 
 
-def test_the_guide_lists_the_alerts_and_texts_use_labels_that_the_alert_has() -> None:
-    rules = yaml.safe_load((FOLDER / "ayework-alerts.yml").read_text())["groups"][0]["rules"]
-    assert [names(name)[0] for name, _ in table(GUIDE, "Alert rules")] == [rule["alert"] for rule in rules]
-    for rule in rules:
+def test_the_guide_lists_the_alerts_and_texts_use_labels_that_the_alert_has():
+    assert "or absent(ayework_live_workers)" in RULES["AyeworkNoWorkers"], "nobody is left to serve the gauge"
+    assert [names(name)[0] for name, _ in table(GUIDE, "Alert rules")] == list(RULES)
+    for rule in GROUP["rules"]:
         used = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
-        kept = {label.strip() for labels in GROUPED.findall(rule["expr"]) for label in labels.split(",")}
-        assert used <= kept
+        assert used <= grouped_labels(rule["expr"])

@@ -1,9 +1,6 @@
 """The page of metrics: its gauges, the view, a database that is away, and what may be missing."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.apps import apps as django_apps
@@ -11,9 +8,10 @@ from django.contrib.auth.models import Permission, User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connections
-from django.test import Client
 
+import django_ayework.contrib.prometheus as package
 from django_ayework import dependency, enqueue
+from django_ayework.conf import get_settings
 from django_ayework.contrib.prometheus import apps, series
 from django_ayework.contrib.prometheus.page import exporter
 from django_ayework.define.requests import GATE_TYPE
@@ -24,13 +22,13 @@ from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
 from django_ayework.worker.http import MetricsServer
 from tests.app.works import add
-from tests.metrics.kit import Counted, page, samples_of, value
+from tests.metrics.kit import page, samples_of, value
 
 pytestmark = pytest.mark.django_db
 ADD, MAIL = {"type": "shop.add", "queue": "default"}, {"type": "shop.notify", "queue": "mail"}
 
 
-def test_the_gauges_show_works_by_type_and_queue() -> None:
+def test_the_gauges_show_works_by_type_and_queue():
     now = clock.now()
     WorkFactory.create_batch(2)
     WorkFactory(type="shop.notify", queue="mail", run_at=now - timedelta(minutes=10))
@@ -45,22 +43,22 @@ def test_the_gauges_show_works_by_type_and_queue() -> None:
     WorkerProcessFactory(stopped_at=None)
     WorkerProcessFactory(stopped_at=now)
     seen = page()
-    assert value(seen, "ayework_waiting_works", **ADD) == 2
-    assert value(seen, "ayework_waiting_works", **MAIL) == 1
-    assert value(seen, "ayework_waiting_works") == 3
-    assert 0 <= value(seen, "ayework_oldest_waiting_seconds", **ADD) < 60
-    assert 600 <= value(seen, "ayework_oldest_waiting_seconds", **MAIL) < 660
-    assert 300 <= value(seen, "ayework_oldest_waiting_seconds", type="shop.pay") < 360  # no worker looked
-    assert value(seen, "ayework_scheduled_works", **ADD) == value(seen, "ayework_live_workers") == 1
-    assert value(seen, "ayework_running_works", **ADD) == value(seen, "ayework_running_works") == 3
-    assert value(seen, "ayework_dead_works", **MAIL) == 2
-    assert value(seen, "ayework_dead_works", type="unknown", queue="other") == 2
-    assert value(seen, "ayework_blocked_works") == 0
+    assert value(seen, "waiting_works", **ADD) == 2
+    assert value(seen, "waiting_works", **MAIL) == 1
+    assert value(seen, "waiting_works") == 3
+    assert 0 <= value(seen, "oldest_waiting_seconds", **ADD) < 60
+    assert 600 <= value(seen, "oldest_waiting_seconds", **MAIL) < 660
+    assert 300 <= value(seen, "oldest_waiting_seconds", type="shop.pay") < 360  # no worker looked
+    assert value(seen, "scheduled_works", **ADD) == value(seen, "live_workers") == 1
+    assert value(seen, "running_works", **ADD) == value(seen, "running_works") == 3
+    assert value(seen, "dead_works", **MAIL) == 2
+    assert value(seen, "dead_works", type="unknown", queue="other") == 2
+    assert value(seen, "blocked_works") == 0
     Work.objects.all().delete()
     assert page()["ayework_waiting_works", frozenset(MAIL.items())] == 0  # no gap
 
 
-def test_a_page_takes_a_bounded_number_of_statements(django_assert_max_num_queries: Any) -> None:
+def test_a_page_takes_a_bounded_number_of_statements(django_assert_max_num_queries):
     for number in range(30):
         WorkFactory(queue=f"q{number}")
         DeadLetterFactory(queue=f"q{number}")
@@ -68,10 +66,8 @@ def test_a_page_takes_a_bounded_number_of_statements(django_assert_max_num_queri
         page()
 
 
-def test_without_the_database_the_page_has_what_was_counted(
-    counted: Counted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*args: object) -> None:
+def test_without_the_database_the_page_has_what_was_counted(counted, monkeypatch):
+    def away(*args):
         raise OperationalError("canceling statement due to statement timeout")
 
     monkeypatch.setattr(backlog, "dead_depths", away)
@@ -85,7 +81,7 @@ def test_without_the_database_the_page_has_what_was_counted(
 
 @pytest.mark.vendors("postgresql")
 @pytest.mark.django_db(transaction=True)
-def test_the_page_of_a_worker_waits_for_no_lock(counted: Counted) -> None:
+def test_the_page_of_a_worker_waits_for_no_lock(counted):
     server = MetricsServer("127.0.0.1", 0, exporter)
     server.close()
     other = connections.create_connection("default")
@@ -100,96 +96,75 @@ def test_the_page_of_a_worker_waits_for_no_lock(counted: Counted) -> None:
     assert "ayework_waiting_works" in server.respond("/metrics").body.decode()
 
 
-def test_a_worker_starts_the_counters_of_failures_at_0(counted: Counted) -> None:
-    series.begin()
-    zeros = [labels for (name, labels), number in page().items() if name == "ayework_works_dead_total"]
-    assert {("type", "shop.notify"), ("queue", "mail"), ("reason", "exhausted")} in zeros
-    assert counted("workers_started") == 1
+def test_a_worker_starts_the_counters_of_failures_at_0_so_that_the_first_death_is_an_increase(counted):
+    """Also that of a gate, or of an unknown type."""
 
+    def deaths():
+        return {
+            labels: number for (name, labels), number in page().items() if name.endswith("works_dead_total")
+        }
 
-def test_the_first_death_of_a_gate_or_of_an_unknown_type_is_an_increase(counted: Counted) -> None:
     series.DEAD.clear()
     series.begin()
-    before = {labels for name, labels in page() if name == "ayework_works_dead_total"}
+    before = deaths()
+    assert frozenset({("type", "shop.notify"), ("queue", "mail"), ("reason", "exhausted")}) in before
+    assert counted("workers_started") == 1
     enqueue(dependency(on=["gone"], queue=[add(a=1, b=2)], timeout=60))
     WorkFactory(type="shop.gone", queue="mail")
     for _ in range(2):
         time_travel(timedelta(days=7))
         drain(raises=False)
-    dead = {
-        labels for (name, labels), number in page().items() if name == "ayework_works_dead_total" and number
-    }
-    assert {dict(labels)["type"] for labels in dead} == {GATE_TYPE, "unknown"}
-    assert dead <= before
+    died = {labels for labels, number in deaths().items() if number}
+    assert {dict(labels)["type"] for labels in died} == {GATE_TYPE, "unknown"}
+    assert died <= before.keys()
 
 
 @pytest.fixture
-def in_urls(settings: Any) -> None:
+def in_urls(settings):
     settings.ROOT_URLCONF = "tests.metrics.urls"
     settings.AYEWORK = {"METRICS_TOKEN": "s3cret"}
 
 
-def user(**columns: Any) -> User:
-    return User.objects.create(username=f"user{User.objects.count()}", **columns)
-
-
-def staff(*permissions: str) -> User:
-    found = user(is_staff=True)
-    found.user_permissions.add(*Permission.objects.filter(codename__in=permissions))
-    return found
-
-
 @pytest.mark.usefixtures("in_urls")
-def test_the_view_is_for_the_token_and_for_staff_that_may_see_works(client: Client, settings: Any) -> None:
-    def status(as_user: User | None = None, **headers: str) -> int:
+def test_the_view_shows_the_page_for_the_token_and_for_staff_that_may_see_works(client, settings):
+    def status(as_user=None, **headers):
         client.logout()
         if as_user is not None:
             client.force_login(as_user)
         return client.get("/metrics/", headers=headers).status_code
 
-    assert status(authorization="Bearer s3cret") == status(staff("view_work")) == 200
+    names = ("user", "staff", "allowed")
+    user, staff, allowed = (User.objects.create(username=name, is_staff=name != "user") for name in names)
+    allowed.user_permissions.set(Permission.objects.filter(codename="view_work"))
+    assert status(authorization="Bearer s3cret") == status(allowed) == 200
     for refused in ("Bearer other", "Bearer ", "s3cret", "Basic s3cret"):
         assert status(authorization=refused) == 403
-    assert status() == status(user()) == status(staff()) == 403
+    assert status() == status(user) == status(staff) == 403
+    WorkFactory()
+    response = client.get("/metrics/", headers={"authorization": "Bearer s3cret"})
+    assert response.headers["Content-Type"].startswith("text/plain; version=")
+    assert "no-store" in response.headers["Cache-Control"]
+    assert value(samples_of(response.content.decode()), "waiting_works", **ADD) == 1
     settings.AYEWORK = {}
     assert status(authorization="Bearer ") == status(authorization="Bearer None") == 403
     assert client.get("/open/").status_code == 200
     assert client.post("/open/").status_code == 405
 
 
-@pytest.mark.usefixtures("in_urls")
-def test_the_view_shows_the_page(client: Client) -> None:
-    WorkFactory()
-    response = client.get("/metrics/", headers={"authorization": "Bearer s3cret"})
-    assert response.headers["Content-Type"].startswith("text/plain; version=")
-    assert "no-store" in response.headers["Cache-Control"]
-    assert value(samples_of(response.content.decode()), "ayework_waiting_works", **ADD) == 1
-
-
-def test_a_token_that_is_none_is_refused_and_not_quoted(settings: Any) -> None:
-    from django_ayework.conf import get_settings
-
+def test_a_token_that_is_none_is_refused_and_not_quoted(settings):
     settings.AYEWORK = {"METRICS_TOKEN": " "}
     with pytest.raises(ImproperlyConfigured, match=r"METRICS_TOKEN.*not empty, or None, got: an empty text"):
         get_settings()
 
 
-def test_the_app_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import django_ayework.contrib.prometheus as module
-
-    monkeypatch.setattr(apps, "find_spec", lambda name: None)
-    config = apps.PrometheusConfig("django_ayework.contrib.prometheus", module)
-    with pytest.raises(ImproperlyConfigured, match=r"pip install \"django-ayework\[metrics\]\""):
-        config.ready()
-
-
-def test_a_port_for_metrics_needs_the_app() -> None:
+def test_what_is_missing_or_comes_too_late_is_named(monkeypatch):
     assert not django_apps.is_installed("django_ayework.contrib.prometheus")
     with pytest.raises(CommandError, match=r"'django_ayework.contrib.prometheus' in INSTALLED_APPS"):
         call_command("ayework_worker", "--metrics-port", "0", "--burst")
-
-
-def test_it_is_too_late_to_share_once_the_client_is_imported() -> None:
-    assert series.QUEUED is not None
+    assert series.QUEUED is not None, "the client is imported, so processes can share no more"
     with pytest.raises(ImproperlyConfigured, match="PROMETHEUS_MULTIPROC_DIR"), exporter.shared():
         pass
+    monkeypatch.setattr(apps, "find_spec", lambda name: None)
+    config = apps.PrometheusConfig("django_ayework.contrib.prometheus", package)
+    with pytest.raises(ImproperlyConfigured, match=r"pip install \"django-ayework\[metrics\]\""):
+        config.ready()

@@ -1,11 +1,7 @@
-"""The shop of the page: its models, its services, and the works of the section that a test module names."""
-
-from __future__ import annotations
+"""The shop of the page: its models, its services, and the works of the section that a test's class names."""
 
 import sys
-from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import pytest
 from django.conf import settings
@@ -18,42 +14,41 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 class Shop:
     """The page's ``shop`` with one section pasted into its ``works.py``."""
 
-    def __init__(self, section: str, modules: dict[str, ModuleType]) -> None:
+    def __init__(self, section, modules):
         self.section = section
-        self.models = modules["shop.models"]
-        self.services = modules["shop.services"]
-        self.works = modules["shop.works"]
+        self.models, self.services, self.works = (
+            modules[f"shop.{n}"] for n in ("models", "services", "works")
+        )
 
-    def use(self) -> dict[str, Any]:
+    def use(self):
         """Run the section's example of use; return what it has named."""
         from tests.patterns.page import block
 
         return block(self.section, "").run()
 
-    def order(self, **values: Any) -> Any:
+    def order(self, **values):
         """Make an order of an article that is in stock."""
         values = {"email": "ann@example.com", "cents": 1000, **values}
         article = values.pop("article", None) or self.models.Article.objects.create(stock=5)
         return self.models.Order.objects.create(article=article, **values)
 
-    def state_of(self, order: Any) -> str:
+    def state_of(self, order):
         """Return an order's state as it is stored."""
         return self.models.Order.objects.get(pk=order.pk).state
 
 
 @pytest.fixture
-def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """Paste the section ``SECTION`` of the test's module; its types are gone after the test."""
+def shop(request, monkeypatch):
+    """Paste the section of the test's class; its types are gone after the test."""
     from django_ayework.define.types import registry
 
-    section = request.module.SECTION
     types, clashes = dict(registry._declared), dict(registry.clashes)
-    yield Shop(section, pasted(section, monkeypatch))
+    yield Shop(request.cls.section, pasted(request.cls.section, monkeypatch))
     registry._declared, registry.clashes = types, clashes
     registry.version += 1
 
 
-def pasted(section: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+def pasted(section, monkeypatch):
     """Make the modules that the page imports, the works last, as they import the others."""
     from tests.patterns import models, page
 

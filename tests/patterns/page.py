@@ -1,7 +1,5 @@
 """The code of docs/guides/patterns.md, taken from the page itself, so that the two cannot differ."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from types import CodeType
@@ -29,8 +27,9 @@ class Block:
         """Return the code, whose tracebacks lead to the page."""
         return compile("\n" * (self.line - 1) + self.source, str(PAGE), "exec")
 
-    def run(self, **names: Any) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Execute the code, and return all it has named."""
+        names: dict[str, Any] = {}
         exec(self.code(), names)
         return names
 
@@ -38,7 +37,9 @@ class Block:
 def blocks() -> list[Block]:
     """Return every block of Python, in the order of the page."""
     text = PAGE.read_text()
-    headings = [(match.start(), match[1]) for match in HEADING.finditer(FENCE.sub(blanked, text))]
+    # Blocks are blanked, so that places stay.
+    blank = FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    headings = [(match.start(), match[1]) for match in HEADING.finditer(blank)]
     found = []
     for match in FENCE.finditer(text):
         if match[3] == "python":
@@ -53,8 +54,3 @@ def block(section: str, file: str) -> Block:
     """Return the one block of a section for a file."""
     [found] = [block for block in blocks() if (block.section, block.file) == (section, file)]
     return found
-
-
-def blanked(match: re.Match[str]) -> str:
-    """Return as much blank text as was matched, so that places stay."""
-    return re.sub(r"[^\n]", " ", match[0])

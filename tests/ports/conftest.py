@@ -1,10 +1,6 @@
-"""Stores of every kind."""
-
-from __future__ import annotations
+"""Ports of every kind."""
 
 import uuid
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from django.conf import settings
@@ -13,7 +9,13 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
 @pytest.fixture
-def redis_cache(settings: Any, redis_url: str) -> Iterator[dict[str, str]]:
+def redis_server(settings, redis_url):
+    """Ports in Redis have a server."""
+    settings.AYEWORK = {"REDIS_URL": redis_url}
+
+
+@pytest.fixture
+def redis_cache(settings, redis_url):
     """A cache in Redis, the default one; whatever was set in it is deleted afterwards."""
     import redis
     from django.core.cache import caches

@@ -1,14 +1,10 @@
-"""Stores: what each must do, how one is chosen, and limits that are counted in one for all processes."""
-
-from __future__ import annotations
+"""Stores and queues: how one is chosen, what each keeps, and limits that all processes count in one store."""
 
 import json
 import subprocess
 import sys
-import unittest
+import uuid
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 import pytest
 from django.core.cache import caches
@@ -19,64 +15,27 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.maintenance import prune_others
 from django_ayework.models import StoreEntry
 from django_ayework.ports import kv
-from django_ayework.ports.kv import Store, get_store
 from django_ayework.ports.kv import cache as cache_module
+from django_ayework.ports.kv import get_store
 from django_ayework.ports.kv.base import LocalStore
 from django_ayework.ports.kv.cache import CacheStore
 from django_ayework.ports.kv.database import DatabaseStore
+from django_ayework.ports.queue import get_queue
+from django_ayework.ports.queue import redis as streams
+from django_ayework.ports.queue.base import LocalQueue
+from django_ayework.ports.queue.redis import RedisStreamsQueue, key_of
 from django_ayework.testing import now, time_travel
-from django_ayework.testing.conformance import StoreConformance
 from tests.processes import PATIENCE, ROOT
 from tests.races.rivals import race
 from tests.rules.moments import NOON
 
 RATES = [FixedWindow, SlidingWindow, TokenBucket]
 HOUR = 3600.0
+NAME = ("key", "a")
 
 
-class TestLocalStore(StoreConformance):
-    def make_store(self) -> Store:
-        return LocalStore()
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.races
-class TestDatabaseStore(StoreConformance):
-    def make_store(self) -> Store:
-        return DatabaseStore()
-
-
-class TestCacheStoreInMemory(StoreConformance):
-    def make_store(self) -> Store:
-        return CacheStore()
-
-
-@pytest.mark.usefixtures("redis_cache")
-class TestCacheStoreInRedis(StoreConformance):
-    def make_store(self) -> Store:
-        return CacheStore()
-
-
-class ForgetfulStore(LocalStore):
-    """A Store of a project that reads and writes in two steps."""
-
-    def increment(self, key: str, by: int = 1, ttl: Any = None) -> int:
-        number = int(self.get(key) or 0) + by
-        self.set(key, str(number), ttl)  # its time begins anew, which it must not
-        return number
-
-
-def test_the_suite_can_be_used_with_unittest_and_finds_what_is_wrong():
-    class Forgetful(StoreConformance, unittest.TestCase):
-        def make_store(self) -> Store:
-            return ForgetfulStore()
-
-    outcome = unittest.TestResult()
-    unittest.defaultTestLoader.loadTestsFromTestCase(Forgetful).run(outcome)
-    assert outcome.testsRun > 20
-    assert {failed.id().rpartition(".")[2] for failed, _ in outcome.failures + outcome.errors} >= {
-        "test_incrementing_gives_a_new_key_its_time_and_leaves_that_of_others"
-    }
+class OwnStore(LocalStore):
+    """A Store of a project."""
 
 
 @pytest.mark.parametrize(
@@ -85,8 +44,8 @@ def test_the_suite_can_be_used_with_unittest_and_finds_what_is_wrong():
         ({"STORE": "database"}, DatabaseStore),
         ({}, DatabaseStore),
         ({"STORE": "cache"}, CacheStore),
-        ({"STORE": ForgetfulStore}, ForgetfulStore),
-        ({"STORE": f"{__name__}.ForgetfulStore"}, ForgetfulStore),
+        ({"STORE": OwnStore}, OwnStore),
+        ({"STORE": f"{__name__}.OwnStore"}, OwnStore),
         ({"STORE": CacheStore("limits")}, CacheStore),
     ],
 )
@@ -140,33 +99,6 @@ def test_the_local_store_drops_expired_entries():
     assert now().year < 9999
 
 
-def test_a_cache_keeps_entries_no_longer_than_it_must(monkeypatch):
-    kept = []
-    monkeypatch.setattr(caches["default"], "set", lambda key, value, timeout: kept.append(timeout))
-    store = CacheStore()
-    store.set("brief", "", ttl=0.5)
-    store.set("for good", "")
-    store.set("long", "", ttl=timedelta(days=60))
-    assert kept == [1 + cache_module.SLACK, None, 60 * 86_400 + cache_module.SLACK]
-
-
-def test_a_lock_that_is_never_given_back_is_named(monkeypatch):
-    monkeypatch.setattr(cache_module, "PATIENCE", 0.0)
-    monkeypatch.setattr(caches["default"], "add", lambda key, value, timeout: False)
-
-    with pytest.raises(TimeoutError, match="the cache 'default' keeps 'mine' locked"):
-        CacheStore().set("mine", "")
-
-
-def test_a_lock_that_has_run_out_is_not_taken_from_its_next_holder(monkeypatch):
-    monkeypatch.setattr(cache_module, "LOCK_LIFE", 0)
-    deleted = []
-    monkeypatch.setattr(caches["default"], "add", lambda key, value, timeout: True)
-    monkeypatch.setattr(caches["default"], "delete", deleted.append)
-    CacheStore().set("mine", "")
-    assert deleted == []
-
-
 def test_the_local_store_holds_a_key_until_its_very_end():
     moment = NOON
     store = LocalStore(now=lambda: moment)
@@ -177,8 +109,29 @@ def test_the_local_store_holds_a_key_until_its_very_end():
     assert store.get("k") is None
 
 
+def test_a_cache_keeps_entries_no_longer_than_it_must(monkeypatch):
+    kept = []
+    monkeypatch.setattr(caches["default"], "set", lambda key, value, timeout: kept.append(timeout))
+    for ttl in (0.5, None, timedelta(days=60)):
+        CacheStore().set("key", "", ttl=ttl)
+    assert kept == [1 + cache_module.SLACK, None, 60 * 86_400 + cache_module.SLACK]
+
+
+def test_a_lock_that_is_never_given_back_is_named_and_one_that_has_run_out_is_the_next_holders(monkeypatch):
+    deleted = []
+    monkeypatch.setattr(cache_module, "LOCK_LIFE", 0)
+    monkeypatch.setattr(caches["default"], "add", lambda key, value, timeout: True)
+    monkeypatch.setattr(caches["default"], "delete", deleted.append)
+    CacheStore().set("mine", "")
+    assert deleted == []
+    monkeypatch.setattr(cache_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(caches["default"], "add", lambda key, value, timeout: False)
+    with pytest.raises(TimeoutError, match="the cache 'default' keeps 'mine' locked"):
+        CacheStore().set("mine", "")
+
+
 @pytest.fixture
-def local(settings: Any) -> LocalStore:
+def local(settings):
     """A Store in memory, fresh for this test."""
     store = LocalStore()
     settings.AYEWORK = {"STORE": store}
@@ -187,47 +140,41 @@ def local(settings: Any) -> LocalStore:
 
 @pytest.mark.parametrize("kind", RATES)
 def test_a_count_goes_on_from_where_another_process_has_left_it(local, kind):
-    assert [bool(kv.hit(kind(3, HOUR), ("key", "a"))) for _ in range(4)] == [True, True, True, False]
-    assert not kv.peek(kind(3, HOUR), ("key", "a"))
+    assert [bool(kv.hit(kind(3, HOUR), NAME)) for _ in range(4)] == [True, True, True, False]
+    assert not kv.peek(kind(3, HOUR), NAME)
 
 
 @pytest.mark.parametrize("kind", RATES)
 def test_names_limits_and_kinds_are_counted_apart(local, kind):
-    others = [each for each in RATES if each is not kind]
+    texts = ("", "Ann", "x" * 1000, "🚀", "\0", "\udcff")
+    names = [("key", "b"), ("key", "a", "b"), *(("label", text) for text in texts)]
     hits = [
-        *(kv.hit(each(1, HOUR), ("key", "a")) for each in (kind, *others)),
-        kv.hit(kind(1, HOUR), ("key", "b")),
-        kv.hit(kind(1, HOUR), ("key", "a", "b")),
-        kv.hit(kind(2, HOUR), ("key", "a")),
-        kv.hit(kind(1, HOUR + 1), ("key", "a")),
-        *(kv.hit(kind(1, HOUR), ("label", text)) for text in ("", "Ann", "x" * 1000, "🚀", "\0", "\udcff")),
+        *(kv.hit(each(1, HOUR), NAME) for each in RATES),
+        *(kv.hit(kind(1, HOUR), name) for name in names),
+        *(kv.hit(rate, NAME) for rate in (kind(2, HOUR), kind(1, HOUR + 1))),
     ]
     assert hits == [Allowed()] * 13
 
 
 def test_looking_and_being_refused_write_nothing(local):
-    name = ("key", "a")
-    kv.peek(FixedWindow(1, HOUR), name)
+    kv.peek(FixedWindow(1, HOUR), NAME)
     assert local._entries == {}
-    kv.hit(FixedWindow(1, HOUR), name)
+    kv.hit(FixedWindow(1, HOUR), NAME)
     before = dict(local._entries)
-    kv.hit(FixedWindow(1, HOUR), name)
+    kv.hit(FixedWindow(1, HOUR), NAME)
     assert local._entries == before
 
 
-def test_the_window_ends_on_the_engines_clock(local):
-    name = ("key", "a")
-    kv.hit(FixedWindow(1, 60), name)
+def test_the_window_ends_on_the_engines_clock_and_a_count_that_is_as_good_as_none_is_forgotten(local):
+    kv.hit(FixedWindow(1, 60), NAME)
     time_travel(59)
-    refused = kv.hit(FixedWindow(1, 60), name)
+    refused = kv.hit(FixedWindow(1, 60), NAME)
     assert 0 < refused.retry_after <= 1
     time_travel(refused.retry_after)
-    assert kv.hit(FixedWindow(1, 60), name)
-
-
-def test_a_count_is_forgotten_once_it_is_as_good_as_none(local):
-    kv.hit(TokenBucket(1, 60), ("key", "a"))
-    time_travel(timedelta(seconds=121))
+    assert kv.hit(FixedWindow(1, 60), NAME)
+    time_travel(121)
+    kv.hit(TokenBucket(1, 60), NAME)
+    time_travel(121)
     local.set("other", "")
     assert set(local._entries) == {"other"}
 
@@ -235,15 +182,15 @@ def test_a_count_is_forgotten_once_it_is_as_good_as_none(local):
 def test_a_hit_that_loses_every_swap_is_denied_and_not_counted(local, monkeypatch):
     assert get_store() is local
     monkeypatch.setattr(local, "swap", lambda *args, **kwargs: False)
-    assert kv.hit(FixedWindow(1, HOUR), ("key", "a")) == Denied(0.0)
+    assert kv.hit(FixedWindow(1, HOUR), NAME) == Denied(0.0)
     assert local._entries == {}
 
 
 def test_a_count_that_cannot_be_read_begins_anew(local):
-    rate, name = FixedWindow(1, HOUR), ("key", "a")
-    local.set(kv.key_of(rate, name), "scribble")
-    assert kv.hit(rate, name)
-    assert not kv.hit(rate, name)
+    rate = FixedWindow(1, HOUR)
+    local.set(kv.key_of(rate, NAME), "scribble")
+    assert kv.hit(rate, NAME)
+    assert not kv.hit(rate, NAME)
 
 
 @pytest.mark.parametrize("kind", RATES)
@@ -254,7 +201,7 @@ def test_threads_together_are_allowed_exactly_the_limit(settings, store, kind):
     settings.AYEWORK = {"STORE": store}
     limit, rounds, allowed = 20, 15, []
 
-    def hit(number: int) -> None:
+    def hit(number):
         rate = kind(limit, HOUR)
         while isinstance(verdict := kv.hit(rate, ("key", kind.__name__)), Denied):
             if verdict.retry_after:
@@ -289,19 +236,52 @@ print(allowed)
 @pytest.mark.parametrize("store", ["database", "cache"])
 def test_processes_together_are_allowed_exactly_the_limit(process_env, store, request):
     caches = {"default": request.getfixturevalue("redis_cache")} if store == "cache" else {}
-    start = partial(
-        subprocess.Popen, [sys.executable, "-c", HITS], cwd=ROOT, text=True,
-        env=process_env | {"STORE": store, "CACHES": json.dumps(caches)},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    processes = [start() for _ in range(2)]
+    env = process_env | {"STORE": store, "CACHES": json.dumps(caches)}
+    options = {"env": env, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    processes = [subprocess.Popen([sys.executable, "-c", HITS], **options) for _ in range(2)]
     try:
         assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
         for process in processes:
-            process.stdin.write("go\n")
-            process.stdin.flush()
+            print("go", file=process.stdin, flush=True)
         assert sum(int(process.communicate(timeout=PATIENCE)[0]) for process in processes) == 40
     finally:
         for process in processes:
             process.kill()
             process.communicate()
+
+
+def test_the_settings_name_the_queue_of_each_queue(settings):
+    own = LocalQueue()
+    local = "django_ayework.ports.queue.base.LocalQueue"
+    given = {"bulk": "redis-streams", "mail": own, "video": local}
+    settings.AYEWORK = {"QUEUES": {name: {"DELIVERY": delivery} for name, delivery in given.items()}}
+    assert isinstance(get_queue("bulk"), RedisStreamsQueue)
+    assert get_queue("mail") is own
+    assert isinstance(get_queue("video"), LocalQueue)
+
+
+@pytest.fixture
+def stream(redis_server):
+    """A Queue, and a name in it that nobody else uses."""
+    queue, name = RedisStreamsQueue(), f"tests-{uuid.uuid4()}"
+    yield queue, name
+    queue._reader.get().delete(key_of(name))
+    queue.close()
+
+
+def test_a_stream_of_redis_is_bounded(stream, monkeypatch):
+    queue, name = stream
+    monkeypatch.setattr(streams, "LONGEST_STREAM", 200)
+    for _ in range(30):
+        queue.push(name, ["x"] * 30)
+    assert 200 <= queue._reader.get().xlen(key_of(name)) < 400
+
+
+def test_ids_arrive_after_redis_was_flushed(stream):
+    queue, name = stream
+    queue.push(name, ["a"])
+    [popped] = queue.pop([name], 1, 0.5)
+    queue._reader.get().delete(key_of(name))
+    queue.ack([popped])
+    queue.push(name, ["b"])
+    assert [popped.id for popped in queue.pop([name], 1, 0.5)] == ["b"]

@@ -14,8 +14,6 @@ from django.conf import settings
 from tests.fixtures import always_consistent  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
-HERE = Path(__file__).parent
-
 #: Whether to run the races in full, as ``make races`` does; ``make test`` runs fewer rounds.
 FULL = os.environ.get("AYEWORK_RACES") == "full"
 ROUNDS = 200 if FULL else 20
@@ -23,7 +21,7 @@ ROUNDS = 200 if FULL else 20
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(HERE):
+        if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.races)
 
 

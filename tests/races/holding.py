@@ -1,7 +1,5 @@
 """Transactions of other threads that stay open, and acts that must not wait for them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,10 +54,9 @@ def in_thread(act: Callable[[], object]) -> Iterator[None]:
 
 def somebody_waits() -> bool:
     """Whether another session of PostgreSQL waits for a lock of this one."""
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-        )
+        cursor.execute(waiting)
         return cursor.fetchone() is not None
 
 

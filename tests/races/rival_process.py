@@ -1,31 +1,26 @@
-"""A rival in a process of its own: acts round after round, each at the word of the test.
+"""A rival in a process of its own: acts round after round, each at the word of the test."""
 
-It reads lines: first the acts of a race, as JSON; then one for each round, with the microseconds to wait. It
-answers each with a line of JSON. The next race follows.
-"""
-
-from __future__ import annotations
-
-import json
-import sys
+import os
 import time
-from typing import Any
-
-import django
+from multiprocessing.connection import Connection
 
 
-def main() -> None:
+def serve(env: dict[str, str], pipe: Connection) -> None:
+    """Receive the acts of a race; then for each round the microseconds to wait, and send what came of it."""
+    os.environ.update(env)
+    import django
+
     django.setup()
     from django.db import connections
 
     from tests.races.rival_processes import prepared
 
-    for line in iter(sys.stdin.readline, ""):
-        acts = [prepared(*act) for act in json.loads(line)]
-        answer("ready")
+    while True:
+        acts = [prepared(*act) for act in pipe.recv()]
+        pipe.send("ready")
         for act in acts:
-            wait(int(sys.stdin.readline()) / 1_000_000)
-            answer(act())
+            wait(pipe.recv() / 1_000_000)
+            pipe.send(act())
         connections.close_all()
 
 
@@ -34,11 +29,3 @@ def wait(seconds: float) -> None:
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         continue
-
-
-def answer(outcome: Any) -> None:
-    print(json.dumps(outcome), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,16 @@
 """Rivals that act at the same moment, in processes of their own or in threads of this one.
 
-Threads of one process take turns; processes do not. The test gives the word for each round over pipes."""
+Threads of one process take turns; processes do not. The test gives the word for each round over pipes.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from typing import IO, Any
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 from django.db import transaction
 
@@ -20,10 +20,11 @@ from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.settle import Report
 from django_ayework.models import Work
 from django_ayework.store.rows import find_row
-from tests.processes import ROOT
-from tests.races.rivals import kill, race, succeed
+from tests.races.rival_process import serve
+from tests.races.rivals import each, kill, race, succeed
 from tests.races.works import step
 
+SPAWN = get_context("spawn")
 #: The name of an act in ``MAKERS``, and its arguments.
 Act = Sequence[str]
 #: How many microseconds one rival is ahead of the others; this one and that one in turn, round after round.
@@ -34,13 +35,14 @@ class Rivals:
     """Processes that stay from race to race."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._processes: list[Rival] = []
+        self._rivals: list[tuple[Connection, BaseProcess]] = []
 
     def close(self) -> None:
         """End all processes."""
-        self._processes.clear()
-        self._stack.close()
+        for _, process in self._rivals:
+            process.kill()
+            process.join()
+        self._rivals.clear()
 
     def race(self, env: dict[str, str], *rivals: Sequence[Act]) -> list[list[Any]]:
         """Let each rival carry out its acts, all of a round at the same moment; return what each answered.
@@ -48,22 +50,39 @@ class Rivals:
         An act that is refused answers with the name of the error. In the end waiters are rechecked that were
         left to a worker, as what they watch was locked.
         """
-        rounds = {len(acts) for acts in rivals}
-        assert len(rounds) == 1, f"expected acts for as many rounds, got {rounds}"
+        [rounds] = {len(acts) for acts in rivals}
         try:
-            while len(self._processes) < len(rivals):
-                self._processes.append(self._stack.enter_context(Rival.started(env)))
-            processes = self._processes[: len(rivals)]
-            for process, acts in zip(processes, rivals, strict=True):
-                process.write(json.dumps([list(act) for act in acts]))
-            for process in processes:
-                assert process.read() == "ready"
-            rounds_ = [round_of(processes, number) for number in range(rounds.pop())]
+            while len(self._rivals) < len(rivals):
+                self._rivals.append(started(env))
+            pipes = [pipe for pipe, _ in self._rivals[: len(rivals)]]
+            for pipe, acts in zip(pipes, rivals, strict=True):
+                pipe.send(acts)
+            assert [pipe.recv() for pipe in pipes] == ["ready"] * len(pipes)
+            answers = [round_of(pipes, number) for number in range(rounds)]
         except BaseException:
             self.close()
             raise
-        recheck_leftovers(len(rounds_) * len(rivals))
-        return list(map(list, zip(*rounds_, strict=True)))
+        recheck_leftovers(rounds * len(rivals))
+        return list(map(list, zip(*answers, strict=True)))
+
+
+def started(env: dict[str, str]) -> tuple[Connection, BaseProcess]:
+    """Start a process."""
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=serve, args=(env, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def round_of(pipes: Sequence[Connection], number: int) -> list[Any]:
+    """Give the word; every second round to the last one first."""
+    head_start = HEAD_STARTS[number // 2 % len(HEAD_STARTS)]
+    first, *others = pipes[:: -1 if number % 2 else 1]
+    first.send(0)
+    for pipe in others:
+        pipe.send(head_start)
+    return [pipe.recv() for pipe in pipes]
 
 
 def race_threads(*rivals: Sequence[Act]) -> list[list[Any]]:
@@ -72,56 +91,10 @@ def race_threads(*rivals: Sequence[Act]) -> list[list[Any]]:
     answers: list[list[Any]] = [[] for _ in rivals]
 
     def rival(side: int) -> Callable[[int], None]:
-        return lambda number: answers[side].append(made[side][number]())
+        return each(lambda act: answers[side].append(act()), made[side])
 
     race(len(rivals[0]), *map(rival, range(len(rivals))))
     return answers
-
-
-def round_of(processes: Sequence[Rival], number: int) -> list[Any]:
-    """Give the word; every second round to the last one first."""
-    head_start = HEAD_STARTS[number // 2 % len(HEAD_STARTS)]
-    first, *others = processes[:: -1 if number % 2 else 1]
-    first.write("0")
-    for process in others:
-        process.write(str(head_start))
-    return [process.read() for process in processes]
-
-
-class Rival:
-    """One process."""
-
-    def __init__(self, process: subprocess.Popen[str], complaints: IO[str]) -> None:
-        self._process = process
-        self._complaints = complaints
-
-    @classmethod
-    @contextmanager
-    def started(cls, env: dict[str, str]) -> Iterator[Rival]:
-        """Start a process; it is killed at the latest at the end of the block."""
-        command = [sys.executable, "-m", "tests.races.rival_process"]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with (
-            tempfile.TemporaryFile("w+") as complaints,
-            subprocess.Popen(command, env=env, cwd=ROOT, stderr=complaints, **pipes) as process,
-        ):
-            try:
-                yield cls(process, complaints)
-            finally:
-                process.kill()
-
-    def write(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def read(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            self._complaints.seek(0)
-            raise AssertionError(f"a rival has ended: {self._complaints.read()[-2000:]}")
-        return json.loads(line)
 
 
 def prepared(name: str, *ids: str) -> Callable[[], Any]:

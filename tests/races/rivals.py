@@ -1,12 +1,11 @@
 """Rivals: threads that act at the same moment, round after round, each on its own connection."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db import connections
 
@@ -62,12 +61,15 @@ def race(rounds: int, *acts: Act) -> None:
     recheck_leftovers(rounds * len(acts))
 
 
-def claim(
-    limit: int, worker: str, now: datetime, leased_until: datetime, queue: str = "default"
-) -> list[WorkRow]:
+def each(act: Callable[[Any], object], items: Sequence[Any]) -> Act:
+    """Do this with one item in each round."""
+    return lambda number: act(items[number])
+
+
+def claim(limit: int, worker: str, now: datetime, until: datetime, queue: str = "default") -> list[WorkRow]:
     """Claim of all types of a queue."""
     caps = dict.fromkeys((lane.type for lane in lanes_of([queue])), limit)
-    return claims.claim(queue, caps, limit, worker, now, leased_until)
+    return claims.claim(queue, caps, limit, worker, now, until)
 
 
 def claim_all(worker: str = "w", lease: float = LEASE, queue: str = "default") -> dict[str, WorkRow]:
@@ -89,13 +91,18 @@ def kill(*rows: WorkRow) -> Report:
     return settle([Settlement(row, die(Reason.ABORTED, "broken")) for row in rows])
 
 
+def succeeding(requests: Sequence[Any], claimed: Mapping[str, WorkRow]) -> Act:
+    """Settle one of these works as a success in each round."""
+    return each(lambda request: succeed(claimed[request.id]), requests)
+
+
 def finish() -> None:
     """Let everything that can still run succeed."""
     while rows := claim_all():
         succeed(*rows.values())
 
 
-def statuses(requests: Sequence[object]) -> Counter[str]:
+def statuses(requests: Sequence[Any]) -> Counter[str]:
     """Count the statuses of these requests or handles."""
     return Counter(Work.objects.filter(id__in=ids(requests)).values_list("status", flat=True))
 
@@ -105,6 +112,6 @@ def released() -> Counter[int]:
     return Counter(Counter(Work.objects.exclude(parent_id=None).values_list("parent_id", flat=True)).values())
 
 
-def ids(requests: Sequence[object]) -> list[str]:
+def ids(requests: Sequence[Any]) -> list[str]:
     """Return the ids of requests or handles."""
-    return [request.id for request in requests]  # type: ignore[attr-defined]
+    return [request.id for request in requests]

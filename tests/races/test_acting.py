@@ -1,9 +1,8 @@
 """Cancelling, completing, retrying and deleting while a worker settles: one wins, and only it has effects."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import nullcontext, suppress
+from functools import partial
 
 import pytest
 from django.db import OperationalError, transaction
@@ -29,8 +28,12 @@ from django_ayework.store import deletion
 from django_ayework.store.database import clock, is_contention
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
-from tests.races.rivals import claim_all, ids, kill, race, released, statuses, succeed
+from tests.races.rivals import claim_all, each, ids, kill, race, released, statuses, succeed, succeeding
 from tests.races.works import step, steps
+
+
+def are_only(ids, status):
+    return set(Work.objects.filter(id__in=ids).values_list("status", flat=True)) <= {status}
 
 
 @pytest.mark.parametrize("act", ["cancel", "complete"])
@@ -43,26 +46,30 @@ def test_a_settlement_and_an_act_by_hand_agree_on_one_winner(raced, act):
         assert (won, moved) in [(id, []), ("AlreadyCompleted", [id])]
     won = Work.objects.filter(id__in=acted).values_list("completed_by", flat=True)
     assert set(won) <= {None}
-    moved = [id for some in settled for id in some]
-    assert set(Work.objects.filter(id__in=moved).values_list("status", flat=True)) <= {"success"}
+    assert are_only([id for some in settled for id in some], "success")
     assert statuses(gates) == {"success": ROUNDS}
     assert released() == {1: ROUNDS}
+
+
+def hand_over(chain):
+    with completing(chain.id) as ctx:
+        ctx.continue_with(step())
 
 
 def test_completing_a_chain_that_hands_over_meets_the_step_or_the_next_one():
     """It never finds the chain at a step that has ended."""
     chains = enqueue_many(steps(ROUNDS))
-    late: list[str] = []
+    late = []
 
-    def hand_over(number: int) -> None:
+    def hand_over_unless_late(chain):
         try:
-            with completing(chains[number].id) as ctx:
-                ctx.continue_with(step())
+            hand_over(chain)
         except AlreadyCompleted:
-            late.append(chains[number].id)
+            late.append(chain.id)
 
-    race(ROUNDS, hand_over, lambda number: complete(chains[number].id, "enough"))
-
+    race(
+        ROUNDS, each(hand_over_unless_late, chains), each(lambda chain: complete(chain.id, "enough"), chains)
+    )
     states = {handle.id: handle.chain_state() for handle in chains}
     assert {(state.status, state.output) for state in states.values() if state} == {("success", "enough")}
     assert sorted(id for id, state in states.items() if state and state.length == 1) == sorted(late)
@@ -71,30 +78,27 @@ def test_completing_a_chain_that_hands_over_meets_the_step_or_the_next_one():
 def test_a_group_is_cancelled_while_a_worker_settles_it():
     groups = [enqueue_many(steps(6), together=True) for _ in range(ROUNDS)]
     gates = [enqueue(dependency(group, [step()], condition="all-done")) for group in groups]
-    rows = claim_all()
-    settled: list[str] = []
-    cancelled: list[str] = []
-
-    def settle(number: int) -> None:
-        settled.extend(succeed(*(rows[member.id] for member in groups[number][1:4])).moved)
-
-    race(ROUNDS, settle, lambda number: cancelled.extend(cancel(group=groups[number][0])))
+    rows, settled, cancelled = claim_all(), [], []
+    race(
+        ROUNDS,
+        each(lambda group: settled.extend(succeed(*(rows[id] for id in ids(group[1:4]))).moved), groups),
+        each(lambda group: cancelled.extend(cancel(group=group[0])), groups),
+    )
     assert sorted(settled + cancelled) == sorted(member.id for group in groups for member in group)
-    assert set(Work.objects.filter(id__in=settled).values_list("status", flat=True)) <= {"success"}
-    assert set(Work.objects.filter(id__in=cancelled).values_list("status", flat=True)) <= {"cancelled"}
+    assert are_only(settled, "success") and are_only(cancelled, "cancelled")
     counted = Group.objects.filter(id__in=[group[0].id for group in groups])
     assert set(counted.values_list("open", "total", "dead")) == {(0, 6, 0)}
     assert statuses(gates) == {"success": ROUNDS}
     assert released() == {1: ROUNDS}
 
 
-def assert_gone(handles) -> None:
+def assert_gone(handles):
     assert not Work.objects.filter(id__in=ids(handles)).exists()
     assert not Work.objects.filter(chain_id__in=ids(handles)).exists()
 
 
-def deleting(handles, *, cascade: bool = False):
-    return lambda number: delete_chains(handles[number], cascade=cascade)
+def deleting(handles, *, cascade=False):
+    return each(partial(delete_chains, cascade=cascade), handles)
 
 
 def test_a_settlement_moves_the_work_or_meets_nothing_and_its_gates_are_decided_once():
@@ -103,15 +107,13 @@ def test_a_settlement_moves_the_work_or_meets_nothing_and_its_gates_are_decided_
     firsts = [handles[0] for handles in members]
     needs_success = enqueue_many([dependency([first], [step()]) for first in firsts])
     needs_an_end = enqueue_many([dependency([first], [step()], "all-done") for first in firsts])
-    claims = claim_all()
-    refused: list[str] = []
+    claims, refused = claim_all(), []
 
-    def settle(number: int) -> None:
+    def settle(number):
         end = kill if number % 4 < 2 else succeed
         refused.extend(end(claims[firsts[number].id]).refused)
 
     race(ROUNDS, settle, deleting(firsts))
-
     assert_gone(firsts)
     assert statuses(needs_an_end) == {"success": ROUNDS}
     opened = statuses(needs_success)["success"]
@@ -123,11 +125,11 @@ def test_a_settlement_moves_the_work_or_meets_nothing_and_its_gates_are_decided_
 def test_a_continuation_that_is_inserted_meanwhile_goes_with_its_chain():
     chains = enqueue_many(steps(ROUNDS))
 
-    def hand_over(number: int) -> None:
-        with suppress(WorkNotFound, AlreadyCompleted), completing(chains[number].id) as ctx:
-            ctx.continue_with(step())
+    def hand_over_if_there(chain):
+        with suppress(WorkNotFound, AlreadyCompleted):
+            hand_over(chain)
 
-    race(ROUNDS, hand_over, deleting(chains))
+    race(ROUNDS, each(hand_over_if_there, chains), deleting(chains))
     assert not Work.objects.exists()
     assert not Group.objects.exists()
 
@@ -139,40 +141,38 @@ def test_a_work_blocked_by_a_chain_keeps_it_or_is_refused_or_dies(has_ended):
     if has_ended:
         succeed(*claim_all().values())
     behind = steps(ROUNDS)
-    answers: dict[int, set[str]] = {number: set() for number in range(ROUNDS)}
+    answers = {}
 
-    def queue(number: int) -> None:
+    def queue(number):
         try:
             with transaction.atomic() if number % 2 else nullcontext():
                 enqueue(behind[number], blockers=[chains[number]])
                 Work.objects.filter(id=behind[number].id).exists()
         except ChainNotFound:
-            answers[number].add("not found")
+            answers[number] = "not found"
 
-    def delete(number: int) -> None:
+    def delete(number):
         try:
             delete_chains(chains[number])
         except BlockerReference:
-            answers[number].add("referenced")
+            answers[number] = "referenced"
 
     race(ROUNDS, queue, delete)
-
     there = set(Work.objects.filter(id__in=ids(chains)).values_list("id", flat=True))
     stands = dict(Work.objects.filter(id__in=ids(behind)).values_list("id", "status"))
+    expected = {
+        "referenced": (True, "pending" if has_ended else "blocked"),
+        "not found": (False, None),
+        None: (False, "pending" if has_ended else "dead"),
+    }
     for number, (chain, work) in enumerate(zip(chains, behind, strict=True)):
-        if "referenced" in answers[number]:
-            assert (chain.id in there, stands[work.id]) == (True, "pending" if has_ended else "blocked")
-        elif "not found" in answers[number]:
-            assert chain.id not in there and work.id not in stands
-        else:
-            assert (chain.id in there, stands[work.id]) == (False, "pending" if has_ended else "dead")
+        assert (chain.id in there, stands.get(work.id)) == expected[answers.get(number)]
 
 
 def test_a_claim_takes_the_work_and_loses_it_or_finds_none():
-    works = enqueue_many(steps(ROUNDS))
-    claimed = []
+    works, claimed = enqueue_many(steps(ROUNDS)), []
 
-    def claim(number: int) -> None:
+    def claim(number):
         now = clock.now()
         claimed.extend(rivals.claim(1, "w", now, later(now, 60)))
 
@@ -185,8 +185,7 @@ def test_a_gate_opens_or_is_gone_and_the_gates_behind_its_works_are_decided():
     members, released = enqueue_many(steps(ROUNDS)), steps(ROUNDS)
     gates = enqueue_many([dependency([m], [r]) for m, r in zip(members, released, strict=True)])
     behind = enqueue_many([dependency([r], [step()], "all-done") for r in released])
-    claims = claim_all()
-    race(ROUNDS, lambda number: succeed(claims[members[number].id]), deleting(gates))
+    race(ROUNDS, succeeding(members, claim_all()), deleting(gates))
     assert_gone(gates)
     assert statuses(members) == {"success": ROUNDS}
     inserted = statuses(released)["pending"]
@@ -196,11 +195,10 @@ def test_a_gate_opens_or_is_gone_and_the_gates_behind_its_works_are_decided():
 
 
 def test_a_gate_is_decided_once_when_one_of_its_works_is_deleted_and_the_other_ends():
-    pairs = [enqueue_many(steps(2)) for _ in range(ROUNDS)]
+    firsts, seconds = enqueue_many(steps(ROUNDS)), enqueue_many(steps(ROUNDS))
+    pairs = zip(firsts, seconds, strict=True)
     gates = enqueue_many([dependency(pair, [step()], "all-done") for pair in pairs])
-    claims = claim_all()
-    seconds = [second for _, second in pairs]
-    race(ROUNDS, lambda number: succeed(claims[pairs[number][0].id]), deleting(seconds))
+    race(ROUNDS, succeeding(firsts, claim_all()), deleting(seconds))
     assert statuses(gates) == {"success": ROUNDS}
     assert released() == {1: ROUNDS}
 
@@ -208,8 +206,7 @@ def test_a_gate_is_decided_once_when_one_of_its_works_is_deleted_and_the_other_e
 def test_a_cascade_meets_the_end_of_the_blocker():
     blockers = enqueue_many(steps(ROUNDS))
     waiting = [enqueue(step(), blockers=[blocker]) for blocker in blockers]
-    claims = claim_all()
-    race(ROUNDS, lambda number: succeed(claims[blockers[number].id]), deleting(waiting, cascade=True))
+    race(ROUNDS, succeeding(blockers, claim_all()), deleting(waiting, cascade=True))
     assert not Work.objects.exists()
     assert (Edge.objects.count(), Waiter.objects.count()) == (0, 0)
 
@@ -219,27 +216,26 @@ def test_a_retry_revives_the_work_or_finds_none():
     gates = enqueue_many([dependency([member], [step()]) for member in members])
     kill(*claim_all().values())
 
-    def again(number: int) -> None:
+    def again(id):
         with suppress(WorkNotFound, NotRetryable):
-            retry(members[number].id)
+            retry(id)
 
-    race(ROUNDS, again, deleting(members))
+    race(ROUNDS, each(again, ids(members)), deleting(members))
     assert_gone(members)
     assert statuses(gates) == {"dead": ROUNDS}
 
 
 def test_of_rivals_who_delete_the_same_each_chain_is_deleted_by_one():
     """They come in opposite orders, one of them from below; the groups empty at the same moment."""
-    quartets = []
+    quartets, deleted = [], []
     for _ in range(ROUNDS):
         a, b = enqueue_many(steps(2), together=True)
         quartets.append([a, b, *enqueue_many(steps(2), blockers=[a, b])])
-    deleted: list[str] = []
 
-    def delete(order: int):
-        return lambda number: deleted.extend(delete_chains(*quartets[number][::order]))
+    def delete(order):
+        return each(lambda quartet: deleted.extend(delete_chains(*quartet[::order])), quartets)
 
-    def delete_last(number: int) -> None:
+    def delete_last(number):
         """Delete the last of four with its blockers, which the third keeps while it is there."""
         *_, third, fourth = quartets[number]
         try:
@@ -264,7 +260,7 @@ def test_pruning_meanwhile_leaves_no_group_behind(time_travel):
     succeed(*claim_all().values())
     time_travel(60)
 
-    def prune(number: int) -> None:
+    def prune(number):
         try:
             deletion.delete_ended("success", step.name, clock.now(), 2)
         except OperationalError as error:

@@ -1,7 +1,5 @@
 """Gates and blocked works: whatever races, none stays blocked and none opens twice."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest
@@ -13,45 +11,55 @@ from django_ayework.models import Attempt, Group, Work
 from django_ayework.store.database import clock
 from tests.processes import eventually
 from tests.races.conftest import ROUNDS
-from tests.races.rivals import claim_all, finish, ids, kill, race, released, statuses, succeed
+from tests.races.rivals import (
+    claim_all,
+    each,
+    finish,
+    ids,
+    kill,
+    race,
+    released,
+    statuses,
+    succeed,
+    succeeding,
+)
 from tests.races.works import step, steps
 
 
-def enqueue_all(pairs: list, gates: list) -> dict:
+def enqueue_all(pairs, gates):
     """Queue the gates and what they watch; return the claimed rows."""
     enqueue_many(gates)
     enqueue_many([member for pair in pairs for member in pair])
     return claim_all()
 
 
-def ending(handles: list, ends=("succeed", "kill")) -> list:
+def ending(handles, ends=("succeed", "kill")):
     """The acts that settle these works, each kind in turn."""
     return [(ends[number % len(ends)], handle.id) for number, handle in enumerate(handles)]
 
 
-def pairs_of_steps(number: int) -> list:
+def pairs_of_steps(number):
     return [(step(), step()) for _ in range(number)]
 
 
-def settle_both(claims: dict, pairs: list) -> None:
+def settle_both(claims, pairs):
     """Let both works of each pair succeed at once."""
-    rounds = range(len(pairs))
-    rows = [[claims[pairs[number][place].id] for number in rounds] for place in (0, 1)]
-    race(len(pairs), lambda number: succeed(rows[0][number]), lambda number: succeed(rows[1][number]))
+    race(len(pairs), *(succeeding([pair[place] for pair in pairs], claims) for place in (0, 1)))
+
+
+def facts(answers, *columns):
+    """Columns of the works whose ids were answered."""
+    found = Work.objects.in_bulk([id for id, _ in answers])
+    return [tuple(getattr(found[id], column) for column in columns) for id, _ in answers]
 
 
 def test_the_last_two_members_settling_at_once_open_or_close_the_gate_once(raced):
     pairs = pairs_of_steps(ROUNDS)
-    variants = [
-        ("all-success", "succeed"),
-        ("all-done", "kill"),
-        (Count(1), "succeed"),
-        ("all-success", "kill"),
-    ]
-    gates = [dependency(pair, [step()], variants[number % 4][0]) for number, pair in enumerate(pairs)]
+    conditions = ["all-success", "all-done", Count(1), "all-success"]
+    gates = [dependency(pair, [step()], conditions[number % 4]) for number, pair in enumerate(pairs)]
     enqueue_all(pairs, gates)
-    ends = [end for _, end in variants]
-    raced(ending([first for first, _ in pairs], ["succeed"]), ending([second for _, second in pairs], ends))
+    firsts, seconds = zip(*pairs, strict=True)
+    raced(ending(firsts, ["succeed"]), ending(seconds, ["succeed", "kill", "succeed", "kill"]))
     assert statuses(gates[3::4]) == {"dead": ROUNDS // 4}
     assert statuses(gates) == {"success": ROUNDS - ROUNDS // 4, "dead": ROUNDS // 4}
     assert released() == {1: ROUNDS - ROUNDS // 4}
@@ -62,42 +70,38 @@ def test_a_gate_made_while_its_member_settles_is_decided(raced, act):
     members = enqueue_many(steps(ROUNDS))
     claim_all()
     gates, _ = raced([(act, member.id) for member in members], ending(members))
-    found = Work.objects.in_bulk([id for id, _ in gates])
-    assert [found[id].status for id, _ in gates] == ["success", "dead"] * (ROUNDS // 2)
+    assert facts(gates, "status") == [("success",), ("dead",)] * (ROUNDS // 2)
 
 
-def test_a_gate_made_while_the_empty_gate_it_watches_is_made_is_decided():
+def empty_gates():
     """The watched gate is inserted and ended in one transaction, so it cannot be locked in between."""
     names = [new_id() for _ in range(ROUNDS)]
-    gates = [dependency([name], [step()]) for name in names]
-    race(
-        ROUNDS,
-        lambda number: enqueue(gates[number]),
-        lambda number: enqueue(dependency([], []), id=names[number]),
-    )
-    assert statuses(gates) == {"success": ROUNDS}
+    return names, each(lambda name: enqueue(dependency([], []), id=name), names)
 
 
-def test_a_gate_made_while_its_member_is_queued_and_settled_is_decided():
+def brief_lives():
     """The recheck of the gate locks the member for a moment, and a claim passes over locked rows."""
     members = steps(ROUNDS)
-    gates = [dependency([member], [step()]) for member in members]
 
-    def live(number: int) -> None:
-        enqueue(members[number])
-        succeed(eventually(lambda: claim_all().get(members[number].id)))
+    def live(member):
+        enqueue(member)
+        succeed(eventually(lambda: claim_all().get(member.id)))
 
-    race(ROUNDS, lambda number: enqueue(gates[number]), live)
-    finish()
-    assert statuses(gates) == {"success": ROUNDS}
+    return members, each(live, members)
 
 
-def test_a_gate_made_while_its_dead_member_is_retried_waits_for_it():
+def revivals():
     members = enqueue_many(steps(ROUNDS))
     kill(*claim_all().values())
+    return members, each(retry, ids(members))
+
+
+@pytest.mark.parametrize("made", [empty_gates, brief_lives, revivals])
+def test_a_gate_made_while_its_member_begins_and_ends_or_is_retried_is_decided(made):
+    members, act = made()
     gates = [dependency([member], [step()]) for member in members]
-    race(ROUNDS, lambda number: enqueue(gates[number]), lambda number: retry(members[number].id))
-    assert statuses(gates) == {"blocked": ROUNDS}
+    race(ROUNDS, each(enqueue, gates), act)
+    assert made is not revivals or statuses(gates) == {"blocked": ROUNDS}
     finish()
     assert statuses(gates) == {"success": ROUNDS}
 
@@ -132,16 +136,15 @@ def test_a_retry_that_meets_the_death_itself_revives_the_gates_that_the_death_cl
     claims = claim_all()
     gates = [gate for chain in chains for gate in chain]
 
-    def retry_soon(number: int) -> None:
+    def retry_soon(member):
         while True:
             try:
-                retry(members[number].id)
-                return
+                return retry(member.id)
             except NotRetryable:
-                while not Work.objects.filter(id=members[number].id, status="dead").exists():
+                while not Work.objects.filter(id=member.id, status="dead").exists():
                     continue
 
-    race(ROUNDS, retry_soon, lambda number: kill(claims[members[number].id]))
+    race(ROUNDS, each(retry_soon, members), each(lambda member: kill(claims[member.id]), members))
     assert statuses(gates) == {"blocked": 2 * ROUNDS}
     finish()
     assert statuses(gates) == {"success": 2 * ROUNDS}
@@ -156,15 +159,14 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
     while maintenance.expire_gates():
         continue
     enqueue_many(members)
-    claims = claim_all()
-    race(ROUNDS, lambda number: retry(gates[number].id), lambda number: succeed(claims[members[number].id]))
+    race(ROUNDS, each(retry, ids(gates)), succeeding(members, claim_all()))
     assert statuses(gates) == {"success": ROUNDS}
     assert released() == {1: ROUNDS}
 
 
 def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
     monkeypatch.setattr(maintenance, "BATCH", 1)
-    expired: list[int] = []
+    expired = []
     members = enqueue_many(steps(ROUNDS))
     claims = claim_all()
     past = clock.now() - timedelta(seconds=60)
@@ -174,13 +176,13 @@ def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
     behind = [dependency(gate.releases, [], "all-done") for gate in gates]
     enqueue_many(behind)
 
-    def expire(number: int) -> None:
+    def expire(number):
         """Come at another moment of the settlement each time."""
         for _ in range(number % 12):
             Work.objects.filter(id=gates[number].id).exists()
         expired.append(maintenance.expire_gates())
 
-    race(ROUNDS, lambda number: succeed(claims[members[number].id]), expire)
+    race(ROUNDS, succeeding(members, claims), expire)
     finish()
     ended = statuses(gates)
     assert (ended["success"], ended["dead"]) == (ROUNDS - sum(expired), sum(expired))
@@ -194,14 +196,13 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
     gates = enqueue_many([dependency([member], [step()]) for member in members])
     time_travel(61)
     everything, moved = set(ids(members)), set()
-
-    def settle(number: int) -> None:
-        moved.update(succeed(claims[members[number].id]).moved)
-
-    race(ROUNDS, settle, lambda number: maintenance.reclaim(everything - {members[number].id}))
+    race(
+        ROUNDS,
+        each(lambda id: moved.update(succeed(claims[id]).moved), ids(members)),
+        each(lambda id: maintenance.reclaim(everything - {id}), ids(members)),
+    )
     lost = set(Attempt.objects.filter(outcome="lost").values_list("work_id", flat=True))
-    assert moved | lost == everything
-    assert not moved & lost
+    assert (moved | lost, moved & lost) == (everything, set())
     stands = set(Work.objects.filter(id__in=lost).values_list("status", "error"))
     assert stands <= {("pending", "worker lost")}
     finish()
@@ -211,27 +212,23 @@ def test_a_work_reclaimed_while_it_settles_ends_once(time_travel):
 
 def test_settlements_that_lock_gates_crosswise_both_come_through():
     """One holds the third gate and comes to the second; the other holds the second and comes to the third."""
-    rounds = 4
-    pairs, gates = pairs_of_steps(rounds), []
+    pairs, gates = pairs_of_steps(4), []
     for first, second in pairs:
         a = dependency([first], [])
         b = dependency([a, second], [], Count(1))
         gates += [a, b, dependency([first, b], [step()])]
     settle_both(enqueue_all(pairs, gates), pairs)
-    assert statuses(gates) == {"success": 3 * rounds}
-    assert released() == {1: rounds}
+    assert (statuses(gates), released()) == ({"success": 12}, {1: 4})
 
 
 def test_gates_that_wait_for_each_other_open_once_each():
-    rounds = 4
-    pairs = pairs_of_steps(rounds)
+    pairs, gates = pairs_of_steps(4), []
     for first, second in pairs:
         x, y = new_id(), new_id()
-        enqueue(dependency([first, y], [step()], Count(1)), id=x)
-        enqueue(dependency([second, x], [step()], Count(1)), id=y)
+        gates.append(enqueue(dependency([first, y], [step()], Count(1)), id=x))
+        gates.append(enqueue(dependency([second, x], [step()], Count(1)), id=y))
     settle_both(enqueue_all(pairs, []), pairs)
-    assert Work.objects.filter(type="@work/dependency", status="success").count() == 2 * rounds
-    assert released() == {1: 2 * rounds}
+    assert (statuses(gates), released()) == ({"success": 8}, {1: 8})
 
 
 def test_many_members_settled_in_batches_by_four_rivals_open_a_wide_gate_once():
@@ -240,30 +237,25 @@ def test_many_members_settled_in_batches_by_four_rivals_open_a_wide_gate_once():
     enqueue_many(gates)
     claims = list(claim_all().values())
 
-    def settle(part: int):
+    def settle(part):
         return lambda number: succeed(*claims[part::4][number * 10 : number * 10 + 10])
 
-    race(20, *(settle(part) for part in range(4)))
-    assert statuses(gates) == {"success": 2}
-    assert released() == {1: 2}
+    race(20, *map(settle, range(4)))
+    assert (statuses(gates), released()) == ({"success": 2}, {1: 2})
 
 
 def test_a_work_blocked_while_its_blocker_ends_is_decided(raced):
     blockers = enqueue_many(steps(ROUNDS))
     claim_all()
     waiting, _ = raced([("queue blocked", blocker.id) for blocker in blockers], ending(blockers))
-    found = Work.objects.in_bulk([id for id, _ in waiting])
-    became = [(found[id].status, found[id].reason) for id, _ in waiting]
-    assert became == [("pending", ""), ("dead", "unsatisfiable")] * (ROUNDS // 2)
+    assert facts(waiting, "status", "reason") == [("pending", ""), ("dead", "unsatisfiable")] * (ROUNDS // 2)
 
 
 def test_a_retry_of_a_blocker_meets_the_insert_of_the_work_it_blocks(raced):
     blockers = enqueue_many(steps(ROUNDS))
     kill(*claim_all().values())
-    acts = [[(act, blocker.id) for blocker in blockers] for act in ("retry", "queue blocked")]
-    _, waiting = raced(*acts)
-    found = Work.objects.in_bulk([id for id, _ in waiting])
-    assert [work.status for work in found.values()] == ["blocked"] * ROUNDS
+    _, waiting = raced(*([(act, blocker.id) for blocker in blockers] for act in ("retry", "queue blocked")))
+    assert facts(waiting, "status") == [("blocked",)] * ROUNDS
     finish()
     assert Work.objects.filter(status="success").count() == 2 * ROUNDS
     assert not Group.objects.exists()
@@ -276,8 +268,8 @@ def test_works_whose_last_blockers_are_settled_at_once_are_unblocked(joins, numb
     waiting = [enqueue(step(), blockers=group) for group in members]
     rows = claim_all()
 
-    def settle(half: slice):
-        return lambda number: succeed(*(rows[member.id] for member in members[number][half]))
+    def settle(half):
+        return each(lambda group: succeed(*(rows[member.id] for member in group[half])), members)
 
     race(joins, settle(slice(number // 2)), settle(slice(number // 2, None)))
     assert statuses(waiting) == {"pending": joins}

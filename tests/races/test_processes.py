@@ -1,8 +1,5 @@
 """Worker processes that race for the same works."""
 
-from __future__ import annotations
-
-import signal
 from collections import Counter
 
 import pytest
@@ -10,20 +7,23 @@ from django.db import transaction
 
 from django_ayework import Count, dependency, enqueue, enqueue_many, get_handle
 from django_ayework.models import Group, Work
-from tests.processes import ended, ended_well, eventually, worker_process
+from tests.processes import ended_well, eventually, stopped, worker_process
 from tests.races.conftest import FULL
 from tests.races.rivals import released
 from tests.races.works import join, meet, share, step, tally_all
+
+#: ``make races`` runs all of it.
+JOINS = 200 if FULL else 30
+BLOCKERS = 100
+QUEUES = ("left", "right")
+SLOTS = 10
 
 
 def test_two_processes_open_each_of_many_gates_once_and_fold_a_groups_value_exactly(env):
     rounds = 200
     pairs = [(step(), step()) for _ in range(rounds)]
-    gates = [
-        dependency(pair, [step(number=1)], "all-success" if number % 2 else Count(1))
-        for number, pair in enumerate(pairs)
-    ]
-    enqueue_many(gates)
+    conditions = (Count(1), "all-success")
+    enqueue_many([dependency(pair, [step(number=1)], conditions[n % 2]) for n, pair in enumerate(pairs)])
     enqueue_many([member for pair in pairs for member in pair])
     group = enqueue(tally_all(numbers=400))
     with worker_process(env, "--burst") as one, worker_process(env, "--burst") as other:
@@ -35,13 +35,6 @@ def test_two_processes_open_each_of_many_gates_once_and_fold_a_groups_value_exac
     assert set(ran.values_list("attempt", "delivery")) == {(1, 1)}
     assert get_handle(group.id).group(timeout=0) == sum(range(400))
     assert list(Group.objects.filter(total=401).values_list("open", "dead")) == [(0, 0)]
-
-
-#: ``make races`` runs all of it.
-JOINS = 200 if FULL else 30
-BLOCKERS = 100
-QUEUES = ("left", "right")
-SLOTS = 10
 
 
 @pytest.mark.timeout(300 if FULL else 120)
@@ -56,10 +49,8 @@ def test_of_many_joins_of_a_hundred_blockers_each_none_stays_blocked(env):
     ]
     of = [[member.id for member in group] for group in members]
     joins = [join(of=ids, queue=QUEUES[number % 2]) for number, ids in enumerate(of)]
-    with (
-        worker_process(env, "--concurrency", str(SLOTS), "--queues", QUEUES[0]) as one,
-        worker_process(env, "--concurrency", str(SLOTS), "--queues", QUEUES[1]) as other,
-    ):
+    slots = ("--concurrency", str(SLOTS), "--queues")
+    with worker_process(env, *slots, QUEUES[0]) as one, worker_process(env, *slots, QUEUES[1]) as other:
         with transaction.atomic():
             enqueue_many([meet(queue=queue) for queue in QUEUES for _ in range(SLOTS)])
             enqueue_many([member for group in members for member in group])
@@ -68,8 +59,7 @@ def test_of_many_joins_of_a_hundred_blockers_each_none_stays_blocked(env):
             enqueue_many([waiting])
         eventually(lambda: not Work.objects.filter(status__in=["pending", "running"]).exists(), seconds=200)
         for process in (one, other):
-            process.send_signal(signal.SIGTERM)
-        assert [ended(process)[0] for process in (one, other)] == [0, 0]
+            stopped(process)
     assert Counter(Work.objects.values_list("type", "status")) == {
         ("races.meet", "success"): len(QUEUES) * SLOTS,
         ("races.share", "success"): JOINS * BLOCKERS,

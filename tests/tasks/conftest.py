@@ -1,22 +1,16 @@
 """Django's tasks, run as works; the backend is chosen by settings alone."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from django.conf import settings as django_settings
 
 from tests.fixtures import consistent, quick_polls  # noqa: F401
 
 collect_ignore_glob = [] if django_settings.configured else ["test_*.py"]
-
 OURS = "django_ayework.contrib.tasks.AyeworkBackend"
 
 
 @pytest.fixture(autouse=True)
-def backend(settings: Any) -> Any:
+def backend(settings):
     """The default backend, for every queue; tasks are tried once."""
     from django_ayework.contrib.tasks.framework import task_backends
 
@@ -29,7 +23,7 @@ def backend(settings: Any) -> Any:
 
 
 @pytest.fixture
-def sent() -> Iterator[list[tuple[str, Any]]]:
+def sent():
     """The signals of tasks that were sent, with their keywords."""
     from tests.tasks.kit import record
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +16,14 @@ from django_ayework.contrib.tasks import AyeworkBackend, task_options
 from django_ayework.models import Work
 from django_ayework.testing import drain
 
-NAME = "django.tasks" if find_spec("django.tasks") else "django_tasks"
+NAME = LOGGER = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 framework = import_module(NAME)
 signals = import_module(f"{NAME}.signals")
 exceptions = import_module(f"{NAME}.exceptions")
 InvalidTask = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
+InvalidBackend = getattr(exceptions, "InvalidTaskBackend", None) or exceptions.InvalidTaskBackendError
 task = framework.task
-LOGGER = NAME
+tries: dict[str, int] = {}
 
 
 class Unpicklable(Exception):
@@ -75,7 +77,7 @@ async def fail_later() -> None:
 
 @task()
 def fail_unpicklably() -> None:
-    raise Unpicklable("one", "two")
+    raise Unpicklable("no", "luck")
 
 
 @task()
@@ -83,12 +85,12 @@ def fail_locally() -> None:
     class Local(Exception):
         pass
 
-    raise Local("here")
+    raise Local("no luck")
 
 
 @task()
 def leave() -> None:
-    raise SystemExit(3)
+    raise SystemExit("no luck")
 
 
 @task()
@@ -108,21 +110,17 @@ def fail_twice(key: str) -> int:
 @task()
 @task_options(retry=Retry(attempts=3))
 def give_up() -> None:
-    raise Abort("not today")
+    raise Abort("no luck")
 
 
 @task()
 @task_options(timeout=0.2)
 async def sleep_long() -> None:
-    import asyncio
-
     await asyncio.sleep(30)
 
 
 @task()
 async def wait_for_cancel() -> None:
-    import asyncio
-
     await asyncio.sleep(30)
 
 
@@ -142,18 +140,9 @@ def write_then_fail(key: str) -> None:
 
 
 @task()
-@task_options(expires=3600)
+@task_options(expires=3600, max_running=1)
 def soon() -> None:
     pass
-
-
-@task()
-@task_options(max_running=1)
-def one_at_a_time() -> None:
-    pass
-
-
-tries: dict[str, int] = {}
 
 
 @contextmanager

@@ -1,11 +1,8 @@
 """A new project, written from the documentation of Django alone, that names our backend in ``TASKS``."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -54,8 +51,10 @@ TASKS = {
 """
 ENQUEUE = """
 import asyncio
+from django.core.management import call_command
 from news.tasks import after_commit, count, greet, later, refuse
 
+call_command("migrate", verbosity=0)
 results = [
     greet.enqueue(addresses=["ann"], subject="Now"),
     count.using(priority=10).enqueue([1, 2, 3]),
@@ -79,17 +78,14 @@ for result in results:
 
 
 @pytest.mark.vendors("sqlite")
-def test_a_project_written_from_the_documentation_of_django_runs(tmp_path: Path) -> None:
+def test_a_project_written_from_the_documentation_of_django_runs(tmp_path):
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "DATABASE"))}
 
-    def manage(*arguments: str) -> str:
+    def manage(*arguments):
         command = [sys.executable, "manage.py", *arguments]
         done = subprocess.run(command, cwd=tmp_path, env=env, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
-
-    def shell(code: str) -> str:
-        return manage("shell", "-v0", "-c", code)
 
     (tmp_path / "news").mkdir()
     call_command("startproject", "site_of_news", str(tmp_path))
@@ -97,10 +93,10 @@ def test_a_project_written_from_the_documentation_of_django_runs(tmp_path: Path)
     (tmp_path / "news" / "tasks.py").write_text(TASKS.format(framework=NAME))
     with (tmp_path / "site_of_news" / "settings.py").open("a") as settings:
         settings.write(SETTINGS)
-    manage("migrate", "-v0")
-    ids = shell(ENQUEUE).split()
+    ids = manage("shell", "-v0", "-c", ENQUEUE).split()
     manage("ayework_worker", "--burst")
-    assert shell(LOOK.format(framework=NAME, ids=ids)).splitlines() == [
+    printed = manage("shell", "-v0", "-c", LOOK.format(framework=NAME, ids=ids))
+    assert printed.splitlines() == [
         "greet Now ann 1",
         "count [6, 1] 1",
         "later TEXT 1",

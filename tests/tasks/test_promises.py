@@ -1,21 +1,24 @@
-"""The promises of Django's tasks, each through the public interface of Django."""
-
-from __future__ import annotations
+"""The promises of Django's tasks, each through the public interface of Django, and ends it does not know."""
 
 import logging
+import pickle
 from datetime import datetime, timedelta
-from typing import Any
 
 import django
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
+from django.core.checks import run_checks
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ayework import cancel, enqueue, retry
+from django_ayework import WorkFailed, cancel, complete, enqueue, registry, retry
 from django_ayework.contrib.tasks import AyeworkBackend
+from django_ayework.flow.maintenance import prune, reclaim
 from django_ayework.models import Work
 from django_ayework.testing import drain, time_travel
+from django_ayework.testing.factories import AttemptFactory
+from django_ayework.testing.running import next_due
 from tests.app.works import add as plain_work
 from tests.tasks import kit
 from tests.tasks.kit import exceptions, finished, framework
@@ -27,46 +30,26 @@ FIELDS = (
 )
 
 
-def facts(result: Any) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in FIELDS}
+def names(sent):
+    return [name for name, _ in sent]
 
 
-# 1, 2, 25
+def statuses(sent):
+    return [str(each["result"].status) for _, each in sent]
 
 
-def test_1_a_backend_has_its_alias_queues_and_options(backend):
+def test_1_2_a_backend_has_its_alias_queues_options_and_flags(backend, settings):
     assert isinstance(backend, AyeworkBackend)
     assert (backend.alias, backend.queues) == ("default", set())
     assert backend.options == {"RETRY": {"attempts": 1}}
     assert framework.task_backends["plain"].queues == {"default"}
     assert framework.task_backends["default"] is backend
-
-
-def test_1_an_unknown_alias_or_path_is_an_invalid_backend(settings):
-    invalid = getattr(exceptions, "InvalidTaskBackend", None) or exceptions.InvalidTaskBackendError
-    with pytest.raises(invalid):
-        framework.task_backends["nowhere"]
-    settings.TASKS = {"default": {"BACKEND": "nowhere.Backend"}}
-    with pytest.raises(invalid):
-        framework.task_backends["default"]
-
-
-def test_2_the_flags_say_that_everything_is_supported(backend):
     assert backend.supports_defer and backend.supports_async_task
     assert backend.supports_get_result and backend.supports_priority
-
-
-def test_25_tasks_follow_when_the_backend_is_swapped_and_swapped_back(settings):
-    ours = settings.TASKS
-    settings.TASKS = {"default": {"BACKEND": f"{kit.NAME}.backends.immediate.ImmediateBackend"}}
-    assert kit.add.enqueue(1, 2).return_value == 3
-    assert kit.count() == 0
-    settings.TASKS = ours
-    assert finished(kit.add.enqueue(1, 2)).return_value == 3
-    assert kit.count() == 1
-
-
-# 3, 4, 5, 6
+    settings.TASKS = {"default": {"BACKEND": "nowhere.Backend"}}
+    for unknown in ("nowhere", "default"):
+        with pytest.raises(kit.InvalidBackend):
+            framework.task_backends[unknown]
 
 
 def noted(a: int) -> int:
@@ -83,7 +66,7 @@ def test_3_a_task_may_have_fields_of_the_projects_own(settings):
     assert finished(result).return_value == 1
 
 
-def no_context(other: Any) -> None:
+def no_context(other):
     pass
 
 
@@ -113,13 +96,6 @@ def test_4_a_task_is_validated_again_when_it_is_enqueued(settings):
     assert kit.count() == 0
 
 
-def test_5_using_copies_and_the_original_is_unchanged():
-    changed = kit.add.using(priority=5, queue_name="q", backend="default")
-    assert (changed.priority, changed.queue_name) == (5, "q")
-    assert (kit.add.priority, kit.add.queue_name) == (0, "default")
-    assert changed.func is kit.add.func
-
-
 def test_6_run_after_may_be_a_duration_that_counts_from_enqueueing():
     before = timezone.now()
     result = kit.add.using(run_after=timedelta(hours=1)).enqueue(1)
@@ -129,29 +105,23 @@ def test_6_run_after_may_be_a_duration_that_counts_from_enqueueing():
     assert finished(result).return_value == 2
 
 
-# 7, 8, 9, 10
-
-
 @pytest.mark.parametrize(
     "changes",
     [{}, {"priority": 7}, {"queue_name": "mail"}, {"run_after": timezone.now() + timedelta(1)}],
     ids=["plain", "priority", "queue", "run_after"],
 )
-def test_7_enqueue_returns_what_get_result_gives(changes):
+def test_7_8_23_enqueue_returns_what_get_result_gives_and_its_id_is_a_short_text(changes):
     task = kit.add.using(**changes)
     result = task.enqueue(1)
-    assert facts(result) == facts(task.get_result(result.id))
-    assert result == task.get_result(result.id)
+    again = task.get_result(result.id)
+    assert [getattr(result, name) for name in FIELDS] == [getattr(again, name) for name in FIELDS]
+    assert result == again
     assert (result.status, result.args, result.kwargs, result.attempts) == ("READY", [1], {}, 0)
     assert result.started_at is result.last_attempted_at is result.finished_at is None
     assert (result.errors, result.worker_ids, result.backend) == ([], [], "default")
     assert result.enqueued_at is not None
-
-
-def test_8_ids_are_short_texts_and_unique():
-    ids = {kit.add.enqueue(1).id for _ in range(20)}
-    assert len(ids) == 20
-    assert all(isinstance(id, str) and len(id) < 64 for id in ids)
+    assert isinstance(result.id, str) and len(result.id) < 64 and result.id != task.enqueue(1).id
+    assert Work.objects.get(id=result.id).queue == changes.get("queue_name", "default")
 
 
 def test_9_arguments_come_as_json_makes_them():
@@ -161,15 +131,15 @@ def test_9_arguments_come_as_json_makes_them():
     assert finished(result).return_value == [[[1, 2], "text"], kwargs]
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, timezone.now()], ids=["object", "set", "moment"])
+@pytest.mark.parametrize(
+    "value",
+    [[object()], [{1, 2}], [timezone.now()], b"\xff"],
+    ids=["object", "set", "moment", "bytes that are no text"],
+)
 def test_9_arguments_that_json_cannot_hold_are_refused_before_any_sql(value, django_assert_num_queries):
-    with django_assert_num_queries(0), pytest.raises(TypeError, match="Unsupported type"):
-        kit.echo.enqueue([value])
-
-
-def test_9_bytes_that_are_no_text_are_a_value_error(django_assert_num_queries):
-    with django_assert_num_queries(0), pytest.raises(ValueError):
-        kit.echo.enqueue(b"\xff")
+    error, match = (ValueError, None) if isinstance(value, bytes) else (TypeError, "Unsupported type")
+    with django_assert_num_queries(0), pytest.raises(error, match=match):
+        kit.echo.enqueue(value)
 
 
 @pytest.mark.parametrize(
@@ -181,15 +151,15 @@ def test_9_odd_values_are_kept(value):
     assert repr(finished(result).return_value) == repr([[value], {}])
 
 
-def test_10_a_rolled_back_transaction_leaves_nothing():
-    with pytest.raises(LookupError), transaction.atomic():
-        result = kit.add.enqueue(1)
-        raise LookupError
+def test_10_a_rolled_back_transaction_or_savepoint_leaves_nothing():
+    with transaction.atomic():
+        kept = kit.add.enqueue(1)
+        with pytest.raises(LookupError), transaction.atomic():
+            undone = kit.add.enqueue(2)
+            raise LookupError
+    assert finished(kept).return_value == 2
     with pytest.raises(exceptions.TaskResultDoesNotExist):
-        kit.add.get_result(result.id)
-
-
-# 11, 12, 13
+        kit.add.get_result(undone.id)
 
 
 @pytest.mark.parametrize("id", ["unknown", "", "with space", "x" * 200, "nul\x00", 17, None])
@@ -198,10 +168,35 @@ def test_11_a_result_that_is_not_there_does_not_exist(id):
         kit.add.get_result(id)
 
 
-def test_11_a_work_that_is_no_task_does_not_exist():
-    handle = enqueue(plain_work(a=1, b=2))
+def renamed(type):
+    """A task whose type is another one by now."""
+    id = kit.add.enqueue(1).id
+    Work.objects.filter(id=id).update(type=type)
+    return id
+
+
+def pruned():
+    id = finished(kit.add.enqueue(1)).id
+    time_travel(timedelta(days=365))
+    prune()
+    return id
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: enqueue(plain_work(a=1, b=2)).id,
+        lambda: renamed("shop.tasks.removed"),
+        lambda: renamed("antigravity.geohash"),
+        pruned,
+    ],
+    ids=["no task", "removed", "a name that is stored imports nothing", "pruned"],
+)
+def test_11_27_a_work_that_is_no_task_or_not_any_more_has_no_result(make):
+    id = make()
     with pytest.raises(exceptions.TaskResultDoesNotExist):
-        kit.add.get_result(handle.id)
+        kit.add.get_result(id)
+    assert registry.find("antigravity.geohash") is None
 
 
 def test_11_the_result_of_another_task_is_a_mismatch_but_the_backend_gives_it(backend):
@@ -211,90 +206,76 @@ def test_11_the_result_of_another_task_is_a_mismatch_but_the_backend_gives_it(ba
     assert backend.get_result(result.id) == result
 
 
-def test_12_a_result_changes_by_refresh_alone():
-    result = kit.add.enqueue(1)
-    drain()
+def test_12_13_a_result_changes_by_refresh_alone_and_none_is_a_value():
+    result, failed = kit.nothing.enqueue(), kit.fail.enqueue()
+    drain(raises=False)
     assert result.status == "READY"
-    result.refresh()
-    assert (result.status, result.return_value) == ("SUCCESSFUL", 2)
-    with pytest.raises(AttributeError):
-        result.status = "READY"
-
-
-def test_13_the_value_of_a_task_that_has_not_finished_and_of_one_that_failed():
-    result = kit.fail.enqueue()
     with pytest.raises(ValueError, match="Task has not finished yet"):
         _ = result.return_value
-    with pytest.raises(ValueError, match="Task failed"):
-        _ = finished(result).return_value
-
-
-def test_13_none_is_a_value():
-    result = finished(kit.nothing.enqueue())
+    result.refresh()
     assert (result.status, result.is_finished, result.return_value) == ("SUCCESSFUL", True, None)
+    with pytest.raises(AttributeError):
+        result.status = "READY"
+    failed.refresh()
+    with pytest.raises(ValueError, match="Task failed"):
+        _ = failed.return_value
 
 
-# 14, 15, 16, 17, 18
-
-
-def test_14_a_task_between_attempts_is_ready_again():
-    result = kit.fail_twice.enqueue("ready")
+def test_14_17_22_a_task_between_attempts_is_ready_again_and_each_attempt_leaves_its_traces(sent):
+    result = kit.fail_twice.enqueue("drained")
     drain(limit=1, raises=False)
     result.refresh()
     assert (result.status, result.attempts, len(result.errors)) == ("READY", 1, 1)
     assert result.finished_at is None
+    assert finished(result).status == "SUCCESSFUL"
+    moments = [result.enqueued_at, result.started_at, result.last_attempted_at, result.finished_at]
+    assert moments == sorted(moments)
+    assert [error.exception_class for error in result.errors] == [LookupError, LookupError]
+    assert ["try 1" in result.errors[0].traceback, "try 2" in result.errors[1].traceback] == [True, True]
+    assert (result.worker_ids, result.attempts, result.return_value) == (["drain"] * 3, 3, 3)
+    assert names(sent) == ["task_enqueued", *["task_started"] * 3, "task_finished"]
 
 
-def test_14_a_cancelled_task_has_failed_with_an_error():
+def test_14_22_a_cancelled_task_has_failed_with_an_error_and_sends_its_end(sent):
     result = kit.add.enqueue(1)
     cancel(result.id)
     result.refresh()
     assert (result.status, result.attempts) == ("FAILED", 0)
     assert [each.exception_class.__name__ for each in result.errors] == ["WorkCancelled"]
-
-
-def test_15_the_moments_are_in_order():
-    result = finished(kit.fail_twice.enqueue("moments"))
-    assert result.status == "SUCCESSFUL"
-    moments = [result.enqueued_at, result.started_at, result.last_attempted_at, result.finished_at]
-    assert moments == sorted(moments)
+    drain()
+    assert (names(sent)[1:], statuses(sent)[1:]) == (["task_finished"], ["FAILED"])
 
 
 @pytest.mark.parametrize(
-    ("task", "path"),
+    ("task", "path", "text"),
     [
-        (kit.fail, "builtins.ValueError"),
-        (kit.fail_later, "builtins.ValueError"),
-        (kit.fail_unpicklably, f"{kit.__name__}.Unpicklable"),
-        (kit.fail_locally, f"{kit.__name__}.fail_locally.<locals>.Local"),
-        (kit.leave, "builtins.SystemExit"),
-        (kit.give_up, "django_ayework.errors.Abort"),
+        (kit.fail, "builtins.ValueError", "no luck"),
+        (kit.fail_later, "builtins.ValueError", "no luck"),
+        (kit.fail_unpicklably, f"{kit.__name__}.Unpicklable", "no luck"),
+        (kit.fail_locally, f"{kit.__name__}.fail_locally.<locals>.Local", "no luck"),
+        (kit.leave, "builtins.SystemExit", "no luck"),
+        (kit.give_up, "django_ayework.errors.Abort", "no luck"),
+        (kit.unstorable, "builtins.TypeError", "Unsupported type"),
     ],
-    ids=["plain", "async", "unpicklable", "local", "SystemExit", "Abort"],
+    ids=["plain", "async", "unpicklable", "local", "SystemExit", "Abort", "a value that cannot be stored"],
 )
-def test_16_an_error_has_the_path_of_its_class_and_the_traceback(task, path):
+def test_16_21_22_an_error_has_its_class_and_traceback_and_is_handled_while_the_end_is_sent(
+    sent, task, path, text
+):
     result = finished(task.enqueue())
     assert result.status == "FAILED"
     [error] = result.errors
     assert error.exception_class_path == path
-    name = path.removeprefix("builtins.")
-    assert error.traceback.rstrip().splitlines()[-1].startswith(name)
+    last_line = error.traceback.rstrip().splitlines()[-1]
+    assert last_line.startswith(path.removeprefix("builtins.")) and text in last_line
     if "<locals>" in path:
         with pytest.raises(ImportError):
             _ = error.exception_class
     else:
         assert error.exception_class.__qualname__ == path.rpartition(".")[2]
-
-
-def test_16_there_is_an_error_for_each_attempt_that_failed():
-    result = finished(kit.fail_twice.enqueue("errors"))
-    assert [error.exception_class for error in result.errors] == [LookupError, LookupError]
-    assert ["try 1" in result.errors[0].traceback, "try 2" in result.errors[1].traceback] == [True, True]
-
-
-def test_17_there_is_a_worker_for_each_attempt():
-    result = finished(kit.fail_twice.enqueue("workers"))
-    assert (result.worker_ids, result.attempts, result.return_value) == (["drain"] * 3, 3, 3)
+    name, last = sent[-1]
+    assert (name, last["result"]) == ("task_finished", result)
+    assert f"{type(last['error']).__module__}.{type(last['error']).__qualname__}" == path
 
 
 def test_17_a_failed_task_that_is_retried_counts_from_one_again():
@@ -305,87 +286,52 @@ def test_17_a_failed_task_that_is_retried_counts_from_one_again():
     assert (finished(result).attempts, len(result.errors)) == (1, 1)
 
 
-def test_18_the_context_has_the_running_result():
+def test_18_19_the_context_has_the_running_result_and_call_runs_here():
     result = kit.with_context.enqueue(number=7)
     assert finished(result).return_value == [7, 1, result.id, "RUNNING", ["drain"]]
     assert finished(kit.later_with_context.enqueue()).return_value == 1
-
-
-# 19, 20, 21
-
-
-def test_19_call_runs_here_and_queues_nothing():
     assert (kit.add.call(1, b=4), kit.later.call(1)) == (5, 2)
     assert async_to_sync(kit.add.acall)(1) == 2
-    assert kit.count() == 0
+    assert kit.count() == 2, "a call queues nothing"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_20_the_awaitable_forms_work_in_an_event_loop():
-    async def act() -> Any:
+    async def act():
         result = await kit.later.aenqueue(1)
         assert await kit.later.aget_result(result.id) == result
         await result.arefresh()
         return result
 
-    result = async_to_sync(act)()
-    assert finished(result).return_value == 2
-
-
-def test_21_a_value_that_cannot_be_stored_fails_the_task():
-    result = finished(kit.unstorable.enqueue())
-    assert (result.status, result.errors[0].exception_class) == ("FAILED", TypeError)
-    assert "Unsupported type" in result.errors[0].traceback
-
-
-# 22
+    assert finished(async_to_sync(act)()).return_value == 2
 
 
 def test_22_the_signals_of_a_success(sent):
     result = kit.add.enqueue(1)
-    assert [name for name, _ in sent] == ["task_enqueued"]
+    assert names(sent) == ["task_enqueued"]
     assert sent[0][1]["result"] == result
     drain()
-    assert [name for name, _ in sent] == ["task_enqueued", "task_started", "task_finished"]
+    assert names(sent) == ["task_enqueued", "task_started", "task_finished"]
     assert {each["sender"] for _, each in sent} == {AyeworkBackend}
-    assert [str(each["result"].status) for _, each in sent] == ["READY", "RUNNING", "SUCCESSFUL"]
+    assert statuses(sent) == ["READY", "RUNNING", "SUCCESSFUL"]
     result.refresh()
     assert sent[-1][1]["result"] == result
     assert sent[-1][1]["result"].return_value == 2
-
-
-@pytest.mark.parametrize("task", [kit.fail, kit.fail_later], ids=["plain", "async"])
-def test_22_the_signal_of_a_failure_is_sent_while_its_error_is_handled(sent, task):
-    result = finished(task.enqueue())
-    name, last = sent[-1]
-    assert (name, last["result"]) == ("task_finished", result)
-    assert isinstance(last["error"], ValueError)
-
-
-def test_22_an_attempt_that_is_repeated_sends_no_end(sent):
-    finished(kit.fail_twice.enqueue("signals"))
-    assert [name for name, _ in sent] == ["task_enqueued", *["task_started"] * 3, "task_finished"]
-
-
-def test_22_a_cancelled_task_sends_its_end(sent):
-    cancel(kit.add.enqueue(1).id)
-    drain()
-    assert [(name, str(each["result"].status)) for name, each in sent][1:] == [("task_finished", "FAILED")]
 
 
 def test_22_the_loggers_of_the_framework_tell_of_tasks(caplog):
     with caplog.at_level(logging.DEBUG, logger=kit.LOGGER):
         finished(kit.add.enqueue(1))
         finished(kit.fail.enqueue())
-    levels = [record.levelname for record in caplog.records if record.name == kit.LOGGER]
-    assert levels == ["DEBUG", "INFO", "INFO", "DEBUG", "INFO", "ERROR"]
-    assert [r.exc_info[0] for r in caplog.records if r.name == kit.LOGGER and r.exc_info] == [ValueError]
+    records = [record for record in caplog.records if record.name == kit.LOGGER]
+    assert [r.levelname for r in records] == ["DEBUG", "INFO", "INFO", "DEBUG", "INFO", "ERROR"]
+    assert [r.exc_info[0] for r in records if r.exc_info] == [ValueError]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
 @pytest.mark.parametrize("name", ["task_enqueued", "task_started", "task_finished"])
 def test_22_a_receiver_that_raises_changes_nothing(name, error):
-    def receiver(**keywords: Any) -> None:
+    def receiver(**keywords):
         raise error
 
     signal = getattr(kit.signals, name)
@@ -397,9 +343,6 @@ def test_22_a_receiver_that_raises_changes_nothing(name, error):
     assert (result.status, result.attempts) == ("SUCCESSFUL", 1)
 
 
-# 23, 24
-
-
 def test_22_a_task_runs_whose_backend_the_settings_do_not_name_any_more(settings, sent):
     """Its alias may have been renamed in a deployment, while the task waited."""
     result = kit.add.using(backend="plain").enqueue(1)
@@ -407,40 +350,93 @@ def test_22_a_task_runs_whose_backend_the_settings_do_not_name_any_more(settings
     drain()
     assert Work.objects.get(id=result.id).status == "success"
     assert {each["sender"] for _, each in sent} == {AyeworkBackend}
-    assert [name for name, _ in sent] == ["task_enqueued", "task_started", "task_finished"]
+    assert names(sent) == ["task_enqueued", "task_started", "task_finished"]
 
 
-def test_23_a_higher_priority_comes_first():
-    low, high = kit.add.using(priority=-100).enqueue(1), kit.add.using(priority=100).enqueue(1)
+def test_5_23_using_copies_and_a_higher_priority_comes_first():
+    low, high = kit.add.using(priority=-100, queue_name="q"), kit.add.using(priority=100, queue_name="q")
+    assert (high.priority, high.queue_name) == (100, "q")
+    assert (kit.add.priority, kit.add.queue_name) == (0, "default")
+    assert high.func is kit.add.func
+    last, first = low.enqueue(1), high.enqueue(1)
     drain(limit=1)
-    low.refresh(), high.refresh()
-    assert (low.status, high.status) == ("READY", "SUCCESSFUL")
-
-
-def test_23_a_queue_is_the_queue_of_the_work():
-    result = kit.add.using(queue_name="mail").enqueue(1)
-    assert Work.objects.get(id=result.id).queue == "mail"
-
-
-def problems(settings: Any, **backend: Any) -> list[str]:
-    from django.core.checks import run_checks
-
-    settings.TASKS = {"default": {"BACKEND": settings.TASKS["default"]["BACKEND"], **backend}}
-    return [each.id for each in run_checks() if each.id in ("ayework.E012", "ayework.E013")]
+    last.refresh(), first.refresh()
+    assert (last.status, first.status) == ("READY", "SUCCESSFUL")
 
 
 @pytest.mark.parametrize(
-    "options", [{"RETRIES": 1}, {"RETRY": {"attempt": 1}}, {"RETRY": {"attempts": 0}}, {"MODULES": ["no.no"]}]
+    ("options", "found"),
+    [
+        ({"RETRIES": 1}, ["ayework.E013"]),
+        ({"RETRY": {"attempt": 1}}, ["ayework.E013"]),
+        ({"RETRY": {"attempts": 0}}, ["ayework.E013"]),
+        ({"MODULES": ["no.no"]}, ["ayework.E013"]),
+        ({"RETRY": {"attempts": 2}, "MODULES": ["tests.tasks.kit"]}, []),
+    ],
 )
-def test_24_the_system_check_finds_options_that_cannot_be_used(settings, options):
-    assert problems(settings, OPTIONS=options) == ["ayework.E013"]
-
-
-def test_24_the_system_check_is_clean_otherwise(settings):
-    assert problems(settings, OPTIONS={"RETRY": {"attempts": 2}, "MODULES": ["tests.tasks.kit"]}) == []
+def test_24_the_system_check_finds_options_that_cannot_be_used(settings, options, found):
+    settings.TASKS = {"default": {"BACKEND": settings.TASKS["default"]["BACKEND"], "OPTIONS": options}}
+    assert [each.id for each in run_checks() if each.id in ("ayework.E012", "ayework.E013")] == found
 
 
 def test_24_the_system_check_finds_a_missing_app(settings):
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_ayework"]
     [error, *_] = framework.task_backends["default"].check()
     assert error.id == "ayework.E012"
+
+
+def test_25_tasks_follow_when_the_backend_is_swapped_and_swapped_back(settings):
+    ours = settings.TASKS
+    settings.TASKS = {"default": {"BACKEND": f"{kit.NAME}.backends.immediate.ImmediateBackend"}}
+    assert kit.add.enqueue(1, 2).return_value == 3
+    assert kit.count() == 0
+    settings.TASKS = ours
+    assert finished(kit.add.enqueue(1, 2)).return_value == 3
+    assert kit.count() == 1
+
+
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="pickling is of Django 6.1")
+def test_26_a_task_and_its_result_can_be_pickled():
+    result = kit.add.using(priority=4, run_after=timedelta(hours=1)).enqueue(1)
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert pickle.loads(pickle.dumps(result.task)) == result.task
+
+
+def test_27_a_task_whose_worker_was_lost_for_good_or_that_expires_without_an_attempt_has_failed():
+    lost, late = kit.add.enqueue(1), kit.soon.using(run_after=timedelta(hours=2)).enqueue()
+    [delivery] = next_due(None)
+    time_travel(timedelta(minutes=5))
+    reclaim()
+    time_travel(timedelta(hours=3))
+    for result, text in ((lost, "worker lost"), (late, "deadline exceeded")):
+        assert str(finished(result).status) == "FAILED"
+        assert [each.exception_class for each in result.errors] == [WorkFailed]
+        assert text in result.errors[0].traceback
+    assert (lost.worker_ids, late.attempts) == ([delivery.row.worker], 0)
+
+
+def test_27_a_task_that_a_person_completes_has_succeeded(sent):
+    result = kit.add.enqueue(1)
+    complete(result.id, 17)
+    result.refresh()
+    assert (str(result.status), result.return_value, result.worker_ids) == ("SUCCESSFUL", 17, [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_success_costs_no_query_for_its_signals():
+    drain()  # it sets the clock, if that is due
+    kit.add.enqueue(1)
+    with CaptureQueriesContext(connection) as with_signals:
+        drain()
+    enqueue(plain_work(a=1, b=2))
+    with CaptureQueriesContext(connection) as plain:
+        drain()
+    assert len(with_signals) == len(plain)
+
+
+def test_a_kept_success_counts_as_the_one_attempt_that_it_is():
+    result = finished(kit.add.enqueue(1))
+    worker = Work.objects.get(id=result.id).completed_by
+    AttemptFactory(work_id=result.id, number=1, worker=worker, outcome="success")
+    result.refresh()
+    assert (result.attempts, result.errors, result.worker_ids) == (1, [], [worker])

@@ -1,7 +1,5 @@
 """``drain`` runs everything due inside the test's transaction, and raises what failed."""
 
-from __future__ import annotations
-
 import threading
 import traceback
 from typing import Any
@@ -23,10 +21,10 @@ from django_ayework import (
     enqueue_many,
     work,
 )
+from django_ayework import testing as kit
 from django_ayework.errors import InvalidInstruction, NotDecodable
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import adrain
-from django_ayework.testing import drain as drain_of_the_kit
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
 
@@ -40,38 +38,46 @@ def later(ctx: Context) -> None:
         raise Defer(delay=60)
 
 
-def test_the_report_counts_attempts_by_how_they_ended(drain: Any, time_travel: Any) -> None:
-    assert drain is drain_of_the_kit
+@work(name="testing.flaky", retry=AT_ONCE)
+def flaky(ctx: Context, until: int) -> str:
+    if ctx.attempt < until:
+        raise ValueError(f"attempt {ctx.attempt}")
+    return "done"
+
+
+def numbers(report):
+    return report.ran, report.succeeded, report.deferred, report.retried, report.dead
+
+
+def test_the_report_counts_attempts_by_how_they_ended(drain, time_travel):
+    assert drain is kit.drain
     report = drain()
-    assert (report.ran, report.succeeded, report.dead, report.deferred, report.retried) == (0, 0, 0, 0, 0)
-    assert report.states == []
+    assert (numbers(report), report.states) == ((0, 0, 0, 0, 0), [])
     handles = enqueue_many([add(a=1, b=2), later(), fail()])
-    dead = enqueue(fail(), retry=Retry(attempts=1))
+    dead = enqueue(fail(), retry=ONCE)
     first = enqueue(add(a=9, b=0), priority=1)
     report = drain(raises=False)
-    assert (report.ran, report.succeeded, report.deferred, report.retried, report.dead) == (5, 2, 1, 1, 1)
+    assert numbers(report) == (5, 2, 1, 1, 1)
     assert [state.id for state in report.states] == [first.id, *(handle.id for handle in handles), dead.id]
-    assert [state.status for state in report.states] == [
-        "success", "success", "scheduled", "scheduled", "dead"
-    ]  # fmt: skip
+    ended = ["success", "success", "scheduled", "scheduled", "dead"]
+    assert [state.status for state in report.states] == ended
     assert drain().ran == 0
     time_travel(61)
+    assert numbers(drain(raises=False)) == (2, 1, 0, 1, 0)
+    handle = enqueue(fail(), retry=AT_ONCE)
     report = drain(raises=False)
-    assert (report.ran, report.succeeded, report.retried) == (2, 1, 1)
-    handle = enqueue(fail(), retry=Retry(attempts=3, base=0))
-    report = drain(raises=False)
-    assert (report.ran, report.retried, report.dead) == (3, 2, 1)
+    assert numbers(report) == (3, 0, 0, 2, 1)
     assert [(state.id, state.status) for state in report.states] == [(handle.id, "dead")]
 
 
-def test_a_limit_counts_attempts(drain: Any) -> None:
+def test_a_limit_counts_attempts_and_shows_the_first_of_two(drain):
     enqueue_many([add(a=n, b=0) for n in range(5)])
-    assert drain(limit=2).ran == 2
-    assert drain(limit=0).ran == 0
-    assert drain(limit=9).ran == 3
+    assert [drain(limit=limit).ran for limit in (2, 0, 9)] == [2, 0, 3]
+    enqueue(fail(), retry=AT_ONCE)
+    assert "attempt 1 of 3; the work is pending." in raised_by(drain, 1).__notes__[0]
 
 
-def test_works_run_in_the_thread_and_the_transaction_of_the_test(drain: Any) -> None:
+def test_works_run_in_the_thread_and_the_transaction_of_the_test(drain):
     @work(name="testing.thread")
     def where() -> str:
         return threading.current_thread().name
@@ -88,41 +94,32 @@ def test_works_run_in_the_thread_and_the_transaction_of_the_test(drain: Any) -> 
     assert WorkerProcess.objects.count() == 0
 
 
-def test_callbacks_that_wait_for_the_commit_run_and_may_queue_more(drain: Any) -> None:
-    ran: list[str] = []
+def test_callbacks_that_wait_for_the_commit_run_and_may_queue_more(drain):
+    ran = []
 
     @work(name="testing.callback")
     def callback() -> None:
         transaction.on_commit(lambda: ran.append("of the handler"))
 
-    def broken() -> None:
-        raise LookupError
-
-    transaction.on_commit(broken, robust=True)
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        transaction.on_commit(lambda: ran.append("of a block that is rolled back"))
+        _ = 1 / 0
+    transaction.on_commit(lambda: {}["broken"], robust=True)
     transaction.on_commit(lambda: ran.append("before"))
     transaction.on_commit(lambda: enqueue(callback()) and None)
     assert drain().succeeded == 1
     assert ran == ["before", "of the handler"]
 
 
-def test_a_callback_of_a_rolled_back_block_does_not_run(drain: Any) -> None:
-    ran: list[str] = []
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
-        transaction.on_commit(lambda: ran.append("never"))
-        _ = 1 / 0
-    drain()
-    assert ran == []
-
-
 @pytest.mark.django_db(transaction=True)
-def test_it_works_outside_of_a_transaction_and_in_async_tests(drain: Any) -> None:
+def test_it_works_outside_of_a_transaction_and_in_async_tests(drain):
     order = Order.objects.create(reference="A1")
     enqueue(pay(order_id=order.pk))
     assert drain().succeeded == 1
     order.refresh_from_db()
     assert order.paid
 
-    async def scenario() -> Any:
+    async def scenario():
         handle = await add.aenqueue(a=1, b=2)
         report = await adrain()
         await fail.aenqueue()
@@ -134,13 +131,13 @@ def test_it_works_outside_of_a_transaction_and_in_async_tests(drain: Any) -> Non
     assert async_to_sync(scenario)() == (1, 3, 1)
 
 
-def raised_by(drain: Any, *args: Any) -> BaseException:
+def raised_by(drain, *args):
     with pytest.raises(BaseException) as raised:
         drain(*args)
     return raised.value
 
 
-def test_a_failed_attempt_that_is_retried_later_raises_the_error_of_the_handler(drain: Any) -> None:
+def test_a_failed_attempt_that_is_retried_later_raises_the_error_of_the_handler(drain):
     handle = enqueue(fail(message="no card"))
     error = raised_by(drain)
     assert (type(error), str(error)) == (RuntimeError, "no card")
@@ -151,43 +148,23 @@ def test_a_failed_attempt_that_is_retried_later_raises_the_error_of_the_handler(
     ]
 
 
-def test_a_dead_work_raises_the_error_of_its_last_attempt(drain: Any) -> None:
-    @work(name="testing.counts", retry=AT_ONCE)
-    def counts(ctx: Context) -> None:
-        raise ValueError(f"attempt {ctx.attempt}")
-
-    enqueue(counts())
+def test_a_dead_work_raises_the_error_of_its_last_attempt_and_one_that_succeeds_after_all_none(drain):
+    enqueue(flaky(until=9))
     error = raised_by(drain)
     assert str(error) == "attempt 3"
     assert "attempt 3 of 3; the work is dead." in error.__notes__[0]
+    handle = enqueue(flaky(until=3))
+    assert (numbers(drain()), handle.result(timeout=0)) == ((3, 1, 0, 2, 0), "done")
 
 
-def test_everything_due_runs_before_the_errors_are_raised_as_a_group_in_order(drain: Any) -> None:
+def test_everything_due_runs_before_the_errors_are_raised_as_a_group_in_order(drain):
     first, other, _ = enqueue_many([fail(message="first"), add(a=1, b=2), fail(message="second")])
     group = raised_by(drain)
     assert isinstance(group, ExceptionGroup)
     assert group.message == "several works failed in drain()"
     assert [str(error) for error in group.exceptions] == ["first", "second"]
     assert other.result(timeout=0) == 3
-    state = first.state()
-    assert state is not None and state.last_error == "RuntimeError: first"
-
-
-def test_a_work_that_succeeds_after_failed_attempts_raises_nothing(drain: Any) -> None:
-    @work(name="testing.flaky", retry=AT_ONCE)
-    def flaky(ctx: Context) -> str:
-        if ctx.attempt < 3:
-            raise ValueError("not yet")
-        return "done"
-
-    handle = enqueue(flaky())
-    report = drain()
-    assert (report.retried, report.succeeded, handle.result(timeout=0)) == (2, 1, "done")
-
-
-def test_a_limit_between_two_attempts_shows_the_first(drain: Any) -> None:
-    enqueue(fail(), retry=AT_ONCE)
-    assert "attempt 1 of 3; the work is pending." in raised_by(drain, 1).__notes__[0]
+    assert first.state().last_error == "RuntimeError: first"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +172,7 @@ def test_a_limit_between_two_attempts_shows_the_first(drain: Any) -> None:
     [Defer(delay=60), Reschedule(delay=60), Abort("no card"), Abort(ValueError("no card")), None],
     ids=["defer", "reschedule", "abort", "abort-cause", "cancel"],
 )
-def test_a_decision_of_the_handler_is_no_failure(drain: Any, decision: Exception | None) -> None:
+def test_a_decision_of_the_handler_is_no_failure(drain, decision):
     @work(name="testing.decides")
     def decides(ctx: Context) -> None:
         if decision is None:
@@ -204,11 +181,10 @@ def test_a_decision_of_the_handler_is_no_failure(drain: Any, decision: Exception
 
     handle = enqueue(decides())
     assert drain().ran == 1
-    state = handle.state()
-    assert state is not None and (state.status == "cancelled") is (decision is None)
+    assert (handle.state().status == "cancelled") is (decision is None)
 
 
-def test_an_error_that_on_failure_defers_is_no_failure_and_one_that_it_aborts_is(drain: Any) -> None:
+def test_an_error_that_on_failure_defers_is_no_failure_and_one_that_it_aborts_is(drain):
     def advice(error: BaseException, info: Any) -> Any:
         return Defer(delay=60) if isinstance(error, LookupError) else "abort"
 
@@ -222,11 +198,11 @@ def test_an_error_that_on_failure_defers_is_no_failure_and_one_that_it_aborts_is
     assert isinstance(raised_by(drain), ValueError)
 
 
-def test_an_input_or_an_outcome_that_cannot_be_used_is_a_failure(drain: Any) -> None:
+def test_an_input_or_an_outcome_that_cannot_be_used_is_a_failure(drain):
     @work(name="testing.unusable")
     def unusable(ctx: Context, how: str) -> Any:
         if how == "delay":
-            raise Defer(delay="soon")  # type: ignore[arg-type]
+            raise Defer(delay="soon")
         if how == "append":
             return ctx.result(1, append=lambda total: total["none"])
         if how == "forgotten":
@@ -244,10 +220,14 @@ def test_an_input_or_an_outcome_that_cannot_be_used_is_a_failure(drain: Any) -> 
     assert isinstance(raised_by(drain), NotDecodable)
 
 
-def test_an_error_that_fails_a_whole_batch_is_raised_once(drain: Any) -> None:
+def test_an_error_that_fails_a_whole_batch_is_raised_once_and_one_that_is_returned_for_one_work_too(drain):
     @batch_work(name="testing.batch", size=3)
     def batch(items: list[Any]) -> list[Any]:
         raise ValueError("all of them")
+
+    @batch_work(name="testing.item", size=3)
+    def item(items: list[Any]) -> list[Any]:
+        return [ValueError("this one"), object(), 3]
 
     first, *_ = enqueue_many([batch(1), batch(2), batch(3)])
     error = raised_by(drain)
@@ -255,13 +235,6 @@ def test_an_error_that_fails_a_whole_batch_is_raised_once(drain: Any) -> None:
     assert error.__notes__[0].startswith(
         f"Raised in drain() by work {first.id} (testing.batch) and 2 more works, attempt 1 of 3;"
     )
-
-
-def test_an_error_that_a_batch_returns_for_one_work_is_raised(drain: Any) -> None:
-    @batch_work(name="testing.item", size=3)
-    def item(items: list[Any]) -> list[Any]:
-        return [ValueError("this one"), object(), 3]
-
     enqueue_many([item(1), item(2), item(3)])
     group = raised_by(drain)
     assert isinstance(group, ExceptionGroup)

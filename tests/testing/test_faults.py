@@ -1,7 +1,5 @@
 """``testing.faults``: handlers meet the ends of workers, leases and databases in ``drain()``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(params=[False, True], ids=["test case", "transaction test case"])
-def database(request: Any) -> None:
+def database(request):
     """A test within a transaction, and one that commits."""
     request.getfixturevalue("transactional_db" if request.param else "db")
 
@@ -51,9 +49,7 @@ def batch(items: list[BatchItem[str]]) -> list[None]:
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(("type", "orders"), [(careless, 2), (careful, 1), (staged, 1)], ids=str)
 @pytest.mark.parametrize(("fault", "outcomes"), [(faults.deliver_twice, ["lost"]), (faults.lose_lease, None)])
-def test_a_work_that_runs_twice_shows_whether_its_handler_is_idempotent(
-    type: Any, orders: int, fault: Any, outcomes: Any
-) -> None:
+def test_a_work_that_runs_twice_shows_whether_its_handler_is_idempotent(type, orders, fault, outcomes):
     handle = enqueue(type(reference="a"))
     with fault(type) as met:
         report = drain()
@@ -61,11 +57,10 @@ def test_a_work_that_runs_twice_shows_whether_its_handler_is_idempotent(
     assert (report.ran, report.succeeded) == (2, 1)
     assert Order.objects.count() == orders
     assert handle.state().attempt == 2
-    found = [each.outcome for each in Attempt.objects.filter(work_id=handle.id)]
-    assert outcomes in (None, found)
+    assert outcomes in (None, [each.outcome for each in Attempt.objects.filter(work_id=handle.id)])
 
 
-def test_the_items_of_a_batch_are_delivered_twice() -> None:
+def test_the_items_of_a_batch_are_delivered_twice():
     handles = [enqueue(batch(str(number))) for number in range(3)]
     with faults.deliver_twice("faults.batch") as met:
         drain()
@@ -73,7 +68,7 @@ def test_the_items_of_a_batch_are_delivered_twice() -> None:
     assert Order.objects.count() == 6
 
 
-def test_other_types_meet_nothing_and_only_the_first_attempt_does() -> None:
+def test_other_types_meet_nothing_and_only_the_first_attempt_does():
     enqueue(careless(reference="a"))
     enqueue(add(a=1, b=2))
     with faults.deliver_twice(add) as met:
@@ -85,7 +80,7 @@ def test_other_types_meet_nothing_and_only_the_first_attempt_does() -> None:
     assert drain().ran == 1
 
 
-def test_a_work_with_one_attempt_is_dead_when_its_worker_dies() -> None:
+def test_a_work_with_one_attempt_is_dead_when_its_worker_dies():
     handle = enqueue(careless(reference="a"), retry=Retry(attempts=1))
     with faults.deliver_twice():
         drain(raises=False)
@@ -93,8 +88,8 @@ def test_a_work_with_one_attempt_is_dead_when_its_worker_dies() -> None:
 
 
 @pytest.mark.usefixtures("database")
-def test_after_the_commit_callbacks_and_signals_are_lost_and_the_database_is_complete() -> None:
-    heard: list[str] = []
+def test_after_the_commit_callbacks_and_signals_are_lost_and_the_database_is_complete():
+    heard = []
 
     @work(name="faults.calls_back")
     def calls_back(ctx: Context) -> Any:
@@ -103,7 +98,7 @@ def test_after_the_commit_callbacks_and_signals_are_lost_and_the_database_is_com
             Order.objects.create(reference="a")
         return ctx.queue([add(a=1, b=2)])
 
-    def hear(sender: str, **facts: Any) -> None:
+    def hear(sender, **facts):
         heard.append(sender)
 
     work_succeeded.connect(hear)
@@ -121,8 +116,8 @@ def test_after_the_commit_callbacks_and_signals_are_lost_and_the_database_is_com
         work_succeeded.disconnect(hear)
 
 
-def test_a_handler_sees_that_its_lease_was_lost() -> None:
-    seen: list[Any] = []
+def test_a_handler_sees_that_its_lease_was_lost():
+    seen = []
 
     @work(name="faults.watchful")
     def watchful(ctx: Context) -> None:
@@ -137,7 +132,7 @@ def test_a_handler_sees_that_its_lease_was_lost() -> None:
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("type", [careless, careful], ids=str)
 @pytest.mark.parametrize("after", [0, 1])
-def test_statements_of_the_handler_fail_when_the_database_is_lost(type: Any, after: int) -> None:
+def test_statements_of_the_handler_fail_when_the_database_is_lost(type, after):
     @work(name="faults.two_orders", atomic=type is careful)
     def two_orders() -> None:
         Order.objects.create(reference="first")
@@ -146,28 +141,17 @@ def test_statements_of_the_handler_fail_when_the_database_is_lost(type: Any, aft
     handle = enqueue(two_orders())
     with faults.lose_database(two_orders, after=after):
         drain(raises=False)
-    state = handle.state()
-    assert (state.status, state.attempt) == ("scheduled", 1)
+    assert (handle.state().status, handle.state().attempt) == ("scheduled", 1)
     assert "faults.lose_database" in Attempt.objects.get(work_id=handle.id).error
     assert Order.objects.count() == 0 or (type is careless and after == 1)
-
-
-def test_a_lost_database_is_raised_by_drain() -> None:
     enqueue(careless(reference="a"))
     with pytest.raises(OperationalError, match="lost"), faults.lose_database():
         drain()
 
 
-def test_a_block_in_which_no_work_meets_the_fault_fails() -> None:
-    with (
-        pytest.raises(
-            AssertionError, match=r"faults.deliver_twice\(\) met no work of shop.add: drain\(\) has run none"
-        ),
-        faults.deliver_twice(add),
-    ):
+def test_a_block_in_which_no_work_meets_the_fault_fails_and_a_name_that_no_type_has_is_refused():
+    met_none = r"faults.deliver_twice\(\) met no work of shop.add: drain\(\) has run none"
+    with pytest.raises(AssertionError, match=met_none), faults.deliver_twice(add):
         drain()
-
-
-def test_a_name_that_no_type_has_is_refused() -> None:
     with pytest.raises(UnknownWorkType, match=r"Did you mean 'shop.add'"), faults.lose_lease("shop.ad"):
         pass

@@ -1,7 +1,5 @@
 """``perform``, and the kit in a project's test cases."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 
@@ -9,26 +7,21 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import TestCase, TransactionTestCase
 
-from django_ayework import Abort, Context, Defer, NotEncodable, Retry, WorkState, enqueue, work
+from django_ayework import Abort, Context, Defer, NotEncodable, Retry, enqueue, work
 from django_ayework.define.instructions import Queue, Result, Void
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow import enqueue as queueing
 from django_ayework.models import Work
 from django_ayework.signals import work_succeeded
-from django_ayework.testing import (
-    assert_enqueued,
-    assert_not_enqueued,
-    drain,
-    perform,
-    running_worker,
-    time_travel,
-)
+from django_ayework.testing import assert_enqueued, assert_not_enqueued, drain, running_worker, time_travel
+from django_ayework.testing import perform as perform_of_the_kit
 from tests.app.models import Order
 from tests.app.works import add, fail, pay
 from tests.direct.works import quick
 
 pytestmark = pytest.mark.django_db
 ONCE = Retry(attempts=1)
+DECISIONS = {"defer": Defer(delay=5), "abort": Abort("no card")}
 
 
 @work(name="testing.children")
@@ -42,7 +35,16 @@ async def plain(items: list[int]) -> list[int]:
     return items
 
 
-def test_the_result_and_the_instruction_of_an_input_that_is_stored_and_read_back(perform: Any) -> None:
+@work(name="testing.ends")
+def ends(ctx: Context, how: str) -> Any:
+    if how in DECISIONS:
+        raise DECISIONS[how]
+    if how == "forgotten":
+        ctx.result(1)
+    return {"void": ctx.void, "unstorable": object}.get(how, lambda: None)()
+
+
+def test_the_result_and_the_instruction_of_an_input_that_is_stored_and_read_back(perform):
     performed = perform(add(a=1, b=2))
     assert (performed.result, performed.error) == (3, None)
     assert isinstance(performed.instruction, Result)
@@ -52,31 +54,27 @@ def test_the_result_and_the_instruction_of_an_input_that_is_stored_and_read_back
     assert given == [1]
     assert perform(quick()).result == threading.current_thread().name
     with pytest.raises(NotEncodable):
-        perform(plain(items=[object()]))  # type: ignore[list-item]
+        perform(plain(items=[object()]))
 
 
 @pytest.mark.parametrize(
     ("given", "hint"), [(add, "Call the type: add"), (add.handler, "Write @work above add")]
 )
-def test_a_type_or_its_function_is_refused_as_by_enqueue(perform: Any, given: Any, hint: str) -> None:
+def test_a_type_or_its_function_is_refused_as_by_enqueue(perform, given, hint):
     with pytest.raises(TypeError, match=rf"^expected perform\(work\) to have works built .*{hint}"):
         perform(given)
 
 
-def test_children_are_built_and_not_queued(perform: Any) -> None:
-    @work(name="testing.void")
-    def void(ctx: Context):
-        return ctx.void()
-
+def test_children_are_built_and_not_queued(perform):
     performed = perform(children())
     assert performed.result is None
     assert isinstance(performed.instruction, Queue)
     assert [item.input for item in performed.instruction.items] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
     assert Work.objects.count() == 0
-    assert isinstance(perform(void()).instruction, Void)
+    assert isinstance(perform(ends(how="void")).instruction, Void)
 
 
-def test_an_error_is_returned_and_raised_by_the_result(perform: Any) -> None:
+def test_an_error_is_returned_and_raised_by_the_result(perform):
     performed = perform(fail(message="no card"))
     with pytest.raises(RuntimeError, match="no card") as raised:
         _ = performed.result
@@ -86,29 +84,17 @@ def test_an_error_is_returned_and_raised_by_the_result(perform: Any) -> None:
     assert performed.error is raised.value
 
 
-@pytest.mark.parametrize("raised", [Defer(delay=5), Abort("no card")], ids=["defer", "abort"])
-def test_a_decision_is_returned_as_the_error(perform: Any, raised: Exception) -> None:
-    @work(name="testing.performed_decides")
-    def decides() -> None:
-        raise raised
-
-    assert perform(decides()).error is raised
+@pytest.mark.parametrize("how", DECISIONS)
+def test_a_decision_is_returned_as_the_error(perform, how):
+    assert perform(ends(how=how)).error is DECISIONS[how]
 
 
-def test_an_outcome_that_cannot_be_used_is_returned_as_the_error(perform: Any) -> None:
-    @work(name="testing.forgetful")
-    def forgetful(ctx: Context) -> None:
-        ctx.result(1)
-
-    @work(name="testing.unstorable")
-    def unstorable() -> Any:
-        return object()
-
-    assert isinstance(perform(forgetful()).error, InvalidInstruction)
-    assert isinstance(perform(unstorable()).error, NotEncodable)
+@pytest.mark.parametrize(("how", "error"), [("forgotten", InvalidInstruction), ("unstorable", NotEncodable)])
+def test_an_outcome_that_cannot_be_used_is_returned_as_the_error(perform, how, error):
+    assert isinstance(perform(ends(how=how)).error, error)
 
 
-def test_the_handler_can_be_shown_a_later_attempt(perform: Any) -> None:
+def test_the_handler_can_be_shown_a_later_attempt(perform):
     @work(name="testing.attempt")
     def attempt(ctx: Context) -> list[Any]:
         return [ctx.attempt, ctx.type, ctx.signal.aborted, ctx.claim("once")]
@@ -119,13 +105,13 @@ def test_the_handler_can_be_shown_a_later_attempt(perform: Any) -> None:
 
 class PlainTest(TestCase):
     @classmethod
-    def setUpTestData(cls) -> None:
+    def setUpTestData(cls):
         cls.order = Order.objects.create(reference="A1")
 
-    def test_works_run_in_the_tests_transaction(self) -> None:
-        heard: list[Any] = []
+    def test_works_run_in_the_tests_transaction(self):
+        heard = []
 
-        def receiver(work: Any, **keywords: Any) -> None:
+        def receiver(work, **keywords):
             heard.append(work.id)
 
         work_succeeded.connect(receiver)
@@ -138,52 +124,45 @@ class PlainTest(TestCase):
         self.assertTrue(self.order.paid)
         self.assertEqual(heard, [handle.id])
 
-    def test_nothing_is_left_of_other_tests(self) -> None:
+    def test_nothing_is_left_of_other_tests_and_a_handler_can_be_called_alone(self):
         self.assertEqual(Work.objects.count(), 0)
         assert_not_enqueued()
         self.assertFalse(self.order.paid)
+        self.assertEqual(perform_of_the_kit(add(a=1, b=2)).result, 3)
+        self.assertEqual(Work.objects.count(), 0)
 
-    def test_callbacks_can_be_captured_as_usual(self) -> None:
+    def test_callbacks_can_be_captured_as_usual(self):
         with self.captureOnCommitCallbacks(execute=True):
             handle = enqueue(add(a=1, b=2), on_commit=True)
             self.assertIsNone(handle.state())
         self.assertIsNotNone(handle.state())
         self.assertEqual(drain().succeeded, 1)
 
-    def test_a_handler_can_be_called_alone(self) -> None:
-        self.assertEqual(perform(add(a=1, b=2)).result, 3)
-        self.assertEqual(Work.objects.count(), 0)
-
-
-class WorkerTest(TransactionTestCase):
-    def test_a_real_worker_runs_beside_the_test(self) -> None:
-        with running_worker(concurrency=2) as worker:
-            self.assertEqual(enqueue(add(a=1, b=2)).result(timeout=20), 3)
-            self.assertEqual(worker.concurrency, 2)
-        handle = enqueue(add(a=1, b=2))
-        self.assertEqual(Work.objects.get(id=handle.id).status, "pending")
-
-
-class DirectTest(TestCase):
-    def setUp(self) -> None:
-        """Be without pytest's fixtures, which hold such works back."""
-        queueing.providers.held_back = False
-        self.offered = []
-        self.intake, queueing.providers.intake = queueing.providers.intake, self.offered.append
-        self.addCleanup(setattr, queueing.providers, "intake", self.intake)
-
-    def test_drain_makes_the_first_attempt(self) -> None:
+    def test_drain_makes_the_first_attempt_of_a_work_that_skips_the_queue(self):
+        """Without pytest's fixtures, which hold such works back."""
+        offered, intake = [], queueing.providers.intake
+        queueing.providers.held_back, queueing.providers.intake = False, offered.append
+        self.addCleanup(setattr, queueing.providers, "intake", intake)
         with self.captureOnCommitCallbacks(execute=True):
             handle = enqueue(quick(number=1))
         enqueue(quick(number=2), on_commit=True)
         self.assertEqual(handle.state().attempt, 0)
         self.assertEqual(drain().succeeded, 2)
         self.assertEqual(handle.result(timeout=0), threading.current_thread().name)
-        self.assertEqual(self.offered, [])
+        self.assertEqual(offered, [])
+
+
+class WorkerTest(TransactionTestCase):
+    def test_a_real_worker_runs_beside_the_test(self):
+        with running_worker(concurrency=2) as worker:
+            self.assertEqual(enqueue(add(a=1, b=2)).result(timeout=20), 3)
+            self.assertEqual(worker.concurrency, 2)
+        handle = enqueue(add(a=1, b=2))
+        self.assertEqual(handle.state().status, "pending")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_work_that_skips_the_queue_is_run_by_drain_or_a_worker() -> None:
+def test_a_work_that_skips_the_queue_is_run_by_drain_or_a_worker():
     with transaction.atomic():
         handle = enqueue(quick(number=1))
     assert handle.state().status == "pending"
@@ -195,97 +174,81 @@ def test_a_work_that_skips_the_queue_is_run_by_drain_or_a_worker() -> None:
     assert not handle.state().completed_by.startswith("direct-")
 
 
-def run(request: Any) -> WorkState:
+def run(request):
     handle = enqueue(request, retry=ONCE)
     drain(raises=False)
-    state = handle.state()
-    assert state is not None
-    return state
+    return handle.state()
 
 
 @pytest.fixture
-def order(db: None) -> Order:
+def order(db):
     return Order.objects.create(reference="taken")
 
 
-@work(name="testing.duplicate")
-def duplicate(pk: int) -> None:
-    Order.objects.create(reference="undone")
-    Order.objects.create(pk=pk, reference="again")
-
-
-@work(name="testing.translated")
-def translated(pk: int) -> None:
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT no_such_column FROM no_such_table")
-    except DatabaseError as error:
-        raise ValueError("translated") from error
-
-
-@work(name="testing.translated_model")
-def translated_model(pk: int) -> None:
-    try:
-        Order.objects.create(pk=pk, reference="again")
-    except IntegrityError as error:
-        raise ValueError("translated") from error
-
-
-@work(name="testing.swallowed")
-def swallowed(pk: int) -> str:
-    try:
-        with transaction.atomic():
-            Order.objects.create(pk=pk, reference="again")
-    except IntegrityError:
-        Order.objects.create(reference="instead")
-    return "done"
-
-
-@work(name="testing.marked")
-def marked(pk: int) -> None:
-    with transaction.atomic():
-        transaction.set_rollback(True)
-        raise ValueError("marked")
-
-
-@work(name="testing.raises")
-def raises() -> None:
-    Order.objects.create(reference="written")
-    raise ValueError("after the write")
-
-
 @work(name="testing.async")
-async def aduplicate(pk: int) -> None:
+async def aduplicate(pk: int, how: str) -> None:
     await Order.objects.acreate(pk=pk, reference="again")
 
 
+@work(name="testing.misuses")
+def misuses(pk: int, how: str) -> None:
+    if how == "duplicate":
+        Order.objects.create(reference="undone")
+    try:
+        if how == "marked":
+            with transaction.atomic():
+                transaction.set_rollback(True)
+                raise ValueError("marked")
+        elif how == "translated":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT no_such_column FROM no_such_table")
+        else:
+            Order.objects.create(pk=pk, reference="again")
+    except DatabaseError as error:
+        raise (ValueError("translated") if how.startswith("translated") else error) from error
+
+
 @pytest.mark.parametrize(
-    ("handler", "error"),
+    ("handler", "how", "error"),
     [
-        (duplicate, "IntegrityError"),
-        (aduplicate, "IntegrityError"),
-        (translated, "ValueError: translated"),
-        (translated_model, "ValueError: translated"),
-        (marked, "ValueError: marked"),
+        (misuses, "duplicate", "IntegrityError"),
+        (aduplicate, "async", "IntegrityError"),
+        (misuses, "translated", "ValueError: translated"),
+        (misuses, "translated model", "ValueError: translated"),
+        (misuses, "marked", "ValueError: marked"),
     ],
-    ids=lambda value: getattr(value, "name", ""),
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_a_database_error_of_a_handler_leaves_the_transaction_of_the_test_usable(
-    handler: Any, error: str, order: Order
-) -> None:
+    perform, handler, how, error, order
+):
     before = enqueue(add(a=1, b=2))
-    state = run(handler(pk=order.pk))
+    state = run(handler(pk=order.pk, how=how))
     assert (state.status, state.reason) == ("dead", "exhausted")
-    assert (state.error or "").startswith(error)
+    assert state.error.startswith(error)
     assert before.result(timeout=0) == 3
-    assert type(perform(handler(pk=order.pk)).error).__name__ == error.partition(":")[0]
+    assert type(perform(handler(pk=order.pk, how=how)).error).__name__ == error.partition(":")[0]
     assert list(Order.objects.values_list("reference", flat=True)) == ["taken"]
     after = enqueue(add(a=3, b=4))
     drain()
     assert after.result(timeout=0) == 7
 
 
-def test_other_errors_and_those_that_the_handler_catches_keep_the_written_rows(order: Order) -> None:
+def test_other_errors_and_those_that_the_handler_catches_keep_the_written_rows(order):
+    @work(name="testing.swallowed")
+    def swallowed(pk: int) -> str:
+        try:
+            with transaction.atomic():
+                Order.objects.create(pk=pk, reference="again")
+        except IntegrityError:
+            Order.objects.create(reference="instead")
+        return "done"
+
+    @work(name="testing.raises")
+    def raises() -> None:
+        Order.objects.create(reference="written")
+        raise ValueError("after the write")
+
     assert run(swallowed(pk=order.pk)).result == "done"
     assert run(raises()).error == "ValueError: after the write"
     assert sorted(Order.objects.values_list("reference", flat=True)) == ["instead", "taken", "written"]

@@ -1,20 +1,16 @@
 """OpenTelemetry: the spans, what leads from one to another, and their attributes."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
-from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
 
 import pytest
 from opentelemetry import baggage, trace
 from opentelemetry.context import attach, detach
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode, TraceFlags
 
 from django_ayework import dependency, enqueue, enqueue_many, work
@@ -26,49 +22,62 @@ from tests.processes import ROOT
 from tests.tracing import works
 
 pytestmark = pytest.mark.django_db
+unsampled = pytest.mark.parametrize("sampler", [ALWAYS_OFF])
 
 
 class Spans:
     """What was exported."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self):
         self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider(sampler=ParentBased(sampler))
+        self.instrumentor = AyeworkInstrumentor()
+
+    def sample(self, sampler):
+        """Instrument anew, as a process that samples so."""
+        self.instrumentor.uninstrument()
+        self.provider = TracerProvider(sampler=sampler)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.instrumentor.instrument(tracer_provider=self.provider)
 
-    def named(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self.exporter.get_finished_spans() if span.name == name]
+    @property
+    def all(self):
+        return self.exporter.get_finished_spans()
 
-    def one(self, name: str) -> Any:
+    def named(self, name):
+        return [span for span in self.all if span.name == name]
+
+    def one(self, name):
         [span] = self.named(name)
         return span
 
 
 @pytest.fixture
-def sampler() -> Sampler:
+def sampler():
     return ALWAYS_ON
 
 
 @pytest.fixture
-def spans(sampler: Sampler) -> Iterator[Spans]:
-    recorded = Spans(sampler)
-    instrumentor = AyeworkInstrumentor()
-    instrumentor.instrument(tracer_provider=recorded.provider)
+def spans(sampler):
+    recorded = Spans()
+    recorded.sample(ParentBased(sampler))
     yield recorded
-    instrumentor.uninstrument()
+    recorded.instrumentor.uninstrument()
 
 
-def links(span: ReadableSpan) -> dict[Any, list[int]]:
+def links(span):
     """The spans that this one is linked to, by what it says of the link."""
-    found: dict[Any, list[int]] = {}
+    found = {}
     for link in span.links:
         found.setdefault(link.attributes["ayework.link"], []).append(link.context.span_id)
     return found
 
 
+def traceparent():
+    return headers_of(Work.objects.get().options)["traceparent"]
+
+
 def test_an_attempt_continues_the_trace_of_the_request(spans):
-    tracer = spans.provider.get_tracer("shop")
-    with tracer.start_as_current_span("request"):
+    with spans.provider.get_tracer("shop").start_as_current_span("request"):
         handle = enqueue(works.plain(), queue="mail")
     drain()
     request, send, process = map(spans.one, ("request", "send tracing.plain", "process tracing.plain"))
@@ -84,22 +93,16 @@ def test_an_attempt_continues_the_trace_of_the_request(spans):
     }
     operation = {"messaging.operation.name": "send", "messaging.operation.type": "send"}
     assert send.attributes == {**about, **operation}
-    assert process.attributes == {
-        **about,
-        **dict.fromkeys(operation, "process"),
-        "messaging.client.id": "drain",
-        "ayework.attempt": 1,
-    }
+    attempt = {"messaging.client.id": "drain", "ayework.attempt": 1}
+    assert process.attributes == {**about, **dict.fromkeys(operation, "process"), **attempt}
     assert process.status.status_code is StatusCode.UNSET
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("quick_polls")
 def test_in_a_worker_the_span_is_the_current_one_of_the_handler(spans):
-    tracer = spans.provider.get_tracer("shop")
-
-    def call() -> None:
-        tracer.start_span("call").end()
+    def call():
+        spans.provider.get_tracer("shop").start_span("call").end()
 
     @work(name="tracing.calling")
     def plain() -> None:
@@ -113,38 +116,27 @@ def test_in_a_worker_the_span_is_the_current_one_of_the_handler(spans):
         for request in (plain(), asynchronous()):
             enqueue(request).result(20)
     called = [span.parent.span_id for span in spans.named("call")]
-    assert called == [
-        spans.one(f"process tracing.{name}").context.span_id for name in ("calling", "acalling")
-    ]
+    names = ("process tracing.calling", "process tracing.acalling")
+    assert called == [spans.one(name).context.span_id for name in names]
 
 
-def test_an_error_is_recorded_with_the_attempt_and_the_reason(spans):
+def test_an_error_is_recorded_with_the_attempt_and_the_reason_and_a_deferral_is_none(spans):
     enqueue(works.failing())
+    enqueue(works.deferring())
     drain(raises=False)
     first, second = spans.named("process tracing.failing")
-    names = ("ayework.attempt", "ayework.outcome")
-    assert [[span.attributes[name] for name in names] for span in (first, second)] == [
-        [1, "failed"],
-        [2, "died"],
-    ]
-    assert "ayework.reason" not in first.attributes
-    assert second.attributes["ayework.reason"] == "exhausted"
+    names = ("ayework.attempt", "ayework.outcome", "ayework.reason")
+    found = [tuple(span.attributes.get(name) for name in names) for span in (first, second)]
+    assert found == [(1, "failed", None), (2, "died", "exhausted")]
     assert second.attributes["error.type"] == "builtins.ValueError"
-    assert (second.status.status_code, second.status.description) == (
-        StatusCode.ERROR,
-        "builtins.ValueError: no luck",
-    )
+    status = second.status
+    assert (status.status_code, status.description) == (StatusCode.ERROR, "builtins.ValueError: no luck")
     [event] = second.events
     assert event.attributes["exception.message"] == "no luck"
     assert first.parent == second.parent
-    assert perform(works.failing()).error is not None
-
-
-def test_a_deferral_is_no_error(spans):
-    enqueue(works.deferring())
-    drain()
     span = spans.one("process tracing.deferring")
     assert (span.attributes["ayework.outcome"], span.status.status_code) == ("deferred", StatusCode.UNSET)
+    assert perform(works.failing()).error is not None
 
 
 def test_works_that_are_queued_together_have_one_span(spans):
@@ -178,8 +170,7 @@ def test_a_released_work_is_linked_to_what_its_gate_waited_for(spans):
     for name in ("last", "alast"):
         released = spans.one(f"process tracing.{name}")
         assert {key: sorted(ids) for key, ids in links(released).items()} == {"waited_for": sorted(sent)}
-        finished = spans.exporter.get_finished_spans()
-        [queued] = [span for span in finished if span.context.span_id == released.parent.span_id]
+        [queued] = [span for span in spans.all if span.context.span_id == released.parent.span_id]
         assert queued.attributes["messaging.message.id"] == gate.id
 
 
@@ -196,54 +187,42 @@ def test_a_batch_is_one_span_that_is_linked_to_each_work(spans):
     assert [event.attributes["messaging.message.id"] for event in span.events] == [handles[1].id]
 
 
-def test_baggage_is_stored_and_is_there_in_the_handler(spans):
-    found: list[object] = []
+@pytest.mark.parametrize("sampler", [ALWAYS_ON, ALWAYS_OFF], ids=["sampled", "not sampled"])
+def test_baggage_is_stored_and_comes_to_the_handler_with_the_trace_of_its_request(spans, sampler):
+    found = []
 
     @work(name="tracing.carrying")
     def carrying() -> None:
-        found.append(baggage.get_baggage("tenant"))
+        context = trace.get_current_span().get_span_context()
+        found.append((baggage.get_baggage("tenant"), context.trace_id))
 
     token = attach(baggage.set_baggage("tenant", "acme"))
     enqueue(carrying())
     detach(token)
+    spans.sample(ParentBased(ALWAYS_ON))
     drain()
-    assert found == ["acme"]
+    assert found == [("acme", int(traceparent().split("-")[1], 16))]
     assert headers_of(Work.objects.get().options)["baggage"] == "tenant=acme"
+    assert bool(spans.all) is (sampler is ALWAYS_ON)
     assert baggage.get_baggage("tenant") is None
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
+@unsampled
 def test_what_a_request_does_not_sample_is_not_sampled_later(spans):
     one = works.plain()
     enqueue(dependency(on=[one], queue=[works.last()]))
     enqueue(one)
     enqueue(works.step())
-    sample_in_the_worker(spans, ParentBased(ALWAYS_ON))
+    spans.sample(ParentBased(ALWAYS_ON))
     drain()
-    assert spans.exporter.get_finished_spans() == ()
+    assert spans.all == ()
     continued = headers_of(Work.objects.get(chain_index=1).options)
     assert list(continued) == ["traceparent"]
     assert not int(continued["traceparent"][-2:], 16) & TraceFlags.SAMPLED
 
 
-@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
-def test_a_work_that_is_not_sampled_has_no_span_but_the_trace_of_its_request(spans):
-    traces: list[int] = []
-
-    @work(name="tracing.asking")
-    def asking() -> None:
-        traces.append(trace.get_current_span().get_span_context().trace_id)
-
-    enqueue(asking())
-    sample_in_the_worker(spans, ParentBased(ALWAYS_ON))
-    drain()
-    assert spans.exporter.get_finished_spans() == ()
-    stored = headers_of(Work.objects.get().options)["traceparent"]
-    assert traces == [int(stored.split("-")[1], 16)]
-
-
-@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
+@unsampled
 @pytest.mark.parametrize(
     "own",
     [
@@ -255,46 +234,19 @@ def test_a_work_that_is_not_sampled_has_no_span_but_the_trace_of_its_request(spa
 )
 def test_a_sampler_of_the_worker_that_does_not_follow_the_request_is_asked(spans, own):
     enqueue(works.plain())
-    sample_in_the_worker(spans, own)
+    spans.sample(own)
     drain()
-    stored = headers_of(Work.objects.get().options)["traceparent"]
     process = spans.one("process tracing.plain")
     assert process.parent.is_remote
-    assert process.parent.span_id == int(stored.split("-")[2], 16)
-
-
-@pytest.mark.parametrize("sampler", [ALWAYS_OFF])
-def test_baggage_of_a_trace_that_is_not_sampled_comes_to_the_handler(spans):
-    found: list[Any] = []
-
-    @work(name="tracing.unsampled_baggage")
-    def carrying() -> None:
-        found.append((baggage.get_baggage("tenant"), trace.get_current_span().get_span_context().is_valid))
-
-    token = attach(baggage.set_baggage("tenant", "acme"))
-    enqueue(carrying())
-    detach(token)
-    drain()
-    assert found == [("acme", True)]
-    assert spans.exporter.get_finished_spans() == ()
+    assert process.parent.span_id == int(traceparent().split("-")[2], 16)
 
 
 def test_a_traceparent_that_is_damaged_is_ignored(spans):
     enqueue(works.plain())
-    stored = Work.objects.get()
-    traceparent = headers_of(stored.options)["traceparent"]
-    damaged = stored.options.replace(traceparent, f"{traceparent[1:-2]}00")
-    Work.objects.update(options=damaged)
+    damaged = f"{traceparent()[1:-2]}00"
+    Work.objects.update(options=Work.objects.get().options.replace(traceparent(), damaged))
     drain()
     assert spans.one("process tracing.plain").parent is None
-
-
-def sample_in_the_worker(spans: Spans, sampler: Sampler) -> None:
-    """Instrument anew, as a process that samples otherwise than the one that has queued."""
-    AyeworkInstrumentor().uninstrument()
-    provider = TracerProvider(sampler=sampler)
-    provider.add_span_processor(SimpleSpanProcessor(spans.exporter))
-    AyeworkInstrumentor().instrument(tracer_provider=provider)
 
 
 def test_without_a_provider_and_without_the_instrumentor_nothing_is_stored():
@@ -305,9 +257,8 @@ def test_without_a_provider_and_without_the_instrumentor_nothing_is_stored():
     assert [headers_of(text) for text in Work.objects.values_list("options", flat=True)] == [{}, {}]
 
 
-@pytest.mark.parametrize("name", ["opentelemetry", "sentry"])
-def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
-    package = {"opentelemetry": "opentelemetry", "sentry": "sentry_sdk"}[name]
+@pytest.mark.parametrize(("name", "package"), [("opentelemetry", "opentelemetry"), ("sentry", "sentry_sdk")])
+def test_a_missing_package_is_named_with_its_extra(name, package, monkeypatch):
     for module in [each for each in sys.modules if each.startswith(f"django_ayework.contrib.{name}")]:
         monkeypatch.delitem(sys.modules, module)
     for module in [each for each in sys.modules if each.partition(".")[0] == package]:

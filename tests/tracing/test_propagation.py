@@ -1,18 +1,16 @@
 """Headers travel with works, and the blocks of propagators surround attempts."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from django_ayework import enqueue, enqueue_many, get_handle, propagation, retry
+from django_ayework.flow import enqueue as queueing
 from django_ayework.flow.payloads import decode_options, headers_of
 from django_ayework.models import Work
-from django_ayework.propagation import Propagator, Queueing, RunningAttempt
+from django_ayework.propagation import Propagator
 from django_ayework.testing import drain, perform, running_worker
+from django_ayework.worker import skip_queue
 from tests.processes import eventually
 from tests.tracing import works
 
@@ -22,22 +20,20 @@ pytestmark = pytest.mark.django_db
 class Tag(Propagator):
     """Stores a text that counts up, and lets handlers see that of their work."""
 
-    def __init__(self) -> None:
-        self.queueings: list[Queueing] = []
-        self.attempts: list[RunningAttempt] = []
-        self.waited_for: list[Any] = []
+    def __init__(self):
+        self.queueings, self.attempts, self.waited_for = [], [], []
 
-    def inject(self, queueing: Queueing) -> Mapping[str, str]:
+    def inject(self, queueing):
         self.queueings.append(queueing)
         return {"tag": f"tag {len(self.queueings)}"}
 
-    def attach(self, attempt: RunningAttempt) -> Any:
+    def attach(self, attempt):
         self.attempts.append(attempt)
         self.waited_for.append(list(attempt.waited_for(2)))
         return self.block(attempt)
 
     @contextmanager
-    def block(self, attempt: RunningAttempt) -> Iterator[None]:
+    def block(self, attempt):
         token = works.current.set(attempt.headers.get("tag", "no tag"))
         try:
             yield
@@ -46,19 +42,14 @@ class Tag(Propagator):
 
 
 @pytest.fixture(autouse=True)
-def seen() -> list[tuple[str, str]]:
+def seen():
     works.seen.clear()
     return works.seen
 
 
 @pytest.fixture
-def tag(registered: Any) -> Tag:
-    return registered(Tag())  # type: ignore[no-any-return]
-
-
-def headers() -> dict[str, Any]:
-    """The headers of the works, by type; of those of one type the last."""
-    return {type: headers_of(text) for type, text in Work.objects.values_list("type", "options")}
+def tag(registered):
+    return registered(Tag())
 
 
 def test_the_handler_runs_in_the_block_in_every_mode(tag, seen):
@@ -81,20 +72,21 @@ def test_the_handler_runs_in_the_block_in_every_mode(tag, seen):
 @pytest.mark.usefixtures("quick_polls")
 def test_a_worker_runs_handlers_in_the_block_and_nothing_is_left_of_it(tag, seen):
     with running_worker(concurrency=2):
-        for request in (works.plain(), works.asynchronous(), works.atomic()):
-            enqueue(request).result(20)
+        blocker = enqueue(works.plain())
+        enqueue(works.asynchronous(), blockers=[blocker.id]).result(20)
+        enqueue(works.atomic()).result(20)
         propagation.unregister(tag)
         enqueue(works.plain(name="without")).result(20)
         enqueue(works.asynchronous()).result(20)
+    asynchronous = ("async", "async, in a thread")
     assert seen == [
         ("plain", "tag 1"),
-        ("async", "tag 2"),
-        ("async, in a thread", "tag 2"),
+        *((name, "tag 2") for name in asynchronous),
         ("atomic", "tag 3"),
         ("without", "nothing"),
-        ("async", "nothing"),
-        ("async, in a thread", "nothing"),
+        *((name, "nothing") for name in asynchronous),
     ]
+    assert tag.waited_for == [[], [{"tag": "tag 1"}], []]
 
 
 def test_works_that_are_queued_together_are_asked_about_once(tag):
@@ -123,37 +115,23 @@ def test_a_gate_hands_its_headers_on_and_tells_what_its_works_waited_for(tag, se
     enqueue(works.fan())
     drain()
     assert dict(seen) == {"one": "tag 2", "two": "tag 2", "last": "tag 2"}
-    assert headers()["tracing.last"] == {"tag": "tag 2"}
+    assert headers_of(Work.objects.get(type="tracing.last").options) == {"tag": "tag 2"}
     assert [waited for waited in tag.waited_for if waited] == [[{"tag": "tag 2"}] * 2]
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("quick_polls")
-def test_a_blocked_work_on_the_event_loop_tells_what_it_waited_for(tag):
-    with running_worker(concurrency=1):
-        blocker = enqueue(works.plain())
-        enqueue(works.asynchronous(), blockers=[blocker.id]).result(20)
-    assert tag.waited_for == [[], [{"tag": "tag 1"}]]
-
-
-def test_headers_stay_when_a_work_is_retried_or_run_again(tag, seen):
+def test_headers_stay_when_a_work_is_retried_or_run_again(tag):
     failed, succeeded = enqueue(works.aborting()), enqueue(works.plain())
     drain(raises=False)
     retry(failed.id)
     again = retry(succeeded.id, again=True)
     drain(raises=False)
-    assert [each.works[0].headers for each in tag.attempts] == [
-        {"tag": "tag 1"},
-        {"tag": "tag 2"},
-        {"tag": "tag 1"},
-        {"tag": "tag 2"},
-    ]
+    assert [each.works[0].headers["tag"] for each in tag.attempts] == ["tag 1", "tag 2", "tag 1", "tag 2"]
     assert get_handle(again.id).state().parent == succeeded.id
     assert len(tag.queueings) == 2
 
 
-def test_the_end_of_the_block_knows_how_the_attempt_ended(tag):
-    for request in (works.plain(), works.failing(), works.aborting(), works.deferring()):
+def test_the_end_of_the_block_knows_how_the_attempt_ended_and_the_input_as_people_are_shown_it(tag):
+    for request in (works.plain(), works.failing(pin="1234", order=7), works.aborting(), works.deferring()):
         enqueue(request)
     drain(raises=False)
     ends = [
@@ -167,6 +145,8 @@ def test_the_end_of_the_block_knows_how_the_attempt_ended(tag):
         ("tracing.failing", 1, "failed", "", "ValueError"),
         ("tracing.failing", 2, "died", "exhausted", "ValueError"),
     ]
+    [shown, *_] = [each.shown_input() for each in tag.attempts if each.type == "tracing.failing"]
+    assert shown == {"pin": "••••", "order": 7}
     assert perform(works.failing()).error is not None
     assert tag.attempts[-1].failures[0].outcome is None
 
@@ -181,39 +161,31 @@ def test_a_batch_is_one_attempt_of_many_works(tag, seen):
     assert seen == [("batch", "tag 1")]
 
 
-def test_the_input_is_told_as_people_are_shown_it(tag):
-    enqueue(works.failing(pin="1234", order=7))
-    drain(raises=False)
-    assert tag.attempts[0].shown_input() == {"pin": "••••", "order": 7}
-
-
 class Broken(Propagator):
-    def __init__(self, place: str) -> None:
+    def __init__(self, place):
         self.place = place
 
-    def inject(self, queueing: Queueing) -> Mapping[str, str]:
-        if self.place == "inject":
-            raise RuntimeError(self.place)
-        return {"n": 7} if self.place == "values" else {}  # type: ignore[dict-item]
+    def inject(self, queueing):
+        self.pass_by("inject")
+        return {"n": 7} if self.place == "values" else {}
 
-    def attach(self, attempt: RunningAttempt) -> Any:
-        if self.place == "attach":
-            raise RuntimeError(self.place)
+    def attach(self, attempt):
+        self.pass_by("attach")
         return self.block()
 
     @contextmanager
-    def block(self) -> Iterator[None]:
-        if self.place == "enter":
-            raise RuntimeError(self.place)
+    def block(self):
+        self.pass_by("enter")
         yield
-        if self.place == "leave":
-            raise RuntimeError(self.place)
+        self.pass_by("leave")
+
+    def pass_by(self, place):
+        if self.place == place:
+            raise RuntimeError(place)
 
 
 @pytest.mark.parametrize("place", ["inject", "values", "attach", "enter", "leave"])
-def test_a_propagator_that_raises_is_reported_and_disturbs_nothing(place, registered, settings, seen):
-    reported: list[tuple[str, str]] = []
-    settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append((str(error), phase))}
+def test_a_propagator_that_raises_is_reported_and_disturbs_nothing(place, registered, reported, seen):
     registered(Broken(place))
     registered(Tag())
     enqueue(works.plain())
@@ -244,7 +216,11 @@ def test_headers_are_no_part_of_the_options(tag):
     assert headers_of(with_headers[:-3]) == {}
 
 
-@pytest.mark.usefixtures("intake")
-def test_a_work_that_skips_the_queue_runs_in_the_block(tag, seen):
+@pytest.mark.django_db(transaction=True)
+def test_a_work_that_skips_the_queue_runs_in_the_block(tag, seen, monkeypatch):
+    intake = skip_queue.Intake()
+    monkeypatch.setattr(skip_queue, "intake", intake)
+    monkeypatch.setattr(queueing.providers, "held_back", False)
     enqueue(works.plain(), skip_queue=True).result(20)
     eventually(lambda: seen == [("plain", "tag 1")])
+    assert intake.stop(), "one of its threads is left"

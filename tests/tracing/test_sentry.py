@@ -1,13 +1,7 @@
 """Sentry: what reaches its transport."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 import sentry_sdk
-from sentry_sdk.envelope import Envelope
 from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
@@ -25,35 +19,31 @@ pytestmark = pytest.mark.django_db
 class Sent(Transport):
     """Keeps what would be sent."""
 
-    def __init__(self, options: Any = None) -> None:
+    def __init__(self, options=None):
         super().__init__(options)
-        self.events: list[Any] = []
+        self.events = []
 
-    def capture_envelope(self, envelope: Envelope) -> None:
+    def capture_envelope(self, envelope):
         for item in envelope.items:
             self.events.append(item.get_event() or item.get_transaction_event())
 
-    def errors(self) -> list[Any]:
+    def errors(self):
         return [event for event in self.events if event and event.get("type") != "transaction"]
 
-    def transactions(self) -> dict[str, Any]:
+    def transactions(self):
         return {event["transaction"]: event for event in self.events if event.get("type") == "transaction"}
 
 
 @pytest.fixture
-def initialised() -> Iterator[Any]:
+def initialised():
     """Initialise the SDK for one test."""
     before = list(propagation.propagators)
 
-    def initialise(integration: AyeworkIntegration | None = None, **options: Any) -> Sent:
+    def initialise(integration=None, **options):
         sent = Sent()
-        sentry_sdk.init(
-            dsn="https://key@sentry.invalid/1",
-            transport=sent,
-            default_integrations=False,
-            integrations=[integration or AyeworkIntegration(), LoggingIntegration()],
-            **options,
-        )
+        integrations = [integration or AyeworkIntegration(), LoggingIntegration()]
+        options |= {"default_integrations": False, "integrations": integrations}
+        sentry_sdk.init(dsn="https://key@sentry.invalid/1", transport=sent, **options)
         return sent
 
     with sentry_sdk.isolation_scope():
@@ -62,9 +52,13 @@ def initialised() -> Iterator[Any]:
     assert len(propagation.propagators) <= len(before) + 1
 
 
-def crumbs(event: Any) -> list[str]:
+def crumbs(event):
     """The breadcrumbs of works in an event."""
     return [each["message"] for each in event["breadcrumbs"]["values"] if each["category"] == "ayework"]
+
+
+def mechanism(event):
+    return event["exception"]["values"][0]["mechanism"]
 
 
 def test_a_work_that_dies_is_sent_once_with_its_context(initialised):
@@ -74,15 +68,9 @@ def test_a_work_that_dies_is_sent_once_with_its_context(initialised):
     [event] = sent.errors()
     [exception] = event["exception"]["values"]
     assert (exception["type"], exception["value"]) == ("ValueError", "no luck")
-    assert (exception["mechanism"]["type"], exception["mechanism"]["handled"]) == ("ayework", False)
-    assert event["contexts"]["work"] == {
-        "id": handle.id,
-        "type": "tracing.failing",
-        "queue": "default",
-        "group": handle.id,
-        "attempt": 2,
-        "attempts": 2,
-    }
+    assert (mechanism(event)["type"], mechanism(event)["handled"]) == ("ayework", False)
+    about = {"id": handle.id, "type": "tracing.failing", "queue": "default", "group": handle.id}
+    assert event["contexts"]["work"] == {**about, "attempt": 2, "attempts": 2}
     assert event["tags"] == {
         "ayework.type": "tracing.failing",
         "ayework.work": handle.id,
@@ -97,11 +85,8 @@ def test_attempts_that_are_followed_by_another_are_sent_if_asked_for(initialised
     enqueue(works.failing())
     enqueue(works.deferring())
     drain(raises=False)
-    assert [event["tags"]["ayework.outcome"] for event in sent.errors()] == ["failed", "died"]
-    assert [event["exception"]["values"][0]["mechanism"]["handled"] for event in sent.errors()] == [
-        True,
-        False,
-    ]
+    found = [(event["tags"]["ayework.outcome"], mechanism(event)["handled"]) for event in sent.errors()]
+    assert found == [("failed", True), ("died", False)]
 
 
 @pytest.mark.filterwarnings("ignore:The send_default_pii option:DeprecationWarning")
@@ -114,7 +99,6 @@ def test_the_input_is_sent_if_it_may_be_and_without_what_is_redacted(initialised
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("quick_polls")
 def test_what_the_worker_logs_of_a_dead_work_is_not_sent_again(initialised, settings):
     settings.AYEWORK = {"POLL_INTERVAL": 0.05, "UNKNOWN_TYPE_GRACE": 0}
     sent = initialised()
@@ -123,11 +107,10 @@ def test_what_the_worker_logs_of_a_dead_work_is_not_sent_again(initialised, sett
     dead = enqueue(works.aborting())
     with running_worker(concurrency=1):
         eventually(lambda: Work.objects.filter(status="dead").count() == 2)
-    errors = sent.errors()
-    assert sorted("exception" in event for event in errors) == [False, True]
-    [logged] = [event for event in errors if "exception" not in event]
+    [logged, raised] = sorted(sent.errors(), key=lambda event: "exception" in event)
+    assert "exception" not in logged
     assert unknown.id in logged["logentry"]["formatted"]
-    assert [event["contexts"]["work"]["id"] for event in errors if "exception" in event] == [dead.id]
+    assert raised["contexts"]["work"]["id"] == dead.id
 
 
 def test_scopes_of_works_are_apart_and_a_request_tells_what_it_has_queued(initialised):
@@ -154,15 +137,11 @@ def test_an_attempt_continues_the_trace_of_the_request(initialised):
     with sentry_sdk.start_transaction(op="http.server", name="request"):
         enqueue(works.asynchronous(), queue="mail")
     drain()
-    found = sent.transactions()
-    request, attempt = found["request"], found["tracing.asynchronous"]
+    request, attempt = (sent.transactions()[name] for name in ("request", "tracing.asynchronous"))
     [publish] = request["spans"]
     trace = attempt["contexts"]["trace"]
-    assert (publish["op"], trace["op"], trace["origin"]) == (
-        "queue.publish",
-        "queue.process",
-        "auto.queue.ayework",
-    )
+    operations = (publish["op"], trace["op"], trace["origin"])
+    assert operations == ("queue.publish", "queue.process", "auto.queue.ayework")
     assert trace["trace_id"] == request["contexts"]["trace"]["trace_id"]
     assert trace["parent_span_id"] == publish["span_id"]
     assert trace["data"]["messaging.destination.name"] == "mail"
@@ -176,10 +155,8 @@ def test_a_batch_sends_an_event_for_each_work_that_died(initialised):
     Work.objects.update(attempt=2)
     drain(limit=3, raises=False)
     assert [event["tags"]["ayework.work"] for event in sent.errors()] == [handles[0].id, handles[2].id]
-    assert sent.errors()[0]["contexts"]["work"] == {
-        "type": "tracing.batched",
-        "ids": [handle.id for handle in handles],
-    }
+    about = {"type": "tracing.batched", "ids": [handle.id for handle in handles]}
+    assert sent.errors()[0]["contexts"]["work"] == about
     assert sent.transactions()["tracing.batched"]["contexts"]["trace"]["status"] == "internal_error"
 
 

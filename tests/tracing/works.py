@@ -1,7 +1,5 @@
 """Works whose attempts tell what surrounds them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any

@@ -151,12 +151,8 @@ def execute(url: str, statement: str) -> None:
     if parts.scheme == "mysql":
         import MySQLdb
 
-        connection = MySQLdb.connect(
-            host=parts.hostname,
-            port=parts.port or 3306,
-            user=unquote(parts.username or ""),
-            password=unquote(parts.password or ""),
-        )
+        login = {"user": unquote(parts.username or ""), "password": unquote(parts.password or "")}
+        connection = MySQLdb.connect(host=parts.hostname, port=parts.port or 3306, **login)
         connection.query(statement)
         connection.close()
         return
@@ -182,9 +178,8 @@ def run_on(title: str, url: str, code: dict[str, Path]) -> int:
                 found = [str(error)]
         runs = Counter(release for _, _, release in scenario.report.runs)
         shares = ", ".join(f"{count} runs by the {release} one" for release, count in sorted(runs.items()))
-        print(
-            f"{title}: {len(scenario.queued)} works were queued, {shares}; {time.monotonic() - started:.0f} s"
-        )
+        seconds = time.monotonic() - started
+        print(f"{title}: {len(scenario.queued)} works were queued, {shares}; {seconds:.0f} s")
         if found:
             print(*(f"  {each}" for each in found[:30]), sep="\n")
             print(*(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in place.glob("*.log")), sep="\n")
@@ -231,14 +226,13 @@ class Scenario:
             self.enqueue(NEW)
             self.tell(NEW, "wait")
             now = self.runs()
-            if all(now.get(release, 0) > before.get(release, 0) for release in (OLD, NEW)):
+            if all(now[release] > before[release] for release in (OLD, NEW)):
                 return
         raise SystemExit(f"of two workers beside each other one has run nothing: {before}, then {now}")
 
-    def runs(self) -> dict[str, int]:
+    def runs(self) -> Counter[str]:
         """Return how many handlers each release has run."""
-        counts: dict[str, int] = json.loads(self.tell(NEW, "releases"))
-        return counts
+        return Counter(json.loads(self.tell(NEW, "releases")))
 
     def check_code(self, release: str) -> None:
         """Raise when a process of a release imports the package from elsewhere."""
@@ -266,11 +260,10 @@ class Scenario:
     def worker(self, release: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run a worker of a release; it must stop in order."""
         command = [sys.executable, "-m", "django", "ayework_worker", "--concurrency", "2", "--name", release]
+        path, options = self.folder / f"{release}.log", {"env": self.env(release), "cwd": self.folder}
         with (
-            (self.folder / f"{release}.log").open("ab") as log,
-            subprocess.Popen(
-                command, env=self.env(release), cwd=self.folder, stdout=log, stderr=subprocess.STDOUT
-            ) as process,
+            path.open("ab") as log,
+            subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **options) as process,
         ):
             try:
                 yield process
@@ -279,7 +272,7 @@ class Scenario:
             finally:
                 process.kill()
         if status:
-            text = (self.folder / f"{release}.log").read_text()[-3000:]
+            text = path.read_text()[-3000:]
             raise SystemExit(f"the worker of the {release} release ended with status {status}:\n{text}")
 
     def tell(self, release: str, *arguments: str) -> str:
@@ -288,14 +281,8 @@ class Scenario:
 
     def python(self, release: str, *arguments: str) -> str:
         """Run Python with the code of a release."""
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env=self.env(release),
-            cwd=self.folder,
-            text=True,
-            capture_output=True,
-            timeout=LIMIT,
-        )
+        options: dict[str, Any] = {"env": self.env(release), "cwd": self.folder, "timeout": LIMIT}
+        done = subprocess.run([sys.executable, *arguments], text=True, capture_output=True, **options)
         if done.returncode:
             logs = "".join(log.read_text()[-3000:] for log in self.folder.glob("*.log"))
             shown = f"{' '.join(arguments)} of the {release} release ended with status {done.returncode}"
@@ -304,13 +291,9 @@ class Scenario:
 
     def env(self, release: str) -> dict[str, str]:
         """Return the environment of a process of a release."""
-        ours: dict[str, Any] = {
-            "PYTHONPATH": f"{self.code[release]}{os.pathsep}{PROJECT}",
-            "DJANGO_SETTINGS_MODULE": "settings",
-            "DATABASE_URL": self.url,
-            "RELEASE": release,
-        }
-        return os.environ | ours
+        path = f"{self.code[release]}{os.pathsep}{PROJECT}"
+        ours = {"PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": "settings"}
+        return os.environ | ours | {"DATABASE_URL": self.url, "RELEASE": release}
 
 
 if __name__ == "__main__":

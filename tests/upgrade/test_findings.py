@@ -1,7 +1,5 @@
 """The comparison of two versions names what is lost, doubled or run by the wrong one; it chooses a commit."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 
@@ -11,16 +9,10 @@ from tests.upgrade.__main__ import Skipped, check_migrations, commit_of
 from tests.upgrade.checking import GATE, Queued, Report, findings
 
 QUEUED = [Queued("a", "plain", 7), Queued("b", "fan_out", 3, frozenset({"new"}))]
-WORKS = [
-    ("a", "upgraded.plain", "success", 2),
-    ("b", "upgraded.fan_out", "success", 1),
-    ("gate", GATE, "success", 0),
-]
+PLAIN, FAN = ("a", "upgraded.plain", "success", 2), ("b", "upgraded.fan_out", "success", 1)
+WORKS = [PLAIN, FAN, ("gate", GATE, "success", 0)]
 RUNS = [("a", 1, "old"), ("a", 2, "old"), ("b", 1, "new")]
-
-
-def found(queued=QUEUED, works=WORKS, runs=RUNS, values=(7, 3)):
-    return list(findings(queued, Report(works, runs, values), ["old", "new"]))
+SWAPPED = [("a", 1, "new"), ("a", 2, "new"), ("b", 1, "old")]
 
 
 @pytest.mark.parametrize(
@@ -31,29 +23,28 @@ def found(queued=QUEUED, works=WORKS, runs=RUNS, values=(7, 3)):
         ({"values": (8, 3)}, ["plain a: expected 7, got 8"]),
         ({"runs": [*RUNS, ("b", 1, "new")]}, ["upgraded.fan_out b has 1 attempts, and ran 2 times"]),
         ({"runs": RUNS[1:]}, ["upgraded.plain a has 2 attempts, and ran 1 times"]),
-        ({"works": [*WORKS[:2], ("gate", GATE, "blocked", 0)]}, [f"{GATE} gate is blocked"]),
-        (
-            {"runs": [("a", 1, "new"), ("a", 2, "new"), ("b", 1, "old")]},
-            ["fan_out b was run by old, which had no worker"],
-        ),
+        ({"works": [PLAIN, FAN, ("gate", GATE, "blocked", 0)]}, [f"{GATE} gate is blocked"]),
+        ({"runs": SWAPPED}, ["fan_out b was run by old, which had no worker"]),
         (
             {"queued": QUEUED[:1], "works": WORKS[:1], "runs": RUNS[:2], "values": [7]},
             ["no work was run by the new release"],
         ),
     ],
     ids=[
-        "all is well",
-        "a lost work",
-        "a wrong value",
-        "two runs of one attempt",
-        "an attempt without a run",
-        "no success",
-        "a run by a release without a worker",
-        "a release without a run",
+        *(
+            "all is well",
+            "a lost work",
+            "a wrong value",
+            "two runs of one attempt",
+            "an attempt without a run",
+        ),
+        *("no success", "a run by a release without a worker", "a release without a run"),
     ],
 )
 def test_what_is_wrong_is_named(given, expected):
-    assert found(**given) == expected
+    given = {"queued": QUEUED, "works": WORKS, "runs": RUNS, "values": (7, 3)} | given
+    report = Report(given["works"], given["runs"], given["values"])
+    assert list(findings(given["queued"], report, ["old", "new"])) == expected
 
 
 @pytest.fixture
@@ -76,7 +67,9 @@ def commit(folder, message):
     return run(folder, "rev-parse", "HEAD")
 
 
-def test_the_newest_tag_that_is_not_head_is_chosen_else_the_commit_before(repository):
+def test_the_newest_tag_that_is_not_head_is_chosen_else_the_commit_before(repository, tmp_path_factory):
+    with pytest.raises(Skipped, match="no commit before HEAD"):
+        commit_of(repository, "")
     first = run(repository, "rev-parse", "HEAD")
     second = commit(repository, "second")
     assert commit_of(repository, "") == first
@@ -88,6 +81,10 @@ def test_the_newest_tag_that_is_not_head_is_chosen_else_the_commit_before(reposi
     run(repository, "tag", "v0.11.0")
     assert commit_of(repository, "") == second
     assert commit_of(repository, third[:12]) == third
+    with pytest.raises(SystemExit, match=r"got: v7\.0"):
+        commit_of(repository, "v7.0")
+    with pytest.raises(Skipped, match="no checkout of git"):
+        commit_of(tmp_path_factory.mktemp("plain"), "")
 
 
 def test_a_migration_that_was_changed_after_its_release_is_refused_and_a_new_one_is_not(repository):
@@ -104,12 +101,3 @@ def test_a_migration_that_was_changed_after_its_release_is_refused_and_a_new_one
         check_migrations(repository, old, is_release=True)
     with pytest.raises(Skipped, match="none of both is released"):
         check_migrations(repository, old, is_release=False)
-
-
-def test_without_an_older_commit_it_is_skipped_and_an_unknown_name_is_refused(repository, tmp_path_factory):
-    with pytest.raises(Skipped, match="no commit before HEAD"):
-        commit_of(repository, "")
-    with pytest.raises(Skipped, match="no checkout of git"):
-        commit_of(tmp_path_factory.mktemp("plain"), "")
-    with pytest.raises(SystemExit, match=r"got: v7\.0"):
-        commit_of(repository, "v7.0")

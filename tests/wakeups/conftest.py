@@ -1,9 +1,5 @@
 """Wake-ups: published after commits, received by workers and by waits."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from django.conf import settings
 
@@ -13,23 +9,19 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
 @pytest.fixture
-def carrier(settings: Any) -> Any:
+def carrier(settings):
     """What carries the wake-ups of this test: it notes them, and lets the test be another process."""
-    from django_ayework.flow.notify import sender
-    from tests.wakeups.kit import Carrier
+    from tests.wakeups.kit import Carrier, fresh_sender
 
     carrier = Carrier()
     settings.AYEWORK = {"PUBSUB": carrier, "POLL_INTERVAL": 30}
-    sender.stop()
-    sender.reset()
-    yield carrier
-    carrier.open()
-    sender.stop()
-    sender.reset()
+    with fresh_sender():
+        yield carrier
+        carrier.open()
 
 
 @pytest.fixture
-def unhurried(carrier: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def unhurried(carrier, monkeypatch):
     """Messages need not keep any interval."""
     from django_ayework.flow import sending
 

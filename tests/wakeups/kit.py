@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from django_ayework.flow.notify import sender
 from django_ayework.ports.pubsub.base import LocalPubSub
 from django_ayework.rules.notifications import due_from_text, ids_from_text
 
 READERS: dict[str, Any] = {"due": due_from_text, "ended": ids_from_text, "revoked": ids_from_text}
 
 
+@contextmanager
+def fresh_sender() -> Iterator[None]:
+    """Let what this process publishes follow the settings of the test, and of the next one."""
+    sender.stop()
+    sender.reset()
+    yield
+    sender.stop()
+    sender.reset()
+
+
 class Carrier(LocalPubSub):
     """Notes what is published, which reaches nobody unless the test passes it on; may fail, or hang."""
 
-    reaches_others = True
-    is_quick = True
+    reaches_others = is_quick = True
     is_live = False
 
     def __init__(self) -> None:
@@ -26,7 +38,8 @@ class Carrier(LocalPubSub):
         self.tries = 0
         self.calls: list[tuple[float, Any]] = []
         self._gate = threading.Event()
-        self._gate.set()
+        self.hang, self.open = self._gate.clear, self._gate.set  # let nothing through until it opens
+        self.open()
 
     def publish(self, channel: str, message: str) -> None:
         self.tries += 1
@@ -46,13 +59,6 @@ class Carrier(LocalPubSub):
         self.calls = [one for one in self.calls if one not in due]
         for _, call in due:
             call()
-
-    def hang(self) -> None:
-        """Let nothing through until it opens."""
-        self._gate.clear()
-
-    def open(self) -> None:
-        self._gate.set()
 
     def received(self, channel: str) -> list[Any]:
         """What other processes read of each message."""
@@ -74,11 +80,7 @@ class Raising:
 
     is_quick = True
 
-    def publish(self, channel: str, message: str) -> None:
-        raise ConnectionError("no way out")
+    def _fail(self, *arguments: object) -> Any:
+        raise ConnectionError("no way")
 
-    def subscribe(self, channel: str, listener: Any) -> Any:
-        raise ConnectionError("no way in")
-
-    def close(self) -> None:
-        raise ConnectionError("no way back")
+    publish = subscribe = close = _fail

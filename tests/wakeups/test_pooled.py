@@ -1,9 +1,5 @@
 """Wake-ups behind PgBouncer, which lends sessions (see tests/pgbouncer.py)."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from django.conf import settings as django_settings
 from django.db import connection
@@ -25,7 +21,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def env(process_env: dict[str, str]) -> dict[str, str]:
+def env(process_env):
     return process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings"}
 
 
@@ -41,8 +37,7 @@ def test_a_worker_behind_a_pooler_says_once_what_to_do_and_polls(env):
 
 def test_a_worker_that_listens_past_the_pooler_is_woken(env):
     server = {name: database(SERVICES["postgres"].url)[name] for name in ("HOST", "PORT", "USER", "PASSWORD")}
-    direct: dict[str, Any] = {**connection.settings_dict, **server}
-    with worker_process(env | {"TEST_DIRECT_URL": database_url(direct)}):
-        eventually(lambda: WorkerProcess.objects.exists())
+    with worker_process(env | {"TEST_DIRECT_URL": database_url({**connection.settings_dict, **server})}):
+        eventually(WorkerProcess.objects.exists)
         eventually(lambda: enqueue(quick()) and Work.objects.filter(status="success").exists())
         assert enqueue(quick(number=5)).result(timeout=PATIENCE) == 5

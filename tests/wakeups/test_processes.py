@@ -1,15 +1,10 @@
 """Worker processes that would not poll before the test is over are woken; without messages they poll."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -20,8 +15,8 @@ from django_ayework.flow import handles
 from django_ayework.flow.notify import sender
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.ports.pubsub import get_pubsub
-from tests.processes import PATIENCE, ROOT, ended, eventually, worker_process
-from tests.wakeups.kit import Dropping, Raising
+from tests.processes import PATIENCE, ROOT, ended_well, eventually, worker_process
+from tests.wakeups.kit import Dropping, Raising, fresh_sender
 from tests.wakeups.works import fan_out, hold, other, quick, until_aborted
 
 #: Behind PgBouncer (see tests/pgbouncer.py) sessions are lent, and LISTEN hears nothing.
@@ -30,92 +25,94 @@ unpooled = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@contextmanager
-def fresh_sender() -> Iterator[None]:
-    """Let what this process publishes follow the settings of the test, and of the next one."""
-    sender.stop()
-    sender.reset()
-    yield
-    sender.stop()
-    sender.reset()
+@pytest.fixture
+def plain_env(process_env):
+    """The environment of processes that are woken by the database."""
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "REDIS_URL": ""}
 
 
 @pytest.fixture(params=[pytest.param("auto", marks=unpooled), pytest.param("redis", marks=unpooled)])
-def env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
+def env(request, plain_env, settings):
     """The environment of processes that are woken in each way there is on this database."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": request.param, "REDIS_URL": url}
-    wakeups = {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "TEST_PUBSUB": request.param}
     with fresh_sender():
-        yield process_env | wakeups | {"REDIS_URL": url or ""}
+        yield plain_env | {"TEST_PUBSUB": request.param, "REDIS_URL": url or ""}
     get_pubsub().close()
 
 
 @pytest.fixture
-def env_of_messages(env: Any, database_vendor: str) -> Any:
-    """The same, where more is published than that works have become due."""
-    if database_vendor == "mysql" and env["TEST_PUBSUB"] == "auto":
-        pytest.skip("works that become due are seen there, and nothing else")
-    return env
+def has_messages(env, database_vendor):
+    """Whether more is published than that works have become due, which is all that is seen on MariaDB."""
+    return database_vendor != "mysql" or env["TEST_PUBSUB"] != "auto"
 
 
-def wait_until_listening() -> None:
+def workers(count=1):
+    """Wait until so many workers have started."""
+    eventually(lambda: WorkerProcess.objects.count() == count)
+
+
+def wait_until_listening():
     """Wait until a worker has started and runs a work that no poll would find."""
-    eventually(lambda: WorkerProcess.objects.exists())
+    eventually(WorkerProcess.objects.exists)
     handle = enqueue(quick())
     eventually(lambda: enqueue(quick()) and handle.state().status == "success")
 
 
-def completers() -> int:
+def completers():
     return Work.objects.filter(status="success").values("completed_by").distinct().count()
 
 
-def test_enqueued_and_released_works_start_and_a_type_that_a_busy_worker_did_not_know_of(env, tmp_path: Path):
+def started(type, place):
+    """Queue a work, and wait until it has started."""
+    handle = enqueue(type(place=str(place)))
+    eventually((place / "started").exists)
+    return handle
+
+
+def told_to_stop(place):
+    """Wait until a work that was cancelled has learned of it; return the reason that it was given."""
+    return eventually(lambda: (place / "reason").exists() and (place / "reason").read_text())
+
+
+def test_works_start_at_once_and_delayed_ones_on_time_and_a_handler_learns_at_once_of_a_cancellation(
+    env, has_messages, settings, tmp_path
+):
+    """Also one of a type that a busy worker did not know of; whatever the poll interval of its producer."""
+    held, aborted = tmp_path / "held", tmp_path / "aborted"
+    held.mkdir(), aborted.mkdir()
     with worker_process(env, "--concurrency", "2"):
         wait_until_listening()
         assert enqueue(quick(number=1)).result(timeout=PATIENCE) == 1
         enqueue(fan_out(number=10)).group(timeout=PATIENCE)
-        running = enqueue(hold(place=str(tmp_path)))
-        eventually((tmp_path / "started").exists)
+        running = started(hold, held)
         assert enqueue(other(number=7), queue="another").result(timeout=PATIENCE) == 7
-        (tmp_path / "go").touch()
+        (held / "go").touch()
         assert running.result(timeout=PATIENCE) == "went"
-    assert set(Work.objects.values_list("status", flat=True)) == {"success"}
+        eventually(lambda: set(Work.objects.values_list("status", flat=True)) == {"success"})
+        if has_messages:
+            assert enqueue(quick(number=3), delay=0.5).result(timeout=PATIENCE) == 3
+            cancel(started(until_aborted, aborted).id)
+            assert told_to_stop(aborted) == "cancelled"
+            settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
+            assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
 
 
 def test_a_worker_of_other_queues_is_not_woken(env):
     with worker_process(env, "--queues", "mail"):
-        eventually(lambda: WorkerProcess.objects.exists())
+        workers()
         elsewhere = enqueue(quick())
         eventually(lambda: enqueue(quick(), queue="mail") and Work.objects.filter(status="success").exists())
     assert elsewhere.state().status == "pending"
 
 
-def told_to_stop(place: Path) -> str:
-    """Wait until a work that was cancelled has learned of it; return the reason that it was given."""
-    return eventually(lambda: (place / "reason").exists() and (place / "reason").read_text())
-
-
-def test_a_delayed_work_starts_on_time_and_a_handler_learns_at_once_of_a_cancellation(
-    env_of_messages, settings, tmp_path: Path
-):
-    """A delayed work does so whatever the poll interval of its producer."""
-    with worker_process(env_of_messages):
-        wait_until_listening()
-        assert enqueue(quick(number=3), delay=0.5).result(timeout=PATIENCE) == 3
-        handle = enqueue(until_aborted(place=str(tmp_path)))
-        eventually((tmp_path / "started").exists)
-        cancel(handle.id)
-        assert told_to_stop(tmp_path) == "cancelled"
-        settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 0.01}
-        assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
-
-
-def test_a_wait_ends_by_an_end_in_another_process(env_of_messages, tmp_path: Path, monkeypatch):
+def test_a_wait_ends_by_an_end_in_another_process(env, has_messages, tmp_path, monkeypatch):
     """It reads so seldom that it would not see the end before its time is over."""
+    if not has_messages:
+        pytest.skip("ends are not published")
     go_on, publish = handles.Wait.go_on, handles.ended_works.publish
 
-    def publish_and_go(ids: Any) -> None:
+    def publish_and_go(ids):
         (tmp_path / "go").touch()  # the first message says that this process listens
         publish(ids)
 
@@ -131,49 +128,33 @@ from tests.processes import eventually
 eventually(Path({str(tmp_path)!r}, "go").exists)
 complete({handle.id!r}, "ended elsewhere")
 """
-    with subprocess.Popen([sys.executable, "-c", source], env=env_of_messages, cwd=ROOT) as process:
+    with subprocess.Popen([sys.executable, "-c", source], env=env, cwd=ROOT) as process:
         monkeypatch.setattr(handles.ended_works, "publish", publish_and_go)
         assert handle.result(timeout=PATIENCE) == "ended elsewhere"
         assert process.wait(PATIENCE) == 0
 
 
-def test_a_listener_that_was_cut_off_reconnects(env, database_vendor):
-    if database_vendor != "postgresql" or env["TEST_PUBSUB"] != "auto":
-        pytest.skip("only sessions of PostgreSQL are ended here")
-    with worker_process(env):
-        wait_until_listening()
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' "
-                "AND datname = current_database()"
-            )
-            assert cursor.rowcount >= 1
-        wait_until_listening()
-
-
 def test_each_process_of_a_supervisor_listens(env):
     with worker_process(env, "--processes", "2", "--concurrency", "1"):
-        eventually(lambda: WorkerProcess.objects.count() == 2)
+        workers(2)
         eventually(lambda: enqueue(quick()) and Work.objects.filter(status="success").exists())
         eventually(lambda: enqueue(quick()) and completers() == 2)
 
 
-def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, tmp_path: Path):
+def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, tmp_path):
     with worker_process(env, "--concurrency", "1") as first:
         wait_until_listening()
-        running = enqueue(hold(place=str(tmp_path)))
-        eventually((tmp_path / "started").exists)
+        running = started(hold, tmp_path)
         with worker_process(env, "--concurrency", "1"):
-            eventually(lambda: WorkerProcess.objects.count() == 2)
-            waiting_work = enqueue(quick(number=9))
-            assert waiting_work.result(timeout=PATIENCE) == 9
+            workers(2)
+            assert enqueue(quick(number=9)).result(timeout=PATIENCE) == 9
             first.send_signal(signal.SIGTERM)
             (tmp_path / "go").touch()
-            assert ended(first)[0] == 0
+            ended_well(first)
     assert running.state().status == "success"
 
 
-def is_stopped_without_locks(process: subprocess.Popen[str]) -> bool:
+def is_stopped_without_locks(process):
     """Stop a process, but let it go on if it was stopped inside of a write and keeps SQLite's only lock."""
     process.send_signal(signal.SIGSTOP)
     try:
@@ -184,7 +165,7 @@ def is_stopped_without_locks(process: subprocess.Popen[str]) -> bool:
     return True
 
 
-def is_started() -> bool:
+def is_started():
     """Whether a new work is taken by a worker that goes on, and not by a claim that was under way."""
     try:
         return enqueue(quick(number=1)).result(timeout=1) == 1
@@ -193,16 +174,13 @@ def is_started() -> bool:
 
 
 @unpooled
-def test_works_start_beside_workers_that_are_frozen(process_env, settings):
+def test_works_start_beside_workers_that_are_frozen(plain_env, settings):
     settings.AYEWORK = {"POLL_INTERVAL": 600}
-    sender.stop()
-    sender.reset()
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "REDIS_URL": ""}
-    with ExitStack() as processes:
-        frozen = [processes.enter_context(worker_process(env)) for _ in range(2)]
-        eventually(lambda: WorkerProcess.objects.count() == 2)
-        processes.enter_context(worker_process(env))
-        eventually(lambda: WorkerProcess.objects.count() == 3)
+    with fresh_sender(), ExitStack() as processes:
+        frozen = [processes.enter_context(worker_process(plain_env)) for _ in range(2)]
+        workers(2)
+        processes.enter_context(worker_process(plain_env))
+        workers(3)
         eventually(lambda: enqueue(quick()) and completers() == 3)
         eventually(lambda: not Work.objects.exclude(status="success").exists())
         for process in frozen:
@@ -214,28 +192,23 @@ def test_works_start_beside_workers_that_are_frozen(process_env, settings):
 
 #: How many sessions others have with the database, by vendor.
 HELD = {
-    "postgresql": (
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    ),
-    "mysql": (
-        "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
-    ),
+    "postgresql": "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mysql": "information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()",
 }
 
 
 @pytest.mark.vendors(*HELD)
-def test_a_process_at_rest_holds_three_connections(process_env):
+def test_a_process_at_rest_holds_three_connections(plain_env):
     """One claims, one listens or watches, and one settles."""
 
-    def count() -> int:
+    def count():
         with connection.cursor() as cursor:
-            cursor.execute(HELD[connection.vendor])
+            cursor.execute(f"SELECT count(*) FROM {HELD[connection.vendor]}")
             return int(cursor.fetchone()[0])
 
     connections.close_all()
     before = count()
-    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "REDIS_URL": ""}
-    with worker_process(env):
+    with worker_process(plain_env):
         handles = enqueue_many([quick(number=number) for number in range(100)])
         assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(100))
         sender.stop()
@@ -243,31 +216,21 @@ def test_a_process_at_rest_holds_three_connections(process_env):
         eventually(lambda: count() - before <= 3)
 
 
-@pytest.fixture(params=[Dropping, Raising])
-def lossy_env(request: Any, process_env: dict[str, str], settings: Any) -> Any:
-    """The environment of processes that are never woken by others; this process wakes nobody either."""
-    kind = request.param
+@pytest.mark.parametrize("kind", [Dropping, Raising])
+def test_works_run_gates_open_waits_end_and_cancellations_arrive_without_messages(
+    plain_env, settings, tmp_path, kind
+):
     settings.AYEWORK = {"PUBSUB": kind, "POLL_INTERVAL": 0.1}
-    with fresh_sender():
-        yield process_env | {
-            "DJANGO_SETTINGS_MODULE": "tests.wakeups.settings",
-            "TEST_PUBSUB": f"{kind.__module__}.{kind.__name__}",
-            "TEST_POLL": "0.1",
-        }
-
-
-def test_works_run_gates_open_waits_end_and_cancellations_arrive_without_messages(lossy_env, tmp_path: Path):
-    with worker_process(lossy_env):
+    lossy = plain_env | {"TEST_PUBSUB": f"{kind.__module__}.{kind.__name__}", "TEST_POLL": "0.1"}
+    with fresh_sender(), worker_process(lossy):
         handles = enqueue_many([quick(number=number) for number in range(50)])
         assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(50))
         assert enqueue(quick(number=5), delay=0.3).result(timeout=PATIENCE) == 5
         enqueue(fan_out(number=20)).group(timeout=PATIENCE)
-        first = enqueue(quick())
-        gate = enqueue(dependency(on=[first], queue=[quick(number=8)]))
+        gate = enqueue(dependency(on=[enqueue(quick())], queue=[quick(number=8)]))
         gate.group(timeout=PATIENCE)
         assert set(Work.objects.values_list("status", flat=True)) == {"success"}
-        handle = enqueue(until_aborted(place=str(tmp_path)))
-        eventually((tmp_path / "started").exists)
+        handle = started(until_aborted, tmp_path)
         with pytest.raises(WaitTimeout):
             handle.result(timeout=0.3)
         cancel(handle.id)

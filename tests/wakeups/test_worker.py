@@ -1,15 +1,10 @@
 """What a worker does with messages."""
 
-from __future__ import annotations
-
 import threading
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from django_ayework import enqueue, limit, work
-from django_ayework.define.context import AbortReason
+from django_ayework import enqueue, limit, pause, work
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.notifications import ANYTHING, Due, due_to_text, ids_to_text
@@ -29,28 +24,26 @@ SHOP = Due(frozenset({("default", "shop.add")}))
 
 
 @pytest.fixture
-def claimer(carrier: Any) -> Claimer:
+def claimer(carrier):
     return Claimer("w", Scope())
 
 
 @pytest.fixture
-def polls(claimer: Claimer, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+def polls(claimer, monkeypatch):
     """One entry per poll."""
-    polls: list[None] = []
-    poll = claimer.poll
+    polls, poll = [], claimer.poll
     monkeypatch.setattr(claimer, "poll", lambda: (polls.append(None), poll()))
     return polls
 
 
-def wakes_for(wake_ups: WakeUps, due: Due) -> bool:
+def wakes_for(wake_ups, due):
     wake_ups._wake.clear()
     wake_ups.add(due)
     return wake_ups._wake.is_set()
 
 
-def test_what_concerns_the_worker_wakes_it_once_and_is_kept_until_it_is_taken():
-    scope = Scope(queues=("mail",), exclude_types=("draw",))
-    wake_ups = WakeUps("w", scope, threading.Event())
+def test_what_concerns_the_worker_wakes_it_once_and_is_kept_until_it_is_taken(settings):
+    wake_ups = WakeUps("w", Scope(queues=("mail",), exclude_types=("draw",)), threading.Event())
     assert not wakes_for(wake_ups, Due(frozenset({("default", "send"), ("mail", "draw")}))), "not served"
     assert wakes_for(wake_ups, MAIL)
     assert not wakes_for(wake_ups, MAIL), "already known"
@@ -60,13 +53,9 @@ def test_what_concerns_the_worker_wakes_it_once_and_is_kept_until_it_is_taken():
     assert not wake_ups.take()
     assert wakes_for(wake_ups, MAIL)
     assert wakes_for(wake_ups, ANYTHING)
-
-
-@pytest.mark.parametrize(("interval", "wakes"), [(0.1, False), (20.0, True)])
-def test_a_worker_wakes_for_a_start_that_its_own_interval_would_miss(settings, interval, wakes):
-    settings.AYEWORK = {"POLL_INTERVAL": interval}
-    wake_ups = WakeUps("w", Scope(), threading.Event())
-    assert wakes_for(wake_ups, Due(start=now().timestamp() + 10)) is wakes
+    for interval, wakes in ((0.1, False), (20.0, True)):  # as its own interval would miss the start
+        settings.AYEWORK = {"POLL_INTERVAL": interval}
+        assert wakes_for(WakeUps("w", Scope(), threading.Event()), Due(start=start + 10)) is wakes
 
 
 @transactional
@@ -102,45 +91,31 @@ def test_a_busy_worker_polls_for_anything_only_now_and_then(claimer, polls, monk
     assert len(claimer.claim(1)) == 1
     polls.clear()
     claimer.wake_ups.add(ANYTHING)
-    assert len(claimer.claim(1)) == 1
-    assert polls == []
+    assert (len(claimer.claim(1)), polls) == (1, [])
     monkeypatch.setattr(module, "POLL_AGAIN_AFTER", 0.0)
-    assert len(claimer.claim(1)) == 1
-    assert polls == [None], "it has not forgotten"
+    assert (len(claimer.claim(1)), polls) == (1, [None]), "it has not forgotten"
+
+
+def groups(claimer):
+    return [(share.queue, share.types) for share in claimer.claim_groups]
 
 
 @transactional
 def test_a_busy_worker_adds_a_published_place_to_its_claim_groups(claimer):
     enqueue(add(a=1, b=2))
     claimer.claim(0)
-    before = claimer.claim_groups
+    before = groups(claimer)
     claimer.note_due(Due(frozenset({("mail", "shop.add")})))
-    assert {(share.queue, share.types) for share in claimer.claim_groups} == {
-        *((share.queue, share.types) for share in before),
-        ("mail", ("shop.add",)),
-    }
+    assert before and set(groups(claimer)) == {*before, ("mail", ("shop.add",))}
 
 
 @transactional
 def test_a_published_place_that_is_paused_or_at_its_limit_is_not_claimed(claimer):
-    from django_ayework import pause
-
     pause(queue="mail")
     claimer.claim(1)
     claimer.held_back = {"shop.fail"}
     claimer.note_due(Due(frozenset({("mail", "shop.add"), ("default", "shop.fail")})))
-    assert claimer.claim_groups == []
-
-
-def test_the_next_start_is_the_earliest_published(claimer):
-    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    for start, expected in (
-        (noon, noon),
-        (noon + timedelta(hours=1), noon),
-        (noon - timedelta(hours=1),) * 2,
-    ):
-        claimer.note_due(Due(start=start.timestamp()))
-        assert claimer.next_start == expected
+    assert groups(claimer) == []
 
 
 @transactional
@@ -158,8 +133,9 @@ def test_a_worker_with_messages_polls_less_often_but_often_enough_for_leases(
     claimer.held_back = set()
     claimer.claim(1)
     assert 0.9 * 2.0 * factor <= claimer.pause() <= 1.1 * 2.0 * factor
-    claimer.next_start = now() + timedelta(seconds=0.5)
-    assert claimer.pause() <= 0.5
+    for seconds in (60, 0.5, 30):
+        claimer.note_due(Due(start=now().timestamp() + seconds))
+    assert claimer.pause() <= 0.5, "it waits for the earliest start"
 
 
 @transactional
@@ -181,22 +157,22 @@ def test_a_worker_listens_from_open_until_close(carrier):
 @transactional
 def test_a_revocation_is_checked_against_the_database(carrier, monkeypatch):
     """A message may be late or wrong: a work that is still leased runs on."""
-    stage = threading.Event()
-    seen: list[AbortReason | None] = []
+    stage, seen, looked = threading.Event(), [], []
+    abort_lost = maintenance.abort_lost
 
     @work(name="wakeups.doubted")
     def doubted(ctx):
         eventually(stage.is_set)
         seen.append(ctx.signal.reason)
 
+    def note(found):
+        looked.append(len(found))
+        abort_lost(found)
+
     with running_worker():
         handle = enqueue(doubted())
         eventually(lambda: handle.state().status == "running")
-        looked: list[int] = []
-        abort_lost = maintenance.abort_lost
-        monkeypatch.setattr(
-            maintenance, "abort_lost", lambda found: (looked.append(len(found)), abort_lost(found))
-        )
+        monkeypatch.setattr(maintenance, "abort_lost", note)
         carrier.deliver("revoked", ids_to_text([handle.id], "elsewhere"))
         eventually(lambda: 1 in looked)
         carrier.deliver("revoked", "scribble")
@@ -209,19 +185,18 @@ def test_a_revocation_is_checked_against_the_database(carrier, monkeypatch):
 def test_maintenance_is_woken_by_works_in_flight_only(carrier, monkeypatch):
     thread = MaintenanceThread("w", InFlight(lambda: None), EngineServices())
     monkeypatch.setattr(thread.in_flight, "ids", lambda: {"ours"})
-    thread.check_revoked(frozenset({"ours"}))
-    assert thread.wake.is_set()
-    assert thread._revoked == {"ours"}
-    thread.wake.clear()
-    thread.check_revoked(frozenset({"another's"}))
-    assert not thread.wake.is_set()
-    thread.check_revoked(None)
-    assert not thread.wake.is_set(), "anything may have happened: it polls at its next turn"
-    assert thread._revoked is None
+    for revoked, wakes in (
+        (frozenset({"ours"}), True),
+        (frozenset({"another's"}), False),
+        (None, False),  # anything may have happened: it polls at its next turn
+    ):
+        thread.wake.clear()
+        thread.check_revoked(revoked)
+        assert thread.wake.is_set() is wakes
 
 
 @transactional
-def test_a_change_of_limits_is_seen_at_once(carrier, settings):
+def test_a_change_of_limits_is_seen_at_once(carrier):
     with running_worker() as worker:
         eventually(lambda: worker._claimer._controls_version is not None)
         limit("shop.add", max_running=3)

@@ -1,7 +1,5 @@
 """Works that worker processes of these tests run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from django_ayework import Context, work

@@ -7,11 +7,8 @@ import environ
 config = dict(environ.Env.db_url_config(os.environ["DATABASE_URL"]))
 options = config.setdefault("OPTIONS", {})
 if config["ENGINE"] == "django.db.backends.sqlite3":
-    options |= {
-        "transaction_mode": "IMMEDIATE",
-        "timeout": 20,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
-    }
+    quick = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+    options |= {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": quick}
 elif config["ENGINE"] == "django.db.backends.mysql":
     options |= {"charset": "utf8mb4"}
 

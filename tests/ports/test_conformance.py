@@ -1,0 +1,113 @@
+"""What each port must do, by the suites that projects use too; and that these find what is wrong."""
+
+import unittest
+
+import pytest
+
+from django_ayework.ports.kv.base import LocalStore
+from django_ayework.ports.kv.cache import CacheStore
+from django_ayework.ports.kv.database import DatabaseStore
+from django_ayework.ports.pubsub.base import LocalPubSub
+from django_ayework.ports.pubsub.databases import PostgresPubSub
+from django_ayework.ports.pubsub.redis import RedisPubSub
+from django_ayework.ports.queue.base import LocalQueue
+from django_ayework.ports.queue.redis import RedisStreamsQueue
+from django_ayework.testing.conformance import PubSubConformance, QueueConformance, StoreConformance
+
+
+class TestLocalStore(StoreConformance):
+    make_store = staticmethod(LocalStore)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.races
+class TestDatabaseStore(StoreConformance):
+    make_store = staticmethod(DatabaseStore)
+
+
+class TestCacheStoreInMemory(StoreConformance):
+    make_store = staticmethod(CacheStore)
+
+
+@pytest.mark.usefixtures("redis_cache")
+class TestCacheStoreInRedis(StoreConformance):
+    make_store = staticmethod(CacheStore)
+
+
+class TestLocalQueue(QueueConformance):
+    make_queue = staticmethod(LocalQueue)
+
+
+@pytest.mark.usefixtures("redis_server")
+class TestRedisStreamsQueue(QueueConformance):
+    make_queue = staticmethod(RedisStreamsQueue)
+
+
+class TestLocalPubSub(PubSubConformance):
+    make_pubsub = staticmethod(LocalPubSub)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.vendors("postgresql")
+class TestPostgresPubSub(PubSubConformance):
+    make_pubsub = staticmethod(PostgresPubSub)
+
+
+@pytest.mark.usefixtures("redis_server")
+class TestRedisPubSub(PubSubConformance):
+    make_pubsub = staticmethod(RedisPubSub)
+
+
+class ForgetfulStore(LocalStore):
+    """Reads and writes in two steps."""
+
+    def increment(self, key, by=1, ttl=None):
+        number = int(self.get(key) or 0) + by
+        self.set(key, str(number), ttl)  # its time begins anew, which it must not
+        return number
+
+
+class ForgetfulQueue(LocalQueue):
+    """Never gives an id a second time."""
+
+    def pop(self, names, most, wait):
+        popped = super().pop(names, most, wait)
+        self.ack(popped)
+        return popped
+
+
+class MixedChannels(LocalPubSub):
+    """Mixes up its channels."""
+
+    def publish(self, channel, message):
+        for other in self._listeners.channels():
+            super().publish(other, message)
+
+
+@pytest.mark.parametrize(
+    ("suite", "make", "wrong", "expected"),
+    [
+        (
+            StoreConformance, "make_store", ForgetfulStore,
+            {"test_incrementing_gives_a_new_key_its_time_and_leaves_that_of_others"},
+        ),
+        (
+            QueueConformance, "make_queue", ForgetfulQueue,
+            {
+                "test_what_was_acknowledged_is_gone",
+                "test_what_was_kept_for_too_long_is_popped_again",
+                "test_what_was_put_back_is_popped_again",
+            },
+        ),
+        (PubSubConformance, "make_pubsub", MixedChannels, {"test_channels_are_apart"}),
+    ],
+    ids=["store", "queue", "pubsub"],
+)  # fmt: skip
+def test_a_suite_can_be_used_with_unittest_and_finds_what_is_wrong(suite, make, wrong, expected, monkeypatch):
+    monkeypatch.setattr("django_ayework.testing.conformance.shared.PATIENCE", 0.1)
+    case = type("Wrong", (suite, unittest.TestCase), {make: staticmethod(wrong)})
+    outcome = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(outcome)
+    failed = {failed.id().rpartition(".")[2] for failed, _ in outcome.failures + outcome.errors}
+    assert outcome.testsRun > (20 if suite is StoreConformance else 8)
+    assert failed == expected or (suite is StoreConformance and failed >= expected)
